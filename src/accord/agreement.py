@@ -1,0 +1,268 @@
+"""Agreement of predictions with people.
+
+Most statistics are means of per-row numbers, finished by a formula: so every one of them can be recomputed on
+thousands of resamples without looking at a prediction again. `None` says that a statistic is undefined (nothing
+varies, nothing is there, the impossible happened); it is never 0 or NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+_SMECE_BINS = 1000
+_TINY = 1e-12
+
+
+@dataclass(frozen=True)
+class Paired:
+    """n predictions beside what people said.
+
+    Attributes:
+        options: (K,) values of the scale, rising.
+        answer: (n,) index of the option that was said.
+        probabilities: (n, K) predicted.
+        value: (n,) predicted number, in units of the scale.
+    """
+
+    options: Floats
+    answer: Indices
+    probabilities: Floats
+    value: Floats
+
+    def __len__(self) -> int:
+        return len(self.answer)
+
+    @property
+    def truth(self) -> Floats:
+        """(n,) what was said, as numbers."""
+        return np.asarray(self.options[self.answer])
+
+    @property
+    def decided(self) -> Indices:
+        """(n,) index of the option nearest to each predicted value: what a reader of one number takes it for."""
+        return np.asarray(np.abs(self.value[:, None] - self.options).argmin(axis=1))
+
+    def take(self, rows: Indices) -> Paired:
+        """The rows with these indices, repeats included."""
+        return Paired(self.options, self.answer[rows], self.probabilities[rows], self.value[rows])
+
+
+@dataclass(frozen=True)
+class MeanStatistic:
+    """A statistic that is a formula of means over rows.
+
+    Attributes:
+        rows: From n predictions to (n, m) numbers.
+        finish: From their means, (..., m), to the statistic, (...); NaN where it is undefined.
+    """
+
+    rows: Callable[[Paired], Floats]
+    finish: Callable[[Floats], Floats]
+
+    def __call__(self, paired: Paired) -> float | None:
+        """The statistic of all rows."""
+        return number(self.finish(self.rows(paired).mean(axis=0))) if len(paired) else None
+
+
+@dataclass(frozen=True)
+class RankStatistic:
+    """A statistic that needs all its rows together."""
+
+    of: Callable[[Paired], float | None]
+
+    def __call__(self, paired: Paired) -> float | None:
+        """The statistic of all rows."""
+        return self.of(paired) if len(paired) else None
+
+
+Statistic = MeanStatistic | RankStatistic
+
+
+def number(value: Any) -> float | None:
+    """A float, or `None` where it is not finite."""
+    return float(value) if np.isfinite(value) else None
+
+
+# --- means --------------------------------------------------------------------------------------------------------
+
+
+def _only(means: Floats) -> Floats:
+    return np.asarray(means[..., 0])
+
+
+def _squared_error(paired: Paired) -> Floats:
+    return (paired.truth - paired.value)[:, None] ** 2
+
+
+def _absolute_error(paired: Paired) -> Floats:
+    return np.abs(paired.truth - paired.value)[:, None]
+
+
+def _exact(paired: Paired) -> Floats:
+    return (paired.answer == paired.decided)[:, None].astype(float)
+
+
+def _within_one(paired: Paired) -> Floats:
+    return (np.abs(paired.truth - paired.value) <= 1.0)[:, None].astype(float)
+
+
+def _surprise(paired: Paired) -> Floats:
+    with np.errstate(divide="ignore"):
+        return -np.log(paired.probabilities[np.arange(len(paired)), paired.answer])[:, None]
+
+
+def _products(paired: Paired) -> Floats:
+    # Centred on all rows once: the correlation of any resample is the same, its rounding error smaller.
+    y, v = paired.truth - paired.truth.mean(), paired.value - paired.value.mean()
+    return np.column_stack([y, v, y * y, v * v, y * v])
+
+
+def _correlation(means: Floats) -> Floats:
+    y, v, yy, vv, yv = np.moveaxis(means, -1, 0)
+    spread = (yy - y * y) * (vv - v * v)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(spread > _TINY, (yv - y * v) / np.sqrt(np.maximum(spread, _TINY)), np.nan)
+
+
+def _cells(paired: Paired) -> Floats:
+    options = len(paired.options)
+    return np.eye(options**2)[paired.answer * options + paired.decided]
+
+
+def _kappa(means: Floats) -> Floats:
+    options = round(means.shape[-1] ** 0.5)
+    observed = means.reshape(*means.shape[:-1], options, options)
+    expected = observed.sum(axis=-1)[..., :, None] * observed.sum(axis=-2)[..., None, :]
+    weight = (np.arange(options)[:, None] - np.arange(options)) ** 2
+    chance = (weight * expected).sum(axis=(-2, -1))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(chance > _TINY, 1 - (weight * observed).sum(axis=(-2, -1)) / chance, np.nan)
+
+
+# --- ranks --------------------------------------------------------------------------------------------------------
+
+
+def _spearman(paired: Paired) -> float | None:
+    from scipy.stats import rankdata
+
+    return pearson(rankdata(paired.truth), rankdata(paired.value))
+
+
+def _kendall(paired: Paired) -> float | None:
+    from scipy.stats import kendalltau
+
+    if np.ptp(paired.answer) == 0 or np.ptp(paired.value) == 0:
+        return None
+    return float(kendalltau(paired.truth, paired.value).statistic)
+
+
+def _alpha(paired: Paired) -> float | None:
+    guess = paired.options[paired.decided]
+    return krippendorff_alpha([{"people": said, "predicted": g} for said, g in zip(paired.truth, guess, strict=True)])
+
+
+STATISTICS: Mapping[str, Statistic] = {
+    # √(mean (y - ŷ)²), in units of the scale
+    "rmse": MeanStatistic(_squared_error, lambda means: np.sqrt(_only(means))),
+    # mean |y - ŷ|
+    "mae": MeanStatistic(_absolute_error, _only),
+    # covariance over the product of standard deviations, -1 to 1
+    "pearson": MeanStatistic(_products, _correlation),
+    # Pearson's r of the ranks, ties at their mean rank
+    "spearman": RankStatistic(_spearman),
+    # τ-b: (concordant - discordant) / √((pairs untied in y)(pairs untied in ŷ))
+    "kendall": RankStatistic(_kendall),
+    # mean [nearest option = answer]
+    "accuracy": MeanStatistic(_exact, _only),
+    # mean [|y - ŷ| ≤ 1]
+    "within_one": MeanStatistic(_within_one, _only),
+    # quadratic weights: 1 - Σ w·observed / Σ w·expected, w = (i - j)² (Cohen, 1968)
+    "weighted_kappa": MeanStatistic(_cells, _kappa),
+    # Krippendorff's ordinal α between people and the nearest options, as two coders
+    "alpha": RankStatistic(_alpha),
+    # mean -log p(answer), in nats
+    "log_loss": MeanStatistic(_surprise, _only),
+}
+"""Every one-number statistic by its name in tables and benchmark rows."""
+
+LOWER_IS_BETTER = frozenset({"rmse", "mae", "log_loss", "smece"})
+
+
+def summary(paired: Paired, names: Sequence[str] = tuple(STATISTICS)) -> dict[str, float | None]:
+    """The named statistics of all rows together."""
+    return {name: STATISTICS[name](paired) for name in names}
+
+
+def pearson(truth: Floats, value: Floats) -> float | None:
+    """Pearson's r of two (n,) arrays, -1 to 1; `None` where one of them does not vary."""
+    nobody = np.zeros((len(truth), 0))
+    paired = Paired(np.asarray(truth, dtype=float), np.arange(len(truth)), nobody, np.asarray(value, dtype=float))
+    return STATISTICS["pearson"](paired)
+
+
+def krippendorff_alpha(units: Sequence[Mapping[str, float]], level: str = "ordinal") -> float | None:
+    """Krippendorff's α of several people on the same units: 1 - observed / expected disagreement.
+
+    Args:
+        units: One mapping a unit (a conversation, a turn): who gave which value.
+        level: `ordinal`, `interval` or `nominal`.
+    """
+    import krippendorff
+
+    shared = [unit for unit in units if len(unit) > 1]
+    people = sorted({name for unit in shared for name in unit})
+    if len({value for unit in shared for value in unit.values()}) < 2:
+        return None
+    table = np.array([[unit.get(name, np.nan) for unit in shared] for name in people])
+    return float(krippendorff.alpha(reliability_data=table, level_of_measurement=level))
+
+
+def smece(probability: Floats, happened: NDArray[np.bool_]) -> float | None:
+    """Smooth expected calibration error (Błasiok & Nakkiran, 2023), 0 to 1.
+
+    The residuals y - p, smoothed along p by a reflected Gaussian of width σ, in absolute value:
+    smECE_σ = ∫ |Σᵢ K_σ(t, pᵢ)(yᵢ - pᵢ)| dt / n, at the σ where smECE_σ = σ.
+
+    Args:
+        probability: (n,) predicted.
+        happened: (n,) whether it did.
+    """
+    from scipy.ndimage import gaussian_filter1d
+
+    if not probability.size:
+        return None
+    place = np.clip(probability, 0.0, 1.0) * (_SMECE_BINS - 1)
+    left = np.minimum(place.astype(int), _SMECE_BINS - 2)
+    share = place - left
+    residual = (happened - probability) / probability.size
+    mass = np.bincount(left, residual * (1 - share), _SMECE_BINS) + np.bincount(left + 1, residual * share, _SMECE_BINS)
+
+    def at(width: float) -> float:
+        smoothed = gaussian_filter1d(mass, width * _SMECE_BINS, mode="reflect", truncate=5.0)
+        return float(np.abs(smoothed).sum())
+
+    low, high = 1.0 / _SMECE_BINS, 1.0
+    if at(low) < low:
+        return at(low)
+    while high - low > 1e-3:
+        middle = (low + high) / 2
+        low, high = (middle, high) if at(middle) > middle else (low, middle)
+    return at(high)
+
+
+def smece_by_option(paired: Paired) -> list[float | None]:
+    """smECE of each option's predicted probability, in the order of the options."""
+    return [smece(paired.probabilities[:, k], paired.answer == k) for k in range(len(paired.options))]
+
+
+def lowest_rmse(truth: Floats, r: float) -> float:
+    """SD·√(1 - r²): no prediction with this correlation can have a lower RMSE (SD over n)."""
+    return float(np.std(truth) * np.sqrt(1 - r**2))

@@ -1,0 +1,71 @@
+"""The application all commands join, and what turns expected failures into one line and an exit code."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import sys
+from collections.abc import Callable
+from typing import Annotated, Any, NoReturn, TypeVar
+
+import typer
+
+from accord.errors import AccordError
+from accord.version import __version__
+
+INTERRUPTED = 130
+EXIT_CODES = "Exit codes: 0 done, 1 wrong input, 2 usage, 3 gate failed, 4 budget reached, 5 partly unscored."
+
+app = typer.Typer(
+    name="accord",
+    help=f"Learn to judge conversations the way your people do.\n\n{EXIT_CODES}",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def command(name: str) -> Callable[[Command], Command]:
+    """Register a command whose expected failures end in one line on stderr and the failure's own exit code."""
+
+    def register(function: Command) -> Command:
+        @functools.wraps(function)
+        def guarded(*args: Any, **kwargs: Any) -> None:
+            try:
+                function(*args, **kwargs)
+            except AccordError as error:
+                stop(str(error), error.exit_code)
+            except KeyboardInterrupt:
+                stop("interrupted. What was done is kept; the same command goes on from there.", INTERRUPTED)
+            except OSError as error:
+                if error.errno not in {errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EDQUOT, errno.EISDIR, errno.ENOTDIR}:
+                    raise
+                stop(f"cannot write {error.filename or 'a file'}: {error.strerror}. What was done before is kept.", 1)
+
+        app.command(name)(guarded)
+        return function
+
+    return register
+
+
+def stop(reason: str, code: int) -> NoReturn:
+    """Say why in one line, and end with the documented code."""
+    print(f"accord: {' '.join(reason.split())}", file=sys.stderr)
+    raise typer.Exit(code)
+
+
+@app.callback(invoke_without_command=True)
+def _version(version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False) -> None:
+    if version:
+        print(f"accord {__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """The console script's entry point."""
+    from accord.cli import commands  # noqa: F401 - importing a command registers it
+
+    app()

@@ -1,0 +1,36 @@
+"""`accord fit`: learn an evaluator from the labels, say how well it does on conversations it has not seen, save it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from accord.cli.app import command
+from accord.cli.options import AsJson, ConfigFile, open_project
+from accord.cli.show import comparison_text, show
+
+
+@command("fit")
+def fit(
+    method: Annotated[str, typer.Argument(help="An evaluator's name, e.g. calibration.")] = "calibration",
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder to save it in; default evaluators/METHOD.")] = None,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Learn from every label; prints cross-validated agreement with intervals."""
+    from accord.config import EvaluatorConfig
+    from accord.pipeline import try_out
+
+    project = open_project(config_file)
+    config = project.config
+    if method != config.evaluator.method:
+        config = config.model_copy(update={"evaluator": EvaluatorConfig(method=method)})
+    folder = out or Path("evaluators") / method
+    run = project.store.start_run("fit", config.model_dump(mode="json"))
+    trial = try_out(project.store, config, project.rubric, project.judge())
+    trial.evaluator.save(folder)
+    result = {"comparison": trial.comparison.to_json(), "evaluator": trial.evaluator.describe(), "folder": str(folder)}
+    project.store.finish_run(run, "done", result)
+    show(result, as_json, lambda found: f"{comparison_text(found['comparison'])}\n\nsaved in {found['folder']}")

@@ -1,0 +1,33 @@
+"""`accord gate`: an exit code for CI, from how far the evaluator can be trusted and from what it scored."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from accord.cli.app import command
+from accord.cli.options import AsJson, ConfigFile, open_project
+from accord.cli.show import show
+
+
+@command("gate")
+def gate(
+    min_agreement: Annotated[
+        float | None, typer.Option("--min-agreement", help="Lowest acceptable lower bound of r with people.")
+    ] = None,
+    min_mean: Annotated[
+        float | None, typer.Option("--min-mean", help="Lowest acceptable mean of the latest scores.")
+    ] = None,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fail (exit 3) where the latest comparison or the latest scores are below what you demand."""
+    from accord.errors import GateFailed
+    from accord.gate import check_gate
+
+    result = check_gate(open_project(config_file).store, min_agreement, min_mean)
+    show(result, as_json, lambda found: "\n".join(check["says"] for check in found["checks"]))
+    failed = [check["says"] for check in result["checks"] if not check["passed"]]
+    if failed:
+        raise GateFailed("; ".join(failed))

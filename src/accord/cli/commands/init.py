@@ -1,0 +1,52 @@
+"""`accord init`: a project file and a rubric to edit, here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from accord.cli.app import command
+from accord.cli.options import AsJson
+from accord.cli.show import show
+
+PROJECT = """\
+# Accord's project file. `accord schema` prints its JSON Schema; unknown keys are refused.
+store: sqlite:///accord.db      # or postgresql://user@host/name, or ${ACCORD_STORE}
+rubric: rubric.yaml             # edit it: your questions, your scales, one main question
+metrics: [lexical]              # cheap evidence; `accord plugins` lists what there is
+# judge:                        # a model that answers the rubric
+#   way: logprobs               # how a distribution is obtained; nothing else is tried
+#   model: gpt-4o-mini          # at OPENAI_BASE_URL with OPENAI_API_KEY
+evaluator:
+  method: calibration
+folds: 5
+seed: 0
+"""
+
+
+@command("init")
+def init(
+    rubric: Annotated[str, typer.Option("--rubric", help="The shipped rubric to start from.")] = "llm-rubric",
+    as_json: AsJson = False,
+) -> None:
+    """Write accord.yaml and rubric.yaml into this folder; files that exist are left alone."""
+    from accord.rubric import dump_rubric, load_rubric
+
+    files = {"accord.yaml": PROJECT, "rubric.yaml": dump_rubric(load_rubric(rubric))}
+    written = [name for name, text in files.items() if _write_new(Path(name), text)]
+    kept = sorted(set(files) - set(written))
+    show({"written": written, "kept": kept}, as_json, _text)
+
+
+def _write_new(path: Path, text: str) -> bool:
+    if path.exists():
+        return False
+    path.write_text(text, encoding="utf-8")
+    return True
+
+
+def _text(result) -> str:  # type: ignore[no-untyped-def]
+    lines = [f"wrote {name}" for name in result["written"]] + [f"kept {name} as it is" for name in result["kept"]]
+    return "\n".join([*lines, "Next: accord import chats.jsonl labels.csv"])

@@ -1,0 +1,30 @@
+"""`accord plugins` and `accord schema`: what is there, and how the project file is written."""
+
+from __future__ import annotations
+
+import json
+
+from accord.cli.app import command
+from accord.cli.options import AsJson
+from accord.cli.show import show
+
+
+@command("plugins")
+def plugins(as_json: AsJson = False) -> None:
+    """List formats, metrics, evaluators and rubrics, with what each is."""
+    from accord.plugins import list_plugins
+
+    show(list_plugins(), as_json, _text)
+
+
+@command("schema")
+def schema() -> None:
+    """Print the JSON Schema of accord.yaml."""
+    from accord.config import json_schema
+
+    print(json.dumps(json_schema(), indent=1))
+
+
+def _text(result) -> str:  # type: ignore[no-untyped-def]
+    sections = ("\n".join([kind, *(f"  {name:20} {says}" for name, says in found.items())]) for kind, found in result.items())
+    return "\n\n".join(sections)

@@ -1,0 +1,28 @@
+"""`accord report`: one self-contained HTML file of what the store holds and what an evaluator makes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from accord.cli.app import command
+from accord.cli.options import AsJson, ConfigFile, open_project
+from accord.cli.show import show
+
+
+@command("report")
+def report(
+    out: Annotated[Path, typer.Option("--out", "-o", help="The HTML file.")] = Path("report.html"),
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the report: agreement, habits, misses with transcripts, what stayed unscored and why."""
+    from accord.pipeline import latest_scores, try_out
+    from accord.report import write_report
+
+    project = open_project(config_file)
+    trial = try_out(project.store, project.config, project.rubric, project.judge())
+    path = write_report(trial, out, latest_scores(project.store))
+    show({"report": str(path)}, as_json, lambda result: f"report in {result['report']}")

@@ -1,0 +1,56 @@
+"""`accord score`: use a fitted evaluator on new conversations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from accord.cli.app import command, stop
+from accord.cli.options import AsJson, Columns, ConfigFile, Format, SkipBadRows, column_map, open_project
+from accord.cli.show import Progress, show
+
+PARTLY_UNSCORED = 5
+
+
+@command("score")
+def score(
+    source: Annotated[Path, typer.Argument(help="A file of conversations.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where scores go: .jsonl, .csv or .parquet.")],
+    evaluator: Annotated[Path, typer.Option("--evaluator", help="The fitted evaluator's folder.")] = Path(
+        "evaluators/calibration"
+    ),
+    annotator: Annotated[str | None, typer.Option("--annotator", help="Score as this person would.")] = None,
+    panel: Annotated[list[str] | None, typer.Option("--panel", help="Score for these trusted annotators; repeat.")] = None,
+    rule: Annotated[str, typer.Option("--rule", help="How a panel speaks: each, mean, max or min.")] = "mean",
+    new_domain: Annotated[
+        bool, typer.Option("--new-domain", help="The conversations come from another place: trust habits less.")
+    ] = False,
+    config_file: ConfigFile = None,
+    format: Format = "auto",
+    columns: Columns = None,
+    skip_bad_rows: SkipBadRows = False,
+    as_json: AsJson = False,
+) -> None:
+    """Score conversations, some hundreds at a time, for a person nobody has met unless someone is named."""
+    from accord.pipeline import Speaker, score_file
+
+    project = open_project(config_file)
+    speaker = Speaker(annotator, tuple(panel or ()), rule)
+    with Progress("scored") as progress:
+        result = score_file(
+            project.store, project.config, project.rubric, project.judge(), evaluator, source, out, speaker,
+            new_domain, format, column_map(columns), skip_bad_rows, progress.at,
+        )  # fmt: skip
+    show(result, as_json, _text)
+    if result["unscored"]:
+        stop("some conversations stayed unscored, each with its reason in the file", PARTLY_UNSCORED)
+
+
+def _text(result) -> str:  # type: ignore[no-untyped-def]
+    mean = "–" if result["mean"] is None else f"{result['mean']:.3f}"
+    lines = [f"{result['scored']} scored, mean {mean}, in {result['out']}"]
+    lines += [f"  {count} unscored: {reason}" for reason, count in result["unscored"].items()]
+    lines += [f"  {row}" for row in result["bad_rows"]]
+    return "\n".join(lines)

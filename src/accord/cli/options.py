@@ -1,0 +1,61 @@
+"""Options that several commands share, and opening what they name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+if TYPE_CHECKING:
+    from accord.config import Config
+    from accord.llm.model import Judge
+    from accord.rubric import Rubric
+    from accord.store import Store
+
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="The project's file; default accord.yaml here.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Format = Annotated[str, typer.Option("--format", help="The conversations' format; `auto` tells by the first row.")]
+Columns = Annotated[
+    list[str] | None, typer.Option("--columns", metavar="OURS=THEIRS", help="Map a column, e.g. annotator=rater; repeat.")
+]
+SkipBadRows = Annotated[bool, typer.Option("--skip-bad-rows", help="Report and skip bad rows instead of stopping.")]
+
+
+class Project(NamedTuple):
+    """What `accord.yaml` names, opened."""
+
+    config: Config
+    store: Store
+    rubric: Rubric
+
+    def judge(self) -> Judge | None:
+        """The configured judge; `None` where the project has none."""
+        from accord.pipeline import make_judge
+
+        return None if self.config.judge is None else make_judge(self.config.judge, self.rubric)
+
+
+def open_project(config_file: Path | None) -> Project:
+    """Read the project's file and open its store and rubric."""
+    from accord.config import load_config
+    from accord.rubric import load_rubric
+    from accord.store import Store
+
+    config = load_config(config_file)
+    rubric = load_rubric(config.rubric)
+    return Project(config, Store(config.store), rubric)
+
+
+def column_map(pairs: list[str] | None) -> dict[str, str]:
+    """`OURS=THEIRS` pairs as a mapping.
+
+    Raises:
+        BadInput: A pair has no `=`.
+    """
+    from accord.errors import BadInput
+
+    for pair in pairs or ():
+        if "=" not in pair:
+            raise BadInput(f"--columns takes OURS=THEIRS, got {pair!r}; for example annotator=rater_id")
+    return dict(pair.split("=", 1) for pair in pairs or ())  # type: ignore[misc]

@@ -1,0 +1,294 @@
+"""Every method and baseline on the same labels and the same honest folds: one table, with intervals and paired tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accord import agreement
+from accord.agreement import LOWER_IS_BETTER, STATISTICS, MeanStatistic, Paired
+from accord.conversation import Target
+from accord.errors import AccordError, BadInput, UnknownName
+from accord.evaluators.base import Evaluator, evaluators
+from accord.evaluators.ratings import Ratings, ratings
+from accord.evidence.table import EvidenceTable
+from accord.labels import Labels
+from accord.resampling import DRAWS, Clusters, Interval, PairedTest, bootstrap, holm, paired_test
+from accord.rubric import Question
+from accord.score import Score
+from accord.splits import FOLDS, grouped_folds
+
+Floats = NDArray[np.float64]
+Factory = Callable[[Question], Evaluator]
+
+BASELINES = ("constant", "annotator-mean", "random", "judge-argmax", "judge-expected")
+TESTED = ("rmse", "pearson", "log_loss")
+
+
+@dataclass(frozen=True)
+class System:
+    """One system's predictions of every rating, made without that rating's conversation.
+
+    Attributes:
+        name: The method.
+        probabilities: (n, K); rows without a prediction are 0.
+        value: (n,).
+        scored: (n,) which rows have a prediction.
+        reasons: Why the others have none, counted.
+    """
+
+    name: str
+    probabilities: Floats
+    value: Floats
+    scored: NDArray[np.bool_]
+    reasons: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Result:
+    """One system's line in the table: each statistic with its interval, on `n` ratings."""
+
+    system: str
+    n: int
+    unscored: int
+    values: Mapping[str, float | None]
+    intervals: Mapping[str, Interval]
+    smece: Sequence[float | None]
+    reasons: Mapping[str, int]
+
+    def to_json(self) -> dict[str, Any]:
+        """A flat row under the names every benchmark uses."""
+        row: dict[str, Any] = {"system": self.system, "n": self.n, "unscored": self.unscored}
+        for name, value in self.values.items():
+            row |= {name: value, f"{name}_low": self.intervals[name].low, f"{name}_high": self.intervals[name].high}
+        return row | {"smece": list(self.smece), "reasons": dict(self.reasons)}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first system against another, on one statistic: the paired test, its p corrected by Holm's method."""
+
+    system: str
+    against: str
+    statistic: str
+    test: PairedTest
+    p_holm: float
+
+    def to_json(self) -> dict[str, Any]:
+        """A flat row."""
+        test = self.test
+        ours = {"system": self.system, "against": self.against, "statistic": self.statistic}
+        return ours | {
+            "difference": test.difference,
+            "difference_low": test.low,
+            "difference_high": test.high,
+            "p": test.p,
+            "p_holm": self.p_holm,
+        }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What `compare` found."""
+
+    question: Question
+    ratings: Ratings
+    systems: Sequence[System]
+    results: Sequence[Result]
+    differences: Sequence[Difference]
+    ceiling: Result | None
+    alpha: float | None
+    folds: int
+    seed: int
+
+    def __getitem__(self, system: str) -> Result:
+        try:
+            return next(result for result in self.results if result.system == system)
+        except StopIteration:
+            raise UnknownName("system", system, (result.system for result in self.results)) from None
+
+    def to_json(self) -> dict[str, Any]:
+        """The whole table."""
+        return {
+            "question": self.question.id,
+            "ratings": len(self.ratings),
+            "conversations": len(set(self.ratings.conversation)),
+            "annotators": len(set(self.ratings.annotator)),
+            "folds": self.folds,
+            "seed": self.seed,
+            "alpha": self.alpha,
+            "rows": [result.to_json() for result in self.results],
+            "ceiling": None if self.ceiling is None else self.ceiling.to_json(),
+            "differences": [difference.to_json() for difference in self.differences],
+        }
+
+
+def compare(
+    evidence: EvidenceTable,
+    labels: Labels,
+    question: Question,
+    methods: Sequence[str] = ("calibration",),
+    folds: int = FOLDS,
+    seed: int = 0,
+    draws: int = DRAWS,
+    factories: Mapping[str, Factory] | None = None,
+) -> Comparison:
+    """Cross-validate methods and baselines on the same folds of whole conversations.
+
+    Args:
+        evidence: Features of everything that is rated.
+        labels: All labels; those on `question` are predicted.
+        question: The main question.
+        methods: Names of evaluators to set beside the baselines; the first is tested against all others.
+        folds: Number of folds.
+        seed: Of the folds, of the resampling, and of the random baseline.
+        draws: Bootstrap samples and permutations.
+        factories: How to make a method that needs settings, by its name.
+
+    Raises:
+        BadInput: Too few rated conversations for the folds, or a label outside the scale.
+    """
+    rated = ratings(evidence, labels, question)
+    if not len(rated):
+        raise BadInput(f"no label on {question.id!r} has evidence; import labels, or gather evidence for what they rate")
+    asked = any(column.question == question.id and column.option is not None for column in evidence.columns)
+    names = [*methods, *(name for name in BASELINES if asked or not name.startswith("judge-"))]
+    make = {name: (factories or {}).get(name, evaluators.get(name)) for name in names}
+    splits = list(grouped_folds(rated.conversation, folds, seed))
+    systems = [out_of_fold(name, make[name], evidence, labels, rated, question, splits) for name in names]
+    clusters = Clusters(rated.conversation)
+    results = [result_of(system, rated, clusters, draws, seed) for system in systems]
+    return Comparison(
+        question=question,
+        ratings=rated,
+        systems=systems,
+        results=results,
+        differences=_differences(systems, rated, clusters, draws, seed),
+        ceiling=human_ceiling(rated, draws, seed),
+        alpha=people_alpha(rated),
+        folds=folds,
+        seed=seed,
+    )
+
+
+def out_of_fold(
+    name: str,
+    make: Factory,
+    evidence: EvidenceTable,
+    labels: Labels,
+    rated: Ratings,
+    question: Question,
+    splits: Sequence[Any],
+) -> System:
+    """Each rating predicted by an evaluator that never saw its conversation."""
+    n, options = len(rated), len(rated.options)
+    probabilities, value, scored = np.zeros((n, options)), np.zeros(n), np.zeros(n, dtype=bool)
+    reasons: dict[str, int] = {}
+    for split in splits:
+        rows = np.flatnonzero([conversation in split.test for conversation in rated.conversation])
+        try:
+            learned = make(question).fit(evidence.of(split.train), labels.of(split.train))
+            scores = learned.predict_each(evidence.take(rated.row[rows]), list(rated.annotator[rows]))
+        except AccordError as error:
+            # A method that cannot learn here is a line of the table, not the end of it.
+            reasons[str(error)] = reasons.get(str(error), 0) + len(rows)
+            continue
+        for row, score in zip(rows, scores, strict=True):
+            if isinstance(score, Score):
+                probabilities[row], value[row], scored[row] = score.probabilities, score.value, True
+            else:
+                reasons[score.reason] = reasons.get(score.reason, 0) + 1
+    return System(name, probabilities, value, scored, reasons)
+
+
+def paired_rows(system: System, rated: Ratings) -> Paired:
+    """A system's predictions beside what people said, all rows; those not scored hold zeros."""
+    return Paired(rated.options, rated.answer, system.probabilities, system.value)
+
+
+def result_of(system: System, rated: Ratings, clusters: Clusters, draws: int, seed: int) -> Result:
+    """The statistics of one system with bootstrap intervals over conversations."""
+    rows = np.flatnonzero(system.scored)
+    paired = paired_rows(system, rated).take(rows)
+    own = clusters if len(rows) == len(rated) else Clusters(rated.conversation[rows])
+    intervals = {name: bootstrap(own, statistic, paired, draws, seed) for name, statistic in STATISTICS.items()}
+    return Result(
+        system=system.name,
+        n=len(rows),
+        unscored=len(rated) - len(rows),
+        values=agreement.summary(paired),
+        intervals=intervals,
+        smece=agreement.smece_by_option(paired),
+        reasons=system.reasons,
+    )
+
+
+def _differences(
+    systems: Sequence[System], rated: Ratings, clusters: Clusters, draws: int, seed: int
+) -> list[Difference]:
+    """The first system against each other one, on the rows that both scored; Holm over all of these tests."""
+    first = systems[0]
+    tests: list[tuple[str, str, PairedTest]] = []
+    for other in systems[1:]:
+        rows = np.flatnonzero(first.scored & other.scored)
+        ours, theirs = paired_rows(first, rated).take(rows), paired_rows(other, rated).take(rows)
+        own = clusters if len(rows) == len(rated) else Clusters(rated.conversation[rows])
+        for name in TESTED:
+            statistic = STATISTICS[name]
+            assert isinstance(statistic, MeanStatistic)
+            test = paired_test(own, statistic, ours, theirs, draws, seed)
+            if test is not None:
+                tests.append((other.name, name, test))
+    corrected = holm([test.p for _, _, test in tests])
+    return [
+        Difference(first.name, against, statistic, test, p)
+        for (against, statistic, test), p in zip(tests, corrected, strict=True)
+    ]
+
+
+def is_better(difference: Difference) -> bool:
+    """Whether the first system's statistic is the better one."""
+    return (difference.test.difference < 0) == (difference.statistic in LOWER_IS_BETTER)
+
+
+# --- people among themselves --------------------------------------------------------------------------------------
+
+
+def human_ceiling(rated: Ratings, draws: int, seed: int) -> Result | None:
+    """How well the other annotators of the same target predict each rating: what no evaluator is expected to pass.
+
+    Each rating is predicted by the mean of the other people's ratings of its target, and its distribution by theirs
+    with one rating's worth of everyone's habit. `None` where nobody shares a target.
+    """
+    by_target: dict[Target, list[int]] = {}
+    for row, target in enumerate(rated.target):
+        by_target.setdefault(target, []).append(row)
+    options = len(rated.options)
+    everyone = np.bincount(rated.answer, minlength=options) / max(len(rated), 1)
+    probabilities, value, scored = np.zeros((len(rated), options)), np.zeros(len(rated)), np.zeros(len(rated), dtype=bool)
+    annotator = rated.annotator
+    for rows in by_target.values():
+        for row in rows:
+            others = [other for other in rows if annotator[other] != annotator[row]]
+            if others:
+                counts = np.bincount(rated.answer[others], minlength=options)
+                probabilities[row] = (counts + everyone) / (len(others) + 1.0)
+                value[row], scored[row] = rated.value[others].mean(), True
+    if not scored.any():
+        return None
+    system = System("other people", probabilities, value, scored)
+    return result_of(system, rated, Clusters(rated.conversation), draws, seed)
+
+
+def people_alpha(rated: Ratings) -> float | None:
+    """Krippendorff's ordinal α of the annotators on the main question."""
+    units: dict[Target, dict[str, float]] = {}
+    for label, value in zip(rated.labels, rated.value, strict=True):
+        unit = units.setdefault(label.target, {})
+        again = sum(name.split("\0")[0] == label.annotator for name in unit)
+        unit[f"{label.annotator}\0{again}"] = float(value)
+    return agreement.krippendorff_alpha(list(units.values()))

@@ -1,0 +1,85 @@
+"""`accord.yaml`: where the store is, which rubric, which judge, which evidence, which evaluator. Unknown keys are refused."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from accord.errors import BadInput
+from accord.strict_yaml import check, load_yaml
+
+FILE = "accord.yaml"
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class JudgeConfig(_Strict):
+    """Which judge answers the rubric, and how a distribution is obtained from it."""
+
+    way: Literal["recorded", "logprobs"] = Field(description="How a distribution is obtained; nothing else is tried.")
+    model: str | None = Field(default=None, description="The model's name; for a recording, which of its models.")
+    base_url: str | None = Field(default=None, description="An OpenAI-compatible endpoint; default OPENAI_BASE_URL.")
+    paths: list[str] = Field(default_factory=list, description="Files of recorded judgements, or benchmark folders.")
+    at_once: int = Field(default=16, ge=1, le=1024, description="Conversations judged at the same time.")
+
+
+class EvaluatorConfig(_Strict):
+    """Which evaluator learns, and its settings."""
+
+    method: str = Field(default="calibration", description="A name of `accord plugins`.")
+    settings: dict[str, Any] = Field(default_factory=dict, description="Its constructor's arguments.")
+
+
+class Config(_Strict):
+    """Everything a project says once."""
+
+    store: str = Field(default="sqlite:///accord.db", description="A database URL: sqlite:/// or postgresql://.")
+    rubric: str = Field(default="llm-rubric", description="A shipped rubric's name, or a YAML file.")
+    judge: JudgeConfig | None = Field(default=None, description="Without one, metrics alone are the evidence.")
+    metrics: list[str] = Field(default=["lexical"], description="Metric names; `lexical` stands for all lexical ones.")
+    evaluator: EvaluatorConfig = Field(default_factory=EvaluatorConfig)
+    folds: int = Field(default=5, ge=2, description="Folds of the cross-validation, over whole conversations.")
+    seed: int = Field(default=0, description="Of folds, resampling and every other draw.")
+
+
+def load_config(path: str | Path | None = None) -> Config:
+    """Read `accord.yaml`; without a path, the one in the working folder, or the defaults where there is none.
+
+    `${NAME}` in a value is the environment variable of that name; `ACCORD_STORE` overrides the store.
+
+    Raises:
+        BadInput: The file cannot be read, has unknown keys or wrong types, or names a variable that is not set.
+    """
+    named = Path(path) if path is not None else Path(FILE)
+    content = _filled(load_yaml(named), str(named)) if path is not None or named.is_file() else {}
+    config = check(Config, content, str(named))
+    store = os.environ.get("ACCORD_STORE")
+    return config.model_copy(update={"store": store}) if store else config
+
+
+def _filled(value: Any, where: str) -> Any:
+    """The value with every `${NAME}` replaced, wherever it stands."""
+    if isinstance(value, dict):
+        return {key: _filled(inner, where) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_filled(inner, where) for inner in value]
+    return _VARIABLE.sub(lambda match: _variable(match[1], where), value) if isinstance(value, str) else value
+
+
+def _variable(name: str, where: str) -> str:
+    try:
+        return os.environ[name]
+    except KeyError:
+        raise BadInput(f"{where}: the environment variable {name} is not set") from None
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of `accord.yaml`, for editors."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Config.model_json_schema()}

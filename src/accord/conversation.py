@@ -1,0 +1,111 @@
+"""A conversation as a value: turns, the documents the assistant could see, and whatever else the log said."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+
+class Target(NamedTuple):
+    """What a label, a piece of evidence or a score is about: a conversation, or one turn of it."""
+
+    conversation: str
+    turn: int | None = None
+
+    def __str__(self) -> str:
+        return self.conversation if self.turn is None else f"{self.conversation}#{self.turn}"
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One message: who spoke (`role`), what was said, and what else the log kept of it (tool calls, ids)."""
+
+    role: str
+    content: str
+    name: str | None = None
+    time: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """The turn as plain JSON values; what is empty is left out."""
+        row: dict[str, Any] = {"role": self.role, "content": self.content}
+        if self.name is not None:
+            row["name"] = self.name
+        if self.time is not None:
+            row["time"] = self.time
+        if self.extra:
+            row["extra"] = dict(self.extra)
+        return row
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A text the assistant could see: a search result, a help article, a fact."""
+
+    text: str
+    id: str | None = None
+    title: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The document as plain JSON values; what is empty is left out."""
+        named = {"id": self.id, "title": self.title}
+        return {"text": self.text, **{key: value for key, value in named.items() if value is not None}}
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """Turns in order, documents, and metadata (system, topic, user, version, and every key nobody knew)."""
+
+    id: str
+    turns: tuple[Turn, ...]
+    documents: tuple[Document, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def by(self, role: str) -> tuple[Turn, ...]:
+        """The turns of one role, in order."""
+        return tuple(turn for turn in self.turns if turn.role == role)
+
+    def up_to(self, turn: int | None) -> tuple[Turn, ...]:
+        """The turns a judge of `turn` may see: all before it and itself; all of them for `None`."""
+        return self.turns if turn is None else self.turns[: turn + 1]
+
+    @property
+    def system(self) -> str | None:
+        """The assistant that held the conversation, where the log says so."""
+        system = self.metadata.get("system")
+        return None if system is None else str(system)
+
+    def to_json(self) -> dict[str, Any]:
+        """The conversation as plain JSON values."""
+        return {
+            "id": self.id,
+            "turns": [turn.to_json() for turn in self.turns],
+            "documents": [document.to_json() for document in self.documents],
+            "metadata": dict(self.metadata),
+        }
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> Conversation:
+        """The inverse of `to_json`."""
+        return cls(
+            id=row["id"],
+            turns=tuple(Turn(**turn) for turn in row["turns"]),
+            documents=tuple(Document(**document) for document in row["documents"]),
+            metadata=row["metadata"],
+        )
+
+
+def canonical_json(value: Any) -> str:
+    """JSON that is equal for equal values: sorted keys, no spaces, ASCII only.
+
+    ASCII escapes keep what databases refuse (NUL, lone surrogates) readable and storable.
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def content_hash(value: Any, length: int = 64) -> str:
+    """A tagged digest of a JSON value: `s256:` and the first `length` hexadecimal digits of its SHA-256."""
+    return "s256:" + hashlib.sha256(canonical_json(value).encode("ascii")).hexdigest()[:length]

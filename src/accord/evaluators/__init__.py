@@ -1,0 +1,19 @@
+"""Evaluators: what is learned from evidence and labels, and the baselines it has to beat."""
+
+from accord.evaluators.base import Evaluator, evaluators, load_evaluator
+from accord.evaluators.baselines import AnnotatorMean, Constant, JudgeArgmax, JudgeExpected, RandomDraw
+from accord.evaluators.calibration import Calibration
+from accord.evaluators.panel import predict_panel
+
+__all__ = [
+    "AnnotatorMean",
+    "Calibration",
+    "Constant",
+    "Evaluator",
+    "JudgeArgmax",
+    "JudgeExpected",
+    "RandomDraw",
+    "evaluators",
+    "load_evaluator",
+    "predict_panel",
+]

@@ -1,0 +1,127 @@
+"""From a real-valued prediction to a distribution over ordered options: an ordered probit with personal thresholds.
+
+    P(y ≤ k | μ, a) = Φ((θ_k + δ_ak - c·μ) / √(1 + c²·w))
+
+θ are common thresholds, δ an annotator's own shifts of them, shrunk by a normal prior; w is variance of μ beyond that
+of the training rows (a person nobody met).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize
+from scipy.special import ndtr
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+_STEP_BOUNDS = (-5.0, 4.0)
+_TINY = 1e-9
+
+
+@dataclass(frozen=True)
+class OrdinalLink:
+    """A fitted link over K options.
+
+    Attributes:
+        thresholds: (K-1,) rising, θ.
+        slope: c > 0.
+        shifts: (A, K-1) δ.
+        floor: Probability that every option keeps at least, shared out evenly: nothing is called impossible.
+    """
+
+    thresholds: Floats
+    slope: float
+    shifts: Floats
+    floor: float
+
+    @classmethod
+    def fit(cls, mean: Floats, answer: Indices, annotator: Indices, people: int, options: int, spread: float) -> OrdinalLink:
+        """Maximum a posteriori on n rows.
+
+        Args:
+            mean: (n,) held-out predictions μ.
+            answer: (n,) index of the option that was chosen, 0 to K-1.
+            annotator: (n,) index of who chose, -1 for nobody in particular.
+            people: A.
+            options: K.
+            spread: Standard deviation of the prior on δ; 0 keeps all thresholds common.
+        """
+        steps = options - 1
+        start = np.concatenate([_start(mean, answer, options), np.zeros(people * steps if spread > 0 else 0)])
+        bounds = [(None, None), *[_STEP_BOUNDS] * (steps - 1), (-4.0, 4.0), *[(None, None)] * (len(start) - steps - 1)]
+        objective = _Objective(mean, answer, annotator, people, steps, spread)
+        found = optimize.minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds)
+        thresholds, slope, shifts = objective.unpacked(found.x)
+        return cls(thresholds, slope, shifts, floor=1.0 / (2 * len(mean) + options))
+
+    def distribution(self, mean: Floats, annotator: Indices, extra_variance: Floats | float = 0.0) -> Floats:
+        """(n, K) probabilities of each option, summing to 1."""
+        shifts = np.vstack([self.shifts, np.zeros(len(self.thresholds))])[annotator]
+        # Personal shifts may cross; sorted thresholds are the nearest that do not.
+        thresholds = np.sort(self.thresholds + shifts, axis=1)
+        width = np.sqrt(1.0 + self.slope**2 * np.asarray(extra_variance, dtype=float))
+        below = ndtr((thresholds - self.slope * mean[:, None]) / np.reshape(width, (-1, 1)))
+        edges = np.hstack([np.zeros((len(mean), 1)), below, np.ones((len(mean), 1))])
+        probabilities = np.diff(edges, axis=1)
+        options = probabilities.shape[1]
+        return np.asarray((1 - options * self.floor) * probabilities + self.floor)
+
+
+def _start(mean: Floats, answer: Indices, options: int) -> Floats:
+    """Thresholds half-way between neighbouring options, at a slope of one over the residual spread."""
+    cuts = np.arange(options - 1) + 0.5
+    residual = float(np.std(answer - (mean - mean.mean() + answer.mean()))) or 1.0
+    slope = 1.0 / max(residual, 0.1)
+    first = slope * (cuts[0] + mean.mean() - answer.mean())
+    return np.concatenate([[first], np.full(options - 2, np.log(slope)), [np.log(slope)]])
+
+
+@dataclass(frozen=True)
+class _Objective:
+    """-log posterior and its gradient; parameters are θ_1, log steps, log c, then δ row by row."""
+
+    mean: Floats
+    answer: Indices
+    annotator: Indices
+    people: int
+    steps: int
+    spread: float
+
+    def unpacked(self, parameters: Floats) -> tuple[Floats, float, Floats]:
+        steps = self.steps
+        rise = np.exp(parameters[1:steps])
+        thresholds = parameters[0] + np.concatenate([[0.0], np.cumsum(rise)])
+        own = parameters[steps + 1 :]
+        shifts = own.reshape(self.people, steps) if own.size else np.zeros((self.people, steps))
+        return thresholds, float(np.exp(parameters[steps])), shifts
+
+    def __call__(self, parameters: Floats) -> tuple[float, Floats]:
+        thresholds, slope, shifts = self.unpacked(parameters)
+        row, known = np.arange(len(self.mean)), self.annotator >= 0
+        cuts = thresholds + np.where(known[:, None], shifts[self.annotator] if self.people else 0.0, 0.0)
+        at = cuts - slope * self.mean[:, None]
+        zero = np.zeros((len(row), 1))
+        edges = np.hstack([zero, ndtr(at), zero + 1])
+        density = np.hstack([zero, np.exp(-0.5 * at**2) / np.sqrt(2 * np.pi), zero])
+        chosen = np.maximum(edges[row, self.answer + 1] - edges[row, self.answer], _TINY)
+        slack = np.zeros_like(edges)
+        slack[row, self.answer + 1] -= density[row, self.answer + 1] / chosen
+        slack[row, self.answer] += density[row, self.answer] / chosen
+        by_cut = slack[:, 1:-1]
+        gradient = np.zeros_like(parameters)
+        total = by_cut.sum(axis=0)
+        gradient[0] = total.sum()
+        rise = np.exp(parameters[1 : self.steps])
+        gradient[1 : self.steps] = rise * np.cumsum(total[::-1])[::-1][1:]
+        gradient[self.steps] = -slope * (by_cut * self.mean[:, None]).sum()
+        loss = -np.log(chosen).sum()
+        if parameters.size > self.steps + 1:
+            own = np.zeros_like(shifts)
+            np.add.at(own, self.annotator[known], by_cut[known])
+            gradient[self.steps + 1 :] = (own + shifts / self.spread**2).ravel()
+            loss += 0.5 * (shifts**2).sum() / self.spread**2
+        return float(loss), gradient

@@ -1,0 +1,94 @@
+"""Labels as rows of numbers: one row a rating, with the evidence row it belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accord.conversation import Target
+from accord.errors import BadInput
+from accord.evidence.table import EvidenceTable
+from accord.labels import Label, Labels, check_value
+from accord.rubric import Kind, Question
+
+
+@dataclass(frozen=True)
+class Ratings:
+    """n ratings of one question, those whose target has evidence, in the order of the labels.
+
+    Attributes:
+        labels: The labels themselves.
+        row: (n,) row of the evidence table.
+        answer: (n,) index of the chosen option, 0 to K-1.
+        value: (n,) the chosen option's number.
+        options: (K,) the question's options as numbers, rising.
+    """
+
+    labels: Sequence[Label]
+    row: NDArray[np.intp]
+    answer: NDArray[np.intp]
+    value: NDArray[np.float64]
+    options: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def annotator(self) -> NDArray[np.object_]:
+        """(n,) who rated."""
+        return np.array([label.annotator for label in self.labels], dtype=object)
+
+    @property
+    def target(self) -> list[Target]:
+        """What was rated."""
+        return [label.target for label in self.labels]
+
+    @property
+    def text(self) -> NDArray[np.object_]:
+        """(n,) what was rated, as a name."""
+        return np.array([str(label.target) for label in self.labels], dtype=object)
+
+    @property
+    def conversation(self) -> NDArray[np.object_]:
+        """(n,) the conversation that was rated, or whose turn was: what splits and resampling keep together."""
+        return np.array([label.target.conversation for label in self.labels], dtype=object)
+
+
+def options_of(question: Question) -> NDArray[np.float64]:
+    """(K,) the options of an ordered question as numbers.
+
+    Raises:
+        BadInput: The question's answers are names or real numbers, which no evaluator here predicts.
+    """
+    if question.scale.kind in {Kind.NOMINAL, Kind.REAL}:
+        raise BadInput(
+            f"question {question.id!r} has a {question.scale.kind.value} scale; "
+            "the main question needs an ordinal or binary one, so that answers have an order and a mean"
+        )
+    return np.array(question.scale.options, dtype=float)
+
+
+def ratings(evidence: EvidenceTable, labels: Labels, question: Question) -> Ratings:
+    """The ratings of `question` whose target has evidence.
+
+    Raises:
+        BadInput: A label is outside the question's scale.
+    """
+    options = options_of(question)
+    on_question = labels.on(question.id)
+    rows = evidence.rows_of(label.target for label in on_question)
+    kept = [(label, row) for label, row in zip(on_question, rows, strict=True) if row >= 0]
+    for label, _ in kept:
+        assert label.value is not None
+        check_value(label.value, question, f"label of {label.annotator!r} on {label.target}")
+    value = np.array([label.value for label, _ in kept], dtype=float)
+    return Ratings(
+        labels=[label for label, _ in kept],
+        row=np.array([row for _, row in kept], dtype=np.intp),
+        answer=np.searchsorted(options, value),
+        value=value,
+        options=options,
+    )

@@ -1,0 +1,22 @@
+"""Evidence: what is known of a conversation before anyone learns from it."""
+
+from accord.evidence import lexical  # noqa: F401 - registers the lexical metrics
+from accord.evidence.judging import AT_ONCE, NOT_APPLICABLE, Judged, answer_table, judge_all, judge_subjects
+from accord.evidence.lexical import LEXICAL
+from accord.evidence.metrics import Metric, measure, metrics
+from accord.evidence.table import Column, EvidenceTable
+
+__all__ = [
+    "AT_ONCE",
+    "LEXICAL",
+    "NOT_APPLICABLE",
+    "Column",
+    "EvidenceTable",
+    "Judged",
+    "Metric",
+    "answer_table",
+    "judge_all",
+    "judge_subjects",
+    "measure",
+    "metrics",
+]

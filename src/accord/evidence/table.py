@@ -1,0 +1,178 @@
+"""The evidence table: rows are targets, columns are features, with a mask of what is missing and how each was made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accord.conversation import Target
+from accord.errors import BadInput
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One feature.
+
+    `question` and `option` are set for a column of an answer block: the probability that the judge gave to one
+    option of one question. `made_by` is the signature of what produced it.
+    """
+
+    name: str
+    made_by: str
+    question: str | None = None
+    option: float | None = None
+
+
+@dataclass(frozen=True)
+class EvidenceTable:
+    """Features of targets.
+
+    Attributes:
+        targets: n rows.
+        columns: d columns.
+        values: (n, d) floats; 0 where nothing is present.
+        present: (n, d) booleans.
+        absences: Why a value is missing, by (target, question or column name).
+    """
+
+    targets: tuple[Target, ...]
+    columns: tuple[Column, ...]
+    values: NDArray[np.float64]
+    present: NDArray[np.bool_]
+    absences: Mapping[tuple[Target, str], str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        shape = (len(self.targets), len(self.columns))
+        if self.values.shape != shape or self.present.shape != shape:
+            raise ValueError(f"values {self.values.shape} and mask {self.present.shape} must be {shape}")
+
+    @classmethod
+    def from_rows(
+        cls,
+        columns: Sequence[Column],
+        rows: Mapping[Target, Mapping[str, float]],
+        absences: Mapping[tuple[Target, str], str] | None = None,
+    ) -> EvidenceTable:
+        """A table from each target's features by column name; a name that a row lacks is missing there."""
+        values = np.zeros((len(rows), len(columns)))
+        present = np.zeros(values.shape, dtype=bool)
+        place = {column.name: index for index, column in enumerate(columns)}
+        for row, features in enumerate(rows.values()):
+            for name, value in features.items():
+                values[row, place[name]] = value
+                present[row, place[name]] = True
+        return cls(tuple(rows), tuple(columns), values, present, dict(absences or {}))
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def rows_of(self, targets: Iterable[Target]) -> NDArray[np.intp]:
+        """The row index of each target; -1 for a target without evidence."""
+        place = {target: row for row, target in enumerate(self.targets)}
+        return np.array([place.get(target, -1) for target in targets], dtype=np.intp)
+
+    def take(self, rows: NDArray[np.intp] | Sequence[int]) -> EvidenceTable:
+        """The rows with these indices, in this order."""
+        index = np.asarray(rows, dtype=np.intp)
+        targets = tuple(self.targets[row] for row in index)
+        kept = frozenset(targets)
+        absences = {key: reason for key, reason in self.absences.items() if key[0] in kept}
+        return EvidenceTable(targets, self.columns, self.values[index], self.present[index], absences)
+
+    def of(self, conversations: Iterable[str]) -> EvidenceTable:
+        """The rows of the named conversations."""
+        wanted = frozenset(conversations)
+        return self.take([row for row, target in enumerate(self.targets) if target.conversation in wanted])
+
+    def beside(self, other: EvidenceTable) -> EvidenceTable:
+        """Both tables' columns, for every target of either; what one of them lacks is missing."""
+        targets = tuple(dict.fromkeys((*self.targets, *other.targets)))
+        parts = [_spread(table, targets) for table in (self, other)]
+        return EvidenceTable(
+            targets,
+            (*self.columns, *other.columns),
+            np.hstack([values for values, _ in parts]),
+            np.hstack([present for _, present in parts]),
+            {**self.absences, **other.absences},
+        )
+
+    def expected(self) -> EvidenceTable:
+        """The same table with each answer block collapsed to one column: the expected answer, named by its question.
+
+        The expectation is over the options alone (the mass outside them is divided out); a block without any mass
+        is missing. Other columns stay as they are.
+        """
+        columns: list[Column] = []
+        values: list[NDArray[np.float64]] = []
+        present: list[NDArray[np.bool_]] = []
+        for question, places in self._blocks():
+            if question is None:
+                [place] = places
+                columns.append(self.columns[place])
+                values.append(self.values[:, place])
+                present.append(self.present[:, place])
+            else:
+                mean, known = self._expected_answer(places)
+                columns.append(Column(question, self.columns[places[0]].made_by, question))
+                values.append(mean)
+                present.append(known)
+        return EvidenceTable(
+            self.targets, tuple(columns), _stacked(values, len(self)), _stacked(present, len(self)).astype(bool), self.absences
+        )
+
+    def distribution(self, question: str) -> tuple[tuple[float, ...], NDArray[np.float64], NDArray[np.bool_]]:
+        """A question's answer block: its options (K), probabilities (n, K) that sum to 1, and which rows have it (n).
+
+        Raises:
+            BadInput: No column answers the question.
+        """
+        places = [place for place, column in enumerate(self.columns) if column.question == question]
+        options = tuple(self.columns[place].option for place in places)
+        if not places or None in options:
+            raise BadInput(f"no judge answered {question!r} in this evidence")
+        mass = self.values[:, places]
+        total = mass.sum(axis=1)
+        known = self.present[:, places].all(axis=1) & (total > 0)
+        shares = mass / np.where(known, total, 1.0)[:, None]
+        return tuple(float(option) for option in options if option is not None), shares, known
+
+    def _expected_answer(self, places: Sequence[int]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        options = np.array([self.columns[place].option for place in places], dtype=float)
+        mass = self.values[:, places]
+        total = mass.sum(axis=1)
+        known = self.present[:, places].all(axis=1) & (total > 0)
+        mean = (mass @ options) / np.where(known, total, 1.0)
+        return np.where(known, mean, 0.0), known
+
+    def _blocks(self) -> list[tuple[str | None, list[int]]]:
+        """Columns in order, those of one answer block together; a plain column is a block without a question."""
+        blocks: list[tuple[str | None, list[int]]] = []
+        by_question: dict[str, list[int]] = {}
+        for place, column in enumerate(self.columns):
+            if column.option is None or column.question is None:
+                blocks.append((None, [place]))
+            elif column.question in by_question:
+                by_question[column.question].append(place)
+            else:
+                by_question[column.question] = [place]
+                blocks.append((column.question, by_question[column.question]))
+        return blocks
+
+
+def _spread(
+    table: EvidenceTable, targets: Sequence[Target]
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """A table's values and mask with one row for each of `targets`."""
+    rows = table.rows_of(targets)
+    found = rows >= 0
+    values = np.zeros((len(targets), len(table.columns)))
+    present = np.zeros(values.shape, dtype=bool)
+    values[found], present[found] = table.values[rows[found]], table.present[rows[found]]
+    return values, present
+
+
+def _stacked(columns: Sequence[NDArray[np.generic]], rows: int) -> NDArray[np.float64]:
+    return np.column_stack(columns).astype(float) if columns else np.zeros((rows, 0))

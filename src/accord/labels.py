@@ -1,0 +1,90 @@
+"""Who said what, on which question, of which conversation or turn. Sparse, contradictory, never collapsed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from accord.conversation import Target
+from accord.errors import BadInput
+from accord.rubric import Question, Rubric, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Annotator:
+    """A person who judges; `group` says which kind (expert, crowd, end user) where that matters."""
+
+    id: str
+    group: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """One answer of one person. `value` is `None` where the person said the question does not apply."""
+
+    target: Target
+    question: str
+    annotator: str
+    value: Value | None
+    time: str | None = None
+
+
+class Labels(Sequence[Label]):
+    """Labels in the order they were read. The same person may rate twice; both ratings stay."""
+
+    def __init__(self, labels: Iterable[Label] = ()) -> None:
+        self._labels = tuple(labels)
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    def __getitem__(self, index: int | slice) -> Label | Labels:  # type: ignore[override]
+        return Labels(self._labels[index]) if isinstance(index, slice) else self._labels[index]
+
+    def __iter__(self) -> Iterator[Label]:
+        return iter(self._labels)
+
+    def on(self, question: str) -> Labels:
+        """The labels that answer one question; those that say "does not apply" are left out."""
+        return Labels(label for label in self if label.question == question and label.value is not None)
+
+    def of(self, conversations: Iterable[str]) -> Labels:
+        """The labels of the named conversations."""
+        wanted = frozenset(conversations)
+        return Labels(label for label in self if label.target.conversation in wanted)
+
+    @property
+    def annotators(self) -> list[str]:
+        """Everyone who rated something, sorted."""
+        return sorted({label.annotator for label in self})
+
+    @property
+    def targets(self) -> list[Target]:
+        """Everything that was rated, in the order of the first rating."""
+        return list(dict.fromkeys(label.target for label in self))
+
+
+def check_label(label: Label, rubric: Rubric) -> None:
+    """Refuse a label whose question is in the rubric but whose value is outside its scale.
+
+    Labels of questions that the rubric does not ask are kept: they may belong to another rubric.
+
+    Raises:
+        BadInput: The value is not on the question's scale.
+    """
+    question = rubric.get(label.question)
+    if question is not None and label.value is not None:
+        check_value(label.value, question, f"label of {label.annotator!r} on {label.target}")
+
+
+def check_value(value: Value, question: Question, where: str) -> None:
+    """Refuse a value that the question's scale does not hold.
+
+    Raises:
+        BadInput: Says what was got, what is allowed, and where.
+    """
+    if not question.scale.holds(value):
+        raise BadInput(
+            f"{where}, question {question.id!r}: got {value!r}, allowed: {question.scale}. "
+            "Correct the label, or the question's scale in the rubric."
+        )

@@ -1,0 +1,66 @@
+"""Methods yield prompts, one driver does the waiting: a method is a plain generator, testable without a model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Sequence
+from typing import TypeVar
+
+from accord.llm.model import CallFailed, ChatModel, Failure, Prompt, Reply
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+Flow = Generator[Sequence[Prompt], Sequence[Reply | Failure], T]
+"""Yields the prompts it needs answered together, is sent their replies in order, returns its result."""
+
+
+async def drive(flow: Flow[T], model: ChatModel) -> T:
+    """Run one flow to its end, answering each round of prompts at once."""
+    try:
+        prompts = next(flow)
+        while True:
+            replies = await asyncio.gather(*(ask(model, prompt) for prompt in prompts))
+            prompts = flow.send(replies)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+
+
+async def ask(model: ChatModel, prompt: Prompt) -> Reply | Failure:
+    """A model's reply, or its failure as a value."""
+    try:
+        return await model.ask(prompt)
+    except CallFailed as error:
+        return error.failure
+
+
+async def as_finished(
+    work: Callable[[T], Awaitable[R]], items: Iterable[T], at_once: int
+) -> AsyncIterator[tuple[T, R]]:
+    """Each item with its result, as results arrive; `at_once` are under way, and items are taken as slots come free.
+
+    An exception ends the iteration and cancels what is under way.
+    """
+    source = iter(items)
+    running: dict[asyncio.Task[R], T] = {}
+    try:
+        while True:
+            while len(running) < at_once and (item := next(source, _END)) is not _END:
+                running[asyncio.ensure_future(work(item))] = item  # type: ignore[arg-type]
+            if not running:
+                return
+            finished, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for task in finished:
+                yield running.pop(task), task.result()
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+def run_flow(flow: Flow[T], model: ChatModel) -> T:
+    """`drive`, for callers without an event loop."""
+    return asyncio.run(drive(flow, model))
+
+
+_END: object = object()

@@ -1,0 +1,72 @@
+"""A judge from token probabilities: one question a request, its distribution read off the first answer token."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from accord.llm.flow import ask
+from accord.llm.model import Answer, ChatModel, Failure, Reply, Subject, Unanswered
+from accord.llm.render import answer_labels, prompt_for
+from accord.rubric import Kind, Question
+
+TOP_LOGPROBS = 20
+"""How many tokens are asked for; the most that chat-completion endpoints return."""
+
+
+class LogprobsJudge:
+    """Asks a chat model for its first token's probabilities (LLM-RUBRIC, section 2 and appendix D).
+
+    Mass on tokens that are no option stays outside. An endpoint that returns no probabilities leaves the
+    question unanswered: nothing else is tried in their place.
+    """
+
+    way = "logprobs"
+
+    def __init__(self, model: ChatModel, instructions: str = "") -> None:
+        """`instructions` stand first in every prompt: a rubric's own."""
+        self.model = model
+        self.instructions = instructions
+
+    @property
+    def name(self) -> str:
+        """The chat model's name."""
+        return self.model.name
+
+    def made_from(self, subject: Subject, question: Question) -> Mapping[str, Any]:
+        """The whole prompt, and the model it goes to."""
+        prompt = prompt_for(subject, question, self.instructions, TOP_LOGPROBS)
+        messages = [[message.role, message.content] for message in prompt.messages]
+        return {"judge": self.name, "way": self.way, "top_logprobs": TOP_LOGPROBS, "messages": messages}
+
+    async def answer(self, subject: Subject, questions: Sequence[Question]) -> list[Answer | Unanswered]:
+        """One request a question, all at once."""
+        return list(await asyncio.gather(*(self._one(subject, question) for question in questions)))
+
+    async def _one(self, subject: Subject, question: Question) -> Answer | Unanswered:
+        if question.scale.kind is Kind.REAL:
+            return Unanswered(question.id, "no options", "a real-valued scale has no answer tokens")
+        reply = await ask(self.model, prompt_for(subject, question, self.instructions, TOP_LOGPROBS))
+        if isinstance(reply, Failure):
+            return Unanswered(question.id, reply.reason, reply.detail)
+        return read_first_token(question, reply)
+
+
+def read_first_token(question: Question, reply: Reply) -> Answer | Unanswered:
+    """The distribution over a question's options, from the probabilities of the reply's first token.
+
+    Tokens are compared without the space before them, so that `4` and ` 4` count together.
+    """
+    if reply.first_token is None:
+        return Unanswered(question.id, "no logprobs", f"the endpoint of {reply.model!r} returned no token probabilities")
+    labels = answer_labels(question.scale)
+    mass = dict.fromkeys(labels, 0.0)
+    for token, probability in reply.first_token.items():
+        if token.strip() in mass:
+            mass[token.strip()] += probability
+    inside = sum(mass.values())
+    if inside == 0.0:
+        return Unanswered(question.id, "no option", f"none of the likeliest tokens is one of {', '.join(labels)}")
+    probabilities = {labels[label]: probability for label, probability in mass.items()}
+    return Answer(question.id, probabilities, max(0.0, 1.0 - inside))

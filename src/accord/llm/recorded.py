@@ -1,0 +1,100 @@
+"""The recorded judge: answers that a model gave earlier, replayed from a file of judgements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from accord.errors import BadInput, BadRow, UnknownName
+from accord.llm.model import Answer, Subject, Unanswered
+from accord.readers.rows import read_rows
+from accord.rubric import Question, Scale
+
+JUDGEMENTS_FILE = "judgments.jsonl.gz"
+
+
+class RecordedJudge:
+    """Replays `{"item_id", "question", "judge_model", "distribution" | "value", "run"}` rows.
+
+    Where a question was asked several times (`run`), the distributions are averaged.
+    """
+
+    way = "recorded"
+
+    def __init__(self, recorded: Mapping[tuple[str, str], Sequence[Mapping[str, float]]], name: str) -> None:
+        """`recorded` maps (conversation id, question id) to the distributions of its runs."""
+        self.name = name
+        self._recorded = recorded
+
+    @classmethod
+    def read(cls, paths: Iterable[str | Path], model: str | None = None) -> RecordedJudge:
+        """Read judgement files, or benchmark folders that hold one.
+
+        Args:
+            paths: Files of judgements, or folders that hold `judgments.jsonl.gz`.
+            model: Which recorded model to replay, where the files hold several.
+
+        Raises:
+            BadInput: A file cannot be read, a row is no judgement, or several models are there and none is named.
+            UnknownName: The named model is not in the files.
+        """
+        recorded: dict[str, dict[tuple[str, str], list[Mapping[str, float]]]] = {}
+        for path in paths:
+            for row in _judgements(Path(path)):
+                key = str(row["item_id"]), str(row["question"])
+                of_model = recorded.setdefault(str(row["judge_model"]), {})
+                of_model.setdefault(key, []).append(_distribution(row))
+        if model is None and len(recorded) != 1:
+            raise BadInput(f"the recording holds {len(recorded)} models; name one: {', '.join(sorted(recorded))}")
+        chosen = model if model is not None else next(iter(recorded))
+        if chosen not in recorded:
+            raise UnknownName("recorded model", chosen, recorded)
+        return cls(recorded[chosen], chosen)
+
+    def made_from(self, subject: Subject, question: Question) -> Mapping[str, Any]:
+        """The recorded distributions themselves: another recording is another answer."""
+        runs = self._recorded.get((subject.conversation.id, question.id), ())
+        recorded = [dict(run) for run in runs]
+        return {"judge": self.name, "way": self.way, "target": str(subject.target), "question": question.id, "runs": recorded}
+
+    async def answer(self, subject: Subject, questions: Sequence[Question]) -> list[Answer | Unanswered]:
+        """The recorded answers; `not recorded` for a question nobody asked then."""
+        return [self._one(subject, question) for question in questions]
+
+    def _one(self, subject: Subject, question: Question) -> Answer | Unanswered:
+        runs = self._recorded.get((subject.conversation.id, question.id))
+        if not runs:
+            return Unanswered(question.id, "not recorded", "the recording has no answer for this conversation")
+        mean = {option: sum(run.get(option, 0.0) for run in runs) / len(runs) for option in set().union(*runs)}
+        return on_scale(question.id, question.scale, mean)
+
+
+def on_scale(question: str, scale: Scale, mass: Mapping[str, float]) -> Answer:
+    """An answer that keeps only the scale's own options, in their order, and counts all other mass as outside."""
+    inside = {str(option): float(mass.get(str(option), 0.0)) for option in scale.options}
+    return Answer(question, inside, max(0.0, 1.0 - sum(inside.values())))
+
+
+def _judgements(path: Path) -> Iterable[Mapping[str, Any]]:
+    found = path / JUDGEMENTS_FILE if path.is_dir() else path
+    if not found.is_file():
+        raise BadInput(f"no recorded judgements at {found}")
+    for row in read_rows(found):
+        if isinstance(row, BadRow):
+            raise row
+        missing = {"item_id", "question", "judge_model"} - row.fields.keys()
+        if missing:
+            raise BadRow(str(found), row.line, f"a recorded judgement has no {sorted(missing)[0]!r}")
+        yield row.fields
+
+
+def _distribution(row: Mapping[str, Any]) -> Mapping[str, float]:
+    """The row's distribution; a bare value is a distribution with all its mass on it."""
+    distribution = row.get("distribution")
+    if distribution:
+        return {str(option): float(p) for option, p in distribution.items()}
+    value = row.get("value")
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return {} if value is None else {str(value): 1.0}

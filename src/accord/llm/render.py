@@ -1,0 +1,85 @@
+"""A conversation and a question as a prompt: shared instructions first, the fenced transcript, the question last."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from string import Template
+
+from accord.conversation import Document, Turn
+from accord.llm.model import Message, Prompt, Subject
+from accord.rubric import Question, Scale
+
+LETTERS = "ABCDEFGHIJ"
+
+
+@cache
+def template(name: str) -> Template:
+    """A prompt file of this package."""
+    return Template((files("accord.llm") / "prompts" / f"{name}.md").read_text(encoding="utf-8"))
+
+
+def prompt_for(subject: Subject, question: Question, instructions: str, top_logprobs: int) -> Prompt:
+    """The prompt that asks one question about one subject, answered by a single token."""
+    transcript = transcript_of(subject.conversation.up_to(subject.turn))
+    documents = documents_of(subject.conversation.documents)
+    fence = fence_for(transcript + documents)
+    labels = answer_labels(question.scale)
+    text = template("question").substitute(
+        instructions=instructions or "Judge the conversation below by the question that follows it.",
+        fence=fence,
+        conversation=transcript,
+        documents=f"\nDocuments the assistant could see:\n{fence}\n{documents}\n{fence}\n" if documents else "",
+        question=_about(subject) + question.text,
+        options=options_of(question, labels),
+        labels=", ".join(labels),
+    )
+    return Prompt((Message("user", text),), max_tokens=1, temperature=0.0, top_logprobs=top_logprobs)
+
+
+def transcript_of(turns: Sequence[Turn]) -> str:
+    """The turns as text, each under its role and its index."""
+    return "\n\n".join(f"[{index}] {turn.role}:\n{turn.content}" for index, turn in enumerate(turns))
+
+
+def documents_of(documents: Sequence[Document]) -> str:
+    """The documents as text, numbered as citations number them."""
+    return "\n\n".join(
+        f"[{number}] {document.title or ''}".rstrip() + f"\n{document.text}" for number, document in enumerate(documents, 1)
+    )
+
+
+def fence_for(text: str) -> str:
+    """A boundary that `text` does not contain and cannot foresee: it is made from the text itself."""
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    length = 12
+    while f"=====[{digest[:length]}]=====" in text and length < len(digest):
+        length += 4
+    return f"=====[{digest[:length]}]====="
+
+
+def answer_labels(scale: Scale) -> Mapping[str, str]:
+    """What the model writes for each option: the option itself where all are one character, else a letter.
+
+    Options such as 1 and 10 begin with the same token, so that the first token could not tell them apart.
+    """
+    texts = [str(option) for option in scale.options]
+    if all(len(text) == 1 for text in texts):
+        return {text: text for text in texts}
+    return dict(zip(LETTERS, texts, strict=False))
+
+
+def options_of(question: Question, labels: Mapping[str, str]) -> str:
+    """The options, one a line, with what each means."""
+    lines = []
+    for label, option in labels.items():
+        meaning = question.meanings.get(option, "")
+        shown = meaning if label == option else f"{option}. {meaning}".rstrip(". ")
+        lines.append(f"{label}. {shown}".rstrip())
+    return "\n".join(lines)
+
+
+def _about(subject: Subject) -> str:
+    return "" if subject.turn is None else f"(About the turn [{subject.turn}] only, given all turns before it.) "

@@ -1,0 +1,81 @@
+"""The third stage: compare the configured method with the baselines on honest folds, then fit it on everything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from accord.comparison import DRAWS, Comparison, Factory, compare
+from accord.config import Config
+from accord.errors import BadInput
+from accord.evaluators import Evaluator, evaluators
+from accord.evidence import EvidenceTable
+from accord.labels import Labels
+from accord.llm.model import Judge, Subject
+from accord.pipeline.collecting import collect, subjects_of
+from accord.rubric import Question, Rubric
+from accord.store import Store
+
+
+@dataclass(frozen=True)
+class Trial:
+    """All that a report tells of: the data, the evidence, how methods compare, and what the chosen one learned."""
+
+    rubric: Rubric
+    subjects: Sequence[Subject]
+    labels: Labels
+    evidence: EvidenceTable
+    comparison: Comparison
+    evaluator: Evaluator
+
+
+def factory(config: Config) -> Factory:
+    """How to make the configured evaluator for a question.
+
+    Raises:
+        UnknownName: No evaluator is called so.
+        BadInput: It does not have one of the configured settings.
+    """
+    kind = evaluators.get(config.evaluator.method)
+
+    def make(question: Question) -> Evaluator:
+        try:
+            return kind(question, **config.evaluator.settings)
+        except TypeError as error:
+            raise BadInput(f"evaluator {config.evaluator.method!r}: {error}") from None
+
+    return make
+
+
+def rated_evidence(store: Store, config: Config, rubric: Rubric, judge: Judge | None) -> tuple[list[Subject], Labels, EvidenceTable]:
+    """The rated subjects, all labels, and the evidence of those subjects as far as the store holds it.
+
+    Raises:
+        BadInput: Nobody has rated the main question.
+    """
+    labels = store.labels()
+    rated = labels.on(rubric.main)
+    if not len(rated):
+        raise BadInput(f"no label on the main question {rubric.main!r}; import some: accord import chats.jsonl labels.csv")
+    subjects = subjects_of(store, rated.targets)
+    return subjects, labels, collect(store, config, rubric, subjects, judge, ask=False)
+
+
+def compare_stored(store: Store, config: Config, rubric: Rubric, judge: Judge | None, draws: int = DRAWS) -> Comparison:
+    """The configured method and the baselines on honest folds of what the store holds."""
+    _, labels, evidence = rated_evidence(store, config, rubric, judge)
+    return _compared(config, rubric, labels, evidence, draws)
+
+
+def try_out(store: Store, config: Config, rubric: Rubric, judge: Judge | None, draws: int = DRAWS) -> Trial:
+    """Compare the configured method with the baselines on honest folds, then fit it on everything."""
+    subjects, labels, evidence = rated_evidence(store, config, rubric, judge)
+    found = _compared(config, rubric, labels, evidence, draws)
+    learned = factory(config)(rubric.main_question).fit(evidence, labels)
+    return Trial(rubric, subjects, labels, evidence, found, learned)
+
+
+def _compared(config: Config, rubric: Rubric, labels: Labels, evidence: EvidenceTable, draws: int) -> Comparison:
+    method = config.evaluator.method
+    make = {method: factory(config)}
+    return compare(evidence, labels, rubric.main_question, (method,), config.folds, config.seed, draws, make)

@@ -1,0 +1,117 @@
+"""The last stage: a fitted evaluator on new conversations, some hundreds at a time, into a file and the store."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from accord.config import Config
+from accord.conversation import Conversation
+from accord.evaluators import Evaluator, load_evaluator, predict_panel
+from accord.llm.model import Judge, Subject
+from accord.pipeline.collecting import collect
+from accord.pipeline.importing import Imported
+from accord.readers import read
+from accord.rubric import Rubric
+from accord.score import Score, Unscored
+from accord.score_files import ScoreWriter
+from accord.store import Store, batches
+
+SCORED_AT_ONCE = 500
+
+
+@dataclass(frozen=True)
+class Speaker:
+    """For whom scores speak: one annotator, a panel by its rule, or (neither) a person nobody has met."""
+
+    annotator: str | None = None
+    panel: Sequence[str] = ()
+    rule: str = "mean"
+
+
+def score_all(
+    store: Store,
+    config: Config,
+    rubric: Rubric,
+    judge: Judge | None,
+    evaluator: Evaluator,
+    conversations: Iterable[Conversation],
+    speaker: Speaker,
+    on_scored: Callable[[int], None] | None = None,
+) -> Iterator[Score | Unscored]:
+    """Scores of conversations as they are read, some hundreds at a time; memory does not grow with their number."""
+    predict = partial(predict_panel, evaluator, annotators=speaker.panel, rule=speaker.rule) if speaker.panel else (
+        partial(evaluator.predict, annotator=speaker.annotator)
+    )  # fmt: skip
+    done = 0
+    for batch in batches(conversations, SCORED_AT_ONCE):
+        subjects = [Subject(conversation) for conversation in batch]
+        yield from predict(evidence=collect(store, config, rubric, subjects, judge))
+        done += len(batch)
+        if on_scored is not None:
+            on_scored(done)
+
+
+def score_file(
+    store: Store,
+    config: Config,
+    rubric: Rubric,
+    judge: Judge | None,
+    folder: str | Path,
+    source: str | Path,
+    out: str | Path,
+    speaker: Speaker,
+    new_domain: bool = False,
+    format: str = "auto",
+    columns: Mapping[str, str] | None = None,
+    skip_bad_rows: bool = False,
+    on_scored: Callable[[int], None] | None = None,
+) -> dict[str, Any]:
+    """Score a file of conversations with a saved evaluator into another file; the store notes the run.
+
+    Returns:
+        Counts, the mean, the reasons of what stayed unscored, and the bad rows that were skipped.
+    """
+    evaluator = load_evaluator(folder)
+    if new_domain:
+        evaluator = evaluator.in_new_domain()
+    imported = Imported()
+    records = read(source, format, columns, imported.skip if skip_bad_rows else None)
+    conversations = (record.conversation for record in records)
+    run = store.start_run("score", {"evaluator": str(folder), "source": str(source), **config.model_dump(mode="json")})
+    scores = score_all(store, config, rubric, judge, evaluator, conversations, speaker, on_scored)
+    try:
+        tally = written(store, run, scores, Path(out))
+    except BaseException:
+        store.finish_run(run, "interrupted", {})
+        raise
+    result = {**tally, "out": str(out), "run": run, "skipped": imported.skipped, "bad_rows": imported.bad_rows}
+    store.finish_run(run, "done", result)
+    return result
+
+
+def written(store: Store, run: str, scores: Iterable[Score | Unscored], out: Path) -> dict[str, Any]:
+    """Scores to the file and to the store as they come, counted on the way."""
+    total = count = 0.0
+    unscored: Counter[str] = Counter()
+    with ScoreWriter(out) as writer:
+        for batch in batches(scores, SCORED_AT_ONCE):
+            rows = [score.to_json() for score in batch]
+            writer.write(rows)
+            store.add_scores(run, rows, start=int(count) + sum(unscored.values()))
+            values = [row["value"] for row in rows if row["value"] is not None]
+            total, count = total + sum(values), count + len(values)
+            unscored.update(row["unscored"] for row in rows if row["value"] is None)
+    return {"scored": int(count), "mean": total / count if count else None, "unscored": dict(unscored)}
+
+
+def latest_scores(store: Store) -> list[dict[str, Any]]:
+    """The scores of the last finished `score` or `run`; none where nothing was scored yet."""
+    for run in reversed(store.runs()):
+        if run["status"] == "done" and run["command"] in {"score", "run"}:
+            return list(store.scores(run["id"]))
+    return []

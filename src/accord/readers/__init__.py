@@ -1,0 +1,107 @@
+"""Reading conversations and labels: any of the common formats in, `Record` and `Label` out, one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+
+# Importing a format registers it; benchmark comes before the formats its rows also resemble.
+from accord.errors import BadInput, BadRow
+from accord.readers import benchmark, langfuse, messages, mlflow, otel, sharegpt, table  # noqa: F401
+from accord.readers.grouping import grouped
+from accord.readers.label_files import looks_like_labels, read_labels, renamed
+from accord.readers.record import Fields, Format, Record, Row, WrongShape, formats
+from accord.readers.rows import locate, read_rows
+
+__all__ = ["Record", "detect", "formats", "is_label_file", "read", "read_labels"]
+
+_MOST_TELLING_FIRST = ("benchmark", "openai-messages", "sharegpt", "mlflow", "langfuse", "otel", "table")
+OnBadRow = Callable[[BadRow], None]
+
+
+def read(
+    path: str | Path,
+    format: str = "auto",
+    columns: Mapping[str, str] | None = None,
+    on_bad_row: OnBadRow | None = None,
+) -> Iterator[Record]:
+    """Every conversation of a file, one after another, with the labels that stand beside it.
+
+    Args:
+        path: A file, or a benchmark folder. Gzip is read as it is.
+        format: A name of `accord plugins`, or `auto` to tell by the first readable row.
+        columns: Our column name to the file's, for tables whose columns are called otherwise.
+        on_bad_row: Called with each bad row, which is then skipped; without it a bad row is raised.
+
+    Raises:
+        BadInput: The file cannot be read, or its format cannot be told.
+        BadRow: A row is broken, and `on_bad_row` is not given.
+    """
+    found = locate(path)
+    complain = on_bad_row or _raise
+    rows = _good_rows(found, columns, complain)
+    first = next(rows, None)
+    if first is None:
+        raise BadInput(f"{path} holds no readable row")
+    name = detect(first.fields, str(path)) if format == "auto" else format
+    yield from _records(found, formats.get(name), chain([first], rows), complain)
+
+
+def detect(fields: Fields, where: str) -> str:
+    """The name of the format that a file's first row is written in.
+
+    Raises:
+        BadInput: It looks like none of them.
+    """
+    names = [*_MOST_TELLING_FIRST, *(name for name in formats.names() if name not in _MOST_TELLING_FIRST)]
+    for name in names:
+        if formats.get(name).recognises(fields):
+            return name
+    raise BadInput(
+        f"cannot tell the format of {where}: its first row has the keys {', '.join(map(str, fields))}. "
+        f"Name one with --format: {', '.join(formats.names())}; or map its columns with --columns."
+    )
+
+
+def is_label_file(path: str | Path, columns: Mapping[str, str] | None = None) -> bool:
+    """Whether a file holds labels rather than conversations, told by its first readable row."""
+    found = locate(path)
+    first = next(_good_rows(found, columns, lambda _: None), None)
+    return first is not None and looks_like_labels(first.fields)
+
+
+def _raise(error: BadRow) -> None:
+    raise error
+
+
+def _good_rows(path: Path, columns: Mapping[str, str] | None, complain: OnBadRow) -> Iterator[Row]:
+    for row in read_rows(path):
+        if isinstance(row, BadRow):
+            complain(row)
+        else:
+            yield Row(row.line, renamed(row.fields, columns, str(path)))
+
+
+def _records(path: Path, format: Format, rows: Iterator[Row], complain: OnBadRow) -> Iterator[Record]:
+    if format.split is not None:
+        split = format.split
+        rows = (Row(row.line, part) for row in rows for part in split(row.fields))
+    groups = ([row] for row in rows) if format.key is None else grouped(rows, format.key)
+    for group in groups:
+        record = _record(path, format, group, complain)
+        if record is not None:
+            yield record
+
+
+def _record(path: Path, format: Format, group: Sequence[Row], complain: OnBadRow) -> Record | None:
+    line = group[0].line
+    stem = path.name.split(".")[0]
+    try:
+        return format.convert([row.fields for row in group], f"{stem}-{line}")
+    except WrongShape as error:
+        complain(BadRow(str(path), line, str(error)))
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+        # A row can be wrong in more ways than a format can list; each is this row's fault alone.
+        complain(BadRow(str(path), line, f"not of the expected shape ({type(error).__name__}: {error})"))
+    return None

@@ -1,0 +1,49 @@
+"""Benchmark rows: items with `messages`, `knowledge` and every person's `ratings`, one item a line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from accord.conversation import Conversation, Target
+from accord.labels import Label
+from accord.readers.messages import checked_id, documents_from, turn_from_message
+from accord.readers.record import Fields, Format, Record, WrongShape, formats
+
+
+def _recognises(fields: Fields) -> bool:
+    return isinstance(fields.get("ratings"), list) and "level" in fields
+
+
+def _convert(rows: Sequence[Fields], default_id: str) -> Record:
+    [fields] = rows
+    id_ = checked_id(fields.get("id") or default_id)
+    meta = fields.get("meta") or {}
+    # A data set may hold texts it was not allowed to pass on; its ratings are still worth reading.
+    turns = tuple(turn_from_message(message) for message in fields.get("messages") or ())
+    kept = {key: fields[key] for key in ("dataset", "system", "level", "references") if fields.get(key)}
+    conversation = Conversation(id_, turns, documents_from(fields.get("knowledge")), {**meta, **kept})
+    target = Target(id_, fields.get("response_index"))
+    ratings = tuple(_ratings(fields["ratings"], target))
+    annotators = sorted({label.annotator for label in ratings})
+    return Record(conversation, (*ratings, *_not_applicable(meta, annotators, target)))
+
+
+def _ratings(ratings: Sequence[Any], target: Target) -> Iterator[Label]:
+    for rating in ratings:
+        if not isinstance(rating, Mapping) or not {"annotator", "question", "value"} <= rating.keys():
+            raise WrongShape("a rating has an annotator, a question and a value")
+        yield Label(target, str(rating["question"]), checked_id(rating["annotator"]), rating["value"], rating.get("time"))
+
+
+def _not_applicable(meta: Mapping[str, Any], annotators: Sequence[str], target: Target) -> Iterator[Label]:
+    """Pairs of annotator and question; a bare question where one person rated the item alone."""
+    for entry in meta.get("not_applicable") or ():
+        if isinstance(entry, list) and len(entry) == 2:
+            annotator, question = entry
+            yield Label(target, str(question), checked_id(annotator), None)
+        elif isinstance(entry, str) and len(annotators) == 1:
+            yield Label(target, entry, annotators[0], None)
+
+
+formats.register("benchmark")(Format(recognises=_recognises, convert=_convert))

@@ -1,0 +1,91 @@
+"""OpenTelemetry GenAI spans as JSON lines: flat spans, or OTLP batches (`resourceSpans`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from accord.conversation import Conversation, Turn
+from accord.readers.history import joined, loose_turns
+from accord.readers.messages import checked_id
+from accord.readers.record import Fields, Format, Record, WrongShape, formats
+
+_CONVERSATION_KEYS = ("gen_ai.conversation.id", "session.id", "langfuse.session.id")
+_INPUT, _OUTPUT, _SYSTEM = "gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions"
+
+
+def _recognises(fields: Fields) -> bool:
+    if "resourceSpans" in fields or "resource_spans" in fields:
+        return True
+    return "attributes" in fields and bool({"span_id", "spanId", "trace_id", "traceId"} & fields.keys())
+
+
+def _split(fields: Fields) -> Sequence[Fields]:
+    """The spans of an OTLP batch; a flat span is its own only one."""
+    resources = fields.get("resourceSpans", fields.get("resource_spans"))
+    if resources is None:
+        return [fields]
+    return [
+        span
+        for resource in resources
+        for scope in resource.get("scopeSpans", resource.get("scope_spans", ()))
+        for span in scope.get("spans", ())
+    ]
+
+
+def _attributes(span: Fields) -> dict[str, Any]:
+    """A span's attributes as a plain mapping, those of its events included (messages may stand on either)."""
+    merged: dict[str, Any] = {}
+    for event in span.get("events") or ():
+        merged |= _plain(event.get("attributes"))
+    return merged | _plain(span.get("attributes"))
+
+
+def _plain(attributes: Any) -> dict[str, Any]:
+    if isinstance(attributes, Mapping):
+        return dict(attributes)
+    return {entry["key"]: _otlp_value(entry.get("value", {})) for entry in attributes or ()}
+
+
+def _otlp_value(value: Mapping[str, Any]) -> Any:
+    """OTLP's tagged union (`stringValue`, `arrayValue`, `kvlistValue`, ...) as a plain value."""
+    [(kind, inner)] = value.items() or [("", None)]
+    if kind == "arrayValue":
+        return [_otlp_value(entry) for entry in inner.get("values", ())]
+    if kind == "kvlistValue":
+        return {entry["key"]: _otlp_value(entry["value"]) for entry in inner.get("values", ())}
+    return int(inner) if kind == "intValue" else inner
+
+
+def _key(span: Fields) -> str | None:
+    attributes = _attributes(span)
+    named = next((attributes[key] for key in _CONVERSATION_KEYS if attributes.get(key)), None)
+    return str(named or span.get("trace_id") or span.get("traceId") or "") or None
+
+
+def _started(span: Fields) -> tuple[int, str]:
+    """Start time for sorting: nanoseconds as OTLP writes them, or ISO text as SDK exporters do."""
+    start = span.get("startTimeUnixNano", span.get("start_time_unix_nano", span.get("start_time", "")))
+    return (int(start), "") if str(start).isdigit() else (0, str(start))
+
+
+def _convert(rows: Sequence[Fields], default_id: str) -> Record:
+    calls: list[tuple[tuple[Turn, ...], tuple[Turn, ...]]] = []
+    metadata: dict[str, Any] = {}
+    for span in sorted(rows, key=_started):
+        attributes = _attributes(span)
+        sent = loose_turns(attributes.get(_INPUT), "user")
+        received = loose_turns(attributes.get(_OUTPUT), "assistant")
+        if not (sent or received):
+            continue
+        rules = "\n".join(turn.content for turn in loose_turns(attributes.get(_SYSTEM), "system"))
+        calls.append(((Turn("system", rules), *sent) if rules else sent, received))
+        model = attributes.get("gen_ai.request.model")
+        known = {"system": attributes.get("gen_ai.agent.name"), "model": model}
+        metadata |= {name: value for name, value in known.items() if value is not None}
+    if not calls:
+        raise WrongShape(f"no span of the conversation has {_INPUT} or {_OUTPUT}")
+    return Record(Conversation(checked_id(_key(rows[0]) or default_id), joined(calls), (), metadata))
+
+
+formats.register("otel")(Format(recognises=_recognises, convert=_convert, key=_key, split=_split))

@@ -1,0 +1,55 @@
+"""What one reader yields: a conversation with the labels that came with it, or the reason why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from accord.conversation import Conversation
+from accord.errors import BadInput
+from accord.labels import Label
+from accord.registry import Registry
+
+Fields = Mapping[str, Any]
+"""One row of a file, whatever its format: a JSON object, or a line of a table by column name."""
+
+
+class Row(NamedTuple):
+    """One row and the line (from 1) it began on."""
+
+    line: int
+    fields: Fields
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A conversation and the labels that stood beside it in the file."""
+
+    conversation: Conversation
+    labels: tuple[Label, ...] = ()
+
+
+class WrongShape(BadInput):
+    """A row that is not what its format says; the reader adds file and line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One conversation format.
+
+    Attributes:
+        recognises: Whether a row looks like this format; asked of a file's first row.
+        convert: The rows of one conversation, in file order, to a record. The second argument is the id to use
+            where the rows name none. Raises `WrongShape`.
+        key: The id that rows of one conversation share, where a conversation spans rows; else `None`.
+        split: One row of the file to the rows it bundles (an OTLP batch holds many spans); else `None`.
+    """
+
+    recognises: Callable[[Fields], bool]
+    convert: Callable[[Sequence[Fields], str], Record]
+    key: Callable[[Fields], str | None] | None = None
+    split: Callable[[Fields], Sequence[Fields]] | None = None
+
+
+formats: Registry[Format] = Registry("format")

@@ -1,0 +1,230 @@
+"""What the report says: a trial turned into numbers, sentences and charts, and those into a page."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from accord.comparison import Comparison, Result, is_better
+from accord.evaluators.calibration import Calibration
+from accord.evidence import EvidenceTable
+from accord.pipeline import Trial
+from accord.report import charts
+from accord.version import __version__
+
+WORST_SHOWN = 8
+ANNOTATORS_SHOWN = 24
+COLUMNS = ("rmse", "mae", "pearson", "spearman", "kendall", "within_one", "weighted_kappa", "log_loss")
+TITLES = {
+    "rmse": "RMSE", "mae": "MAE", "pearson": "r", "spearman": "ρ", "kendall": "τ", "within_one": "within 1",
+    "weighted_kappa": "κ", "log_loss": "log loss",
+}  # fmt: skip
+SAID, PREDICTED, JUDGE = "said", "predicted", "judge's raw answer"
+
+
+def write_report(trial: Trial, path: str | Path, scores: Sequence[Mapping[str, Any]] = ()) -> Path:
+    """Write the report of a trial, and of the scores given as `Score.to_json` rows, to one HTML file."""
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(render(trial, scores), encoding="utf-8", errors="xmlcharrefreplace")
+    return target
+
+
+def render(trial: Trial, scores: Sequence[Mapping[str, Any]] = ()) -> str:
+    """The report as HTML. Every text that came from outside is escaped by the template."""
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["number"] = number
+    environment.filters["percent"] = lambda share: f"{100 * share:.0f} %"
+    source = (files("accord.report") / "report.html").read_text(encoding="utf-8")
+    return environment.from_string(source).render(**content(trial, scores))
+
+
+def content(trial: Trial, scores: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    """Everything the page shows, as plain values and SVG."""
+    found = trial.comparison
+    best = found.results[0]
+    return {
+        "version": __version__,
+        "question": found.question,
+        "data": _data(trial),
+        "best": best,
+        "verdict": verdict(found),
+        "columns": [(name, TITLES[name]) for name in COLUMNS],
+        "results": [*found.results, *([found.ceiling] if found.ceiling else [])],
+        "differences": found.differences,
+        "agreement_charts": [_interval_chart(found, "rmse"), _interval_chart(found, "pearson")],
+        "habits": _habits(trial),
+        "worst": _worst(trial),
+        "unscored": _unscored(found, trial.evidence),
+        "learned": _learned(trial),
+        "scores": _scores(scores),
+        "folds": found.folds,
+        "seed": found.seed,
+        "alpha": found.alpha,
+    }
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A number as the report writes it; a dash where it is undefined."""
+    return "–" if value is None else f"{value:.{digits}f}".replace("-", "−")
+
+
+# --- parts --------------------------------------------------------------------------------------------------------
+
+
+def _data(trial: Trial) -> dict[str, Any]:
+    rated = trial.comparison.ratings
+    makers = Counter(column.made_by.split("|name:")[0] for column in trial.evidence.columns)
+    systems = Counter(subject.conversation.system or "not said" for subject in trial.subjects)
+    return {
+        "ratings": len(rated),
+        "targets": len(set(rated.target)),
+        "conversations": len(set(rated.conversation)),
+        "annotators": len(set(rated.annotator)),
+        "documents": sum(bool(subject.conversation.documents) for subject in trial.subjects),
+        "systems": systems.most_common(),
+        "evidence": sorted(makers.items()),
+        "rubric": trial.rubric,
+    }
+
+
+def verdict(found: Comparison) -> str:
+    """One sentence: how far the first method can be trusted, and against what that was measured."""
+    best = found.results[0]
+    ours = [d for d in found.differences if d.statistic == "rmse"]
+    beaten = [d.against for d in ours if is_better(d) and d.p_holm < 0.05]
+    unbeaten = [d.against for d in ours if d.against not in beaten]
+    r, low = best.values["pearson"], best.intervals["pearson"].low
+    said = f"On conversations it has not seen, {best.system} misses a person's answer by {number(best.values['rmse'], 2)} on average (RMSE)"
+    said += f" and correlates with it at r = {number(r, 2)}." if r is not None else "."
+    if unbeaten:
+        said += f" It is not shown to be better than: {', '.join(unbeaten)}. Do not replace people with it yet: add labels or evidence."
+    elif low is not None and low > 0:
+        said += " It is better than every baseline (p < 0.05 after correction)."
+    return said
+
+
+def _interval_chart(found: Comparison, statistic: str) -> str:
+    lines: list[Result] = [*found.results, *([found.ceiling] if found.ceiling else [])]
+    rows = [
+        {
+            "system": line.system,
+            "value": line.values[statistic],
+            "low": line.intervals[statistic].low,
+            "high": line.intervals[statistic].high,
+            "ours": place == 0,
+        }
+        for place, line in enumerate(lines)
+        if line.values[statistic] is not None and line.intervals[statistic].low is not None
+    ]
+    title = {"rmse": "RMSE (lower is better)", "pearson": "Pearson's r (higher is better)"}[statistic]
+    return charts.intervals(rows, title, [row["system"] for row in rows])
+
+
+def _habits(trial: Trial) -> dict[str, Any]:
+    """Each annotator's answers as said, as predicted without that conversation, and as the judge gave them."""
+    found = trial.comparison
+    rated, system = found.ratings, found.systems[0]
+    judge = next((s for s in found.systems if s.name == "judge-expected"), None)
+    counts = Counter(rated.annotator)
+    shown = [name for name, _ in counts.most_common(ANNOTATORS_SHOWN)]
+    rows: list[dict[str, Any]] = []
+    for name in shown:
+        mine = (rated.annotator == name) & system.scored
+        if not mine.any():
+            continue
+        shares = {SAID: np.bincount(rated.answer[mine], minlength=len(rated.options)) / mine.sum()}
+        shares[PREDICTED] = system.probabilities[mine].mean(axis=0)
+        if judge is not None and (mine & judge.scored).any():
+            shares[JUDGE] = judge.probabilities[mine & judge.scored].mean(axis=0)
+        rows += [
+            {"annotator": f"{name} (n = {counts[name]})", "option": f"{option:g}", "kind": kind, "share": float(share)}
+            for kind, each in shares.items()
+            for option, share in zip(rated.options, each, strict=True)
+        ]
+    kinds = [kind for kind in (SAID, PREDICTED, JUDGE) if any(row["kind"] == kind for row in rows)]
+    return {"chart": charts.habits(rows, kinds, columns=4), "left_out": len(counts) - len(shown), "kinds": kinds}
+
+
+def _worst(trial: Trial) -> list[dict[str, Any]]:
+    """The ratings that the prediction missed by most, one a conversation, with their transcripts."""
+    found = trial.comparison
+    rated, system = found.ratings, found.systems[0]
+    error = np.where(system.scored, np.abs(rated.value - system.value), -1.0)
+    conversations = {subject.conversation.id: subject.conversation for subject in trial.subjects}
+    shown: dict[str, dict[str, Any]] = {}
+    for row in np.argsort(-error, kind="stable"):
+        target = rated.labels[row].target
+        if len(shown) == WORST_SHOWN or error[row] < 0:
+            break
+        if target.conversation not in shown:
+            shown[target.conversation] = {
+                "target": str(target),
+                "annotator": rated.labels[row].annotator,
+                "said": rated.value[row],
+                "predicted": float(system.value[row]),
+                "conversation": conversations[target.conversation],
+                "others": [
+                    (label.annotator, label.value) for label in rated.labels if label.target == target
+                ],
+            }
+    return list(shown.values())
+
+
+def _unscored(found: Comparison, evidence: EvidenceTable) -> dict[str, Any]:
+    """What stayed without a prediction, and which evidence was absent, each counted by reason."""
+    absent = Counter((name, reason) for (_, name), reason in evidence.absences.items())
+    return {
+        "predictions": sorted(found.results[0].reasons.items()),
+        "evidence": [(name, reason, count) for (name, reason), count in sorted(absent.items())],
+        "targets": len(evidence),
+    }
+
+
+def _learned(trial: Trial) -> dict[str, Any]:
+    evaluator = trial.evaluator
+    about: dict[str, Any] = {"signature": str(evaluator.describe().get("signature", evaluator.method)), "chart": None}
+    if isinstance(evaluator, Calibration):
+        described = evaluator.describe()
+        rows = [{"feature": name, "weight": weight} for name, weight in described["weights"].items()]
+        about |= {"chart": charts.weights(rows), "variance": _variance_shares(described)}
+        levels = described["annotators"].items()
+        about["levels"] = sorted(((name, a["labels"], a["level"]) for name, a in levels), key=lambda line: -line[2])
+    return about
+
+
+def _variance_shares(described: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """Where the variance of a rating lies, as shares of their sum; weights count once a feature."""
+    features = len(described["weights"])
+    ratios = described["variance_ratios"]
+    parts = {
+        "what the evidence says": ratios["evidence"] * features,
+        "who rates: generous or strict": ratios["annotator level"],
+        "who rates: what they care about": ratios["annotator weights"] * features,
+        "the conversation, beyond the evidence": ratios["text"],
+        "one person's mood that day (noise)": 1.0,
+    }
+    total = sum(parts.values())
+    return [(name, part / total) for name, part in parts.items()]
+
+
+def _scores(scores: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Scores by who they speak for: how many, their mean, and why some are missing."""
+    if not scores:
+        return None
+    values = [row["value"] for row in scores if row["value"] is not None]
+    reasons = Counter(row["unscored"] for row in scores if row["value"] is None)
+    return {
+        "count": len(scores),
+        "mean": float(np.mean(values)) if values else None,
+        "lowest": sorted((row for row in scores if row["value"] is not None), key=lambda row: row["value"])[:10],
+        "reasons": sorted(reasons.items()),
+        "annotator": scores[0]["annotator"],
+    }

@@ -1,0 +1,114 @@
+"""Opening a database so that several processes may write to it: SQLite in WAL mode, or PostgreSQL; and migrating it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, make_url, text
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+
+from accord.errors import AccordError, BadInput, MissingExtra
+
+LOCK_WAIT_MS = 60_000
+_MIGRATION_LOCK = 0xACC0D
+_MIGRATIONS = "accord.store.migrations"
+
+
+class StoreError(AccordError):
+    """The database cannot do what was asked: full, locked, unreachable, damaged."""
+
+
+def open_engine(url: str) -> Engine:
+    """Connect to a store and bring its tables up to date.
+
+    Args:
+        url: `sqlite:///file.db`, `postgresql://user@host/name`, or a plain path of a SQLite file.
+
+    Raises:
+        BadInput: The URL names no database Accord knows, or a store from a newer Accord.
+        StoreError: The database cannot be reached or written.
+    """
+    engine = _engine(url if "://" in url else f"sqlite:///{url}")
+    with said(url):
+        if _version(engine) != newest_migration():
+            _migrate(engine)
+    return engine
+
+
+def _engine(url: str) -> Engine:
+    try:
+        parsed = make_url(url)
+        kind = parsed.get_backend_name()
+    except (ArgumentError, NoSuchModuleError, ValueError):
+        # The URL may hold a password: say its shape, not its text.
+        raise BadInput("the store is no database URL; write sqlite:///accord.db or postgresql://host/name") from None
+    if kind not in {"sqlite", "postgresql"}:
+        raise BadInput(f"a store is SQLite or PostgreSQL, got {kind}; write sqlite:///accord.db or postgresql://host/name")
+    if kind == "postgresql":
+        parsed = parsed.set(drivername="postgresql+psycopg")
+    try:
+        engine = create_engine(parsed)
+    except ModuleNotFoundError:
+        raise MissingExtra("a PostgreSQL store", "postgres") from None
+    if engine.dialect.name == "sqlite":
+        if parsed.database and parsed.database != ":memory:":
+            Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+        event.listen(engine, "connect", _sqlite_settings)
+        event.listen(engine, "begin", _sqlite_begin)
+    return engine
+
+
+def _sqlite_settings(connection: Any, _: Any) -> None:
+    connection.isolation_level = None  # transactions begin where `_sqlite_begin` says, not where the driver guesses
+    for pragma in (f"busy_timeout={LOCK_WAIT_MS}", "journal_mode=WAL", "synchronous=NORMAL"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _sqlite_begin(connection: Connection) -> None:
+    # A writer takes its lock at the start: one that upgraded from reading could fail halfway, however long it waits.
+    reading = connection.get_execution_options().get("reading")
+    connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
+
+
+@contextmanager
+def said(url: str = "") -> Iterator[None]:
+    """Turn the database's own failures into one clear line."""
+    try:
+        yield
+    except DBAPIError as error:
+        reason = str(error.orig).strip().splitlines()[0] if str(error.orig).strip() else type(error.orig).__name__
+        where = f" ({make_url(url).render_as_string(hide_password=True)})" if "://" in url else ""
+        raise StoreError(f"the store{where} failed: {reason}. What was written before is kept.") from None
+
+
+def newest_migration() -> str:
+    """The number of the last migration this version of Accord knows."""
+    folder = files(_MIGRATIONS) / "versions"
+    return max(entry.name[:4] for entry in folder.iterdir() if entry.name.endswith(".py"))
+
+
+def _version(engine: Engine) -> str | None:
+    with engine.connect().execution_options(reading=True) as connection:
+        if not inspect(connection).has_table("alembic_version"):
+            return None
+        return connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+
+
+def _migrate(engine: Engine) -> None:
+    from alembic.command import upgrade
+    from alembic.config import Config
+
+    found = _version(engine)
+    if found is not None and found > newest_migration():
+        raise BadInput(f"the store was written by a newer Accord (its version {found}, ours {newest_migration()}); upgrade")
+    config = Config()
+    config.set_main_option("script_location", str(files(_MIGRATIONS)))
+    with engine.begin() as connection:
+        if engine.dialect.name == "postgresql":
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
+        config.attributes["connection"] = connection
+        upgrade(config, "head")

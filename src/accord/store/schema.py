@@ -1,0 +1,70 @@
+"""The tables as they are now; `migrations/` says how older stores get here."""
+
+from __future__ import annotations
+
+from sqlalchemy import Column, Float, Index, Integer, MetaData, String, Table, Text
+
+metadata = MetaData()
+
+conversations = Table(
+    "conversations",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("hash", String, nullable=False),
+    Column("system", String),
+    Column("content", Text, nullable=False),
+    Column("added", String, nullable=False),
+)
+
+labels = Table(
+    "labels",
+    metadata,
+    Column("key", String, primary_key=True),
+    Column("conversation", String, nullable=False),
+    Column("turn", Integer),
+    Column("question", String, nullable=False),
+    Column("annotator", String, nullable=False),
+    Column("value", Text),
+    Column("time", String),
+    Column("added", String, nullable=False),
+    Column("place", Integer, nullable=False),
+    Index("labels_by_conversation", "conversation"),
+)
+
+answers = Table(
+    "answers",
+    metadata,
+    Column("key", String, primary_key=True),
+    Column("conversation", String, nullable=False),
+    Column("turn", Integer),
+    Column("question", String, nullable=False),
+    Column("judge", String, nullable=False),
+    Column("way", String, nullable=False),
+    Column("probabilities", Text, nullable=False),
+    Column("outside", Float, nullable=False),
+    Column("made_from", Text, nullable=False),
+    Column("added", String, nullable=False),
+    Index("answers_by_conversation", "conversation"),
+)
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("command", String, nullable=False),
+    Column("settings", Text, nullable=False),
+    Column("status", String, nullable=False),
+    Column("results", Text),
+    Column("started", String, nullable=False),
+    Column("finished", String),
+)
+
+scores = Table(
+    "scores",
+    metadata,
+    Column("run", String, primary_key=True),
+    Column("place", Integer, primary_key=True),
+    Column("conversation", String, nullable=False),
+    Column("content", Text, nullable=False),
+    Index("scores_by_conversation", "conversation"),
+)

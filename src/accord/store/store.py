@@ -1,0 +1,274 @@
+"""The store: every question Accord asks of its database, and nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar
+
+from sqlalchemy import Connection, Table, func, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from accord.conversation import Conversation, Target, canonical_json, content_hash
+from accord.errors import BadInput
+from accord.labels import Label, Labels
+from accord.store.engine import open_engine, said
+from accord.store.schema import answers, conversations, labels, runs, scores
+
+T = TypeVar("T")
+BATCH = 500
+
+
+class Added(NamedTuple):
+    """How many rows were new, and how many the store had already."""
+
+    new: int = 0
+    known: int = 0
+
+    def plus(self, other: Added) -> Added:
+        """Both counts added up."""
+        return Added(self.new + other.new, self.known + other.known)
+
+
+class Store:
+    """Conversations, labels, answers, runs and scores behind one URL.
+
+    Every write is one transaction a batch: what a batch wrote stays, whatever happens after it. Writing the same
+    row again changes nothing, so an interrupted command can be run again.
+    """
+
+    def __init__(self, url: str) -> None:
+        """Open (and create or migrate) the store at `url`; see `engine.open_engine` for what it may be."""
+        self.url = url
+        self._engine = open_engine(url)
+        dialect = postgresql if self._engine.dialect.name == "postgresql" else sqlite
+        self._insert = dialect.insert
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self._engine.dispose()
+
+    # --- conversations ------------------------------------------------------------------------------------------
+
+    def add_conversations(self, found: Iterable[Conversation]) -> Added:
+        """Keep conversations, a batch a transaction.
+
+        Raises:
+            BadInput: A conversation has the id of another one with other content.
+        """
+        total = Added()
+        for batch in batches(found, BATCH):
+            total = total.plus(self._add_conversation_batch(batch))
+        return total
+
+    def _add_conversation_batch(self, batch: Sequence[Conversation]) -> Added:
+        rows = [_conversation_row(conversation) for conversation in batch]
+        with said(self.url), self._engine.begin() as connection:
+            new = self._add(connection, conversations, rows)
+            if new < len(rows):
+                _refuse_changed(connection, rows)
+        return Added(new, len(rows) - new)
+
+    def conversations(self, ids: Iterable[str] | None = None) -> Iterator[Conversation]:
+        """All conversations, or those named, in the order of their ids; one at a time."""
+        if ids is not None:
+            for batch in batches(sorted(set(ids)), BATCH):
+                query = select(conversations.c.content).where(conversations.c.id.in_(batch))
+                yield from self._conversations(query.order_by(conversations.c.id))
+        else:
+            yield from self._conversations(select(conversations.c.content).order_by(conversations.c.id))
+
+    def _conversations(self, query: Any) -> Iterator[Conversation]:
+        for (content,) in self._stream(query):
+            yield Conversation.from_json(json.loads(content))
+
+    def count_conversations(self) -> int:
+        """How many conversations the store holds."""
+        return self._one(select(func.count()).select_from(conversations)) or 0
+
+    # --- labels -------------------------------------------------------------------------------------------------
+
+    def add_labels(self, found: Iterable[Label], on_unknown: Callable[[Label], None] | None = None) -> Added:
+        """Keep labels of conversations the store holds.
+
+        Equal labels within one call are kept apart (a person may rate twice); the same call again adds nothing.
+
+        Args:
+            found: The labels.
+            on_unknown: Called with each label whose conversation the store does not hold, which is then skipped.
+
+        Raises:
+            BadInput: Such a label, and `on_unknown` is not given.
+        """
+        total, seen = Added(), Counter[bytes]()
+        place = self._one(select(func.max(labels.c.place))) or 0
+        for batch in batches(found, BATCH):
+            known = self._known_conversations(label.target.conversation for label in batch)
+            rows = []
+            for label in batch:
+                if label.target.conversation in known:
+                    place += 1
+                    rows.append(_label_row(label, seen, place))
+                elif on_unknown is not None:
+                    on_unknown(label)
+                else:
+                    raise BadInput(unknown_conversation(label))
+            with said(self.url), self._engine.begin() as connection:
+                new = self._add(connection, labels, rows)
+            total = total.plus(Added(new, len(rows) - new))
+        return total
+
+    def _known_conversations(self, ids: Iterable[str]) -> set[str]:
+        wanted = sorted(set(ids))
+        return {id_ for (id_,) in self._stream(select(conversations.c.id).where(conversations.c.id.in_(wanted)))}
+
+    def labels(self) -> Labels:
+        """All labels, in the order they were added."""
+        columns = (labels.c.conversation, labels.c.turn, labels.c.question, labels.c.annotator, labels.c.value)
+        query = select(*columns, labels.c.time).order_by(labels.c.place, labels.c.key)
+        return Labels(
+            Label(Target(conversation, turn), question, annotator, json.loads(value), time)
+            for conversation, turn, question, annotator, value, time in self._stream(query)
+        )
+
+    # --- answers ------------------------------------------------------------------------------------------------
+
+    def add_answers(self, rows: Iterable[Mapping[str, Any]]) -> Added:
+        """Keep judge answers, given as rows of the `answers` table without its `added`; equal keys are kept once."""
+        total = Added()
+        for batch in batches(rows, BATCH):
+            stamped = [{**row, "added": _now()} for row in batch]
+            with said(self.url), self._engine.begin() as connection:
+                new = self._add(connection, answers, stamped)
+            total = total.plus(Added(new, len(stamped) - new))
+        return total
+
+    def answers(self, keys: Iterable[str]) -> dict[str, Mapping[str, Any]]:
+        """The answers with these keys, by key."""
+        found: dict[str, Mapping[str, Any]] = {}
+        for batch in batches(keys, BATCH):
+            for row in self._stream(select(answers).where(answers.c.key.in_(batch))):
+                found[row.key] = dict(row._mapping)
+        return found
+
+    # --- runs and scores ----------------------------------------------------------------------------------------
+
+    def start_run(self, command: str, settings: Mapping[str, Any]) -> str:
+        """Note that a command began; returns the run's id."""
+        run = uuid.uuid4().hex[:12]
+        row = {"id": run, "command": command, "settings": canonical_json(settings), "status": "running", "started": _now()}
+        with said(self.url), self._engine.begin() as connection:
+            self._add(connection, runs, [{**row, "results": None, "finished": None}])
+        return run
+
+    def finish_run(self, run: str, status: str, results: Mapping[str, Any]) -> None:
+        """Note how a run ended (`done`, `failed`, `interrupted`) and what it found."""
+        change = {"status": status, "results": canonical_json(results), "finished": _now()}
+        with said(self.url), self._engine.begin() as connection:
+            connection.execute(update(runs).where(runs.c.id == run).values(**change))
+
+    def runs(self) -> list[dict[str, Any]]:
+        """All runs, oldest first, with their settings and results."""
+        return [
+            {**row._mapping, "settings": json.loads(row.settings), "results": json.loads(row.results or "null")}
+            for row in self._stream(select(runs).order_by(runs.c.started, runs.c.id))
+        ]
+
+    def add_scores(self, run: str, rows: Iterable[Mapping[str, Any]], start: int = 0) -> None:
+        """Keep scores of a run, given as `Score.to_json()` rows, in their order; `start` is the first one's place."""
+        for batch in batches(enumerate(rows, start), BATCH):
+            stored = [
+                {"run": run, "place": place, "conversation": row["conversation"], "content": canonical_json(row)}
+                for place, row in batch
+            ]
+            with said(self.url), self._engine.begin() as connection:
+                self._add(connection, scores, stored)
+
+    def scores(self, run: str) -> Iterator[dict[str, Any]]:
+        """The scores of a run as they were added."""
+        query = select(scores.c.content).where(scores.c.run == run).order_by(scores.c.place)
+        return (json.loads(content) for (content,) in self._stream(query))
+
+    # --- one place that speaks to the database ------------------------------------------------------------------
+
+    def _add(self, connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> int:
+        """Insert the rows whose primary key is new; returns how many were."""
+        if not rows:
+            return 0
+        result = connection.execute(self._insert(table).on_conflict_do_nothing(), rows)
+        return result.rowcount
+
+    def _stream(self, query: Any) -> Iterator[Any]:
+        with said(self.url), self._engine.connect() as connection:
+            reading = connection.execution_options(reading=True, yield_per=BATCH)
+            yield from reading.execute(query)
+
+    def _one(self, query: Any) -> Any:
+        return next(iter(self._stream(query)))[0]
+
+
+def unknown_conversation(label: Label) -> str:
+    """What to say of a label whose conversation nobody knows."""
+    return f"label of {label.annotator!r}: no conversation {label.target.conversation!r} in the store; import it first"
+
+
+def batches(rows: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Lists of at most `size` rows, in order."""
+    source = iter(rows)
+    while batch := list(islice(source, size)):
+        yield batch
+
+
+def _conversation_row(conversation: Conversation) -> dict[str, Any]:
+    content = canonical_json(conversation.to_json())
+    digest = "s256:" + hashlib.sha256(content.encode("ascii")).hexdigest()
+    return {
+        "id": conversation.id,
+        "hash": digest,
+        "system": conversation.system,
+        "content": content,
+        "added": _now(),
+    }
+
+
+def _refuse_changed(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse a batch that gives a stored id other content.
+
+    Raises:
+        BadInput: Names the first such conversation.
+    """
+    hashes = {row["id"]: row["hash"] for row in rows}
+    query = select(conversations.c.id, conversations.c.hash).where(conversations.c.id.in_(list(hashes)))
+    stored = {id_: digest for id_, digest in connection.execute(query)}
+    changed = next((row["id"] for row in rows if stored.get(row["id"], row["hash"]) != row["hash"]), None)
+    if changed is not None:
+        raise BadInput(
+            f"conversation {changed!r} is in the store with other content; give the new one another id, "
+            "or use another store"
+        )
+
+
+def _label_row(label: Label, seen: Counter[bytes], place: int) -> dict[str, Any]:
+    said_ = [*label.target, label.question, label.annotator, label.value, label.time]
+    digest = hashlib.sha256(canonical_json(said_).encode("ascii")).digest()[:12]
+    seen[digest] += 1
+    return {
+        "key": content_hash([*said_, seen[digest]], length=40),
+        "conversation": label.target.conversation,
+        "turn": label.target.turn,
+        "question": label.question,
+        "annotator": label.annotator,
+        "value": canonical_json(label.value),
+        "time": label.time,
+        "added": _now(),
+        "place": place,
+    }
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,64 @@
+"""Draw the sample's ratings: each conversation's written quality, seen by four annotators with habits of their own.
+
+The sample's conversations were written for the demo, and so were the numbers in `sample_quality.jsonl`. Nobody rated
+them: this script says exactly how `src/accord/sample/ratings.csv` came about, and `python tools/draw_sample_ratings.py`
+writes it again, byte for byte.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+from pathlib import Path
+
+HERE = Path(__file__).parent
+OUT = HERE.parent / "src" / "accord" / "sample" / "ratings.csv"
+QUESTIONS = ["Q1", "Q2", "Q3", "Q4", "Q5", "Q6", "Q7", "Q8", "Q0"]
+NOISE = 0.45
+
+# What each annotator adds to every answer, and how much the main answer leans on one of the others.
+HABITS = {
+    "amira": {"level": 0.45, "leans_on": {}},
+    "bruno": {"level": -0.45, "leans_on": {}},
+    "chen": {"level": 0.0, "leans_on": {"Q7": 0.5, "Q6": 0.2}},
+    "dilek": {"level": -0.05, "leans_on": {"Q3": 0.3, "Q4": 0.4}},
+}
+SKIPPED_SHARE = 0.15
+
+
+def main_quality(quality: dict[str, float | None], leans_on: dict[str, float]) -> float:
+    """The main answer before noise: its own quality, moved by how far the others lie from the middle."""
+    base = quality["Q0"]
+    assert base is not None
+    return base + sum(weight * ((quality[name] or 2.5) - 2.5) for name, weight in leans_on.items())
+
+
+def rate(quality: dict[str, float | None], question: str, habit: dict, rng: random.Random) -> str:
+    """One answer on the question's scale, or NA where there are no documents to judge by."""
+    value = quality[question]
+    if value is None:
+        return "NA"
+    if question == "Q0":
+        value = main_quality(quality, habit["leans_on"])
+    highest = 3 if question == "Q8" else 4
+    level = 0.0 if question == "Q8" else habit["level"]
+    return str(max(1, min(highest, round(value + level + rng.gauss(0, NOISE)))))
+
+
+def main() -> None:
+    """Write the ratings: one row a person and conversation, a column a question."""
+    rng = random.Random(20)
+    qualities = [json.loads(line) for line in (HERE / "sample_quality.jsonl").read_text(encoding="utf-8").splitlines()]
+    with OUT.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(["conversation", "annotator", *QUESTIONS])
+        for quality in qualities:
+            for name, habit in HABITS.items():
+                if rng.random() >= SKIPPED_SHARE:
+                    answers = [rate(quality, question, habit, rng) for question in QUESTIONS]
+                    writer.writerow([quality["id"], name, *answers])
+
+
+if __name__ == "__main__":
+    main()
