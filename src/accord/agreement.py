@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
+Level = Literal["ordinal", "interval", "nominal"]
 
 _SMECE_BINS = 1000
 _TINY = 1e-12
@@ -99,15 +100,15 @@ def _only(means: Floats) -> Floats:
 
 
 def _squared_error(paired: Paired) -> Floats:
-    return (paired.truth - paired.value)[:, None] ** 2
+    return np.asarray((paired.truth - paired.value)[:, None] ** 2)
 
 
 def _absolute_error(paired: Paired) -> Floats:
-    return np.abs(paired.truth - paired.value)[:, None]
+    return np.asarray(np.abs(paired.truth - paired.value))[:, None]
 
 
 def _exact(paired: Paired) -> Floats:
-    return (paired.answer == paired.decided)[:, None].astype(float)
+    return np.asarray(paired.answer == paired.decided, dtype=float)[:, None]
 
 
 def _within_one(paired: Paired) -> Floats:
@@ -116,7 +117,7 @@ def _within_one(paired: Paired) -> Floats:
 
 def _surprise(paired: Paired) -> Floats:
     with np.errstate(divide="ignore"):
-        return -np.log(paired.probabilities[np.arange(len(paired)), paired.answer])[:, None]
+        return np.asarray(-np.log(paired.probabilities[np.arange(len(paired)), paired.answer])[:, None])
 
 
 def _products(paired: Paired) -> Floats:
@@ -134,7 +135,7 @@ def _correlation(means: Floats) -> Floats:
 
 def _cells(paired: Paired) -> Floats:
     options = len(paired.options)
-    return np.eye(options**2)[paired.answer * options + paired.decided]
+    return np.asarray(np.eye(options**2)[paired.answer * options + paired.decided])
 
 
 def _kappa(means: Floats) -> Floats:
@@ -208,7 +209,7 @@ def pearson(truth: Floats, value: Floats) -> float | None:
     return STATISTICS["pearson"](paired)
 
 
-def krippendorff_alpha(units: Sequence[Mapping[str, float]], level: str = "ordinal") -> float | None:
+def krippendorff_alpha(units: Sequence[Mapping[str, float]], level: Level = "ordinal") -> float | None:
     """Krippendorff's α of several people on the same units: 1 - observed / expected disagreement.
 
     Args:
@@ -259,7 +260,7 @@ def smece(probability: Floats, happened: NDArray[np.bool_]) -> float | None:
 
 
 def smece_by_option(paired: Paired) -> list[float | None]:
-    """smECE of each option's predicted probability, in the order of the options."""
+    """The smECE of each option's predicted probability, in the order of the options."""
     return [smece(paired.probabilities[:, k], paired.answer == k) for k in range(len(paired.options))]
 
 

@@ -1,4 +1,4 @@
-"""Every method and baseline on the same labels and the same honest folds: one table, with intervals and paired tests."""
+"""Every method and baseline on the same labels and honest folds: one table, with intervals and paired tests."""
 
 from __future__ import annotations
 
@@ -154,11 +154,13 @@ def compare(
     """
     rated = ratings(evidence, labels, question)
     if not len(rated):
-        raise BadInput(f"no label on {question.id!r} has evidence; import labels, or gather evidence for what they rate")
+        raise BadInput(
+            f"no label on {question.id!r} has evidence; import labels, or gather evidence for what they rate"
+        )
     asked = any(column.question == question.id and column.option is not None for column in evidence.columns)
     names = [*methods, *(name for name in BASELINES if asked or not name.startswith("judge-"))]
     make = {name: (factories or {}).get(name, evaluators.get(name)) for name in names}
-    splits = list(grouped_folds(rated.conversation, folds, seed))
+    splits = list(grouped_folds(list(rated.conversation), folds, seed))
     systems = [out_of_fold(name, make[name], evidence, labels, rated, question, splits) for name in names]
     clusters = Clusters(rated.conversation)
     results = [result_of(system, rated, clusters, draws, seed) for system in systems]
@@ -269,7 +271,11 @@ def human_ceiling(rated: Ratings, draws: int, seed: int) -> Result | None:
         by_target.setdefault(target, []).append(row)
     options = len(rated.options)
     everyone = np.bincount(rated.answer, minlength=options) / max(len(rated), 1)
-    probabilities, value, scored = np.zeros((len(rated), options)), np.zeros(len(rated)), np.zeros(len(rated), dtype=bool)
+    probabilities, value, scored = (
+        np.zeros((len(rated), options)),
+        np.zeros(len(rated)),
+        np.zeros(len(rated), dtype=bool),
+    )
     annotator = rated.annotator
     for rows in by_target.values():
         for row in rows:

@@ -1,4 +1,4 @@
-"""`accord.yaml`: where the store is, which rubric, which judge, which evidence, which evaluator. Unknown keys are refused."""
+"""`accord.yaml`: the store, the rubric, the judge, the evidence, the evaluator. Unknown keys are refused."""
 
 from __future__ import annotations
 

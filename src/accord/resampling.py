@@ -132,7 +132,9 @@ def paired_test(
         int((np.abs(difference(swap)) >= abs(observed) - 1e-12).sum()) for swap in _coins(rng, draws, len(clusters))
     )
     counts = clusters.counts(draws, seed)
-    spread = interval(resampled_means(clusters, statistic, first, counts) - resampled_means(clusters, statistic, second, counts))
+    spread = interval(
+        resampled_means(clusters, statistic, first, counts) - resampled_means(clusters, statistic, second, counts)
+    )
     return PairedTest(observed, spread.low, spread.high, (1 + extreme) / (1 + draws))
 
 

@@ -232,7 +232,9 @@ def _number(text: str) -> Value:
 
 def shipped_rubrics() -> list[str]:
     """Names of the rubrics that come with Accord."""
-    return sorted(entry.name.removesuffix(".yaml") for entry in files("accord.rubrics").iterdir() if entry.name.endswith(".yaml"))
+    return sorted(
+        entry.name.removesuffix(".yaml") for entry in files("accord.rubrics").iterdir() if entry.name.endswith(".yaml")
+    )
 
 
 def load_rubric(name_or_path: str | Path) -> Rubric:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from accord.conversation import Target
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Numbers = Sequence[float] | NDArray[np.float64]
 
 INTERVAL_MASS = 0.8
 """Share of the distribution that a score's interval holds."""
@@ -91,9 +97,7 @@ class Unscored:
         }
 
 
-def score_from(
-    target: Target, annotator: str, options: Sequence[float], probabilities: Sequence[float], signature: Signature
-) -> Score:
+def score_from(target: Target, annotator: str, options: Numbers, probabilities: Numbers, signature: Signature) -> Score:
     """A score from a distribution: its mean and its central interval follow.
 
     `options` are K rising values; `probabilities` K numbers summing to 1.
@@ -109,14 +113,12 @@ def score_from(
     )
 
 
-def central_interval(
-    options: Sequence[float], probabilities: Sequence[float], mass: float = INTERVAL_MASS
-) -> tuple[float, float]:
+def central_interval(options: Numbers, probabilities: Numbers, mass: float = INTERVAL_MASS) -> tuple[float, float]:
     """The options at the (1 - mass)/2 and (1 + mass)/2 quantiles of the distribution."""
     return quantile(options, probabilities, (1 - mass) / 2), quantile(options, probabilities, (1 + mass) / 2)
 
 
-def quantile(options: Sequence[float], probabilities: Sequence[float], share: float) -> float:
+def quantile(options: Numbers, probabilities: Numbers, share: float) -> float:
     """The smallest option whose cumulative probability reaches `share`."""
     total = 0.0
     for option, probability in zip(options, probabilities, strict=True):
@@ -124,12 +126,6 @@ def quantile(options: Sequence[float], probabilities: Sequence[float], share: fl
         if total >= share - 1e-12:
             return float(option)
     return float(options[-1])
-
-
-def distribution_from(row: Mapping[str, float]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Options and probabilities of a distribution stored as JSON, in rising order of the options."""
-    pairs = sorted((float(option), float(probability)) for option, probability in row.items())
-    return tuple(option for option, _ in pairs), tuple(probability for _, probability in pairs)
 
 
 def _text(option: float) -> str:

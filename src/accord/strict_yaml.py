@@ -17,7 +17,7 @@ class _UniqueKeys(yaml.SafeLoader):
     """PyYAML keeps the last of two equal keys without a word; a setting that vanishes is an error here."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]  # type: ignore[no-untyped-call]
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
         twice = next((key for key in keys if keys.count(key) > 1), None)
         if twice is not None:
             raise yaml.MarkedYAMLError(None, None, f"key {twice!r} is given twice", node.start_mark)

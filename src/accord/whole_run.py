@@ -7,7 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from accord.config import Config
-from accord.pipeline import Imported, Speaker, Trial, import_files, judge_stored, latest_scores, make_judge, score_all, try_out
+from accord.pipeline import (
+    Imported,
+    Speaker,
+    Trial,
+    import_files,
+    judge_stored,
+    latest_scores,
+    make_judge,
+    score_all,
+    try_out,
+)
 from accord.pipeline.scoring import written
 from accord.report import write_report
 from accord.rubric import load_rubric

@@ -41,7 +41,14 @@ def command(name: str) -> Callable[[Command], Command]:
             except KeyboardInterrupt:
                 stop("interrupted. What was done is kept; the same command goes on from there.", INTERRUPTED)
             except OSError as error:
-                if error.errno not in {errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EDQUOT, errno.EISDIR, errno.ENOTDIR}:
+                if error.errno not in {
+                    errno.ENOSPC,
+                    errno.EACCES,
+                    errno.EROFS,
+                    errno.EDQUOT,
+                    errno.EISDIR,
+                    errno.ENOTDIR,
+                }:
                     raise
                 stop(f"cannot write {error.filename or 'a file'}: {error.strerror}. What was done before is kept.", 1)
 

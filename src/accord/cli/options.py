@@ -17,7 +17,8 @@ ConfigFile = Annotated[Path | None, typer.Option("--config", help="The project's
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Format = Annotated[str, typer.Option("--format", help="The conversations' format; `auto` tells by the first row.")]
 Columns = Annotated[
-    list[str] | None, typer.Option("--columns", metavar="OURS=THEIRS", help="Map a column, e.g. annotator=rater; repeat.")
+    list[str] | None,
+    typer.Option("--columns", metavar="OURS=THEIRS", help="Map a column, e.g. annotator=rater; repeat."),
 ]
 SkipBadRows = Annotated[bool, typer.Option("--skip-bad-rows", help="Report and skip bad rows instead of stopping.")]
 
@@ -58,4 +59,4 @@ def column_map(pairs: list[str] | None) -> dict[str, str]:
     for pair in pairs or ():
         if "=" not in pair:
             raise BadInput(f"--columns takes OURS=THEIRS, got {pair!r}; for example annotator=rater_id")
-    return dict(pair.split("=", 1) for pair in pairs or ())  # type: ignore[misc]
+    return dict(pair.split("=", 1) for pair in pairs or ())

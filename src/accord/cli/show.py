@@ -96,7 +96,11 @@ def _cell(line: Mapping[str, Any], name: str) -> str:
 
 
 def _notes(lines: Iterable[Mapping[str, Any]]) -> list[str]:
-    notes = [f"{line['system']}: {line['unscored']} unscored ({_reasons(line['reasons'])})" for line in lines if line["unscored"]]
+    notes = [
+        f"{line['system']}: {line['unscored']} unscored ({_reasons(line['reasons'])})"
+        for line in lines
+        if line["unscored"]
+    ]
     return ["", *notes] if notes else []
 
 

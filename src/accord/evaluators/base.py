@@ -1,4 +1,4 @@
-"""What every evaluator is: fit on evidence and labels, predict scores, describe itself, save and load as plain files."""
+"""What every evaluator is: fit, predict, describe itself, and be saved and loaded as plain files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What any learned evaluator has to beat: a constant, each annotator's own habit, chance, and the judge's raw answer."""
+"""What a learned evaluator has to beat: a constant, each annotator's habit, chance, and the judge's raw answer."""
 
 from __future__ import annotations
 

@@ -100,7 +100,8 @@ def answer_table(judge: Judge, rubric: Rubric, judged: Iterable[Judged]) -> Evid
     rows: dict[Target, dict[str, float]] = {}
     absences: dict[tuple[Target, str], str] = {}
     for one in judged:
-        rows[one.target] = features = {}
+        features: dict[str, float] = {}
+        rows[one.target] = features
         for answer in one.answers:
             if isinstance(answer, Answer):
                 features |= {f"{answer.question}={option}": p for option, p in answer.probabilities.items()}

@@ -34,7 +34,7 @@ def measure(subjects: Iterable[Subject], names: Sequence[str]) -> EvidenceTable:
         for name, metric in chosen.items():
             value = metric(conversation)
             if value is None:
-                absences[subject.target, name] = "says nothing here"
+                absences[subject.target, name] = "nothing to measure"
             else:
                 features[name] = float(value)
     return EvidenceTable.from_rows(columns, rows, absences)  # type: ignore[arg-type]
@@ -44,4 +44,6 @@ def _seen(subject: Subject) -> Conversation:
     conversation = subject.conversation
     if subject.turn is None:
         return conversation
-    return Conversation(conversation.id, conversation.up_to(subject.turn), conversation.documents, conversation.metadata)
+    return Conversation(
+        conversation.id, conversation.up_to(subject.turn), conversation.documents, conversation.metadata
+    )

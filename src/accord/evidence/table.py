@@ -120,7 +120,11 @@ class EvidenceTable:
                 values.append(mean)
                 present.append(known)
         return EvidenceTable(
-            self.targets, tuple(columns), _stacked(values, len(self)), _stacked(present, len(self)).astype(bool), self.absences
+            self.targets,
+            tuple(columns),
+            _stacked(values, len(self)),
+            _stacked(present, len(self)).astype(bool),
+            self.absences,
         )
 
     def distribution(self, question: str) -> tuple[tuple[float, ...], NDArray[np.float64], NDArray[np.bool_]]:
@@ -162,9 +166,7 @@ class EvidenceTable:
         return blocks
 
 
-def _spread(
-    table: EvidenceTable, targets: Sequence[Target]
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def _spread(table: EvidenceTable, targets: Sequence[Target]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """A table's values and mask with one row for each of `targets`."""
     rows = table.rows_of(targets)
     found = rows >= 0

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Sequence
-from typing import TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Sequence
+from itertools import islice
+from typing import Any, TypeVar
 
 from accord.llm.model import CallFailed, ChatModel, Failure, Prompt, Reply
 
@@ -35,7 +36,7 @@ async def ask(model: ChatModel, prompt: Prompt) -> Reply | Failure:
 
 
 async def as_finished(
-    work: Callable[[T], Awaitable[R]], items: Iterable[T], at_once: int
+    work: Callable[[T], Coroutine[Any, Any, R]], items: Iterable[T], at_once: int
 ) -> AsyncIterator[tuple[T, R]]:
     """Each item with its result, as results arrive; `at_once` are under way, and items are taken as slots come free.
 
@@ -45,8 +46,8 @@ async def as_finished(
     running: dict[asyncio.Task[R], T] = {}
     try:
         while True:
-            while len(running) < at_once and (item := next(source, _END)) is not _END:
-                running[asyncio.ensure_future(work(item))] = item  # type: ignore[arg-type]
+            for item in islice(source, at_once - len(running)):
+                running[asyncio.create_task(work(item))] = item
             if not running:
                 return
             finished, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
@@ -61,6 +62,3 @@ async def as_finished(
 def run_flow(flow: Flow[T], model: ChatModel) -> T:
     """`drive`, for callers without an event loop."""
     return asyncio.run(drive(flow, model))
-
-
-_END: object = object()

@@ -59,7 +59,9 @@ def read_first_token(question: Question, reply: Reply) -> Answer | Unanswered:
     Tokens are compared without the space before them, so that `4` and ` 4` count together.
     """
     if reply.first_token is None:
-        return Unanswered(question.id, "no logprobs", f"the endpoint of {reply.model!r} returned no token probabilities")
+        return Unanswered(
+            question.id, "no logprobs", f"the endpoint of {reply.model!r} returned no token probabilities"
+        )
     labels = answer_labels(question.scale)
     mass = dict.fromkeys(labels, 0.0)
     for token, probability in reply.first_token.items():

@@ -56,7 +56,13 @@ class RecordedJudge:
         """The recorded distributions themselves: another recording is another answer."""
         runs = self._recorded.get((subject.conversation.id, question.id), ())
         recorded = [dict(run) for run in runs]
-        return {"judge": self.name, "way": self.way, "target": str(subject.target), "question": question.id, "runs": recorded}
+        return {
+            "judge": self.name,
+            "way": self.way,
+            "target": str(subject.target),
+            "question": question.id,
+            "runs": recorded,
+        }
 
     async def answer(self, subject: Subject, questions: Sequence[Question]) -> list[Answer | Unanswered]:
         """The recorded answers; `not recorded` for a question nobody asked then."""

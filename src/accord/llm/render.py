@@ -47,7 +47,8 @@ def transcript_of(turns: Sequence[Turn]) -> str:
 def documents_of(documents: Sequence[Document]) -> str:
     """The documents as text, numbered as citations number them."""
     return "\n\n".join(
-        f"[{number}] {document.title or ''}".rstrip() + f"\n{document.text}" for number, document in enumerate(documents, 1)
+        f"[{number}] {document.title or ''}".rstrip() + f"\n{document.text}"
+        for number, document in enumerate(documents, 1)
     )
 
 

@@ -90,7 +90,7 @@ def _import_conversations(
     on_bad_row: Callable[[BadInput], None] | None,
     on_progress: Callable[[int], None] | None,
 ) -> None:
-    """A file's conversations with the labels beside them, a batch at a time, each batch kept before the next is read."""
+    """A file's conversations with the labels beside them; each batch is kept before the next is read."""
     seen = 0
     for records in _batches_kept(read(path, format, columns, on_bad_row)):
         done.conversations = done.conversations.plus(store.add_conversations(record.conversation for record in records))

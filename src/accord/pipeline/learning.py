@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from accord.comparison import DRAWS, Comparison, Factory, compare
+from accord.comparison import Comparison, Factory, compare
 from accord.config import Config
 from accord.errors import BadInput
 from accord.evaluators import Evaluator, evaluators
@@ -13,6 +13,7 @@ from accord.evidence import EvidenceTable
 from accord.labels import Labels
 from accord.llm.model import Judge, Subject
 from accord.pipeline.collecting import collect, subjects_of
+from accord.resampling import DRAWS
 from accord.rubric import Question, Rubric
 from accord.store import Store
 
@@ -47,7 +48,9 @@ def factory(config: Config) -> Factory:
     return make
 
 
-def rated_evidence(store: Store, config: Config, rubric: Rubric, judge: Judge | None) -> tuple[list[Subject], Labels, EvidenceTable]:
+def rated_evidence(
+    store: Store, config: Config, rubric: Rubric, judge: Judge | None
+) -> tuple[list[Subject], Labels, EvidenceTable]:
     """The rated subjects, all labels, and the evidence of those subjects as far as the store holds it.
 
     Raises:
@@ -56,7 +59,9 @@ def rated_evidence(store: Store, config: Config, rubric: Rubric, judge: Judge | 
     labels = store.labels()
     rated = labels.on(rubric.main)
     if not len(rated):
-        raise BadInput(f"no label on the main question {rubric.main!r}; import some: accord import chats.jsonl labels.csv")
+        raise BadInput(
+            f"no label on the main question {rubric.main!r}; import some: accord import chats.jsonl labels.csv"
+        )
     subjects = subjects_of(store, rated.targets)
     return subjects, labels, collect(store, config, rubric, subjects, judge, ask=False)
 

@@ -33,7 +33,9 @@ def _ratings(ratings: Sequence[Any], target: Target) -> Iterator[Label]:
     for rating in ratings:
         if not isinstance(rating, Mapping) or not {"annotator", "question", "value"} <= rating.keys():
             raise WrongShape("a rating has an annotator, a question and a value")
-        yield Label(target, str(rating["question"]), checked_id(rating["annotator"]), rating["value"], rating.get("time"))
+        yield Label(
+            target, str(rating["question"]), checked_id(rating["annotator"]), rating["value"], rating.get("time")
+        )
 
 
 def _not_applicable(meta: Mapping[str, Any], annotators: Sequence[str], target: Target) -> Iterator[Label]:

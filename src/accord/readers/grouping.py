@@ -6,6 +6,7 @@ import json
 import tempfile
 from array import array
 from collections.abc import Callable, Iterable, Iterator
+from typing import IO
 
 from accord.readers.record import Fields, Row
 
@@ -26,6 +27,6 @@ def grouped(rows: Iterable[Row], key: Callable[[Fields], str | None]) -> Iterato
             yield [_at(spool, found[i], found[i + 1]) for i in range(0, len(found), 2)]
 
 
-def _at(spool: tempfile._TemporaryFileWrapper[bytes] | object, line: int, offset: int) -> Row:
-    spool.seek(offset)  # type: ignore[attr-defined]
-    return Row(line, json.loads(spool.readline()))  # type: ignore[attr-defined]
+def _at(spool: IO[bytes], line: int, offset: int) -> Row:
+    spool.seek(offset)
+    return Row(line, json.loads(spool.readline()))

@@ -71,7 +71,7 @@ def _with_role(message: Any, role: str) -> Any:
 
 def _parsed(value: Any) -> Any:
     """JSON inside a string, as trace attributes often hold it; a text that is no JSON stays a text."""
-    if isinstance(value, str) and value[:1] in "[{\"":
+    if isinstance(value, str) and value[:1] in '[{"':
         try:
             return json.loads(value)
         except json.JSONDecodeError:

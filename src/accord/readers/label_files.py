@@ -1,4 +1,4 @@
-"""Labels on their own: CSV, TSV, Parquet or JSON lines; one row a rating, or one row a person with a column a question."""
+"""Labels on their own, in tables or JSON lines: one row a rating, or one row a person with a column a question."""
 
 from __future__ import annotations
 

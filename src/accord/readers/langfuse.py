@@ -27,7 +27,9 @@ def _call(trace: Fields) -> tuple[tuple[Turn, ...], tuple[Turn, ...]]:
     """What went into the trace and what came out; of its last generation where the trace itself is silent."""
     source: Any = trace
     if not trace.get("input") and not trace.get("output"):
-        generations = [o for o in trace.get("observations") or () if isinstance(o, dict) and o.get("type") == "GENERATION"]
+        generations = [
+            o for o in trace.get("observations") or () if isinstance(o, dict) and o.get("type") == "GENERATION"
+        ]
         source = generations[-1] if generations else trace
     return loose_turns(source.get("input"), "user"), loose_turns(source.get("output"), "assistant")
 

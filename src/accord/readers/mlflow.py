@@ -60,7 +60,9 @@ def _labels(trace: Fields, target: Target) -> Iterator[Label]:
 
 
 def _convert(rows: Sequence[Fields], default_id: str) -> Record:
-    traces = sorted(rows, key=lambda trace: str(trace["info"].get("request_time", trace["info"].get("timestamp_ms", ""))))
+    traces = sorted(
+        rows, key=lambda trace: str(trace["info"].get("request_time", trace["info"].get("timestamp_ms", "")))
+    )
     id_ = checked_id(_key(traces[0]) or default_id)
     turns = joined(_call(trace) for trace in traces)
     if not turns:

@@ -49,7 +49,7 @@ def _plain(attributes: Any) -> dict[str, Any]:
 
 def _otlp_value(value: Mapping[str, Any]) -> Any:
     """OTLP's tagged union (`stringValue`, `arrayValue`, `kvlistValue`, ...) as a plain value."""
-    [(kind, inner)] = value.items() or [("", None)]
+    [(kind, inner)] = list(value.items()) or [("stringValue", "")]
     if kind == "arrayValue":
         return [_otlp_value(entry) for entry in inner.get("values", ())]
     if kind == "kvlistValue":

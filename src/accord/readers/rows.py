@@ -62,14 +62,14 @@ def read_rows(path: Path) -> Iterator[Row | BadRow]:
         raise BadInput(f"{path} is a broken gzip file: it ends too early") from None
 
 
-def _open(path: Path) -> IO[bytes]:
-    stream = gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb")
-    return io.BufferedReader(stream, 1 << 20)  # type: ignore[arg-type, type-var, return-value]
+def _open(path: Path) -> io.BufferedReader:
+    raw: Any = gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb", buffering=0)  # noqa: SIM115
+    return io.BufferedReader(raw, 1 << 20)
 
 
 def _json_rows(path: Path) -> Iterator[Row | BadRow]:
     with _open(path) as stream:
-        head = stream.peek(4)[:4]  # type: ignore[attr-defined]
+        head = stream.peek(4)[:4]
         if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
             raise BadInput(f"{path} is UTF-16; save it as UTF-8")
         if head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"[":

@@ -13,13 +13,15 @@ ROLES = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "bot": "as
 
 
 def _turn(message: Any) -> Turn:
-    if not isinstance(message, Mapping) or not isinstance(message.get("from"), str):
+    if not isinstance(message, Mapping):
+        raise WrongShape(f"a message is an object, got {type(message).__name__}")
+    role, text = message.get("from"), message.get("value")
+    if not isinstance(role, str) or not role:
         raise WrongShape("a ShareGPT message has no 'from'")
-    if not isinstance(message.get("value"), str):
+    if not isinstance(text, str):
         raise WrongShape("a ShareGPT message has no text in 'value'")
     extra = {key: value for key, value in message.items() if key not in {"from", "value"}}
-    role = message["from"]
-    return Turn(ROLES.get(role, role), message["value"], extra=extra)
+    return Turn(ROLES.get(role, role), text, extra=extra)
 
 
 def _convert(rows: Sequence[Fields], default_id: str) -> Record:

@@ -18,7 +18,7 @@ def intervals(rows: Sequence[Mapping[str, Any]], title: str, sort: Sequence[str]
 
     y = alt.Y("system:N", sort=list(sort), title=None)
     colour = alt.condition("datum.ours", alt.value(ACCENT), alt.value(THIRD))
-    base = alt.Chart(alt.Data(values=list(rows)))
+    base = alt.Chart(_inline(rows))
     x = alt.X("low:Q", title=title, scale=alt.Scale(zero=False))
     bars = base.mark_rule(strokeWidth=2.5).encode(y=y, x=x, x2="high:Q", color=colour)
     points = base.mark_point(filled=True, size=70, opacity=1).encode(y=y, x="value:Q", color=colour)
@@ -30,7 +30,7 @@ def habits(rows: Sequence[Mapping[str, Any]], kinds: Sequence[str], columns: int
     import altair as alt
 
     chart = (
-        alt.Chart(alt.Data(values=list(rows)))
+        alt.Chart(_inline(rows))
         .mark_bar()
         .encode(
             x=alt.X("option:O", title=None, axis=alt.Axis(labelAngle=0)),
@@ -54,7 +54,7 @@ def weights(rows: Sequence[Mapping[str, Any]]) -> str:
     import altair as alt
 
     chart = (
-        alt.Chart(alt.Data(values=list(rows)))
+        alt.Chart(_inline(rows))
         .mark_bar(height=12)
         .encode(
             y=alt.Y("feature:N", sort="-x", title=None),
@@ -64,6 +64,12 @@ def weights(rows: Sequence[Mapping[str, Any]]) -> str:
         .properties(width=330, height=20 * len(rows))
     )
     return _svg(chart)
+
+
+def _inline(rows: Sequence[Mapping[str, Any]]) -> Any:
+    import altair as alt
+
+    return alt.Data(values=list(rows))  # type: ignore[no-untyped-call]
 
 
 def _svg(chart: Any) -> str:
@@ -77,4 +83,4 @@ def _svg(chart: Any) -> str:
     styled = styled.configure_legend(labelColor=_INK).configure_header(labelColor=_INK).configure_view(stroke=None)
     svg = str(vl_convert.vegalite_to_svg(styled.to_json()))
     svg = svg.replace(_INK, "currentColor").replace(_FAINT, "var(--line)")
-    return re.sub(r'^<svg ', '<svg role="img" ', svg)
+    return re.sub(r"^<svg ", '<svg role="img" ', svg)

@@ -19,9 +19,9 @@ from accord.version import __version__
 
 WORST_SHOWN = 8
 ANNOTATORS_SHOWN = 24
-COLUMNS = ("rmse", "mae", "pearson", "spearman", "kendall", "within_one", "weighted_kappa", "log_loss")
+COLUMNS = ("rmse", "pearson", "spearman", "kendall", "within_one", "weighted_kappa", "log_loss")
 TITLES = {
-    "rmse": "RMSE", "mae": "MAE", "pearson": "r", "spearman": "ρ", "kendall": "τ", "within_one": "within 1",
+    "rmse": "RMSE", "pearson": "r", "spearman": "ρ", "kendall": "τ", "within_one": "within 1",
     "weighted_kappa": "κ", "log_loss": "log loss",
 }  # fmt: skip
 SAID, PREDICTED, JUDGE = "said", "predicted", "judge's raw answer"
@@ -102,10 +102,12 @@ def verdict(found: Comparison) -> str:
     beaten = [d.against for d in ours if is_better(d) and d.p_holm < 0.05]
     unbeaten = [d.against for d in ours if d.against not in beaten]
     r, low = best.values["pearson"], best.intervals["pearson"].low
-    said = f"On conversations it has not seen, {best.system} misses a person's answer by {number(best.values['rmse'], 2)} on average (RMSE)"
+    said = f"On conversations it has not seen, {best.system} misses a person's answer by "
+    said += f"{number(best.values['rmse'], 2)} on average (RMSE)"
     said += f" and correlates with it at r = {number(r, 2)}." if r is not None else "."
     if unbeaten:
-        said += f" It is not shown to be better than: {', '.join(unbeaten)}. Do not replace people with it yet: add labels or evidence."
+        said += f" It is not shown to be better than: {', '.join(unbeaten)}."
+        said += " Do not replace people with it yet: add labels or evidence."
     elif low is not None and low > 0:
         said += " It is better than every baseline (p < 0.05 after correction)."
     return said
@@ -125,7 +127,7 @@ def _interval_chart(found: Comparison, statistic: str) -> str:
         if line.values[statistic] is not None and line.intervals[statistic].low is not None
     ]
     title = {"rmse": "RMSE (lower is better)", "pearson": "Pearson's r (higher is better)"}[statistic]
-    return charts.intervals(rows, title, [row["system"] for row in rows])
+    return charts.intervals(rows, title, [str(row["system"]) for row in rows])
 
 
 def _habits(trial: Trial) -> dict[str, Any]:
@@ -171,9 +173,7 @@ def _worst(trial: Trial) -> list[dict[str, Any]]:
                 "said": rated.value[row],
                 "predicted": float(system.value[row]),
                 "conversation": conversations[target.conversation],
-                "others": [
-                    (label.annotator, label.value) for label in rated.labels if label.target == target
-                ],
+                "others": [(label.annotator, label.value) for label in rated.labels if label.target == target],
             }
     return list(shown.values())
 

@@ -1,0 +1,1 @@
+"""Rubrics that come with Accord, by file name."""

@@ -47,7 +47,9 @@ def _engine(url: str) -> Engine:
         # The URL may hold a password: say its shape, not its text.
         raise BadInput("the store is no database URL; write sqlite:///accord.db or postgresql://host/name") from None
     if kind not in {"sqlite", "postgresql"}:
-        raise BadInput(f"a store is SQLite or PostgreSQL, got {kind}; write sqlite:///accord.db or postgresql://host/name")
+        raise BadInput(
+            f"a store is SQLite or PostgreSQL, got {kind}; write sqlite:///accord.db or postgresql://host/name"
+        )
     if kind == "postgresql":
         parsed = parsed.set(drivername="postgresql+psycopg")
     try:
@@ -104,7 +106,9 @@ def _migrate(engine: Engine) -> None:
 
     found = _version(engine)
     if found is not None and found > newest_migration():
-        raise BadInput(f"the store was written by a newer Accord (its version {found}, ours {newest_migration()}); upgrade")
+        raise BadInput(
+            f"the store was written by a newer Accord (its version {found}, ours {newest_migration()}); upgrade"
+        )
     config = Config()
     config.set_main_option("script_location", str(files(_MIGRATIONS)))
     with engine.begin() as connection:

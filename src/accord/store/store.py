@@ -161,7 +161,13 @@ class Store:
     def start_run(self, command: str, settings: Mapping[str, Any]) -> str:
         """Note that a command began; returns the run's id."""
         run = uuid.uuid4().hex[:12]
-        row = {"id": run, "command": command, "settings": canonical_json(settings), "status": "running", "started": _now()}
+        row = {
+            "id": run,
+            "command": command,
+            "settings": canonical_json(settings),
+            "status": "running",
+            "started": _now(),
+        }
         with said(self.url), self._engine.begin() as connection:
             self._add(connection, runs, [{**row, "results": None, "finished": None}])
         return run

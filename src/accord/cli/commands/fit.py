@@ -15,7 +15,9 @@ from accord.cli.show import comparison_text, show
 @command("fit")
 def fit(
     method: Annotated[str, typer.Argument(help="An evaluator's name, e.g. calibration.")] = "calibration",
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder to save it in; default evaluators/METHOD.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder to save it in; default evaluators/METHOD.")
+    ] = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:

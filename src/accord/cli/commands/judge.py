@@ -15,7 +15,9 @@ PARTLY_UNSCORED = 5
 
 @command("judge")
 def judge(
-    everything: Annotated[bool, typer.Option("--all", help="Judge every conversation, not the rated ones alone.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Judge every conversation, not the rated ones alone.")
+    ] = False,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Judge at most so many.")] = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,

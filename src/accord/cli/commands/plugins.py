@@ -26,5 +26,7 @@ def schema() -> None:
 
 
 def _text(result) -> str:  # type: ignore[no-untyped-def]
-    sections = ("\n".join([kind, *(f"  {name:20} {says}" for name, says in found.items())]) for kind, found in result.items())
+    sections = (
+        "\n".join([kind, *(f"  {name:20} {says}" for name, says in found.items())]) for kind, found in result.items()
+    )
     return "\n\n".join(sections)

@@ -22,7 +22,9 @@ def score(
         "evaluators/calibration"
     ),
     annotator: Annotated[str | None, typer.Option("--annotator", help="Score as this person would.")] = None,
-    panel: Annotated[list[str] | None, typer.Option("--panel", help="Score for these trusted annotators; repeat.")] = None,
+    panel: Annotated[
+        list[str] | None, typer.Option("--panel", help="Score for these trusted annotators; repeat.")
+    ] = None,
     rule: Annotated[str, typer.Option("--rule", help="How a panel speaks: each, mean, max or min.")] = "mean",
     new_domain: Annotated[
         bool, typer.Option("--new-domain", help="The conversations come from another place: trust habits less.")

@@ -98,7 +98,7 @@ class Calibration(Evaluator):
         rated = ratings(features, labels, self.question)
         if len(rated) < FEWEST_LABELS:
             raise BadInput(
-                f"{len(rated)} labels on {self.question.id!r} have evidence; calibration needs at least {FEWEST_LABELS}. "
+                f"{len(rated)} labels on {self.question.id!r} have evidence; it needs {FEWEST_LABELS} or more. "
                 "Import more labels, or gather evidence for the conversations they rate."
             )
         X = _matrix(features)[rated.row]
@@ -261,7 +261,9 @@ class Calibration(Evaluator):
         place = {column.name: index for index, column in enumerate(found.columns)}
         for column in self.columns_:
             if column.name not in place:
-                raise BadInput(f"the evidence has no {column.name!r}, which this evaluator learned from; gather it first")
+                raise BadInput(
+                    f"the evidence has no {column.name!r}, which this evaluator learned from; gather it first"
+                )
             made_by = found.columns[place[column.name]].made_by
             if made_by != column.made_by:
                 raise BadInput(
@@ -269,7 +271,9 @@ class Calibration(Evaluator):
                     "gather it the same way, or fit again"
                 )
         order = [place[column.name] for column in self.columns_]
-        return EvidenceTable(found.targets, self.columns_, found.values[:, order], found.present[:, order], found.absences)
+        return EvidenceTable(
+            found.targets, self.columns_, found.values[:, order], found.present[:, order], found.absences
+        )
 
 
 _MODEL_ARRAYS = ("coef_", "offsets_", "own_slopes_", "ratios_", "feature_mean_", "feature_scale_")
@@ -281,7 +285,7 @@ def _matrix(features: EvidenceTable) -> Floats:
 
 
 def _why_nothing(features: EvidenceTable, row: int) -> str:
-    """The commonest reason why a row has no evidence at all."""
+    """Why a row has no evidence at all."""
     target = features.targets[row]
-    reasons = [reason for (about, _), reason in features.absences.items() if about == target]
-    return f"no evidence: {max(set(reasons), key=reasons.count)}" if reasons else "no evidence"
+    reasons = {reason for (about, _), reason in features.absences.items() if about == target}
+    return "; ".join(["no evidence", *sorted(reasons)])

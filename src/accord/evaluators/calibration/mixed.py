@@ -50,7 +50,9 @@ class MixedEffects(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(self, own_slopes: bool = True) -> None:
         self.own_slopes = own_slopes
 
-    def fit(self, X: ArrayLike, y: ArrayLike, annotator: ArrayLike | None = None, text: ArrayLike | None = None) -> MixedEffects:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, annotator: ArrayLike | None = None, text: ArrayLike | None = None
+    ) -> MixedEffects:
         """Learn from n ratings.
 
         Args:
@@ -59,13 +61,13 @@ class MixedEffects(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             annotator: (n,) who rated; without it nobody differs.
             text: (n,) which text was rated; without it no two ratings share one.
         """
-        X, y = validate_data(self, X, y, y_numeric=True, ensure_all_finite="allow-nan", dtype=np.float64)
-        y = np.asarray(y, dtype=float)
-        self.feature_mean_, self.feature_scale_ = _standardisation(X)
-        Z = self._standardised(X)
+        checked = validate_data(self, X, y, y_numeric=True, ensure_all_finite="allow-nan", dtype=np.float64)
+        rows, rated = checked[0], np.asarray(checked[1], dtype=float)
+        self.feature_mean_, self.feature_scale_ = _standardisation(rows)
+        Z = self._standardised(rows)
         self.annotators_, who = _indexed(annotator)
         _, which = _indexed(text)
-        design = _Design.of(Z, y, who, len(self.annotators_), which, self.own_slopes)
+        design = _Design.of(Z, rated, who, len(self.annotators_), which, self.own_slopes)
         ratios = design.best_ratios()
         solved = design.solve(ratios)
         people, features = len(self.annotators_), Z.shape[1]
@@ -75,14 +77,14 @@ class MixedEffects(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.offsets_ = solved.effects[design.block == OFFSET]
         own = solved.effects[design.block == OWN_SLOPE]
         self.own_slopes_ = own.reshape(people, features) if own.size else np.zeros((people, features))
-        self.held_out_mean_ = y - design.held_out_residuals(solved)
+        self.held_out_mean_ = rated - design.held_out_residuals(solved)
         return self
 
     def predict(self, X: ArrayLike, annotator: ArrayLike | None = None) -> Floats:
         """(n,) expected ratings; an annotator nobody met is one without habits."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, ensure_all_finite="allow-nan", dtype=np.float64)
-        Z = self._standardised(X)
+        checked = validate_data(self, X, reset=False, ensure_all_finite="allow-nan", dtype=np.float64)
+        Z = self._standardised(np.asarray(checked))
         who = self.index_of(annotator, len(Z))
         offsets = np.append(self.offsets_, 0.0)[who]
         own = np.vstack([self.own_slopes_, np.zeros(Z.shape[1])])[who]
@@ -204,12 +206,14 @@ class _Design:
             return solved.criterion, solved.gradient[present]
 
         start = np.full(len(present), np.log(_START))
-        found = optimize.minimize(objective, start, jac=True, method="L-BFGS-B", bounds=[_LOG_RATIO_BOUNDS] * len(present))
+        found = optimize.minimize(
+            objective, start, jac=True, method="L-BFGS-B", bounds=[_LOG_RATIO_BOUNDS] * len(present)
+        )
         ratios[present] = np.exp(found.x)
         return ratios
 
     def solve(self, ratios: Floats) -> _Solved:
-        """Henderson's equations at the given ratios, with -2·log restricted likelihood / 2 and its gradient in log r."""
+        """Henderson's equations at the given ratios; the criterion is -log restricted likelihood, by log r."""
         weight = self._text_weight(ratios)
         shrunk = self.text_design.multiply(weight[:, None]).tocsr()
         penalty = np.where(self.block == _FIXED, 0.0, 1.0 / np.where(self.block == _FIXED, 1.0, ratios[self.block]))
@@ -228,7 +232,9 @@ class _Design:
         if ratios[TEXT] > 0:
             log_det += np.log1p(ratios[TEXT] * self.text_size).sum()
         criterion = 0.5 * (log_det + self._freedom * np.log(noise))
-        return _Solved(ratios, effects, covariance, noise, criterion, self._gradient(ratios, effects, covariance, noise))
+        return _Solved(
+            ratios, effects, covariance, noise, criterion, self._gradient(ratios, effects, covariance, noise)
+        )
 
     def _text_weight(self, ratios: Floats) -> Floats:
         """(T,) 1 / (ratings of the text + 1/r): how far a text's own mean is believed; 0 without text effects."""
@@ -260,8 +266,8 @@ class _Design:
         """
         residuals = self.y - self.rows @ solved.effects
         if not self.text.size:
-            return self._held_out(solved, np.arange(len(self.y))[:, None], np.zeros(len(self.y)), residuals)
-        held_out = np.empty_like(residuals)
+            return self._held_out(solved, np.arange(len(self.y))[:, None], np.zeros(len(self.y)), residuals).ravel()
+        held_out: Floats = np.empty_like(residuals)
         weight = self._text_weight(solved.ratios)
         order = np.argsort(self.text, kind="stable")
         starts = np.concatenate([[0], np.cumsum(self.text_size)]).astype(int)

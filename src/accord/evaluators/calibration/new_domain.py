@@ -26,7 +26,12 @@ def carried_over(model: MixedEffects, carry_over: float) -> MixedEffects:
 
 
 def adapted(
-    model: MixedEffects, carry_over: float, X: Floats, y: Floats, annotator: NDArray[np.object_], text: NDArray[np.object_]
+    model: MixedEffects,
+    carry_over: float,
+    X: Floats,
+    y: Floats,
+    annotator: NDArray[np.object_],
+    text: NDArray[np.object_],
 ) -> MixedEffects:
     """The model after k labels from the new domain; annotators nobody met join with those labels.
 

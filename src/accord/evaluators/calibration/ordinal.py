@@ -39,7 +39,9 @@ class OrdinalLink:
     floor: float
 
     @classmethod
-    def fit(cls, mean: Floats, answer: Indices, annotator: Indices, people: int, options: int, spread: float) -> OrdinalLink:
+    def fit(
+        cls, mean: Floats, answer: Indices, annotator: Indices, people: int, options: int, spread: float
+    ) -> OrdinalLink:
         """Maximum a posteriori on n rows.
 
         Args:

@@ -1,0 +1,1 @@
+"""Numbered migrations of the store's tables, run by Alembic."""
