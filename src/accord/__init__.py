@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from accord.version import __version__
+from accord.version import __version__ as __version__
 
 _HOME = {
     "AccordError": "accord.errors",
@@ -40,7 +40,7 @@ _HOME = {
     "read_labels": "accord.readers",
 }
 
-__all__ = [*_HOME, "__version__"]  # noqa: PLE0604 - names as strings
+__all__ = sorted([*_HOME, "__version__"])
 
 
 def __getattr__(name: str) -> Any:

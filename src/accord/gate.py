@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from statistics import fmean
 from typing import Any
 
@@ -22,6 +23,9 @@ def check_gate(store: Store, min_agreement: float | None, min_mean: float | None
     Raises:
         BadInput: Nothing is demanded, or there is no such run yet.
     """
+    for demanded in (min_agreement, min_mean):
+        if demanded is not None and not math.isfinite(demanded):
+            raise BadInput(f"the gate demands {demanded}; give a number")
     if min_agreement is None and min_mean is None:
         raise BadInput("the gate demands nothing; give --min-agreement, --min-mean, or both")
     checks = []

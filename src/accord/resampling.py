@@ -114,8 +114,10 @@ def paired_test(
     their predictions in a random half of the conversations. p = (1 + #{|d*| ≥ |d|}) / (1 + draws).
 
     Returns:
-        `None` where the statistic is undefined on either system.
+        `None` where the statistic is undefined on either system, or there are fewer than two conversations.
     """
+    if not len(first) or len(clusters) < 2:
+        return None
     whole, ones = len(first), np.ones((1, len(clusters)))
     ours, theirs = clusters.sums(statistic.rows(first)), clusters.sums(statistic.rows(second))
 
@@ -124,8 +126,8 @@ def paired_test(
             a, b = swap @ ours + (1 - swap) @ theirs, swap @ theirs + (1 - swap) @ ours
             return statistic.finish(a / whole) - statistic.finish(b / whole)
 
-    observed = number(difference(ones)[0]) if whole else None
-    if observed is None or len(clusters) < 2:
+    observed = number(difference(ones)[0])
+    if observed is None:
         return None
     rng = np.random.default_rng(seed)
     extreme = sum(

@@ -74,6 +74,8 @@ class Scale(_Frozen):
 
     def holds(self, value: Value) -> bool:
         """Whether `value` is an answer this scale allows."""
+        if isinstance(value, bool):
+            return False
         if self.kind is not Kind.REAL:
             return value in self.options
         assert self.low is not None and self.high is not None

@@ -15,7 +15,10 @@ ENDINGS = (".jsonl", ".csv", ".parquet")
 
 
 class ScoreWriter:
-    """Writes `Score.to_json` rows as they come. Use as a context manager."""
+    """Writes `Score.to_json` rows as they come. Use as a context manager.
+
+    Rows go to `NAME.partial`, which takes the file's place when all are written: a failure leaves what was there.
+    """
 
     def __init__(self, path: Path) -> None:
         """Prepare to write.
@@ -26,13 +29,14 @@ class ScoreWriter:
         if path.suffix not in ENDINGS:
             raise BadInput(f"cannot write scores to {path.name!r}; the ending is one of {', '.join(ENDINGS)}")
         self.path = path
+        self._partial = path.with_name(path.name + ".partial")
         self._stream: IO[str] | None = None
         self._kept: list[Mapping[str, Any]] = []
 
     def __enter__(self) -> ScoreWriter:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if self.path.suffix != ".parquet":
-            self._stream = self.path.open("w", encoding="utf-8", newline="")
+            self._stream = self._partial.open("w", encoding="utf-8", newline="")
             if self.path.suffix == ".csv":
                 csv.writer(self._stream).writerow(COLUMNS)
         return self
@@ -46,15 +50,17 @@ class ScoreWriter:
         else:
             self._stream.writelines(json.dumps(row) + "\n" for row in rows)
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._stream is not None:
             self._stream.close()
-        else:
+        elif kind is None:
             import polars as pl
 
             types = {"turn": pl.Int64, "value": pl.Float64, "low": pl.Float64, "high": pl.Float64}
             schema = {name: types.get(name, pl.String) for name in COLUMNS}
-            pl.DataFrame(self._kept, schema=schema, orient="row").write_parquet(self.path)
+            pl.DataFrame(self._kept, schema=schema, orient="row").write_parquet(self._partial)
+        if kind is None:
+            self._partial.replace(self.path)
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:

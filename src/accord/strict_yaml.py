@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,6 +23,14 @@ class _UniqueKeys(yaml.SafeLoader):
         if twice is not None:
             raise yaml.MarkedYAMLError(None, None, f"key {twice!r} is given twice", node.start_mark)
         return super().construct_mapping(node, deep)
+
+
+# YAML 1.1 reads yes, no, on and off as booleans; in a rubric they are words, as in YAML 1.2.
+_UniqueKeys.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:bool"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_UniqueKeys.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(true|True|false|False)$"), list("tTfF"))
 
 
 def load_yaml(path: Path) -> Any:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from accord.config import Config
+from accord.llm.model import Judge
 from accord.pipeline import (
     Imported,
     Speaker,
@@ -20,7 +22,7 @@ from accord.pipeline import (
 )
 from accord.pipeline.scoring import written
 from accord.report import write_report
-from accord.rubric import load_rubric
+from accord.rubric import Rubric, load_rubric
 from accord.store import Store
 
 
@@ -45,8 +47,24 @@ def whole_run(
 ) -> Whole:
     """Import, judge, compare, fit, score everything and report, in one folder. Running it again goes on from there."""
     out.mkdir(parents=True, exist_ok=True)
-    store, rubric = Store(config.store), load_rubric(config.rubric)
+    rubric = load_rubric(config.rubric)
     judge = None if config.judge is None else make_judge(config.judge, rubric)
+    with closing(Store(config.store)) as store:
+        return _run(store, rubric, judge, config, sources, out, format, columns, skip_bad_rows, on_stage)
+
+
+def _run(
+    store: Store,
+    rubric: Rubric,
+    judge: Judge | None,
+    config: Config,
+    sources: Sequence[str | Path],
+    out: Path,
+    format: str,
+    columns: Mapping[str, str] | None,
+    skip_bad_rows: bool,
+    on_stage: Callable[[str], None],
+) -> Whole:
     on_stage("reading")
     imported = import_files(store, rubric, sources, format, columns, skip_bad_rows)
     if judge is not None:

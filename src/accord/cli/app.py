@@ -25,6 +25,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+_FILE_TROUBLES = {
+    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS,
+    errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOENT, errno.ENAMETOOLONG,
+}  # fmt: skip
+"""What a user can do something about: no room, no permission, a path that is no place for a file."""
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -41,16 +47,9 @@ def command(name: str) -> Callable[[Command], Command]:
             except KeyboardInterrupt:
                 stop("interrupted. What was done is kept; the same command goes on from there.", INTERRUPTED)
             except OSError as error:
-                if error.errno not in {
-                    errno.ENOSPC,
-                    errno.EACCES,
-                    errno.EROFS,
-                    errno.EDQUOT,
-                    errno.EISDIR,
-                    errno.ENOTDIR,
-                }:
+                if error.errno not in _FILE_TROUBLES:
                     raise
-                stop(f"cannot write {error.filename or 'a file'}: {error.strerror}. What was done before is kept.", 1)
+                stop(f"cannot use {error.filename or 'a file'}: {error.strerror}. What was done before is kept.", 1)
 
         app.command(name)(guarded)
         return function

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from accord.config import Config
     from accord.llm.model import Judge
     from accord.rubric import Rubric
-    from accord.store import Store
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="The project's file; default accord.yaml here.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
@@ -23,29 +22,43 @@ Columns = Annotated[
 SkipBadRows = Annotated[bool, typer.Option("--skip-bad-rows", help="Report and skip bad rows instead of stopping.")]
 
 
-class Project(NamedTuple):
-    """What `accord.yaml` names, opened."""
+class Project:
+    """What `accord.yaml` names, opened; a context manager that lets go of it again."""
 
-    config: Config
-    store: Store
-    rubric: Rubric
+    def __init__(self, config: Config) -> None:
+        from accord.rubric import load_rubric
+        from accord.store import Store
 
+        self.config = config
+        self.rubric: Rubric = load_rubric(config.rubric)
+        self.store = Store(config.store)
+        self._judge: Judge | None = None
+
+    @property
     def judge(self) -> Judge | None:
-        """The configured judge; `None` where the project has none."""
+        """The configured judge, made when it is first asked for; `None` where the project has none."""
         from accord.pipeline import make_judge
 
-        return None if self.config.judge is None else make_judge(self.config.judge, self.rubric)
+        if self._judge is None and self.config.judge is not None:
+            self._judge = make_judge(self.config.judge, self.rubric)
+        return self._judge
+
+    def __enter__(self) -> Project:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        from accord.llm.waiting import wait
+
+        if self._judge is not None:
+            wait(self._judge.close())
+        self.store.close()
 
 
 def open_project(config_file: Path | None) -> Project:
     """Read the project's file and open its store and rubric."""
     from accord.config import load_config
-    from accord.rubric import load_rubric
-    from accord.store import Store
 
-    config = load_config(config_file)
-    rubric = load_rubric(config.rubric)
-    return Project(config, Store(config.store), rubric)
+    return Project(load_config(config_file))
 
 
 def column_map(pairs: list[str] | None) -> dict[str, str]:

@@ -115,6 +115,9 @@ def imported_text(result: Mapping[str, Any]) -> str:
         f"{c['new']} conversations imported, {c['known']} already there",
         f"{labels['new']} labels imported, {labels['known']} already there",
     ]
+    if result["other_questions"]:
+        named = ", ".join(f"{name} ({count})" for name, count in result["other_questions"].items())
+        lines.append(f"labels on questions that the rubric does not ask: {named}")
     if result["skipped"]:
         lines += [f"{result['skipped']} bad rows skipped:", *(f"  {row}" for row in result["bad_rows"])]
     return "\n".join(lines)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from accord.conversation import Target, canonical_json, content_hash
 from accord.evidence.table import Column, EvidenceTable
 from accord.llm.flow import as_finished
 from accord.llm.model import Answer, Judge, Subject, Unanswered
+from accord.llm.waiting import wait
 from accord.rubric import Question, Rubric
 from accord.score import Signature
 from accord.store import Store
@@ -139,5 +139,5 @@ def judge_subjects(
             if on_judged is not None:
                 on_judged(judged)
 
-    asyncio.run(run())
+    wait(run())
     return answer_table(judge, rubric, (found[subject.target] for subject in order))

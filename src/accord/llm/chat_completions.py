@@ -50,6 +50,10 @@ class ChatCompletions:
         """The base URL that requests go to."""
         return str(self._client.base_url)
 
+    async def close(self) -> None:
+        """Close the connections; the event loop that asked has to be running still."""
+        await self._client.close()
+
     async def ask(self, prompt: Prompt) -> Reply:
         """Send one prompt.
 

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from accord.llm.model import CallFailed, ChatModel, Failure, Prompt, Reply
+from accord.llm.waiting import wait
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -61,4 +62,4 @@ async def as_finished(
 
 def run_flow(flow: Flow[T], model: ChatModel) -> T:
     """`drive`, for callers without an event loop."""
-    return asyncio.run(drive(flow, model))
+    return wait(drive(flow, model))

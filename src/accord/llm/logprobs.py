@@ -44,6 +44,10 @@ class LogprobsJudge:
         """One request a question, all at once."""
         return list(await asyncio.gather(*(self._one(subject, question) for question in questions)))
 
+    async def close(self) -> None:
+        """Let go of the model's connections."""
+        await self.model.close()
+
     async def _one(self, subject: Subject, question: Question) -> Answer | Unanswered:
         if question.scale.kind is Kind.REAL:
             return Unanswered(question.id, "no options", "a real-valued scale has no answer tokens")

@@ -84,6 +84,10 @@ class ChatModel(Protocol):
         """
         ...
 
+    async def close(self) -> None:
+        """Let go of connections."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Subject:
@@ -139,4 +143,8 @@ class Judge(Protocol):
         Raises:
             ModelError: No call can succeed.
         """
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections."""
         ...

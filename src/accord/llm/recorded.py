@@ -68,6 +68,9 @@ class RecordedJudge:
         """The recorded answers; `not recorded` for a question nobody asked then."""
         return [self._one(subject, question) for question in questions]
 
+    async def close(self) -> None:
+        """Nothing is open."""
+
     def _one(self, subject: Subject, question: Question) -> Answer | Unanswered:
         runs = self._recorded.get((subject.conversation.id, question.id))
         if not runs:

@@ -41,7 +41,14 @@ def prompt_for(subject: Subject, question: Question, instructions: str, top_logp
 
 def transcript_of(turns: Sequence[Turn]) -> str:
     """The turns as text, each under its role and its index."""
-    return "\n\n".join(f"[{index}] {turn.role}:\n{turn.content}" for index, turn in enumerate(turns))
+    return "\n\n".join(f"[{index}] {turn.role}:\n{turn.content}{_calls(turn)}" for index, turn in enumerate(turns))
+
+
+def _calls(turn: Turn) -> str:
+    """The tools that a turn called, with their arguments, a line each."""
+    functions = (call.get("function") for call in turn.extra.get("tool_calls") or () if isinstance(call, Mapping))
+    named = ((f.get("name"), f.get("arguments", "")) for f in functions if isinstance(f, Mapping))
+    return "".join(f"\n(calls {name} {arguments})" for name, arguments in named)
 
 
 def documents_of(documents: Sequence[Document]) -> str:

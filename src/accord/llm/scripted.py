@@ -28,6 +28,9 @@ class ScriptedModel:
             raise CallFailed(said.reason, said.detail)
         return Reply(said, self.name) if isinstance(said, str) else said
 
+    async def close(self) -> None:
+        """Nothing is open."""
+
 
 class ScriptedJudge:
     """A judge that answers with a function of subject and question."""
@@ -56,3 +59,6 @@ class ScriptedJudge:
         if isinstance(said, Failure):
             return Unanswered(question.id, said.reason, said.detail)
         return Answer(question.id, said, max(0.0, 1.0 - sum(said.values())))
+
+    async def close(self) -> None:
+        """Nothing is open."""

@@ -48,6 +48,9 @@ class StoredAnswers:
         """No answers."""
         return [Unanswered(question.id, "not judged yet", "run: accord judge") for question in questions]
 
+    async def close(self) -> None:
+        """Nothing is open."""
+
 
 def metric_names(config: Config) -> list[str]:
     """The configured metrics, with `lexical` spelled out."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,9 +10,9 @@ from typing import Any
 
 from accord.errors import BadInput
 from accord.labels import Label, check_label
-from accord.readers import Record, is_label_file, read, read_labels
+from accord.readers import columns_of, is_label_file, read, read_labels
 from accord.rubric import Rubric
-from accord.store import Added, Store, unknown_conversation
+from accord.store import Added, Store, batches, changed_conversation, unknown_target
 
 ROWS_AT_ONCE = 500
 
@@ -24,6 +25,7 @@ class Imported:
     labels: Added = Added()
     bad_rows: list[str] = field(default_factory=list)
     skipped: int = 0
+    other_questions: Counter[str] = field(default_factory=Counter)
 
     _MOST_SHOWN = 20
 
@@ -40,6 +42,7 @@ class Imported:
             "labels": self.labels._asdict(),
             "skipped": self.skipped,
             "bad_rows": self.bad_rows,
+            "other_questions": dict(self.other_questions),
         }
 
 
@@ -59,7 +62,7 @@ def import_files(
         rubric: Labels on its questions are checked against its scales.
         paths: Files, or benchmark folders.
         format: The conversations' format, or `auto`.
-        columns: Our column names to the files', where they differ.
+        columns: Our column names to the files', where they differ; each file takes the part that speaks of it.
         skip_bad_rows: Count and report bad rows instead of stopping at the first.
         on_progress: Called with the number of rows read so far, now and then.
 
@@ -69,15 +72,35 @@ def import_files(
     """
     done = Imported()
     on_bad_row = done.skip if skip_bad_rows else None
-    files = [Path(path) for path in paths]
-    of_labels = [path for path in files if format == "auto" and is_label_file(path, columns)]
-    for path in files:
+    files = {Path(path): _columns_here(Path(path), columns) for path in paths}
+    _check_used(files, columns)
+    of_labels = [path for path, here in files.items() if is_label_file(path, here)]
+    for path, here in files.items():
         if path not in of_labels:
-            _import_conversations(store, rubric, path, format, columns, done, on_bad_row, on_progress)
+            _import_conversations(store, rubric, path, format, here, done, on_bad_row, on_progress)
     for path in of_labels:
-        found = read_labels(path, rubric, columns, on_bad_row)
-        done.labels = done.labels.plus(store.add_labels(found, _unknown(on_bad_row)))
+        found = _noted(read_labels(path, rubric, files[path], on_bad_row), rubric, done)
+        _add_labels(store, path, found, done, on_bad_row)
     return done
+
+
+def _columns_here(path: Path, columns: Mapping[str, str] | None) -> dict[str, str]:
+    """The part of a column map that speaks of this file: one map serves conversations and labels."""
+    if not columns:
+        return {}
+    names = columns_of(path)
+    return {ours: theirs for ours, theirs in columns.items() if theirs in names}
+
+
+def _check_used(files: Mapping[Path, Mapping[str, str]], columns: Mapping[str, str] | None) -> None:
+    """Refuse a mapped column that no file has.
+
+    Raises:
+        BadInput: Names it.
+    """
+    for ours, theirs in (columns or {}).items():
+        if not any(ours in here for here in files.values()):
+            raise BadInput(f"none of the files has a column {theirs!r} to read as {ours!r}")
 
 
 def _import_conversations(
@@ -92,31 +115,33 @@ def _import_conversations(
 ) -> None:
     """A file's conversations with the labels beside them; each batch is kept before the next is read."""
     seen = 0
-    for records in _batches_kept(read(path, format, columns, on_bad_row)):
-        done.conversations = done.conversations.plus(store.add_conversations(record.conversation for record in records))
-        labels = (label for record in records for label in record.labels)
-        checked = _checked(labels, rubric, path, on_bad_row)
-        done.labels = done.labels.plus(store.add_labels(checked))
+    for records in batches(read(path, format, columns, on_bad_row), ROWS_AT_ONCE):
+        changed: set[str] = set()
+        added = store.add_conversations((record.conversation for record in records), changed.add)
+        done.conversations = done.conversations.plus(added)
+        for name in changed:
+            _complain(BadInput(f"{path}: {changed_conversation(name)}"), on_bad_row)
+        beside = (label for record in records if record.conversation.id not in changed for label in record.labels)
+        labels = _noted(_checked(beside, rubric, path, on_bad_row), rubric, done)
+        _add_labels(store, path, labels, done, on_bad_row)
         seen += len(records)
         if on_progress is not None:
             on_progress(seen)
 
 
-def _batches_kept(records: Iterable[Record]) -> Iterator[list[Record]]:
-    """Batches of records; where reading fails, the rows before the failure come out first."""
-    batch: list[Record] = []
-    try:
-        for record in records:
-            batch.append(record)
-            if len(batch) == ROWS_AT_ONCE:
-                yield batch
-                batch = []
-    except BadInput as error:
-        if batch:
-            yield batch
+def _add_labels(
+    store: Store, path: Path, labels: Iterable[Label], done: Imported, on_bad_row: Callable[[BadInput], None] | None
+) -> None:
+    def unknown(label: Label) -> None:
+        _complain(BadInput(f"{path}: {unknown_target(label)}"), on_bad_row)
+
+    done.labels = done.labels.plus(store.add_labels(labels, unknown))
+
+
+def _complain(error: BadInput, on_bad_row: Callable[[BadInput], None] | None) -> None:
+    if on_bad_row is None:
         raise error
-    if batch:
-        yield batch
+    on_bad_row(error)
 
 
 def _checked(
@@ -127,13 +152,14 @@ def _checked(
         try:
             check_label(label, rubric)
         except BadInput as error:
-            located = BadInput(f"{path}: {error}")
-            if on_bad_row is None:
-                raise located from None
-            on_bad_row(located)
+            _complain(BadInput(f"{path}: {error}"), on_bad_row)
         else:
             yield label
 
 
-def _unknown(on_bad_row: Callable[[BadInput], None] | None) -> Callable[[Label], None] | None:
-    return None if on_bad_row is None else lambda label: on_bad_row(BadInput(unknown_conversation(label)))
+def _noted(labels: Iterable[Label], rubric: Rubric, done: Imported) -> Iterator[Label]:
+    """The labels as they are; those on questions that the rubric does not ask are counted."""
+    for label in labels:
+        if rubric.get(label.question) is None:
+            done.other_questions[label.question] += 1
+        yield label

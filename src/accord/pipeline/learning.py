@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from inspect import signature
 
 from accord.comparison import Comparison, Factory, compare
 from accord.config import Config
-from accord.errors import BadInput
+from accord.errors import BadInput, UnknownName
 from accord.evaluators import Evaluator, evaluators
 from accord.evidence import EvidenceTable
 from accord.labels import Labels
 from accord.llm.model import Judge, Subject
 from accord.pipeline.collecting import collect, subjects_of
 from accord.resampling import DRAWS
-from accord.rubric import Question, Rubric
+from accord.rubric import Rubric
 from accord.store import Store
 
 
@@ -34,18 +36,14 @@ def factory(config: Config) -> Factory:
     """How to make the configured evaluator for a question.
 
     Raises:
-        UnknownName: No evaluator is called so.
-        BadInput: It does not have one of the configured settings.
+        UnknownName: No evaluator is called so, or it has no such setting.
     """
     kind = evaluators.get(config.evaluator.method)
-
-    def make(question: Question) -> Evaluator:
-        try:
-            return kind(question, **config.evaluator.settings)
-        except TypeError as error:
-            raise BadInput(f"evaluator {config.evaluator.method!r}: {error}") from None
-
-    return make
+    allowed = [name for name in signature(kind).parameters if name != "question"]
+    for name in config.evaluator.settings:
+        if name not in allowed:
+            raise UnknownName(f"setting of {config.evaluator.method!r}", name, allowed)
+    return partial(kind, **config.evaluator.settings)
 
 
 def rated_evidence(

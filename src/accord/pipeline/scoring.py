@@ -11,11 +11,14 @@ from typing import Any
 
 from accord.config import Config
 from accord.conversation import Conversation
+from accord.errors import BadInput, UnknownName
 from accord.evaluators import Evaluator, load_evaluator, predict_panel
+from accord.evaluators.panel import RULES
 from accord.llm.model import Judge, Subject
 from accord.pipeline.collecting import collect
 from accord.pipeline.importing import Imported
 from accord.readers import read
+from accord.readers.rows import locate
 from accord.rubric import Rubric
 from accord.score import Score, Unscored
 from accord.score_files import ScoreWriter
@@ -31,6 +34,22 @@ class Speaker:
     annotator: str | None = None
     panel: Sequence[str] = ()
     rule: str = "mean"
+
+    @classmethod
+    def named(cls, annotator: str | None, panel: Sequence[str], rule: str | None) -> Speaker:
+        """The speaker that a user's options name.
+
+        Raises:
+            BadInput: They name two, or a panel's rule without a panel.
+            UnknownName: No panel speaks by such a rule.
+        """
+        if annotator is not None and panel:
+            raise BadInput("scores speak for one annotator or for a panel; name one of the two")
+        if rule is not None and rule not in RULES:
+            raise UnknownName("panel rule", rule, RULES)
+        if rule is not None and not panel:
+            raise BadInput(f"rule {rule!r} is how a panel speaks; name its members with --panel")
+        return cls(annotator, panel, rule or "mean")
 
 
 def score_all(
@@ -76,6 +95,7 @@ def score_file(
     Returns:
         Counts, the mean, the reasons of what stayed unscored, and the bad rows that were skipped.
     """
+    locate(source)
     evaluator = load_evaluator(folder)
     if new_domain:
         evaluator = evaluator.in_new_domain()

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import Any, TypeVar
 
 # Importing a format registers it; benchmark comes before the formats its rows also resemble.
 from accord.errors import BadInput, BadRow
 from accord.readers import benchmark, langfuse, messages, mlflow, otel, sharegpt, table  # noqa: F401
 from accord.readers.grouping import grouped
-from accord.readers.label_files import looks_like_labels, read_labels, renamed
+from accord.readers.label_files import looks_like_labels, mapped, read_labels
 from accord.readers.record import Fields, Format, Record, Row, WrongShape, formats
 from accord.readers.rows import locate, read_rows
 
-__all__ = ["Record", "detect", "formats", "is_label_file", "read", "read_labels"]
+__all__ = ["Record", "columns_of", "detect", "formats", "is_label_file", "read", "read_labels"]
 
 _MOST_TELLING_FIRST = ("benchmark", "openai-messages", "sharegpt", "mlflow", "langfuse", "otel", "table")
+T = TypeVar("T")
 OnBadRow = Callable[[BadRow], None]
 
 
@@ -41,11 +43,20 @@ def read(
     found = locate(path)
     complain = on_bad_row or _raise
     rows = _good_rows(found, columns, complain)
-    first = next(rows, None)
-    if first is None:
-        raise BadInput(f"{path} holds no readable row")
-    name = detect(first.fields, str(path)) if format == "auto" else format
-    yield from _records(found, formats.get(name), chain([first], rows), complain)
+    if format != "auto":
+        yield from _records(found, formats.get(format), rows, complain)
+        return
+    for first in rows:
+        try:
+            name = detect(first.fields, str(path))
+        except BadInput as error:
+            if on_bad_row is None:
+                raise
+            on_bad_row(BadRow(str(found), first.line, str(error)))
+        else:
+            yield from _records(found, formats.get(name), chain([first], rows), complain)
+            return
+    raise BadInput(f"{path} holds no row in a format that can be told; name one with --format")
 
 
 def detect(fields: Fields, where: str) -> str:
@@ -65,10 +76,23 @@ def detect(fields: Fields, where: str) -> str:
 
 
 def is_label_file(path: str | Path, columns: Mapping[str, str] | None = None) -> bool:
-    """Whether a file holds labels rather than conversations, told by its first readable row."""
+    """Whether a file holds labels rather than conversations, told by its first readable row.
+
+    Raises:
+        BadInput: It holds both in one table.
+    """
     found = locate(path)
     first = next(_good_rows(found, columns, lambda _: None), None)
-    return first is not None and looks_like_labels(first.fields)
+    try:
+        return first is not None and looks_like_labels(first.fields)
+    except WrongShape as error:
+        raise BadInput(f"{path}: {error}") from None
+
+
+def columns_of(path: str | Path) -> set[str]:
+    """The names in a file's first readable row."""
+    first = next(_good_rows(locate(path), None, lambda _: None), None)
+    return set() if first is None else set(first.fields)
 
 
 def _raise(error: BadRow) -> None:
@@ -76,29 +100,42 @@ def _raise(error: BadRow) -> None:
 
 
 def _good_rows(path: Path, columns: Mapping[str, str] | None, complain: OnBadRow) -> Iterator[Row]:
-    for row in read_rows(path):
+    for row in mapped(read_rows(path), columns, str(path)):
         if isinstance(row, BadRow):
             complain(row)
         else:
-            yield Row(row.line, renamed(row.fields, columns, str(path)))
+            yield row
 
 
 def _records(path: Path, format: Format, rows: Iterator[Row], complain: OnBadRow) -> Iterator[Record]:
-    if format.split is not None:
-        split = format.split
-        rows = (Row(row.line, part) for row in rows for part in split(row.fields))
-    groups = ([row] for row in rows) if format.key is None else grouped(rows, format.key)
+    groups = ([row] for row in rows) if format.key is None else grouped(_keyed(path, format, rows, complain))
     for group in groups:
-        record = _record(path, format, group, complain)
+        fields = [row.fields for row in group]
+        record = _guarded(path, group[0].line, complain, format.convert, fields, _default_id(path, group))
         if record is not None:
             yield record
 
 
-def _record(path: Path, format: Format, group: Sequence[Row], complain: OnBadRow) -> Record | None:
-    line = group[0].line
-    stem = path.name.split(".")[0]
+def _keyed(path: Path, format: Format, rows: Iterator[Row], complain: OnBadRow) -> Iterator[tuple[str | None, Row]]:
+    """Rows, split where one bundles several, each with the id of its conversation."""
+    key = format.key
+    assert key is not None
+    for row in rows:
+        parts = [row.fields] if format.split is None else _guarded(path, row.line, complain, format.split, row.fields)
+        for part in parts or ():
+            name = _guarded(path, row.line, complain, lambda part=part: (key(part),))
+            if name is not None:
+                yield name[0], Row(row.line, part)
+
+
+def _default_id(path: Path, group: Sequence[Row]) -> str:
+    return f"{path.name.split('.')[0]}-{group[0].line}"
+
+
+def _guarded(path: Path, line: int, complain: OnBadRow, convert: Callable[..., T], *arguments: Any) -> T | None:
+    """What `convert` makes of a row, or `None` after complaining of it."""
     try:
-        return format.convert([row.fields for row in group], f"{stem}-{line}")
+        return convert(*arguments)
     except WrongShape as error:
         complain(BadRow(str(path), line, str(error)))
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:

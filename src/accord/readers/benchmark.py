@@ -7,7 +7,7 @@ from typing import Any
 
 from accord.conversation import Conversation, Target
 from accord.labels import Label
-from accord.readers.messages import checked_id, documents_from, turn_from_message
+from accord.readers.messages import checked_id, documents_from, turn_from_message, turn_index
 from accord.readers.record import Fields, Format, Record, WrongShape, formats
 
 
@@ -17,13 +17,13 @@ def _recognises(fields: Fields) -> bool:
 
 def _convert(rows: Sequence[Fields], default_id: str) -> Record:
     [fields] = rows
-    id_ = checked_id(fields.get("id") or default_id)
+    id_ = checked_id(default_id if fields.get("id") is None else fields["id"])
     meta = fields.get("meta") or {}
     # A data set may hold texts it was not allowed to pass on; its ratings are still worth reading.
     turns = tuple(turn_from_message(message) for message in fields.get("messages") or ())
     kept = {key: fields[key] for key in ("dataset", "system", "level", "references") if fields.get(key)}
     conversation = Conversation(id_, turns, documents_from(fields.get("knowledge")), {**meta, **kept})
-    target = Target(id_, fields.get("response_index"))
+    target = Target(id_, turn_index(fields.get("response_index")))
     ratings = tuple(_ratings(fields["ratings"], target))
     annotators = sorted({label.annotator for label in ratings})
     return Record(conversation, (*ratings, *_not_applicable(meta, annotators, target)))

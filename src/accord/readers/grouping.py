@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import tempfile
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import IO
 
-from accord.readers.record import Fields, Row
+from accord.readers.record import Row
 
 
-def grouped(rows: Iterable[Row], key: Callable[[Fields], str | None]) -> Iterator[list[Row]]:
+def grouped(rows: Iterable[tuple[str | None, Row]]) -> Iterator[list[Row]]:
     """Rows that share a key, together and in file order; groups in the order of their first row.
 
     Rows are spooled to an unnamed temporary file; memory holds one key and a few integers a row, whatever the
@@ -19,8 +19,8 @@ def grouped(rows: Iterable[Row], key: Callable[[Fields], str | None]) -> Iterato
     """
     places: dict[str, array[int]] = {}
     with tempfile.TemporaryFile() as spool:
-        for row in rows:
-            name = key(row.fields) or f"\0line {row.line}"
+        for key, row in rows:
+            name = key or f"\0line {row.line}"
             places.setdefault(name, array("q")).extend((row.line, spool.tell()))
             spool.write(json.dumps(row.fields, default=str).encode("ascii") + b"\n")
         for found in places.values():

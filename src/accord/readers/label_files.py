@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from accord.conversation import Target
 from accord.errors import BadInput, BadRow
 from accord.labels import Label, check_label
-from accord.readers.messages import checked_id
-from accord.readers.record import Fields, WrongShape
+from accord.readers.messages import checked_answer, checked_id, is_storable, turn_index
+from accord.readers.record import Fields, Row, WrongShape
 from accord.readers.rows import locate, read_rows
-from accord.rubric import Rubric
+from accord.rubric import Kind, Rubric
 
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "conversation": ("conversation_id", "item_id", "dialogue_id", "session_id", "chat_id", "id"),
     "turn": ("turn_index", "response_index"),
-    "annotator": ("annotator_id", "rater", "rater_id", "judge", "worker_id", "user"),
+    "annotator": ("annotator_id", "rater", "rater_id", "judge", "worker_id"),
     "question": ("question_id", "dimension", "criterion", "name"),
     "value": ("rating", "score", "label", "answer"),
     "time": ("rated_at", "timestamp", "created_at"),
@@ -26,9 +27,17 @@ NOT_APPLICABLE = {"na", "n/a", "not applicable"}
 
 
 def looks_like_labels(fields: Fields) -> bool:
-    """Whether a row is a rating: it names a conversation and an annotator, and holds no text of a conversation."""
+    """Whether a row is a rating: it names a conversation and an annotator.
+
+    Raises:
+        WrongShape: It holds what was said as well, so that neither reading would be the whole of it.
+    """
     names = _canonical(fields).keys()
-    return {"conversation", "annotator"} <= names and not {"messages", "content", "conversations"} & names
+    if not {"conversation", "annotator"} <= names:
+        return False
+    if {"messages", "conversations"} & names or {"role", "content"} <= names or {"prompt", "response"} <= names:
+        raise WrongShape("the file holds transcripts and labels in one table; put the labels into a file of their own")
+    return True
 
 
 def read_labels(
@@ -50,13 +59,13 @@ def read_labels(
         BadRow: A row is no label, or outside its question's scale, and `on_bad_row` is not given.
     """
     found = locate(path)
-    for row in read_rows(found):
+    rows = read_rows(found)
+    for row in mapped(rows, columns, str(found)):
         if isinstance(row, BadRow):
             _complain(row, on_bad_row)
             continue
-        fields = renamed(row.fields, columns, str(found))
         try:
-            labels = _labels(fields, rubric)
+            labels = _labels(row.fields, rubric)
             for label in labels:
                 check_label(label, rubric)
         except BadInput as error:
@@ -71,20 +80,23 @@ def _complain(error: BadRow, on_bad_row: Callable[[BadRow], None] | None) -> Non
     on_bad_row(error)
 
 
-def renamed(fields: Fields, columns: Mapping[str, str] | None, where: str) -> Fields:
-    """The row with the columns of a column map (our name to the file's name) under our names.
+def mapped(rows: Iterable[Row | BadRow], columns: Mapping[str, str] | None, where: str) -> Iterator[Row | BadRow]:
+    """Rows with the columns of a column map (our name to the file's) under our names.
 
     Raises:
-        BadInput: The map names a column that the file does not have.
+        BadInput: The first row lacks a column that the map names.
     """
-    if not columns:
-        return fields
-    row = dict(fields)
-    for ours, theirs in columns.items():
-        if theirs not in fields:
-            raise BadInput(f"{where} has no column {theirs!r}; it has {', '.join(map(str, fields))}")
-        row[ours] = row.pop(theirs, fields[theirs])
-    return row
+    first = True
+    for row in rows:
+        if columns and isinstance(row, Row):
+            missing = next((theirs for theirs in columns.values() if theirs not in row.fields), None) if first else None
+            if missing is not None:
+                raise BadInput(f"{where} has no column {missing!r}; it has {', '.join(map(str, row.fields))}")
+            first = False
+            taken = {theirs: ours for ours, theirs in columns.items()}
+            kept = {name: value for name, value in row.fields.items() if name in taken or name not in columns}
+            row = Row(row.line, {taken.get(name, name): value for name, value in kept.items()})
+        yield row
 
 
 def _canonical(fields: Fields) -> dict[str, Any]:
@@ -97,53 +109,51 @@ def _canonical(fields: Fields) -> dict[str, Any]:
 
 
 def _labels(fields: Fields, rubric: Rubric) -> list[Label]:
-    row = _canonical(fields)
-    if not row.get("conversation") or not row.get("annotator"):
+    row = {name: value.strip() if isinstance(value, str) else value for name, value in _canonical(fields).items()}
+    if row.get("conversation") in (None, "") or row.get("annotator") in (None, ""):
         raise WrongShape("a label needs a conversation and an annotator (map other column names with --columns)")
-    target = Target(checked_id(row["conversation"]), _turn(row.get("turn")))
-    answers = _answers(row, rubric)
+    target = Target(checked_id(row["conversation"]), turn_index(row.get("turn")))
     annotator, time = checked_id(row["annotator"]), row.get("time")
+    when = None if time in (None, "") else str(time)
+    if when is not None and not is_storable(when):
+        raise WrongShape(f"time {when!r} is no text")
     return [
-        Label(target, question, annotator, _value(raw, question, rubric), None if time in (None, "") else str(time))
-        for question, raw in answers.items()
+        Label(target, checked_id(question), annotator, _value(raw, question, rubric), when)
+        for question, raw in _answers(row, rubric).items()
         if raw not in (None, "")
     ]
 
 
-def _turn(raw: Any) -> int | None:
-    if raw in (None, ""):
-        return None
-    if not str(raw).isdigit():
-        raise WrongShape(f"turn {raw!r} is no index: 0, 1, 2, ...")
-    return int(raw)
-
-
 def _answers(row: Mapping[str, Any], rubric: Rubric) -> dict[str, Any]:
-    """The row's answers by question: the one it names, or those in the columns of a wide table."""
-    if "value" in row:
-        return {str(row.get("question") or rubric.main): row["value"]}
+    """The row's answers by question: the one it names, else those in columns named after questions, else the main."""
+    if "value" in row and row.get("question") not in (None, ""):
+        return {str(row["question"]): row["value"]}
     wide = {question.id: row[question.id] for question in rubric.questions if question.id in row}
+    if not wide and "value" in row:
+        return {rubric.main: row["value"]}
     if not wide:
-        raise WrongShape(f"no value, and no column named after a question of the rubric {rubric.name!r}")
+        raise WrongShape(
+            f"no value, and no column named after a question of the rubric {rubric.name!r}; it has {', '.join(row)}"
+        )
     return wide
 
 
 def _value(raw: Any, name: str, rubric: Rubric) -> Any:
-    """The value as the question's scale writes it; a number where the question is not the rubric's."""
-    if isinstance(raw, bool):
-        return int(raw)
-    if not isinstance(raw, str):
-        return int(raw) if isinstance(raw, float) and raw.is_integer() else raw
-    if raw.strip().lower() in NOT_APPLICABLE:
-        return None
+    """The value as the question's scale writes it; a number, if it is one, where the question is not the rubric's."""
     question = rubric.get(name)
-    option = None if question is None else question.scale.parse(raw)
-    return _number(raw.strip()) if option is None else option
+    if isinstance(raw, str):
+        if raw.lower() in NOT_APPLICABLE:
+            return None
+        option = None if question is None else question.scale.parse(raw)
+        return option if option is not None else _number(raw)
+    if isinstance(raw, bool) and question is not None and question.scale.kind is not Kind.BINARY:
+        raise WrongShape(f"{raw!r} is no answer to {name!r}; allowed: {question.scale}")
+    return checked_answer(raw)
 
 
-def _number(text: str) -> int | float | str:
-    try:
-        number = float(text)
-    except ValueError:
+def _number(text: str) -> Any:
+    """The number a text writes in plain digits, or the text itself."""
+    if not re.fullmatch(r"[+-]?\d{1,15}(\.\d+)?", text, re.ASCII):
         return text
+    number = float(text)
     return int(number) if number.is_integer() else number

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from accord.conversation import Conversation, Document, Turn
@@ -12,6 +15,22 @@ from accord.readers.record import Fields, Format, Record, WrongShape, formats
 _ID_KEYS = ("id", "conversation_id", "session_id")
 _DOCUMENT_KEYS = ("documents", "context", "contexts", "retrieved_contexts", "knowledge")
 _TEXT_KEYS = ("text", "content", "page_content", "value")
+
+
+ROLES = {
+    "human": "user", "customer": "user", "client": "user",
+    "ai": "assistant", "gpt": "assistant", "chatgpt": "assistant", "bot": "assistant", "model": "assistant",
+    "agent": "assistant", "function_call": "assistant",
+    "function": "tool", "observation": "tool", "function_response": "tool", "ipython": "tool", "developer": "system",
+}  # fmt: skip
+"""Other names of the four roles that metrics and judges look for; any further role keeps its own name."""
+
+
+def role_named(name: str) -> str:
+    """The role as Accord names it."""
+    lowered = name.strip().lower()
+    standard = {"user", "assistant", "tool", "system"}
+    return lowered if lowered in standard else ROLES.get(lowered, name)
 
 
 def turn_from_message(message: Any) -> Turn:
@@ -32,7 +51,7 @@ def turn_from_message(message: Any) -> Turn:
     if others:
         extra["parts"] = others
     name, time = message.get("name"), message.get("time")
-    return Turn(role, text, None if name is None else str(name), None if time is None else str(time), extra)
+    return Turn(role_named(role), text, None if name is None else str(name), None if time is None else str(time), extra)
 
 
 def text_of(content: Any) -> tuple[str, list[Any]]:
@@ -63,6 +82,9 @@ def _part_text(part: Any) -> str | None:
     if isinstance(part, Mapping) and part.get("type", "text") in {"text", "input_text", "output_text"}:
         text = part.get("text", part.get("content"))
         return text if isinstance(text, str) else None
+    if isinstance(part, Mapping) and part.get("type") == "tool_call_response":
+        result = part.get("response", part.get("result"))
+        return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
     return None
 
 
@@ -74,6 +96,9 @@ def documents_from(value: Any) -> tuple[Document, ...]:
     """
     if not value:
         return ()
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        with suppress(json.JSONDecodeError):  # a text may begin with a bracket
+            value = json.loads(value)
     entries = value if isinstance(value, list | tuple) else [value]
     return tuple(_document(entry) for entry in entries)
 
@@ -129,12 +154,45 @@ def checked_id(value: Any) -> str:
     """An id as text that every store can hold.
 
     Raises:
-        WrongShape: It is empty, or holds a NUL byte or half a surrogate pair.
+        WrongShape: It is no text or whole number, or empty, or holds a NUL byte or half a surrogate pair.
     """
     text = str(value)
-    if not text or "\0" in text or any("\ud800" <= char <= "\udfff" for char in text):
+    if not isinstance(value, str | int) or not text or not is_storable(text):
         raise WrongShape(f"{text!r} cannot be an id: empty, or with characters that are no text")
     return text
+
+
+def turn_index(value: Any) -> int | None:
+    """A turn's index, written as a number or its digits; `None` where there is none.
+
+    Raises:
+        WrongShape: It is no index.
+    """
+    if value in (None, ""):
+        return None
+    if isinstance(value, bool) or not re.fullmatch(r"\d{1,9}", str(value), re.ASCII):
+        raise WrongShape(f"turn {value!r} is no index: 0, 1, 2, ...")
+    return int(value)
+
+
+def checked_answer(value: Any) -> int | float | str | None:
+    """An annotator's answer: a finite number or a text, whole numbers as such; `None` where nothing was said.
+
+    Raises:
+        WrongShape: It is something else.
+    """
+    if value is None or isinstance(value, bool | int):
+        return None if value is None else int(value) if isinstance(value, bool) else value
+    if isinstance(value, float) and math.isfinite(value):
+        return int(value) if value.is_integer() else value
+    if isinstance(value, str) and is_storable(value):
+        return value
+    raise WrongShape(f"{value!r} is no answer: a number or a text")
+
+
+def is_storable(text: str) -> bool:
+    """Whether a database can hold the text as it is: no NUL, no half of a surrogate pair."""
+    return "\0" not in text and not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def _mapping(value: Any) -> dict[str, Any]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from accord.conversation import Conversation, Target, Turn
+from accord.conversation import Conversation, Target
 from accord.labels import Label
-from accord.readers.history import joined, loose_turns
-from accord.readers.messages import checked_id
+from accord.readers.history import Call, decoded, joined, loose_turns
+from accord.readers.messages import checked_answer, checked_id
 from accord.readers.record import Fields, Format, Record, WrongShape, formats
 
 _SESSION = "mlflow.trace.session"
@@ -35,7 +35,7 @@ def _key(trace: Fields) -> str | None:
     return str(_metadata(trace).get(_SESSION) or info.get("trace_id") or info.get("request_id") or "") or None
 
 
-def _call(trace: Fields) -> tuple[tuple[Turn, ...], tuple[Turn, ...]]:
+def _call(trace: Fields) -> Call:
     """Input and output of the trace: of its root span, else as the trace itself states them."""
     data = _mapping(trace.get("data"))
     spans = [span for span in data.get("spans") or () if isinstance(span, dict)]
@@ -43,7 +43,7 @@ def _call(trace: Fields) -> tuple[tuple[Turn, ...], tuple[Turn, ...]]:
     attributes = _mapping(root.get("attributes")) if root else {}
     sent = attributes.get("mlflow.spanInputs", data.get("request"))
     received = attributes.get("mlflow.spanOutputs", data.get("response"))
-    return loose_turns(sent, "user"), loose_turns(received, "assistant")
+    return loose_turns(decoded(sent), "user"), loose_turns(decoded(received), "assistant")
 
 
 def _labels(trace: Fields, target: Target) -> Iterator[Label]:
@@ -51,12 +51,12 @@ def _labels(trace: Fields, target: Target) -> Iterator[Label]:
         source = _mapping(_mapping(assessment).get("source"))
         if source.get("source_type") != "HUMAN" or assessment.get("valid") is False:
             continue
-        value = _mapping(assessment.get("feedback")).get("value")
+        value = checked_answer(_mapping(assessment.get("feedback")).get("value"))
         name = assessment.get("assessment_name", assessment.get("name"))
         if value is not None and name:
-            value = int(value) if isinstance(value, bool) else value
             annotator = checked_id(source.get("source_id") or "mlflow")
-            yield Label(target, str(name), annotator, value, assessment.get("create_time"))
+            time = assessment.get("create_time")
+            yield Label(target, checked_id(name), annotator, value, None if time is None else str(time))
 
 
 def _convert(rows: Sequence[Fields], default_id: str) -> Record:
@@ -64,11 +64,14 @@ def _convert(rows: Sequence[Fields], default_id: str) -> Record:
         rows, key=lambda trace: str(trace["info"].get("request_time", trace["info"].get("timestamp_ms", "")))
     )
     id_ = checked_id(_key(traces[0]) or default_id)
-    turns = joined(_call(trace) for trace in traces)
+    turns, ends = joined(_call(trace) for trace in traces)
     if not turns:
         raise WrongShape("no trace of the session has a request or a response")
     metadata = {k: v for trace in traces for k, v in _metadata(trace).items() if k != _SESSION}
-    labels = [label for trace in traces for label in _labels(trace, Target(id_))]
+    # An assessment of one trace among several is about the turn that the trace led to.
+    alone = len(traces) == 1
+    targets = [Target(id_, None if alone else end) for end in ends]
+    labels = [label for trace, target in zip(traces, targets, strict=True) for label in _labels(trace, target)]
     return Record(Conversation(id_, turns, (), metadata), tuple(labels))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from accord.conversation import Conversation, Turn
-from accord.readers.history import joined, loose_turns
+from accord.readers.history import Call, decoded, joined, loose_turns
 from accord.readers.messages import checked_id
 from accord.readers.record import Fields, Format, Record, WrongShape, formats
 
@@ -64,28 +64,39 @@ def _key(span: Fields) -> str | None:
 
 
 def _started(span: Fields) -> tuple[int, str]:
-    """Start time for sorting: nanoseconds as OTLP writes them, or ISO text as SDK exporters do."""
-    start = span.get("startTimeUnixNano", span.get("start_time_unix_nano", span.get("start_time", "")))
-    return (int(start), "") if str(start).isdigit() else (0, str(start))
+    """Start time for sorting: nanoseconds as OTLP writes them, or ISO text as SDK exporters do; unknown comes first."""
+    keys = ("startTimeUnixNano", "start_time_unix_nano", "start_time")
+    start = str(next((span[key] for key in keys if span.get(key) is not None), ""))
+    return (int(start), "") if start.isascii() and start.isdigit() else (0, start)
 
 
-def _convert(rows: Sequence[Fields], default_id: str) -> Record:
-    calls: list[tuple[tuple[Turn, ...], tuple[Turn, ...]]] = []
+def _id(span: Fields, *keys: str) -> str | None:
+    return next((str(span[key]) for key in keys if span.get(key)), None)
+
+
+def _call(attributes: Mapping[str, Any]) -> Call:
+    sent = loose_turns(decoded(attributes.get(_INPUT)), "user")
+    received = loose_turns(decoded(attributes.get(_OUTPUT)), "assistant")
+    rules = "\n".join(turn.content for turn in loose_turns(decoded(attributes.get(_SYSTEM)), "system"))
+    return ((Turn("system", rules), *sent) if rules else sent), received
+
+
+def _convert(rows: Sequence[Fields], default_id: str) -> Record | None:
+    speaking = [(span, _attributes(span)) for span in sorted(rows, key=_started)]
+    speaking = [(span, found) for span, found in speaking if found.get(_INPUT) or found.get(_OUTPUT)]
+    if not speaking:
+        return None
+    # An agent's span repeats what the model calls inside it say; the calls are nearer to what happened.
+    parents = {_id(span, "parentSpanId", "parent_span_id", "parent_id") for span, _ in speaking}
+    calls = [found for span, found in speaking if _id(span, "spanId", "span_id") not in parents]
     metadata: dict[str, Any] = {}
-    for span in sorted(rows, key=_started):
-        attributes = _attributes(span)
-        sent = loose_turns(attributes.get(_INPUT), "user")
-        received = loose_turns(attributes.get(_OUTPUT), "assistant")
-        if not (sent or received):
-            continue
-        rules = "\n".join(turn.content for turn in loose_turns(attributes.get(_SYSTEM), "system"))
-        calls.append(((Turn("system", rules), *sent) if rules else sent, received))
-        model = attributes.get("gen_ai.request.model")
-        known = {"system": attributes.get("gen_ai.agent.name"), "model": model}
+    for _, found in speaking:
+        known = {"system": found.get("gen_ai.agent.name"), "model": found.get("gen_ai.request.model")}
         metadata |= {name: value for name, value in known.items() if value is not None}
-    if not calls:
-        raise WrongShape(f"no span of the conversation has {_INPUT} or {_OUTPUT}")
-    return Record(Conversation(checked_id(_key(rows[0]) or default_id), joined(calls), (), metadata))
+    turns, _ = joined(_call(found) for found in calls)
+    if not turns:
+        raise WrongShape(f"no span of the conversation has a message in {_INPUT} or {_OUTPUT}")
+    return Record(Conversation(checked_id(_key(rows[0]) or default_id), turns, (), metadata))
 
 
 formats.register("otel")(Format(recognises=_recognises, convert=_convert, key=_key, split=_split))

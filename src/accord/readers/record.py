@@ -41,13 +41,14 @@ class Format:
     Attributes:
         recognises: Whether a row looks like this format; asked of a file's first row.
         convert: The rows of one conversation, in file order, to a record. The second argument is the id to use
-            where the rows name none. Raises `WrongShape`.
+            where the rows name none. `None` where they hold no conversation (a span of something else).
+            Raises `WrongShape`.
         key: The id that rows of one conversation share, where a conversation spans rows; else `None`.
         split: One row of the file to the rows it bundles (an OTLP batch holds many spans); else `None`.
     """
 
     recognises: Callable[[Fields], bool]
-    convert: Callable[[Sequence[Fields], str], Record]
+    convert: Callable[[Sequence[Fields], str], Record | None]
     key: Callable[[Fields], str | None] | None = None
     split: Callable[[Fields], Sequence[Fields]] | None = None
 

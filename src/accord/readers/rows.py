@@ -15,6 +15,8 @@ from accord.readers.record import Row
 
 TABLE_SUFFIXES = {".csv", ".tsv", ".parquet"}
 _CHUNK = 1 << 16
+_GZIP, _BOM = b"\x1f\x8b", b"\xef\xbb\xbf"
+_WRAPPERS = ("data", "traces", "items", "rows")
 _ITEMS_FILE = "items.jsonl.gz"
 
 
@@ -62,31 +64,55 @@ def read_rows(path: Path) -> Iterator[Row | BadRow]:
         raise BadInput(f"{path} is a broken gzip file: it ends too early") from None
 
 
-def _open(path: Path) -> io.BufferedReader:
-    raw: Any = gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb", buffering=0)  # noqa: SIM115
-    return io.BufferedReader(raw, 1 << 20)
+def _open(path: Path) -> IO[bytes]:
+    """The file's bytes, unpacked where they are gzip, whatever the file is called.
+
+    Raises:
+        BadInput: The text is UTF-16.
+    """
+    with path.open("rb") as raw:
+        packed = raw.read(2) == _GZIP
+    stream: Any = gzip.open(path) if packed else path.open("rb", buffering=1 << 20)  # noqa: SIM115 - the caller closes it
+    if stream.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        stream.close()
+        raise BadInput(f"{path} is UTF-16; save it as UTF-8")
+    return stream  # type: ignore[no-any-return]
 
 
 def _json_rows(path: Path) -> Iterator[Row | BadRow]:
     with _open(path) as stream:
-        head = stream.peek(4)[:4]
-        if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
-            raise BadInput(f"{path} is UTF-16; save it as UTF-8")
-        if head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"[":
+        head = stream.peek(64).removeprefix(_BOM).lstrip()  # type: ignore[attr-defined]
+        if head[:1] == b"[":
             yield from _array_rows(path, stream)
         else:
             yield from _line_rows(path, stream)
 
 
 def _line_rows(path: Path, stream: IO[bytes]) -> Iterator[Row | BadRow]:
+    begun = False
     for line, raw in enumerate(stream, 1):
-        text = raw.removeprefix(b"\xef\xbb\xbf") if line == 1 else raw
+        text = raw.removeprefix(_BOM) if line == 1 else raw
         if not text.strip():
             continue
-        if line == 1 and text.strip() in (b"{", b"{ "):
-            yield from _object_rows(path, raw + stream.read())
-            return
-        yield _parsed(path, line, text)
+        row = _parsed(path, line, text)
+        if not begun and isinstance(row, BadRow) and text.strip().endswith((b"{", b"[", b",")):
+            # Not a line of its own but the opening of one pretty-printed value.
+            row = _parsed(path, line, text + stream.read())
+            if isinstance(row, BadRow):
+                raise BadInput(f"{path} is neither JSON lines nor one JSON value: {row.reason}")
+        yield from _unwrapped(path, row) if not begun else (row,)
+        begun = True
+
+
+def _unwrapped(path: Path, row: Row | BadRow) -> Iterator[Row | BadRow]:
+    """The rows of a wrapper around a list of them (`{"data": [...]}`); any other row is itself."""
+    inner = (
+        None if isinstance(row, BadRow) else next((row.fields.get(key) for key in _WRAPPERS if key in row.fields), None)
+    )
+    if isinstance(inner, list) and not isinstance(row, BadRow) and len(row.fields) <= 3:
+        yield from (_row(path, number, fields) for number, fields in enumerate(inner, 1))
+    else:
+        yield row
 
 
 def _parsed(path: Path, line: int, text: bytes) -> Row | BadRow:
@@ -94,8 +120,10 @@ def _parsed(path: Path, line: int, text: bytes) -> Row | BadRow:
         fields = json.loads(text.decode("utf-8"))
     except UnicodeDecodeError as error:
         return BadRow(str(path), line, f"not UTF-8 at byte {error.start}; save the file as UTF-8")
-    except (json.JSONDecodeError, RecursionError) as error:
-        return BadRow(str(path), line, f"not JSON: {getattr(error, 'msg', 'nested too deeply')}")
+    except RecursionError:
+        return BadRow(str(path), line, "not JSON: nested too deeply")
+    except ValueError as error:  # JSONDecodeError is one; a number of thousands of digits is another
+        return BadRow(str(path), line, f"not JSON: {getattr(error, 'msg', error)}")
     return _row(path, line, fields)
 
 
@@ -105,70 +133,97 @@ def _row(path: Path, line: int, fields: Any) -> Row | BadRow:
     return Row(line, fields)
 
 
-def _object_rows(path: Path, text: bytes) -> Iterator[Row | BadRow]:
-    """One pretty-printed object: a wrapper around a list of rows (`{"traces": [...]}`), or itself the only row."""
-    parsed = _parsed(path, 1, text)
-    if isinstance(parsed, BadRow):
-        raise BadInput(f"{path} is neither JSON lines nor one JSON value: {parsed.reason}")
-    for wrapper in ("data", "traces", "items", "rows"):
-        inner = parsed.fields.get(wrapper)
-        if isinstance(inner, list) and len(parsed.fields) <= 3:
-            yield from (_row(path, number, fields) for number, fields in enumerate(inner, 1))
-            return
-    yield parsed
-
-
 def _array_rows(path: Path, stream: IO[bytes]) -> Iterator[Row | BadRow]:
     """Elements of one JSON array, decoded from a sliding window, so that a large export needs little memory."""
+    with io.TextIOWrapper(stream, encoding="utf-8-sig") as text:
+        try:
+            for line, fields in _elements(text):
+                yield _row(path, line, fields)
+        except UnicodeDecodeError:
+            raise BadInput(f"{path} is not UTF-8; save it as UTF-8") from None
+        except json.JSONDecodeError as error:
+            raise BadInput(f"{path}, after line {error.lineno}: not JSON: {error.msg}") from None
+        except (ValueError, RecursionError) as error:
+            raise BadInput(f"{path} is not JSON: {error}") from None
+
+
+def _elements(text: IO[str]) -> Iterator[tuple[int, Any]]:
+    """Each element of the array with the line it begins on.
+
+    Raises:
+        JSONDecodeError: The text is no JSON array; its `lineno` is the line the broken element begins on.
+    """
     decoder = json.JSONDecoder()
-    text = io.TextIOWrapper(stream, encoding="utf-8-sig")
-    window, line = "", 1
-    try:
-        while chunk := text.read(_CHUNK):
-            window += chunk
-            if line == 1 and window.lstrip().startswith("["):
-                skipped = window.index("[") + 1
-                line, window = line + window.count("\n", 0, skipped), window[skipped:]
-                break
-        while True:
-            lead = len(window) - len(window.lstrip(" \t\r\n,"))
-            line, window = line + window.count("\n", 0, lead), window[lead:]
-            if window.startswith("]"):
-                return
-            try:
-                fields, end = decoder.raw_decode(window)
-            except json.JSONDecodeError as error:
-                # An unfinished element grows the window by doubling, so that a long one is parsed few times.
-                more = text.read(max(_CHUNK, len(window)))
-                if not more:
-                    raise BadInput(f"{path}, line {line}: not JSON: {error.msg}") from None
-                window += more
-                continue
-            yield _row(path, line, fields)
-            line, window = line + window.count("\n", 0, end), window[end:]
-    except UnicodeDecodeError:
-        raise BadInput(f"{path} is not UTF-8; save it as UTF-8") from None
+    window = text.read(_CHUNK)
+    opening = window.index("[") + 1
+    line, window, first = 1 + window.count("\n", 0, opening), window[opening:], True
+    while True:
+        lead = _space(window)
+        if lead == len(window) and (more := text.read(_CHUNK)):
+            window += more
+            continue
+        line, window = line + window.count("\n", 0, lead), window[lead:]
+        if window.startswith("]"):
+            if window[1:].strip() or text.read().strip():
+                raise _broken("something stands after the array", line)
+            return
+        if not first:
+            if not window.startswith(","):
+                raise _broken("expecting ',' between elements", line)
+            window = window[1:]
+        try:
+            lead = _space(window)
+            fields, end = decoder.raw_decode(window, lead)
+        except json.JSONDecodeError as error:
+            # An unfinished element grows the window by doubling, so that a long one is parsed few times.
+            more = text.read(max(_CHUNK, len(window)))
+            if not more:
+                raise _broken(error.msg, line) from None
+            window = window + more if first else "," + window + more
+        else:
+            yield line + window.count("\n", 0, lead), fields
+            line, window, first = line + window.count("\n", 0, end), window[end:], False
+
+
+def _space(window: str) -> int:
+    return len(window) - len(window.lstrip(" \t\r\n"))
+
+
+def _broken(reason: str, line: int) -> json.JSONDecodeError:
+    error = json.JSONDecodeError(reason, "", 0)
+    error.lineno = line
+    return error
 
 
 def _csv_rows(path: Path, delimiter: str | None) -> Iterator[Row | BadRow]:
     csv.field_size_limit(1 << 30)
-    with _open(path) as stream:
-        text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+    with _open(path) as stream, io.TextIOWrapper(stream, encoding="utf-8-sig", newline="") as text:
         try:
-            header = text.readline()
-            reader = csv.reader(text, delimiter=delimiter or _delimiter(header))
-            names = next(csv.reader([header], delimiter=delimiter or _delimiter(header)), [])
-            line = 2
+            header, before = text.readline(), 1
+            if header.lower().startswith("sep="):  # what spreadsheets write to name the delimiter
+                delimiter, header, before = header.strip()[4:5], text.readline(), 2
+            delimiter = delimiter or _delimiter(header)
+            names = [name.strip() for name in next(csv.reader([header], delimiter=delimiter), [])]
+            twice = next((name for name in names if name and names.count(name) > 1), None)
+            if twice is not None:
+                raise BadInput(f"{path} has two columns called {twice!r}; rename one")
+            reader = csv.reader(text, delimiter=delimiter, strict=True)
+            line = before + 1
             for values in reader:
-                if values and len(values) != len(names):
-                    yield BadRow(str(path), line, f"{len(values)} columns, the header has {len(names)}")
-                elif values:
-                    yield Row(line, dict(zip(names, values, strict=True)))
-                line = reader.line_num + 2
+                if values:
+                    yield _cells(path, line, names, values)
+                line = reader.line_num + before + 1
         except UnicodeDecodeError:
             raise BadInput(f"{path} is not UTF-8; save it as UTF-8") from None
         except csv.Error as error:
             raise BadInput(f"{path} is no CSV: {error}") from None
+
+
+def _cells(path: Path, line: int, names: list[str], values: list[str]) -> Row | BadRow:
+    """A row by column name; empty cells beyond the header (a trailing comma) are let go."""
+    if len(values) < len(names) or any(values[len(names) :]):
+        return BadRow(str(path), line, f"{len(values)} columns, the header has {len(names)}")
+    return Row(line, dict(zip(names, values, strict=False)))
 
 
 def _delimiter(header: str) -> str:

@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from accord.conversation import Turn
-from accord.readers.messages import conversation_from
+from accord.readers.messages import conversation_from, role_named
 from accord.readers.record import Fields, Format, Record, WrongShape, formats
-
-ROLES = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "bot": "assistant", "function_response": "tool"}
 
 
 def _turn(message: Any) -> Turn:
@@ -21,7 +19,7 @@ def _turn(message: Any) -> Turn:
     if not isinstance(text, str):
         raise WrongShape("a ShareGPT message has no text in 'value'")
     extra = {key: value for key, value in message.items() if key not in {"from", "value"}}
-    return Turn(ROLES.get(role, role), text, extra=extra)
+    return Turn(role_named(role), text, extra=extra)
 
 
 def _convert(rows: Sequence[Fields], default_id: str) -> Record:

@@ -1,6 +1,6 @@
 """What outlives a run: conversations, labels, judge answers, runs and scores, in SQLite or PostgreSQL."""
 
 from accord.store.engine import StoreError
-from accord.store.store import Added, Store, batches, unknown_conversation
+from accord.store.store import Added, Store, batches, changed_conversation, unknown_target
 
-__all__ = ["Added", "Store", "StoreError", "batches", "unknown_conversation"]
+__all__ = ["Added", "Store", "StoreError", "batches", "changed_conversation", "unknown_target"]

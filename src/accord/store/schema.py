@@ -12,6 +12,7 @@ conversations = Table(
     Column("id", String, primary_key=True),
     Column("hash", String, nullable=False),
     Column("system", String),
+    Column("turns", Integer, nullable=False),
     Column("content", Text, nullable=False),
     Column("added", String, nullable=False),
 )

@@ -8,7 +8,6 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, Table, func, select, update
@@ -55,24 +54,37 @@ class Store:
 
     # --- conversations ------------------------------------------------------------------------------------------
 
-    def add_conversations(self, found: Iterable[Conversation]) -> Added:
+    def add_conversations(
+        self, found: Iterable[Conversation], on_changed: Callable[[str], None] | None = None
+    ) -> Added:
         """Keep conversations, a batch a transaction.
 
+        Args:
+            found: The conversations.
+            on_changed: Called with the id of each conversation that the store holds with other content; the stored
+                one stays.
+
         Raises:
-            BadInput: A conversation has the id of another one with other content.
+            BadInput: There is one, and `on_changed` is not given; the others of its batch are kept.
         """
         total = Added()
         for batch in batches(found, BATCH):
-            total = total.plus(self._add_conversation_batch(batch))
+            rows = [_conversation_row(conversation) for conversation in batch]
+            with said(self.url), self._engine.begin() as connection:
+                new = self._add(connection, conversations, rows)
+            total = total.plus(Added(new, len(rows) - new))
+            for name in self._changed(rows) if new < len(rows) else ():
+                if on_changed is None:
+                    raise BadInput(changed_conversation(name))
+                on_changed(name)
         return total
 
-    def _add_conversation_batch(self, batch: Sequence[Conversation]) -> Added:
-        rows = [_conversation_row(conversation) for conversation in batch]
-        with said(self.url), self._engine.begin() as connection:
-            new = self._add(connection, conversations, rows)
-            if new < len(rows):
-                _refuse_changed(connection, rows)
-        return Added(new, len(rows) - new)
+    def _changed(self, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+        """The ids that the store holds with other content than these rows."""
+        named = conversations.c.id.in_([row["id"] for row in rows])
+        query = select(conversations.c.id, conversations.c.hash).where(named)
+        stored = dict(tuple(row) for row in self._stream(query))
+        return [row["id"] for row in rows if stored[row["id"]] != row["hash"]]
 
     def conversations(self, ids: Iterable[str] | None = None) -> Iterator[Conversation]:
         """All conversations, or those named, in the order of their ids; one at a time."""
@@ -94,38 +106,38 @@ class Store:
     # --- labels -------------------------------------------------------------------------------------------------
 
     def add_labels(self, found: Iterable[Label], on_unknown: Callable[[Label], None] | None = None) -> Added:
-        """Keep labels of conversations the store holds.
+        """Keep labels of conversations, and of turns of them, that the store holds.
 
         Equal labels within one call are kept apart (a person may rate twice); the same call again adds nothing.
 
         Args:
             found: The labels.
-            on_unknown: Called with each label whose conversation the store does not hold, which is then skipped.
+            on_unknown: Called with each label of something the store does not hold, which is then skipped.
 
         Raises:
-            BadInput: Such a label, and `on_unknown` is not given.
+            BadInput: Such a label, and `on_unknown` is not given; the others of its batch are kept.
         """
         total, seen = Added(), Counter[bytes]()
         place = self._one(select(func.max(labels.c.place))) or 0
         for batch in batches(found, BATCH):
-            known = self._known_conversations(label.target.conversation for label in batch)
-            rows = []
-            for label in batch:
-                if label.target.conversation in known:
-                    place += 1
-                    rows.append(_label_row(label, seen, place))
-                elif on_unknown is not None:
-                    on_unknown(label)
-                else:
-                    raise BadInput(unknown_conversation(label))
+            turns = self._turns(label.target.conversation for label in batch)
+            known = [label for label in batch if _is_there(label.target, turns)]
+            rows = [_label_row(label, seen, place + offset) for offset, label in enumerate(known, 1)]
+            place += len(rows)
             with said(self.url), self._engine.begin() as connection:
                 new = self._add(connection, labels, rows)
             total = total.plus(Added(new, len(rows) - new))
+            for label in batch if len(known) < len(batch) else ():
+                if not _is_there(label.target, turns):
+                    if on_unknown is None:
+                        raise BadInput(unknown_target(label))
+                    on_unknown(label)
         return total
 
-    def _known_conversations(self, ids: Iterable[str]) -> set[str]:
-        wanted = sorted(set(ids))
-        return {id_ for (id_,) in self._stream(select(conversations.c.id).where(conversations.c.id.in_(wanted)))}
+    def _turns(self, ids: Iterable[str]) -> dict[str, int]:
+        """How many turns each of the named conversations has; those the store does not hold are left out."""
+        query = select(conversations.c.id, conversations.c.turns)
+        return dict(tuple(row) for row in self._stream(query.where(conversations.c.id.in_(sorted(set(ids))))))
 
     def labels(self) -> Labels:
         """All labels, in the order they were added."""
@@ -206,27 +218,56 @@ class Store:
         """Insert the rows whose primary key is new; returns how many were."""
         if not rows:
             return 0
-        result = connection.execute(self._insert(table).on_conflict_do_nothing(), rows)
-        return result.rowcount
+        insert = self._insert(table).on_conflict_do_nothing().returning(*table.primary_key.columns)
+        return len(connection.execute(insert, rows).all())
 
     def _stream(self, query: Any) -> Iterator[Any]:
         with said(self.url), self._engine.connect() as connection:
             reading = connection.execution_options(reading=True, yield_per=BATCH)
-            yield from reading.execute(query)
+            with reading.execute(query) as rows:
+                yield from rows
 
     def _one(self, query: Any) -> Any:
-        return next(iter(self._stream(query)))[0]
+        with said(self.url), self._engine.connect() as connection:
+            return connection.execution_options(reading=True).execute(query).scalar()
 
 
-def unknown_conversation(label: Label) -> str:
-    """What to say of a label whose conversation nobody knows."""
-    return f"label of {label.annotator!r}: no conversation {label.target.conversation!r} in the store; import it first"
+def unknown_target(label: Label) -> str:
+    """What to say of a label of something that is not in the store."""
+    who, (conversation, turn) = f"label of {label.annotator!r}", label.target
+    if turn is None:
+        return f"{who}: no conversation {conversation!r} in the store; import it first"
+    return f"{who}: no turn {turn} of a conversation {conversation!r} in the store (turns count from 0)"
+
+
+def changed_conversation(name: str) -> str:
+    """What to say of a conversation whose id is taken."""
+    taken = f"conversation {name!r} is in the store with other content"
+    return f"{taken}; give the new one another id, or use another store"
+
+
+def _is_there(target: Target, turns: Mapping[str, int]) -> bool:
+    """Whether a target exists; of a conversation whose log lacks its texts, any turn may."""
+    if target.conversation not in turns:
+        return False
+    count = turns[target.conversation]
+    return target.turn is None or count == 0 or target.turn < count
 
 
 def batches(rows: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Lists of at most `size` rows, in order."""
-    source = iter(rows)
-    while batch := list(islice(source, size)):
+    """Lists of at most `size` rows, in order; where the source fails, the rows before the failure come out first."""
+    batch: list[T] = []
+    try:
+        for row in rows:
+            batch.append(row)
+            if len(batch) == size:
+                full, batch = batch, []
+                yield full
+    except (Exception, KeyboardInterrupt):
+        if batch:
+            yield batch
+        raise
+    if batch:
         yield batch
 
 
@@ -236,27 +277,11 @@ def _conversation_row(conversation: Conversation) -> dict[str, Any]:
     return {
         "id": conversation.id,
         "hash": digest,
-        "system": conversation.system,
+        "system": _storable(conversation.system),
+        "turns": len(conversation.turns),
         "content": content,
         "added": _now(),
     }
-
-
-def _refuse_changed(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse a batch that gives a stored id other content.
-
-    Raises:
-        BadInput: Names the first such conversation.
-    """
-    hashes = {row["id"]: row["hash"] for row in rows}
-    query = select(conversations.c.id, conversations.c.hash).where(conversations.c.id.in_(list(hashes)))
-    stored = {id_: digest for id_, digest in connection.execute(query)}
-    changed = next((row["id"] for row in rows if stored.get(row["id"], row["hash"]) != row["hash"]), None)
-    if changed is not None:
-        raise BadInput(
-            f"conversation {changed!r} is in the store with other content; give the new one another id, "
-            "or use another store"
-        )
 
 
 def _label_row(label: Label, seen: Counter[bytes], place: int) -> dict[str, Any]:
@@ -274,6 +299,11 @@ def _label_row(label: Label, seen: Counter[bytes], place: int) -> dict[str, Any]
         "added": _now(),
         "place": place,
     }
+
+
+def _storable(text: str | None) -> str | None:
+    """A text without what databases refuse; the conversation's own content keeps it."""
+    return None if text is None else text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
 
 
 def _now() -> str:

@@ -25,14 +25,18 @@ def fit(
     from accord.config import EvaluatorConfig
     from accord.pipeline import try_out
 
-    project = open_project(config_file)
-    config = project.config
-    if method != config.evaluator.method:
-        config = config.model_copy(update={"evaluator": EvaluatorConfig(method=method)})
-    folder = out or Path("evaluators") / method
-    run = project.store.start_run("fit", config.model_dump(mode="json"))
-    trial = try_out(project.store, config, project.rubric, project.judge())
-    trial.evaluator.save(folder)
-    result = {"comparison": trial.comparison.to_json(), "evaluator": trial.evaluator.describe(), "folder": str(folder)}
-    project.store.finish_run(run, "done", result)
-    show(result, as_json, lambda found: f"{comparison_text(found['comparison'])}\n\nsaved in {found['folder']}")
+    with open_project(config_file) as project:
+        config = project.config
+        if method != config.evaluator.method:
+            config = config.model_copy(update={"evaluator": EvaluatorConfig(method=method)})
+        folder = out or Path("evaluators") / method
+        run = project.store.start_run("fit", config.model_dump(mode="json"))
+        trial = try_out(project.store, config, project.rubric, project.judge)
+        trial.evaluator.save(folder)
+        result = {
+            "comparison": trial.comparison.to_json(),
+            "evaluator": trial.evaluator.describe(),
+            "folder": str(folder),
+        }
+        project.store.finish_run(run, "done", result)
+        show(result, as_json, lambda found: f"{comparison_text(found['comparison'])}\n\nsaved in {found['folder']}")

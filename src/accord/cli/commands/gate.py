@@ -26,7 +26,8 @@ def gate(
     from accord.errors import GateFailed
     from accord.gate import check_gate
 
-    result = check_gate(open_project(config_file).store, min_agreement, min_mean)
+    with open_project(config_file) as project:
+        result = check_gate(project.store, min_agreement, min_mean)
     show(result, as_json, lambda found: "\n".join(check["says"] for check in found["checks"]))
     failed = [check["says"] for check in result["checks"] if not check["passed"]]
     if failed:

@@ -24,9 +24,9 @@ def import_(
     """Read conversations and labels into the store. Running it again adds nothing twice."""
     from accord.pipeline import import_files
 
-    project = open_project(config_file)
-    with Progress("rows read") as progress:
-        done = import_files(
-            project.store, project.rubric, sources, format, column_map(columns), skip_bad_rows, progress.at
-        )
-    show(done.to_json(), as_json, imported_text)
+    with open_project(config_file) as project:
+        with Progress("rows read") as progress:
+            done = import_files(
+                project.store, project.rubric, sources, format, column_map(columns), skip_bad_rows, progress.at
+            )
+        show(done.to_json(), as_json, imported_text)

@@ -26,15 +26,17 @@ def judge(
     from accord.errors import BadInput
     from accord.pipeline import judge_stored
 
-    project = open_project(config_file)
-    asked = project.judge()
-    if asked is None:
-        raise BadInput("the project names no judge; add one to accord.yaml: judge: {way: logprobs, model: NAME}")
-    with Progress("judged") as progress:
-        result = judge_stored(project.store, project.config, project.rubric, asked, everything, limit, progress.step)
-    show(result, as_json, _text)
-    if result["unanswered"]:
-        stop("some questions stayed unanswered; run the command again to ask for them alone", PARTLY_UNSCORED)
+    with open_project(config_file) as project:
+        asked = project.judge
+        if asked is None:
+            raise BadInput("the project names no judge; add one to accord.yaml: judge: {way: logprobs, model: NAME}")
+        with Progress("judged") as progress:
+            result = judge_stored(
+                project.store, project.config, project.rubric, asked, everything, limit, progress.step
+            )
+        show(result, as_json, _text)
+        if result["unanswered"]:
+            stop("some questions stayed unanswered; run the command again to ask for them alone", PARTLY_UNSCORED)
 
 
 def _text(result) -> str:  # type: ignore[no-untyped-def]

@@ -22,7 +22,7 @@ def report(
     from accord.pipeline import latest_scores, try_out
     from accord.report import write_report
 
-    project = open_project(config_file)
-    trial = try_out(project.store, project.config, project.rubric, project.judge())
-    path = write_report(trial, out, latest_scores(project.store))
-    show({"report": str(path)}, as_json, lambda result: f"report in {result['report']}")
+    with open_project(config_file) as project:
+        trial = try_out(project.store, project.config, project.rubric, project.judge)
+        path = write_report(trial, out, latest_scores(project.store))
+        show({"report": str(path)}, as_json, lambda result: f"report in {result['report']}")

@@ -25,7 +25,7 @@ def score(
     panel: Annotated[
         list[str] | None, typer.Option("--panel", help="Score for these trusted annotators; repeat.")
     ] = None,
-    rule: Annotated[str, typer.Option("--rule", help="How a panel speaks: each, mean, max or min.")] = "mean",
+    rule: Annotated[str | None, typer.Option("--rule", help="How the panel speaks: each, mean, max or min.")] = None,
     new_domain: Annotated[
         bool, typer.Option("--new-domain", help="The conversations come from another place: trust habits less.")
     ] = False,
@@ -38,16 +38,16 @@ def score(
     """Score conversations, some hundreds at a time, for a person nobody has met unless someone is named."""
     from accord.pipeline import Speaker, score_file
 
-    project = open_project(config_file)
-    speaker = Speaker(annotator, tuple(panel or ()), rule)
-    with Progress("scored") as progress:
-        result = score_file(
-            project.store, project.config, project.rubric, project.judge(), evaluator, source, out, speaker,
-            new_domain, format, column_map(columns), skip_bad_rows, progress.at,
-        )  # fmt: skip
-    show(result, as_json, _text)
-    if result["unscored"]:
-        stop("some conversations stayed unscored, each with its reason in the file", PARTLY_UNSCORED)
+    with open_project(config_file) as project:
+        speaker = Speaker.named(annotator, tuple(panel or ()), rule)
+        with Progress("scored") as progress:
+            result = score_file(
+                project.store, project.config, project.rubric, project.judge, evaluator, source, out, speaker,
+                new_domain, format, column_map(columns), skip_bad_rows, progress.at,
+            )  # fmt: skip
+        show(result, as_json, _text)
+        if result["unscored"]:
+            stop("some conversations stayed unscored, each with its reason in the file", PARTLY_UNSCORED)
 
 
 def _text(result) -> str:  # type: ignore[no-untyped-def]

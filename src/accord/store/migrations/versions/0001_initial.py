@@ -13,6 +13,7 @@ def upgrade() -> None:
         sa.Column("id", sa.String, primary_key=True),
         sa.Column("hash", sa.String, nullable=False),
         sa.Column("system", sa.String),
+        sa.Column("turns", sa.Integer, nullable=False),
         sa.Column("content", sa.Text, nullable=False),
         sa.Column("added", sa.String, nullable=False),
     )

@@ -1,0 +1,7 @@
+"""What Accord tests itself with, for your plug-ins and pipelines too: contracts, planted corpora, a loopback server."""
+
+from accord.testing.contracts import check_evaluator, check_metric
+from accord.testing.corpus import Planted, planted
+from accord.testing.server import ChatServer, Respond, Wire, completion
+
+__all__ = ["ChatServer", "Planted", "Respond", "Wire", "check_evaluator", "check_metric", "completion", "planted"]

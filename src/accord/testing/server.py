@@ -1,0 +1,98 @@
+"""A chat-completions endpoint on the loopback interface that answers, and misbehaves, as it is told."""
+
+from __future__ import annotations
+
+import json
+import math
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Wire:
+    """What goes over the wire for one request: a body as it is, or JSON; `close_after` cuts it off."""
+
+    body: bytes | Mapping[str, Any]
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    close_after: int | None = None
+
+
+Respond = Callable[[Mapping[str, Any]], Wire]
+"""From the request's JSON to the answer."""
+
+
+def completion(
+    text: str, probabilities: Mapping[str, float] | None = None, refusal: str | None = None, finish: str = "stop"
+) -> Wire:
+    """A well-formed chat completion; `probabilities` are those of the first token's alternatives."""
+    logprobs = None
+    if probabilities is not None:
+        tops = [{"token": token, "logprob": math.log(p), "bytes": None} for token, p in probabilities.items()]
+        logprobs = {"content": [{**tops[0], "top_logprobs": tops}], "refusal": None}
+    message = {"role": "assistant", "content": None if refusal else text, "refusal": refusal}
+    choice = {"index": 0, "finish_reason": finish, "message": message, "logprobs": logprobs}
+    usage = {"prompt_tokens": 10, "completion_tokens": 1, "total_tokens": 11}
+    about = {"id": "c1", "object": "chat.completion", "created": 0, "model": "loopback"}
+    return Wire({**about, "choices": [choice], "usage": usage})
+
+
+class _Quiet(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: Any) -> None:
+        """Say nothing of clients that went away: tests make them do so."""
+
+
+class ChatServer:
+    """Serves `respond` at `url` on 127.0.0.1 while used as a context manager; remembers every request's JSON."""
+
+    def __init__(self, respond: Respond) -> None:
+        """`respond` is called in the request's own thread."""
+        self.requests: list[Mapping[str, Any]] = []
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:  # the name is http.server's
+                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                server.requests.append({**asked, "_headers": dict(self.headers)})
+                self._send(respond(asked))
+
+            def _send(self, wire: Wire) -> None:
+                body = wire.body if isinstance(wire.body, bytes) else json.dumps(wire.body).encode()
+                self.send_response(wire.status)
+                for name, value in {"Content-Type": "application/json", **wire.headers}.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body[: wire.close_after])
+                if wire.close_after is not None:
+                    self.wfile.flush()
+                    self.connection.shutdown(socket.SHUT_RDWR)
+                    self.close_connection = True
+
+            def log_message(self, *_: Any) -> None:
+                """Say nothing."""
+
+        self._http = _Quiet(("127.0.0.1", 0), Handler)
+        self._thread = Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
+
+    @property
+    def url(self) -> str:
+        """The base URL a client is given."""
+        return f"http://127.0.0.1:{self._http.server_port}/v1"
+
+    def __enter__(self) -> ChatServer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+        self._thread.join()

@@ -1,0 +1,78 @@
+"""Shared by all tests: where the benchmark data lie, stores of both kinds, a small corpus."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from accord.rubric import Rubric, load_rubric
+from accord.store import Store
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    folder = Path(os.environ.get("ACCORD_DATA", Path(__file__).parents[2] / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.skip(f"the benchmark data are not at {folder}; set ACCORD_DATA")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def rubric() -> Rubric:
+    return load_rubric("llm-rubric")
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a throw-away PostgreSQL cluster that listens on a socket in a temporary folder."""
+    try:
+        bindir = Path(
+            subprocess.run(["pg_config", "--bindir"], capture_output=True, text=True, check=True).stdout.strip()
+        )
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("PostgreSQL's server binaries are not on this machine")
+    if not (bindir / "initdb").exists():
+        pytest.skip("PostgreSQL's initdb is not on this machine")
+    folder = Path("/tmp") / f"accord-pg-{os.getpid()}"
+    as_user = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"] if os.geteuid() == 0 else []
+    folder.mkdir(mode=0o777)
+    folder.chmod(0o777)
+
+    def run(*command: str) -> None:
+        subprocess.run([*as_user, *command], check=True, capture_output=True, cwd="/")
+
+    options = f"-k {folder} -c listen_addresses='' -c fsync=off"
+    try:
+        run(str(bindir / "initdb"), "-D", f"{folder}/db", "-U", "accord", "-A", "trust", "-E", "UTF8", "--no-locale")
+        run(str(bindir / "pg_ctl"), "-D", f"{folder}/db", "-o", options, "-w", "-l", f"{folder}/log", "start")
+        run(str(bindir / "createdb"), "-h", str(folder), "-U", "accord", "store")
+        yield f"postgresql://accord@/store?host={folder}"
+        run(str(bindir / "pg_ctl"), "-D", f"{folder}/db", "-m", "immediate", "stop")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """An empty store, once of each kind."""
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path}/store.db"
+    else:
+        url = request.getfixturevalue("postgres")
+        _empty(url)
+    opened = Store(url)
+    yield opened
+    opened.close()
+
+
+def _empty(url: str) -> None:
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("DROP SCHEMA public CASCADE")
+        connection.execute("CREATE SCHEMA public")

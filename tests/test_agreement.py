@@ -1,0 +1,183 @@
+"""Statistics with derived answers, and the intervals and tests over them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.metrics import cohen_kappa_score
+
+from accord.agreement import (
+    STATISTICS,
+    MeanStatistic,
+    Paired,
+    krippendorff_alpha,
+    lowest_rmse,
+    smece,
+    smece_by_option,
+    summary,
+)
+from accord.errors import BadInput
+from accord.resampling import Clusters, bootstrap, holm, paired_test
+from accord.splits import fold_of, grouped_folds
+
+
+def pairs(truth: list[int], value: list[float], probabilities: np.ndarray | None = None) -> Paired:
+    options = np.array([1.0, 2.0, 3.0, 4.0])
+    spread = np.full((len(truth), 4), 0.25) if probabilities is None else probabilities
+    return Paired(options, np.array(truth) - 1, spread, np.array(value))
+
+
+def drawn(n: int = 300, seed: int = 0, noise: float = 1.0) -> Paired:
+    rng = np.random.default_rng(seed)
+    answer = rng.integers(4, size=n)
+    logits = -0.5 * (np.arange(4) - (answer + rng.normal(scale=noise, size=n))[:, None]) ** 2
+    probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    options = np.arange(1.0, 5.0)
+    return Paired(options, answer, probabilities, probabilities @ options)
+
+
+def test_small_cases_by_hand() -> None:
+    found = summary(pairs([1, 2, 4], [2, 2, 2]))
+    assert found["rmse"] == pytest.approx(np.sqrt(5 / 3))
+    assert found["mae"] == pytest.approx(1.0)
+    assert found["within_one"] == pytest.approx(2 / 3)
+    assert found["accuracy"] == pytest.approx(1 / 3)
+    assert found["log_loss"] == pytest.approx(np.log(4))
+    assert found["pearson"] is None and found["kendall"] is None, "a constant correlates with nothing"
+
+
+def test_against_the_libraries() -> None:
+    paired = drawn()
+    found = summary(paired)
+    assert found["pearson"] == pytest.approx(stats.pearsonr(paired.truth, paired.value)[0])
+    assert found["spearman"] == pytest.approx(stats.spearmanr(paired.truth, paired.value)[0])
+    assert found["kendall"] == pytest.approx(stats.kendalltau(paired.truth, paired.value)[0])
+    assert found["weighted_kappa"] == pytest.approx(
+        cohen_kappa_score(paired.answer, paired.decided, weights="quadratic", labels=range(4))
+    )
+
+
+def test_nothing_is_none_and_the_impossible_has_no_log_loss() -> None:
+    empty = pairs([], [])
+    assert set(summary(empty).values()) == {None}
+    certain = np.eye(4)[[0, 0]]
+    assert summary(pairs([1, 2], [1, 1], certain))["log_loss"] is None
+
+
+def test_krippendorffs_own_example() -> None:
+    # Krippendorff (2011), table of four observers and twelve units: nominal α .743, interval α .849.
+    nan = None
+    table = [
+        [1, 2, 3, 3, 2, 1, 4, 1, 2, nan, nan, nan],
+        [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, nan, 3],
+        [nan, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, nan],
+        [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, nan],
+    ]
+    units = [{str(i): float(row[u]) for i, row in enumerate(table) if row[u] is not None} for u in range(12)]
+    assert krippendorff_alpha(units, "nominal") == pytest.approx(0.743, abs=5e-4)
+    assert krippendorff_alpha(units, "interval") == pytest.approx(0.849, abs=5e-4)
+    assert krippendorff_alpha([{"a": 1.0, "b": 1.0}]) is None
+
+
+def test_smece_of_calibrated_and_of_shifted_probabilities() -> None:
+    rng = np.random.default_rng(0)
+    p = rng.uniform(0.3, 0.7, size=20_000)
+    happened = rng.random(p.size) < p
+    assert smece(p, happened) == pytest.approx(0.0, abs=0.02)
+    # A constant shift of .2 is a calibration error of .2 wherever it is smoothed.
+    assert smece(p + 0.2, happened) == pytest.approx(0.2, abs=0.02)
+    assert smece(np.array([]), np.array([], dtype=bool)) is None
+
+
+def test_lowest_rmse_is_reached_by_regression_on_the_truth() -> None:
+    paired = drawn(2000)
+    r = STATISTICS["pearson"](paired)
+    assert r is not None
+    slope, intercept = np.polyfit(paired.value, paired.truth, 1)
+    best = np.sqrt(np.mean((paired.truth - slope * paired.value - intercept) ** 2))
+    assert best == pytest.approx(lowest_rmse(paired.truth, r))
+
+
+# --- resampling ---------------------------------------------------------------------------------------------------
+
+
+def test_bootstrap_of_a_mean_matches_its_standard_error() -> None:
+    paired = drawn(2000)
+    clusters = Clusters([f"c{i}" for i in range(2000)])
+    found = bootstrap(clusters, STATISTICS["mae"], paired, draws=4000)
+    errors = np.abs(paired.truth - paired.value)
+    half = 1.96 * errors.std() / np.sqrt(errors.size)
+    assert found.low == pytest.approx(errors.mean() - half, rel=0.02)
+    assert found.high == pytest.approx(errors.mean() + half, rel=0.02)
+
+
+def test_intervals_move_whole_conversations() -> None:
+    paired = drawn(400)
+    alone = Clusters([f"c{i}" for i in range(400)])
+    copied = paired.take(np.repeat(np.arange(400), 5))
+    together = Clusters([f"c{i}" for i in np.repeat(np.arange(400), 5)])
+    for name in ("rmse", "kendall"):
+        once = bootstrap(alone, STATISTICS[name], paired)
+        five = bootstrap(together, STATISTICS[name], copied)
+        assert five.low == pytest.approx(once.low, abs=1e-2), "five copies of a rating are no more evidence than one"
+        assert five.high == pytest.approx(once.high, abs=1e-2)
+
+
+def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
+    # P(|y - ŷ| ≤ 1) of this generator, from one large draw.
+    truth = summary(drawn(200_000, seed=99))["within_one"]
+    assert truth is not None
+    clusters = Clusters([f"c{i}" for i in range(200)])
+    hits = 0
+    for seed in range(200):
+        found = bootstrap(clusters, STATISTICS["within_one"], drawn(200, seed), draws=400, seed=seed)
+        assert found.low is not None and found.high is not None
+        hits += found.low <= truth <= found.high
+    assert 180 <= hits <= 198
+
+
+def test_paired_tests_find_a_difference_and_do_not_invent_one() -> None:
+    good, bad = drawn(300, noise=0.5), drawn(300, noise=3.0)
+    clusters = Clusters([f"c{i // 3}" for i in range(300)])
+    rmse = STATISTICS["rmse"]
+    assert isinstance(rmse, MeanStatistic)
+    found = paired_test(clusters, rmse, good, bad)
+    assert found is not None and found.p < 0.01 and found.high is not None and found.high < 0
+    same = paired_test(clusters, rmse, good, good)
+    assert same is not None and same.p == 1.0 and same.difference == 0.0
+
+
+def test_p_values_are_uniform_where_nothing_differs() -> None:
+    rmse = STATISTICS["rmse"]
+    assert isinstance(rmse, MeanStatistic)
+    small = 0
+    for seed in range(200):
+        base = drawn(60, seed)
+        rng = np.random.default_rng(seed)
+        a, b = (
+            Paired(base.options, base.answer, base.probabilities, base.value + rng.normal(size=60)) for _ in range(2)
+        )
+        found = paired_test(Clusters([f"c{i}" for i in range(60)]), rmse, a, b, draws=400, seed=seed)
+        assert found is not None
+        small += found.p <= 0.1
+    assert 8 <= small <= 34
+
+
+def test_holm() -> None:
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([]) == [] and holm([0.9, 0.8]) == [1.0, 1.0]
+
+
+def test_folds_hold_each_group_once_and_follow_from_the_seed() -> None:
+    groups = [f"c{i // 3}" for i in range(60)]
+    splits = list(grouped_folds(groups, 5, seed=3))
+    assert sorted(name for split in splits for name in split.test) == sorted(set(groups))
+    assert all(not split.train & split.test for split in splits)
+    assert fold_of(reversed(groups), 5, 3) == fold_of(groups, 5, 3) != fold_of(groups, 5, 4)
+    with pytest.raises(BadInput, match="2 rated conversations cannot make 5 folds"):
+        list(grouped_folds(["a", "b"], 5))
+
+
+def test_smece_by_option_has_one_value_an_option() -> None:
+    assert len(smece_by_option(drawn())) == 4

@@ -1,0 +1,307 @@
+"""The command line as a user meets it: the whole way, and every wrong input in one line with its exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from accord.cli import app, commands  # noqa: F401 - registers the commands
+from accord.sample import sources
+from accord.testing import ChatServer, completion
+
+CHATS, RATINGS = map(str, sources())
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name in ("ACCORD_STORE", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def accord(*arguments: str, code: int = 0) -> str:
+    """Run a command in this process; its stdout, or for a failure its one line on stderr."""
+    result = CliRunner().invoke(app, list(arguments))
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == code, result.output
+    if code in (0, 5):
+        return result.stdout
+    complaint = [line for line in result.stderr.splitlines() if line.startswith("accord: ")]
+    assert len(complaint) == 1, result.stderr
+    return complaint[0]
+
+
+def refused(*arguments: str) -> str:
+    return accord(*arguments, code=1)
+
+
+def test_the_whole_way_by_single_steps(project: Path) -> None:
+    assert "wrote accord.yaml" in accord("init")
+    assert "kept accord.yaml as it is" in accord("init")
+    assert "40 conversations imported" in accord("import", CHATS, RATINGS)
+    again = json.loads(accord("import", RATINGS, CHATS, "--json"))
+    assert again["conversations"] == {"new": 0, "known": 40} and again["labels"]["new"] == 0
+    fitted = json.loads(accord("fit", "calibration", "--json"))
+    compared = json.loads(accord("compare", "--json"))
+    assert fitted["comparison"]["rows"] == compared["rows"], "the same seed gives the same table"
+    for ending in ("jsonl", "csv", "parquet"):
+        said = accord(
+            "score", CHATS, "--out", f"scores.{ending}", "--panel", "amira", "--panel", "bruno", "--rule", "min"
+        )
+        assert "40 scored" in said
+    rows = [json.loads(line) for line in Path("scores.jsonl").read_text().splitlines()]
+    frame = pl.read_parquet("scores.parquet")
+    assert frame["value"].to_list() == [row["value"] for row in rows] == pl.read_csv("scores.csv")["value"].to_list()
+    assert {row["annotator"] for row in rows} == {"min"}
+    assert "report in report.html" in accord("report")
+    assert "passed" in accord("gate", "--min-agreement=-1", "--min-mean", "1")
+    assert "demanded 0.99: failed" in accord("gate", "--min-agreement", "0.99", code=3)
+
+
+def test_the_report_is_self_contained_and_escapes_what_came_from_outside(project: Path) -> None:
+    evil = "<script>alert(1)</script>{{ 7*7 }}"
+    chats = [json.loads(line) for line in Path(CHATS).read_text().splitlines()]
+    for chat in chats:
+        chat["messages"][0]["content"] = evil
+    Path("evil.jsonl").write_text("".join(json.dumps(chat) + "\n" for chat in chats))
+    ratings = Path(RATINGS).read_text().replace("amira", '"<img src=x onerror=alert(2)>"')
+    Path("ratings.csv").write_text(ratings)
+    accord("run", "evil.jsonl", "ratings.csv", "--out", "out")
+    page = Path("out/report.html").read_text()
+    assert (
+        "<script" not in page and "onerror=alert(2)>" not in page and "49" not in page.split("&lt;script&gt;")[1][:60]
+    )
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;{{ 7*7 }}" in page
+    assert "http://" not in page.replace("http://www.w3.org/", "") and "https://" not in page.replace(evil, "")
+    assert "default-src 'none'" in page
+
+
+def test_demo_and_real_data_are_one_command(project: Path, data: Path) -> None:
+    assert "127 ratings of 40 conversations by 4 annotators" in accord("demo")
+    assert sorted(path.name for path in Path("accord-demo").iterdir()) == [
+        "accord.db", "evaluator", "report.html", "scores.jsonl",
+    ]  # fmt: skip
+    synth = str(data / "llm_rubric_synth")
+    result = json.loads(accord("run", synth, "--recorded", synth, "--out", "real", "--json"))
+    best = result["comparison"]["rows"][0]
+    assert best["system"] == "calibration" and best["n"] == 662
+    assert best["rmse"] < 0.75 and best["pearson"] > 0.42
+
+
+def test_a_judge_on_the_wire_is_asked_once_and_never_again(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    with ChatServer(lambda request: completion("3", {"3": 0.6, "2": 0.3, "1": 0.05})) as server:
+        config = f"judge: {{way: logprobs, model: m1, base_url: '{server.url}'}}\nfolds: 3\n"
+        Path("accord.yaml").write_text(config)
+        accord("import", CHATS, RATINGS)
+        accord("judge", "--limit", "10")
+        asked = len(server.requests)
+        whole = json.loads(accord("judge", "--json"))
+        assert whole["subjects"] == 40 and whole["answered"] == 30 * 9 + 10 * 5
+        assert len(server.requests) == whole["answered"], "the first ten were not asked for again"
+        assert 0 < asked < whole["answered"]
+        before = len(server.requests)
+        accord("fit")
+        accord("score", CHATS, "--out", "scores.csv")
+        assert len(server.requests) == before
+        rows = json.loads(accord("compare", "--json"))["rows"]
+        assert "judge-expected" in {row["system"] for row in rows}
+    assert "sk-secret" not in "".join(path.read_text(errors="ignore") for path in Path().rglob("*") if path.is_file())
+
+
+def test_scores_say_what_is_missing_and_end_with_5(project: Path) -> None:
+    Path("accord.yaml").write_text("metrics: [overlap-documents]\n")
+    accord("import", CHATS, RATINGS)
+    accord("fit")
+    said = accord("score", CHATS, "--out", "scores.jsonl", code=5)
+    assert "30 scored" in said and "10 unscored: no evidence; nothing to measure" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["import", "nowhere.jsonl"], "no file nowhere.jsonl"),
+        (["import", CHATS, "--format", "sharegtp"], "unknown format 'sharegtp'. Did you mean 'sharegpt'?"),
+        (["import", CHATS, "--columns", "role"], "--columns takes OURS=THEIRS, got 'role'"),
+        (["fit", "calibratoin"], "no label on the main question 'Q0'"),
+        (["compare"], "no label on the main question 'Q0'"),
+        (["judge"], "the project names no judge"),
+        (["gate", "--min-agreement", "0.5"], "nothing was compared yet"),
+        (["gate"], "the gate demands nothing"),
+        (["gate", "--min-mean", "1"], "there are no scores yet"),
+        (["score", CHATS, "--out", "s.jsonl"], "holds no evaluator"),
+        (["compare", "--config", "nowhere.yaml"], "cannot read nowhere.yaml"),
+    ],
+)
+def test_wrong_input_ends_in_one_line(arguments: list[str], says: str) -> None:
+    assert says in refused(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ("stor: x\n", "unknown key 'stor'. Did you mean 'store'?"),
+        ("judge: {way: logprobs, modle: x}\n", "unknown key 'modle'. Did you mean 'model'?"),
+        ("judge: {way: guessing}\n", "judge.way: Input should be 'recorded' or 'logprobs', got 'guessing'"),
+        ("judge: {way: logprobs}\n", "needs a model"),
+        ("judge: {way: recorded}\n", "needs the paths"),
+        ("judge: {way: logprobs, model: m}\n", "set OPENAI_API_KEY"),
+        ("folds: 1\n", "folds: Input should be greater than or equal to 2, got 1"),
+        ("rubric: llm-rubirc\n", "unknown rubric 'llm-rubirc'. Did you mean 'llm-rubric'?"),
+        ("store: mysql://x/y\n", "a store is SQLite or PostgreSQL, got mysql"),
+        ("store: '${NOT_SET_ANYWHERE}'\n", "the environment variable NOT_SET_ANYWHERE is not set"),
+        ("metrics: [lenght]\n", "unknown metric 'lenght'"),
+        ("evaluator: {method: calibratoin}\n", "unknown evaluator 'calibratoin'. Did you mean 'calibration'?"),
+        ("evaluator: {settings: {carry: 1}}\n", "unknown setting of 'calibration' 'carry'. Did you mean 'carry_over'?"),
+        ("- a list\n", "accord.yaml"),
+        ("", "accord.yaml is empty"),
+    ],
+)  # fmt: skip
+def test_a_wrong_project_file_ends_in_one_line(config: str, says: str) -> None:
+    accord("import", CHATS, RATINGS)
+    Path("accord.yaml").write_text(config)
+    assert says in refused("judge" if config.startswith("judge") else "compare")
+
+
+def labels(*rows: str) -> str:
+    Path("labels.csv").write_text("conversation,annotator,question,value\n" + "".join(row + "\n" for row in rows))
+    return "labels.csv"
+
+
+def test_labels_off_the_scale_and_of_unknown_conversations(project: Path) -> None:
+    accord("import", CHATS)
+    good = "support-001,ann,Q0,3"
+    assert "labels.csv, line 3: label of 'ann' on support-001, question 'Q0': got 7, allowed: 1, 2, 3, 4" in refused(
+        "import", labels(good, "support-001,ann,Q0,7")
+    )
+    assert "no conversation 'nobody' in the store; import it first" in refused(
+        "import", labels(good, "nobody,ann,Q0,3")
+    )
+    said = json.loads(
+        accord("import", labels(good, "nobody,ann,Q0,3", "support-001,ann,Q0,9"), "--skip-bad-rows", "--json")
+    )
+    assert said["labels"]["new"] + said["labels"]["known"] == 1 and said["skipped"] == 2
+
+
+def test_an_annotator_nobody_knows(project: Path) -> None:
+    accord("import", CHATS, RATINGS)
+    accord("fit")
+    said = refused("score", CHATS, "--out", "s.jsonl", "--annotator", "amirra")
+    assert "unknown annotator 'amirra'. Did you mean 'amira'? Available: amira, bruno, chen, dilek." in said
+    assert "the ending is one of .jsonl, .csv, .parquet" in refused("score", CHATS, "--out", "s.txt")
+    assert "unknown panel rule 'median'" in refused(
+        "score", CHATS, "--out", "s.jsonl", "--panel", "amira", "--rule", "median"
+    )
+
+
+def test_good_rows_before_a_bad_one_are_kept(project: Path) -> None:
+    good = Path(CHATS).read_text().splitlines()[:3]
+    Path("chats.jsonl").write_text("\n".join([*good, "{broken"]) + "\n")
+    assert "chats.jsonl, line 4: not JSON" in refused("import", "chats.jsonl")
+    assert "0 conversations imported, 3 already there" in accord("import", "chats.jsonl", "--skip-bad-rows")
+
+
+def test_a_failing_score_leaves_the_file_that_was_there(project: Path) -> None:
+    Path("keep.jsonl").write_text("precious")
+    accord("import", CHATS, RATINGS)
+    accord("fit")
+    assert "no file nowhere.jsonl" in refused("score", "nowhere.jsonl", "--out", "keep.jsonl")
+    Path("bad.jsonl").write_text(Path(CHATS).read_text() + "{broken\n")
+    assert "line 41: not JSON" in refused("score", "bad.jsonl", "--out", "keep.jsonl")
+    assert Path("keep.jsonl").read_text() == "precious"
+    both = ["--annotator", "amira", "--panel", "bruno"]
+    assert "name one of the two" in refused("score", CHATS, "--out", "s.jsonl", *both)
+    assert "name its members with --panel" in refused("score", CHATS, "--out", "s.jsonl", "--rule", "max")
+    for nowhere in ("bad.jsonl/scores.jsonl", "/proc/nowhere/scores.jsonl"):
+        refused("score", CHATS, "--out", nowhere)
+
+
+def test_good_labels_before_a_bad_one_are_kept(project: Path) -> None:
+    accord("import", CHATS)
+    refused("import", labels("support-001,ann,Q0,3", "support-002,ann,Q0,3", "support-003,ann,Q0,9"))
+    fixed = labels("support-001,ann,Q0,3", "support-002,ann,Q0,3", "support-003,ann,Q0,4")
+    assert json.loads(accord("import", fixed, "--json"))["labels"] == {"new": 1, "known": 2}
+
+
+def test_one_column_map_serves_conversations_and_labels(project: Path) -> None:
+    Path("t.csv").write_text("cid,prompt,response\nx,hello,hi\n")
+    Path("l.csv").write_text("cid,who,Q0,Quality\nx,ann,3,2\n")
+    columns = ["--columns", "conversation=cid", "--columns", "annotator=who"]
+    said = accord("import", "t.csv", "l.csv", *columns, "--format", "table")
+    assert "1 conversations imported" in said and "1 labels imported" in said
+    assert "none of the files has a column 'whom'" in refused("import", "t.csv", "--columns", "annotator=whom")
+    Path("l2.csv").write_text("cid,who,question,value\nx,ann,Quality,2\n")
+    assert "labels on questions that the rubric does not ask: Quality (1)" in accord("import", "l2.csv", *columns)
+    assert "give a number" in refused("gate", "--min-agreement", "nan")
+
+
+def test_usage_errors_end_with_2() -> None:
+    result = CliRunner().invoke(app, ["score"])
+    assert result.exit_code == 2
+
+
+def test_plugins_and_schema() -> None:
+    listed = json.loads(accord("plugins", "--json"))
+    assert set(listed) == {"formats", "metrics", "evaluators", "rubrics"}
+    assert all(says for found in listed.values() for says in found.values())
+    schema: dict[str, Any] = json.loads(accord("schema"))
+    assert schema["additionalProperties"] is False and "judge" in schema["properties"]
+    published = Path(__file__).parents[1] / "docs" / "accord.schema.json"
+    assert json.loads(published.read_text()) == schema, "run: make docs"
+
+
+def process(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "accord", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def test_an_interrupt_in_the_middle_keeps_what_was_done_and_the_command_goes_on(project: Path) -> None:
+    row = json.loads(Path(CHATS).read_text().splitlines()[0])
+    with Path("many.jsonl").open("w") as stream:
+        stream.writelines(json.dumps({**row, "id": f"c{i:05d}"}) + "\n" for i in range(30_000))
+    running = process("import", "many.jsonl")
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and (
+        not Path("accord.db-wal").exists() or os.path.getsize("accord.db-wal") < 2_000_000
+    ):
+        time.sleep(0.02)
+    running.send_signal(signal.SIGINT)
+    _, errors = running.communicate(timeout=60)
+    assert running.returncode == 130, errors
+    assert errors.strip().splitlines()[-1].startswith("accord: interrupted. What was done is kept")
+    assert "Traceback" not in errors
+    result = json.loads(accord("import", "many.jsonl", "--json"))["conversations"]
+    assert result["known"] > 0 and result["new"] + result["known"] == 30_000
+
+
+def test_a_full_disk_ends_in_one_line(project: Path) -> None:
+    import resource
+
+    row = json.loads(Path(CHATS).read_text().splitlines()[0])
+    Path("many.jsonl").write_text("".join(json.dumps({**row, "id": f"c{i}"}) + "\n" for i in range(5000)))
+    limited = subprocess.run(
+        [sys.executable, "-m", "accord", "import", "many.jsonl"],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: (
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN),
+            resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, 2**20)),
+        ),
+    )
+    assert limited.returncode == 1
+    assert "Traceback" not in limited.stderr and limited.stderr.count("\n") == 1, limited.stderr
+    assert "What was written before is kept" in limited.stderr

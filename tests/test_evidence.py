@@ -1,0 +1,180 @@
+"""The evidence table, the metrics, and judging that asks nothing twice and loses nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from accord import Conversation, Document, EvidenceTable, Rubric, Store, Target, Turn, load_rubric, metrics
+from accord.errors import BadInput, ModelError, UnknownName
+from accord.evidence import LEXICAL, Column, answer_table, judge_subjects, measure
+from accord.evidence.judging import Judged
+from accord.llm import Answer, Failure, ScriptedJudge, Subject, Unanswered
+from accord.registry import Registry
+from accord.testing import check_metric
+
+
+def chat(name: str, *said: str, documents: tuple[str, ...] = ()) -> Conversation:
+    turns = tuple(Turn("user" if i % 2 == 0 else "assistant", text) for i, text in enumerate(said))
+    return Conversation(name, turns, tuple(Document(text) for text in documents))
+
+
+@pytest.mark.parametrize("name", metrics.names())
+def test_every_metric_keeps_the_contract(name: str) -> None:
+    check_metric(metrics.get(name))
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "documents", "expected"),
+    [
+        ("turns", ("a", "b", "c"), (), 3),
+        ("words-per-reply", ("hi", "one two", "x", "one two three four"), (), 3),
+        ("question-rate", ("hi", "what?", "x", "fine."), (), 0.5),
+        ("citation-rate", ("hi", "so [1].", "x", "so (1)."), (), 0.5),
+        ("apology-rate", ("hi", "Sorry, no.", "x", "fine"), (), 0.5),
+        ("distinct-words", ("hi", "red red blue blue"), (), 0.5),
+        ("repetition", ("hi", "press the reset button", "no", "press the reset button"), (), 0.5),
+        ("overlap-documents", ("hi", "press reset button twice"), ("The reset button, press it.",), 0.75),
+        ("overlap-documents", ("hi", "press reset"), (), None),
+        ("overlap-user", ("router light blinks", "the router light is fine"), (), 2 / 3),
+        ("user-words", ("one two", "x", "one two three four"), (), 3),
+    ],
+)
+def test_metrics_on_small_conversations(
+    name: str, said: tuple[str, ...], documents: tuple[str, ...], expected: float
+) -> None:
+    assert metrics.get(name)(chat("c", *said, documents=documents)) == (
+        None if expected is None else pytest.approx(expected)
+    )
+
+
+def test_measures_of_a_turn_see_nothing_after_it() -> None:
+    conversation = chat("c", "hi", "one", "more", "one two three")
+    table = measure([Subject(conversation), Subject(conversation, 1)], ["words-per-reply", "overlap-documents"])
+    assert table.targets == (Target("c"), Target("c", 1))
+    assert table.values[:, 0].tolist() == [2.0, 1.0]
+    assert not table.present[:, 1].any() and table.absences[Target("c"), "overlap-documents"] == "nothing to measure"
+    with pytest.raises(UnknownName, match="unknown metric 'lenght'"):
+        measure([], ["lenght"])
+
+
+def test_a_registry_refuses_two_plugins_of_one_name() -> None:
+    registry: Registry[int] = Registry("thing")
+    registry.register("one")(1)
+    registry.register("one")(1)
+    with pytest.raises(BadInput, match="two plug-ins want to be the thing 'one'"):
+        registry.register("one")(2)
+
+
+# --- the table ----------------------------------------------------------------------------------------------------
+
+
+def block() -> EvidenceTable:
+    columns = [Column(f"Q={k}", "judge", "Q", float(k)) for k in (1, 2, 3)] + [Column("words", "metric")]
+    rows = {
+        Target("a"): {"Q=1": 0.2, "Q=2": 0.2, "Q=3": 0.4, "words": 7.0},
+        Target("b"): {"words": 9.0},
+        Target("c"): {"Q=1": 0.0, "Q=2": 0.0, "Q=3": 0.0},
+    }
+    return EvidenceTable.from_rows(columns, rows, {(Target("b"), "Q"): "refused"})
+
+
+def test_expected_answers_divide_out_the_mass_outside_and_keep_the_mask() -> None:
+    table = block().expected()
+    assert [column.name for column in table.columns] == ["Q", "words"]
+    assert table.values[0].tolist() == pytest.approx([(0.2 + 0.4 + 1.2) / 0.8, 7.0])
+    assert table.present.tolist() == [[True, True], [False, True], [False, False]]
+    assert table.expected().columns == table.columns
+
+
+def test_a_distribution_is_taken_from_its_block() -> None:
+    options, shares, known = block().distribution("Q")
+    assert options == (1.0, 2.0, 3.0) and known.tolist() == [True, False, False]
+    assert shares[0] == pytest.approx([0.25, 0.25, 0.5])
+    with pytest.raises(BadInput, match="no judge answered 'R'"):
+        block().distribution("R")
+
+
+def test_tables_stand_side_by_side_and_rows_are_taken_by_target() -> None:
+    other = EvidenceTable.from_rows([Column("more", "m")], {Target("c"): {"more": 1.0}, Target("d"): {"more": 2.0}})
+    both = block().beside(other)
+    assert both.targets == tuple(map(Target, "abcd"))
+    assert both.present[:, -1].tolist() == [False, False, True, True]
+    assert both.values[3].tolist() == [0, 0, 0, 0, 2.0]
+    assert both.of(["d", "a"]).targets == (Target("a"), Target("d"))
+    assert both.of(["b"]).absences == {(Target("b"), "Q"): "refused"}
+    assert both.rows_of([Target("c"), Target("nobody")]).tolist() == [2, -1]
+    with pytest.raises(ValueError, match="must be"):
+        EvidenceTable((Target("a"),), (), np.zeros((2, 0)), np.zeros((2, 0), dtype=bool))
+
+
+# --- judging ------------------------------------------------------------------------------------------------------
+
+
+def even(subject: Subject, question: object) -> dict[str, float]:
+    return {"1": 0.5, "2": 0.5}
+
+
+def subjects(count: int) -> list[Subject]:
+    return [Subject(chat(f"c{i}", "hi", "hello", documents=("d",) if i % 2 else ())) for i in range(count)]
+
+
+def test_answers_are_kept_and_never_asked_for_again(store: Store, rubric: Rubric) -> None:
+    judge = ScriptedJudge(even)
+    first = judge_subjects(judge, rubric, subjects(6), store)
+    asked = len(judge.asked)
+    assert asked == 3 * 9 + 3 * 5, "citation questions are asked where there are documents alone"
+    again = judge_subjects(judge, rubric, subjects(6), store)
+    assert len(judge.asked) == asked
+    assert np.array_equal(first.values, again.values) and np.array_equal(first.present, again.present)
+    assert again.absences[Target("c0"), "Q2"] == "does not apply"
+    assert [target.conversation for target in first.targets] == [f"c{i}" for i in range(6)]
+
+
+def test_another_judge_or_another_question_is_another_answer(store: Store, rubric: Rubric) -> None:
+    judge_subjects(ScriptedJudge(even), rubric, subjects(1), store)
+    other = ScriptedJudge(even, name="other")
+    judge_subjects(other, rubric, subjects(1), store)
+    assert len(other.asked) == 5
+
+
+def test_failures_are_counted_not_stored_and_asked_for_next_time(store: Store, rubric: Rubric) -> None:
+    broken = True
+
+    def script(subject: Subject, question: object) -> dict[str, float] | Failure:
+        return Failure("refused") if broken and subject.conversation.id == "c1" else even(subject, question)
+
+    judge = ScriptedJudge(script)
+    table = judge_subjects(judge, rubric, subjects(3), store)
+    assert table.absences[Target("c1"), "Q0"] == "refused"
+    assert table.present.any(axis=1).tolist() == [True, False, True]
+    broken, before = False, len(judge.asked)
+    assert judge_subjects(judge, rubric, subjects(3), store).present.any(axis=1).all()
+    assert len(judge.asked) - before == 9, "only what failed is asked again"
+
+
+def test_a_judge_that_dies_half_way_leaves_what_it_answered(store: Store, rubric: Rubric) -> None:
+    def script(subject: Subject, question: object) -> dict[str, float]:
+        if subject.conversation.id == "c3":
+            raise ModelError("the endpoint refused the key")
+        return even(subject, question)
+
+    with pytest.raises(ModelError, match="refused the key"):
+        judge_subjects(ScriptedJudge(script), rubric, subjects(9), store, at_once=1)
+    healthy = ScriptedJudge(even)
+    judge_subjects(healthy, rubric, subjects(9), store)
+    assert {subject.conversation.id for subject, _ in healthy.asked} == {f"c{i}" for i in range(3, 9)}
+
+
+def test_answers_keep_the_mass_outside_their_options(rubric: Rubric) -> None:
+    answers = [Answer("Q0", {"1": 0.1, "2": 0.2, "3": 0.3, "4": 0.1}, 0.3), Unanswered("Q1", "timeout")]
+    table = answer_table(ScriptedJudge(even), rubric, [Judged(Target("c"), answers, 2)])
+    row = {column.name: value for column, value in zip(table.columns, table.values[0], strict=True)}
+    assert sum(row[f"Q0={k}"] for k in range(1, 5)) == pytest.approx(0.7)
+    assert "rubric:s256:" in table.columns[0].made_by and "via:scripted" in table.columns[0].made_by
+    assert table.absences == {(Target("c"), "Q1"): "timeout"}
+
+
+def test_lexical_metrics_are_all_registered() -> None:
+    assert set(LEXICAL) <= set(metrics.names())
+    assert load_rubric("llm-rubric")

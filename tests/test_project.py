@@ -1,0 +1,167 @@
+"""The house rules: imports point down, the public surface is listed, commands and plug-ins explain themselves."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import accord
+from accord.cli import app, commands  # noqa: F401 - registers the commands
+from accord.evaluators import evaluators
+from accord.evidence import metrics
+from accord.testing import check_metric
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "accord"
+
+# From the bottom up; a module may import what stands in its own layer or in an earlier one.
+LAYERS = [
+    {"errors", "version"},
+    {"strict_yaml", "registry", "conversation"},
+    {"rubric", "labels", "score", "agreement", "resampling", "splits"},
+    {"readers", "store", "sample"},
+    {"llm"},
+    {"evidence"},
+    {"evaluators"},
+    {"comparison", "config", "plugins", "score_files"},
+    {"pipeline"},
+    {"report", "gate"},
+    {"whole_run"},
+    {"testing"},
+    {"cli"},
+    {"__main__"},
+]
+RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+
+
+def imports() -> Iterator[tuple[str, str, Path]]:
+    """(importing room, imported room, file) for every import of one room by another."""
+    for path in SOURCE.rglob("*.py"):
+        room = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = []
+            if isinstance(node, ast.ImportFrom) and node.module:
+                names = [node.module] if node.module != "accord" else [f"accord.{alias.name}" for alias in node.names]
+            elif isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            for name in names:
+                parts = name.split(".")
+                if parts[0] == "accord" and len(parts) > 1 and parts[1] != room:
+                    yield room, parts[1], path
+
+
+def test_imports_point_down_only() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}: {room} imports {other}"
+        for room, other, path in imports()
+        if room != "__init__" and RANK[other] > RANK[room]
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_room_has_its_layer() -> None:
+    rooms = {
+        path.name.removesuffix(".py")
+        for path in SOURCE.iterdir()
+        if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
+    assert rooms - {"__init__", "rubrics"} == set(RANK)
+
+
+def test_only_the_store_speaks_sql() -> None:
+    for path in SOURCE.rglob("*.py"):
+        if "store" not in path.parts:
+            text = path.read_text(encoding="utf-8")
+            assert "sqlalchemy" not in text and "sqlite3" not in text, path
+
+
+def test_no_pickle_and_no_networking_but_the_one_client() -> None:
+    for path in SOURCE.rglob("*.py"):
+        names = {
+            alias.name
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Import)
+            for alias in node.names
+        }
+        assert not names & {"pickle", "requests", "urllib.request", "httpx", "shelve", "marshal"}, path
+
+
+def test_the_public_surface_is_what_it_says() -> None:
+    assert accord.__all__ == sorted(accord.__all__)
+    assert len(accord.__all__) <= 30
+    for name in accord.__all__:
+        thing = getattr(accord, name)
+        if inspect.isclass(thing) or inspect.isfunction(thing):
+            assert inspect.getdoc(thing), name
+    assert set(dir(accord)) == set(accord.__all__)
+    with pytest.raises(AttributeError):
+        accord.nothing  # noqa: B018
+
+
+def test_every_command_has_help_and_a_place_in_the_docs() -> None:
+    documented = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    for registered in app.registered_commands:
+        assert registered.callback is not None and registered.callback.__doc__, registered.name
+        assert f"accord {registered.name}" in documented, registered.name
+
+
+def test_every_plugin_says_what_it_is() -> None:
+    for _, plugin in [*metrics, *evaluators]:
+        assert inspect.getdoc(plugin)
+
+
+def test_a_plugin_is_one_function_and_one_decorator() -> None:
+    from accord import Conversation
+
+    @metrics.register("test-shouting")
+    def shouting(conversation: Conversation) -> float | None:
+        """Share of turns in capitals."""
+        return (
+            sum(turn.content.isupper() for turn in conversation.turns) / len(conversation.turns)
+            if conversation.turns
+            else None
+        )
+
+    try:
+        check_metric(metrics.get("test-shouting"))
+        with pytest.raises(AssertionError, match="docstring"):
+            check_metric(lambda conversation: 1.0)
+        with pytest.raises(AssertionError, match="neither a number nor None"):
+
+            def endless(conversation: Conversation) -> float:
+                """Not finite."""
+                return float("inf")
+
+            check_metric(endless)
+    finally:
+        del metrics._plugins["test-shouting"]
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys\nfrom typer.testing import CliRunner\nfrom accord.cli import app, commands\n"
+        "assert CliRunner().invoke(app, ['--help']).exit_code == 0\n"
+        "heavy = {'numpy', 'scipy', 'sklearn', 'openai', 'sqlalchemy', 'polars', 'altair', 'pydantic', 'yaml'}\n"
+        "print(sorted(heavy & sys.modules.keys()))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_files_tell_one_idea() -> None:
+    long = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in SOURCE.rglob("*.py")}
+    assert not {path: lines for path, lines in long.items() if lines > 330}
+    for path in SOURCE.rglob("*.py"):
+        assert ast.get_docstring(ast.parse(path.read_text())), path
+
+
+def test_the_sample_follows_from_its_script() -> None:
+    drawn = ROOT / "src" / "accord" / "sample" / "ratings.csv"
+    before = drawn.read_bytes()
+    subprocess.run([sys.executable, str(ROOT / "tools" / "draw_sample_ratings.py")], check=True)
+    assert drawn.read_bytes() == before

@@ -1,0 +1,531 @@
+"""Every format, read from files as people have them; and every way a row or a file can be wrong."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from accord import Conversation, Rubric, Target, Turn, read, read_labels
+from accord.errors import BadInput, BadRow, UnknownName
+from accord.readers import detect, formats, is_label_file
+
+
+def lines(path: Path, *rows: Any) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def only(path: Path, **options: Any) -> Conversation:
+    [record] = read(path, **options)
+    return record.conversation
+
+
+def said(conversation: Conversation) -> list[tuple[str, str]]:
+    return [(turn.role, turn.content) for turn in conversation.turns]
+
+
+HELLO = [("user", "hello"), ("assistant", "hi there")]
+MESSAGES = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi there"}]
+
+
+def test_openai_messages_keep_unknown_keys_tool_calls_and_parts(tmp_path: Path) -> None:
+    call = [{"id": "t1", "type": "function", "function": {"name": "look", "arguments": "{}"}}]
+    image = {"type": "image_url", "image_url": {"url": "data:,"}}
+    row = {
+        "id": 7,
+        "messages": [
+            {
+                "role": "user",
+                "content": [{"type": "text", "text": "what is"}, image, {"type": "text", "text": "this?"}],
+            },
+            {"role": "assistant", "content": None, "tool_calls": call},
+            {"role": "tool", "content": "a cat", "tool_call_id": "t1", "name": "look"},
+        ],
+        "documents": ["plain", {"title": "Cats", "page_content": "purr", "id": 3}],
+        "model": "m1",
+        "metadata": {"system": "a"},
+    }
+    found = only(lines(tmp_path / "chats.jsonl", row))
+    assert found.id == "7"
+    assert said(found) == [("user", "what is\nthis?"), ("assistant", ""), ("tool", "a cat")]
+    assert found.turns[0].extra == {"parts": [image]}
+    assert found.turns[1].extra == {"tool_calls": call}
+    assert found.turns[2].name == "look" and found.turns[2].extra == {"tool_call_id": "t1"}
+    assert [(d.text, d.title, d.id) for d in found.documents] == [("plain", None, None), ("purr", "Cats", "3")]
+    assert found.metadata == {"system": "a", "model": "m1"} and found.system == "a"
+
+
+def test_a_conversation_survives_json(tmp_path: Path) -> None:
+    found = only(lines(tmp_path / "c.jsonl", {"messages": MESSAGES, "documents": ["d"], "odd": [1]}))
+    assert Conversation.from_json(json.loads(json.dumps(found.to_json()))) == found
+
+
+def test_sharegpt(tmp_path: Path) -> None:
+    row = {"conversations": [{"from": "human", "value": "hello"}, {"from": "gpt", "value": "hi there"}]}
+    found = only(lines(tmp_path / "s.jsonl", row))
+    assert said(found) == HELLO
+    assert found.id == "s-1"
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_a_table_with_one_row_a_turn_even_scattered(tmp_path: Path, delimiter: str) -> None:
+    path = tmp_path / ("t.tsv" if delimiter == "\t" else "t.csv")
+    rows = [
+        ("conversation_id", "role", "content"),
+        ("a", "user", "hello"),
+        ("b", "user", '"two\nlines"'),
+        ("a", "assistant", "hi there"),
+    ]
+    path.write_text("".join(delimiter.join(row) + "\n" for row in rows), encoding="utf-8-sig")
+    found = [record.conversation for record in read(path)]
+    assert [conversation.id for conversation in found] == ["a", "b"]
+    assert said(found[0]) == HELLO
+    assert said(found[1]) == [("user", "two\nlines")]
+
+
+def test_a_table_with_one_row_an_exchange_and_a_column_map(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("chat,asked,replied,bot\nx,hello,hi there,b1\nx,bye,see you,b1\n", encoding="utf-8")
+    columns = {"conversation": "chat", "prompt": "asked", "response": "replied", "system": "bot"}
+    found = only(path, columns=columns)
+    assert said(found) == [*HELLO, ("user", "bye"), ("assistant", "see you")]
+    assert found.system == "b1"
+    with pytest.raises(BadInput, match="no column 'nothere'; it has chat, asked, replied, bot"):
+        list(read(path, columns={"prompt": "nothere"}))
+
+
+def test_parquet_with_a_column_of_messages(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    pl.DataFrame({"id": ["x"], "messages": [MESSAGES]}).write_parquet(path)
+    assert said(only(path)) == HELLO
+
+
+def span(conversation: str, start: int, sent: list[Any], received: list[Any], text: bool = True) -> dict[str, Any]:
+    pack = json.dumps if text else (lambda value: value)
+    attributes = {
+        "gen_ai.conversation.id": conversation,
+        "gen_ai.input.messages": pack(sent),
+        "gen_ai.output.messages": pack(received),
+        "gen_ai.request.model": "m1",
+    }
+    return {
+        "span_id": str(start),
+        "trace_id": "t",
+        "start_time": f"2026-01-01T00:00:{start:02d}Z",
+        "attributes": attributes,
+    }
+
+
+def part(role: str, text: str) -> dict[str, Any]:
+    return {"role": role, "parts": [{"type": "text", "content": text}]}
+
+
+def test_otel_spans_in_any_order_with_or_without_repeated_history(tmp_path: Path) -> None:
+    hello, hi, bye, see = (
+        part("user", "hello"),
+        part("assistant", "hi there"),
+        part("user", "bye"),
+        part("assistant", "see you"),
+    )
+    whole = [*HELLO, ("user", "bye"), ("assistant", "see you")]
+    path = lines(
+        tmp_path / "spans.jsonl",
+        span("long", 2, [hello, hi, bye], [see]),
+        span("short", 3, [hello], [hi], text=False),
+        span("long", 1, [hello], [hi]),
+        span("short", 4, [bye], [see]),
+    )
+    found = {record.conversation.id: record.conversation for record in read(path)}
+    assert said(found["long"]) == whole
+    assert said(found["short"]) == whole
+    assert found["long"].metadata["model"] == "m1"
+
+
+def test_otlp_batches_and_system_instructions(tmp_path: Path) -> None:
+    def value(text: str) -> dict[str, str]:
+        return {"stringValue": text}
+
+    attributes = [
+        {"key": "gen_ai.conversation.id", "value": value("c1")},
+        {"key": "gen_ai.system_instructions", "value": value(json.dumps([{"type": "text", "content": "be kind"}]))},
+        {"key": "gen_ai.input.messages", "value": value(json.dumps([part("user", "hello")]))},
+        {"key": "gen_ai.output.messages", "value": value(json.dumps([part("assistant", "hi there")]))},
+    ]
+    other = {"traceId": "t", "spanId": "s2", "startTimeUnixNano": "5", "attributes": [attributes[0]]}
+    spans = [{"traceId": "t", "spanId": "s1", "startTimeUnixNano": "1", "attributes": attributes}, other]
+    path = lines(tmp_path / "otlp.jsonl", {"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]})
+    assert said(only(path)) == [("system", "be kind"), *HELLO]
+
+
+def test_langfuse_sessions_and_human_scores(tmp_path: Path) -> None:
+    rows = [
+        {
+            "id": "t2", "sessionId": "s1", "timestamp": "2", "input": "bye", "output": {"content": "see you"},
+            "scores": [
+                {"name": "Q0", "value": 3.0, "source": "ANNOTATION", "authorUserId": "ann"},
+                {"name": "Q0", "value": 1.0, "source": "EVAL"},
+            ],
+        },
+        {"id": "t1", "sessionId": "s1", "timestamp": "1", "input": {"messages": MESSAGES[:1]}, "output": "hi there"},
+    ]  # fmt: skip
+    [record] = read(lines(tmp_path / "lf.jsonl", *rows))
+    assert said(record.conversation) == [*HELLO, ("user", "bye"), ("assistant", "see you")]
+    [label] = record.labels
+    assert (label.target, label.question, label.annotator, label.value) == (Target("s1", 3), "Q0", "ann", 3)
+
+
+def test_mlflow_traces_and_human_assessments(tmp_path: Path) -> None:
+    def assessment(kind: str, value: Any) -> dict[str, Any]:
+        source = {"source_type": kind, "source_id": "ann"}
+        return {"assessment_name": "Q0", "source": source, "feedback": {"value": value}, "create_time": "2026-01-01"}
+
+    attributes = {
+        "mlflow.spanInputs": json.dumps({"messages": MESSAGES[:1]}),
+        "mlflow.spanOutputs": json.dumps({"choices": [{"message": MESSAGES[1]}]}),
+    }
+    row = {
+        "info": {
+            "trace_id": "tr1", "trace_metadata": {"mlflow.trace.session": "s9"}, "tags": {"system": "a"},
+            "assessments": [assessment("HUMAN", 4), assessment("LLM_JUDGE", 1)],
+        },
+        "data": {"spans": [{"span_id": "1", "parent_span_id": None, "attributes": attributes}]},
+    }  # fmt: skip
+    [record] = read(lines(tmp_path / "ml.jsonl", row))
+    assert record.conversation.id == "s9" and record.conversation.system == "a"
+    assert said(record.conversation) == HELLO
+    assert [(label.annotator, label.value) for label in record.labels] == [("ann", 4)]
+
+
+def test_benchmark_rows_carry_ratings_turns_and_not_applicable(tmp_path: Path) -> None:
+    row = {
+        "id": "b1", "dataset": "d", "level": "turn", "system": "s", "messages": MESSAGES, "response_index": 1,
+        "knowledge": ["fact"], "references": [], "meta": {"not_applicable": [["ann", "Q2"]]},
+        "ratings": [{"annotator": "ann", "question": "Q0", "value": 2, "scale": [1, 4]}] * 2,
+    }  # fmt: skip
+    [record] = read(lines(tmp_path / "items.jsonl", row))
+    target = Target("b1", 1)
+    assert [(label.target, label.question, label.value) for label in record.labels] == [
+        (target, "Q0", 2), (target, "Q0", 2), (target, "Q2", None),
+    ]  # fmt: skip
+    assert record.conversation.metadata["dataset"] == "d"
+
+
+def test_the_real_benchmark_files(data: Path) -> None:
+    counts = {name: [0, 0] for name in ("llm_rubric_real", "llm_rubric_synth", "topical_usr", "abc_eval")}
+    for name, count in counts.items():
+        for record in read(data / name):
+            count[0] += 1
+            count[1] += sum(label.value is not None for label in record.labels)
+    assert counts == {
+        "llm_rubric_real": [223, 1701],
+        "llm_rubric_synth": [250, 8159],
+        "topical_usr": [360, 6480],
+        "abc_eval": [1634, 29412],
+    }
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_json_array_streams_whatever_its_layout(tmp_path: Path, indent: int | None) -> None:
+    path = tmp_path / "chats.json"
+    rows = [{"id": f"c{i}", "messages": [{"role": "user", "content": "x" * 40_000}]} for i in range(9)]
+    path.write_text(json.dumps(rows, indent=indent), encoding="utf-8")
+    assert [record.conversation.id for record in read(path)] == [f"c{i}" for i in range(9)]
+
+
+def test_gzip_and_a_single_pretty_printed_object(tmp_path: Path) -> None:
+    path = tmp_path / "one.json.gz"
+    with gzip.open(path, "wt", encoding="utf-8") as stream:
+        stream.write(json.dumps({"messages": MESSAGES}, indent=1))
+    assert said(only(path)) == HELLO
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        ("{not json", "not JSON"),
+        ("[1]", "expected a JSON object, got list"),
+        ('{"messages": []}', "the conversation has no messages"),
+        ('{"messages": [{"content": "x"}]}', "a message has no role"),
+        ('{"messages": [{"role": "user", "content": 5}]}', "content is a string or a list of parts, got int"),
+        ('{"id": "a\\u0000b", "messages": [{"role": "user", "content": "x"}]}', "cannot be an id"),
+        ('{"messages": 5}', "messages are a list, got int"),
+    ],
+)
+def test_a_bad_row_is_named_by_file_line_and_reason_and_skipped_only_on_demand(
+    tmp_path: Path, bad: str, reason: str
+) -> None:
+    good = json.dumps({"messages": MESSAGES})
+    path = tmp_path / "chats.jsonl"
+    path.write_text(f"{good}\n\n{bad}\n{good}\n", encoding="utf-8")
+    with pytest.raises(BadRow, match=reason) as caught:
+        list(read(path, format="openai-messages"))
+    assert caught.value.line == 3 and str(path) in str(caught.value)
+    skipped: list[BadRow] = []
+    assert len(list(read(path, on_bad_row=skipped.append))) == 2
+    assert [error.line for error in skipped] == [3]
+
+
+def test_a_row_that_is_not_utf8_is_one_bad_row(tmp_path: Path) -> None:
+    path = tmp_path / "chats.jsonl"
+    path.write_bytes(json.dumps({"messages": MESSAGES}).encode() + b'\n{"messages": "\xe9"}\n')
+    with pytest.raises(BadRow, match="line 2: not UTF-8"):
+        list(read(path))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("a.jsonl", b"", "is empty"),
+        ("a.jsonl", "{}".encode("utf-16"), "is UTF-16; save it as UTF-8"),
+        ("a.csv", b"role,content\nuser,\xe9\n", "is not UTF-8"),
+        ("a.json", b'[{"messages": []', "not JSON"),
+        ("a.parquet", b"no parquet at all", "is no Parquet file"),
+        ("a.jsonl.gz", gzip.compress(b'{"messages": []}' * 99)[:-9], "broken gzip"),
+        ("a.jsonl", b'{"strange": 1}\n', "cannot tell the format"),
+    ],
+)
+def test_a_file_that_cannot_be_read_says_why(tmp_path: Path, name: str, content: bytes, reason: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(BadInput, match=reason):
+        list(read(path))
+
+
+def test_unknown_files_and_formats() -> None:
+    with pytest.raises(BadInput, match="no file nowhere.jsonl"):
+        list(read("nowhere.jsonl"))
+    with pytest.raises(UnknownName, match="Did you mean 'sharegpt'"):
+        formats.get("sharegtp")
+    assert detect({"conversations": []}, "x") == "sharegpt"
+
+
+def test_otel_reads_what_happened_once(tmp_path: Path) -> None:
+    said_ = [
+        ("user", "one"),
+        ("assistant", "A1"),
+        ("user", "two"),
+        ("assistant", "A2"),
+        ("user", "three"),
+        ("assistant", "A3"),
+    ]
+    one, a1, two, a2, three, a3 = (part(role, text) for role, text in said_)
+    agent = {**span("agent", 1, [one], [a1]), "span_id": "root"}
+    inner = {**span("agent", 2, [one], [a1]), "parent_span_id": "root"}
+    odd = {"span_id": "z", "trace_id": "other", "attributes": {"http.method": "GET"}}
+    path = lines(
+        tmp_path / "spans.jsonl",
+        agent, inner, odd,
+        span("window", 1, [one], [a1]), span("window", 2, [one, a1, two], [a2]), span("window", 3, [two, a2, three], [a3]),
+        span("again", 1, [one], [a1]), span("again", 2, [one], [a2]),
+        span("spaced", 1, [one], [part("assistant", "A1 ")]), span("spaced", 2, [one, a1, two], [a2]),
+    )  # fmt: skip
+    found = {record.conversation.id: [turn.content for turn in record.conversation.turns] for record in read(path)}
+    assert found == {
+        "agent": ["one", "A1"],
+        "window": ["one", "A1", "two", "A2", "three", "A3"],
+        "again": ["one", "A2"],
+        "spaced": ["one", "A1", "two", "A2"],
+    }
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"resourceSpans": [1]}, {"resourceSpans": [{"scopeSpans": [{"spans": [3]}]}]},
+        {"span_id": "1", "attributes": "oops"}, {"span_id": "1", "attributes": [{"value": {}}]},
+        {"span_id": "1", "attributes": {}, "events": [None]},
+    ],
+)  # fmt: skip
+def test_malformed_spans_are_bad_rows(tmp_path: Path, row: dict[str, Any]) -> None:
+    path = lines(tmp_path / "s.jsonl", row, span("c", 1, [part("user", "hello")], [part("assistant", "hi there")]))
+    skipped: list[BadRow] = []
+    [record] = read(path, format="otel", on_bad_row=skipped.append)
+    assert said(record.conversation) == HELLO and [error.line for error in skipped] == [1]
+
+
+def test_tool_results_are_text_and_roles_have_one_name(tmp_path: Path) -> None:
+    result = {"role": "tool", "parts": [{"type": "tool_call_response", "response": {"sum": 42}}]}
+    path = lines(
+        tmp_path / "m.jsonl",
+        {"messages": [{"role": "Human", "content": "hi"}, result, {"role": "AI", "content": "yo"}]},
+    )
+    assert said(only(path)) == [("user", "hi"), ("tool", '{"sum": 42}'), ("assistant", "yo")]
+
+
+def test_what_a_person_typed_is_never_taken_for_structure(tmp_path: Path) -> None:
+    def trace(name: str, sent: Any, received: Any) -> dict[str, Any]:
+        return {"id": name, "sessionId": None, "scores": "[]", "input": sent, "output": received}
+
+    path = lines(
+        tmp_path / "lf.jsonl",
+        trace("a", '["a","b"]', '"quoted"'),
+        trace("b", '{"a":1}', json.dumps(MESSAGES[1])),
+        trace("c", {"input": "q", "chat_history": MESSAGES}, "x"),
+    )
+    found = [said(record.conversation) for record in read(path)]
+    assert found[0] == [("user", '["a","b"]'), ("assistant", '"quoted"')]
+    assert found[1] == [("user", '{"a":1}'), ("assistant", "hi there")]
+    assert found[2] == [*HELLO, ("user", "q"), ("assistant", "x")]
+
+
+def test_tables_are_read_in_the_order_of_their_turns_with_all_documents(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(
+        "conversation,turn,role,content,context,system,tokens\n"
+        'a,2,AI,hi there,"[""d1"",""d2""]",s1,7\na,1,Human,hello,d3,s1,5\n',
+        encoding="utf-8",
+    )
+    found = only(path)
+    assert said(found) == HELLO
+    assert sorted(document.text for document in found.documents) == ["d1", "d2", "d3"]
+    assert found.metadata == {"system": "s1"} and found.turns[0].extra == {"tokens": "5"}
+
+
+def test_a_turn_that_names_no_conversation_is_a_bad_row(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("role,content\nuser,hello\nassistant,hi\n", encoding="utf-8")
+    with pytest.raises(BadRow, match="a turn names no conversation"):
+        list(read(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("conversation,role,content,role\na,user,b,c\n", "two columns called 'role'"),
+        ('conversation,role,content\na,user,"b\n', "is no CSV"),
+        ("conversation,role,content\na,user\n", "2 columns, the header has 3"),
+    ],
+)
+def test_tables_that_contradict_themselves(tmp_path: Path, text: str, reason: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(BadInput, match=reason):
+        list(read(path, format="table"))
+
+
+@pytest.mark.parametrize(
+    "text", ["sep=;\nconversation; role ;content\na;user;hello\n", "conversation,role,content\na,user,hello,\n"]
+)
+def test_tables_as_spreadsheets_write_them(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(text, encoding="utf-8-sig")
+    assert said(only(path)) == [("user", "hello")]
+
+
+@pytest.mark.parametrize("tail", ["garbage", "{}", ","])
+def test_an_array_with_something_after_it_or_between_is_refused(tmp_path: Path, tail: str) -> None:
+    path = tmp_path / "a.json"
+    row = json.dumps({"messages": MESSAGES})
+    path.write_text(f"[{row}]{tail}" if tail != "{}" else f"[{row}{row}]", encoding="utf-8")
+    with pytest.raises(BadInput, match="not JSON"):
+        list(read(path))
+
+
+@pytest.mark.parametrize("lead", ["\ufeff", "\n\n", ""])
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_wrapper_around_rows_whatever_its_layout(tmp_path: Path, lead: str, indent: int | None) -> None:
+    path = tmp_path / "export.json"
+    path.write_text(lead + json.dumps({"data": [{"messages": MESSAGES}] * 2}, indent=indent), encoding="utf-8")
+    assert len(list(read(path))) == 2
+
+
+def test_a_truncated_archive_gives_the_rows_before_the_break(tmp_path: Path) -> None:
+    import random
+
+    rows = [
+        {"id": str(i), "messages": [{"role": "user", "content": str(random.Random(i).random()) * 20}]}
+        for i in range(2000)
+    ]
+    whole = gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode())
+    path = tmp_path / "c.jsonl"
+    path.write_bytes(whole[: len(whole) // 2])
+    found = 0
+    with pytest.raises(BadInput, match="broken gzip"):
+        for _ in read(path):
+            found += 1
+    assert 500 < found < 1500
+
+
+def test_a_bad_first_row_is_skipped_like_any_other(tmp_path: Path) -> None:
+    path = lines(tmp_path / "c.jsonl", {"foo": 1}, {"messages": MESSAGES})
+    skipped: list[BadRow] = []
+    assert len(list(read(path, on_bad_row=skipped.append))) == 1
+    assert "cannot tell the format" in str(skipped[0])
+
+
+# --- labels -------------------------------------------------------------------------------------------------------
+
+
+def test_labels_in_long_and_wide_tables(tmp_path: Path, rubric: Rubric) -> None:
+    long, wide = tmp_path / "long.csv", tmp_path / "wide.csv"
+    long.write_text(
+        "item_id,rater,question,rating,turn,rated_at\nc1,ann,Q0,4,,\nc1,ann,Q2,NA,3,2026-01-01\n", encoding="utf-8"
+    )
+    wide.write_text("conversation,annotator,Q0,Q2\nc1,ann,4.0,NA\nc2,bob,,3\n", encoding="utf-8")
+    assert [(x.target, x.question, x.value, x.time) for x in read_labels(long, rubric)] == [
+        (Target("c1"), "Q0", 4, None),
+        (Target("c1", 3), "Q2", None, "2026-01-01"),
+    ]
+    assert [(x.target.conversation, x.annotator, x.question, x.value) for x in read_labels(wide, rubric)] == [
+        ("c1", "ann", "Q2", None), ("c1", "ann", "Q0", 4), ("c2", "bob", "Q2", 3),
+    ]  # fmt: skip
+    assert is_label_file(long) and is_label_file(wide)
+
+
+def test_a_label_outside_its_scale_is_a_bad_row(tmp_path: Path, rubric: Rubric) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_text("conversation,annotator,question,value\nc1,ann,Q0,4\nc1,ann,Q0,5\n", encoding="utf-8")
+    with pytest.raises(BadRow, match=r"line 3: label of 'ann' on c1, question 'Q0': got 5, allowed: 1, 2, 3, 4"):
+        list(read_labels(path, rubric))
+    skipped: list[BadRow] = []
+    assert len(list(read_labels(path, rubric, on_bad_row=skipped.append))) == 1
+    assert len(skipped) == 1
+
+
+def test_a_conversation_file_is_no_label_file(tmp_path: Path) -> None:
+    assert not is_label_file(lines(tmp_path / "c.jsonl", {"messages": MESSAGES}))
+
+
+def test_turn_views() -> None:
+    found = Conversation("c", tuple(Turn(role, text) for role, text in HELLO))
+    assert [turn.content for turn in found.by("assistant")] == ["hi there"]
+    assert len(found.up_to(0)) == 1 and len(found.up_to(None)) == 2
+
+
+def test_a_wide_table_keeps_its_questions_whatever_else_it_holds(tmp_path: Path, rubric: Rubric) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_text("conversation, annotator ,score,Q0\nc0 ,b,1,3\n", encoding="utf-8")
+    [label] = read_labels(path, rubric)
+    assert (label.target.conversation, label.question, label.value) == ("c0", "Q0", 3)
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ({"annotator": {"id": 1}, "value": 3}, "cannot be an id"),
+        ({"annotator": "b", "value": True}, "True is no answer to 'Q0'"),
+        ({"annotator": "b", "question": "other", "value": {"a": 1}}, "is no answer"),
+        ({"annotator": "b", "question": "other", "value": float("nan")}, "is no answer"),
+        ({"annotator": "b", "value": 3, "turn": "²"}, "is no index"),
+        ({"annotator": "b", "value": 3, "turn": 99999999999999999999}, "is no index"),
+        ({"annotator": "b", "value": "٣"}, "allowed: 1, 2, 3, 4"),
+        ({"annotator": "b", "value": 3, "question": "\ud800"}, "cannot be an id"),
+    ],
+)
+def test_labels_that_are_none(tmp_path: Path, rubric: Rubric, row: dict[str, Any], reason: str) -> None:
+    path = lines(tmp_path / "labels.jsonl", {"conversation": 0, **row})
+    with pytest.raises(BadRow, match=reason):
+        list(read_labels(path, rubric))
+
+
+def test_transcripts_and_labels_in_one_table_are_not_read_by_half(tmp_path: Path) -> None:
+    path = lines(
+        tmp_path / "both.jsonl", {"conversation": "c", "annotator": "b", "prompt": "x", "response": "y", "Q0": 3}
+    )
+    with pytest.raises(BadInput, match="put the labels into a file of their own"):
+        is_label_file(path)
