@@ -105,7 +105,7 @@ def test_lowest_rmse_is_reached_by_regression_on_the_truth() -> None:
 def test_bootstrap_of_a_mean_matches_its_standard_error() -> None:
     paired = drawn(2000)
     clusters = Clusters([f"c{i}" for i in range(2000)])
-    found = bootstrap(clusters, STATISTICS["mae"], paired, draws=4000)
+    found = bootstrap(clusters, STATISTICS["mae"], [paired], draws=4000)
     errors = np.abs(paired.truth - paired.value)
     half = 1.96 * errors.std() / np.sqrt(errors.size)
     assert found.low == pytest.approx(errors.mean() - half, rel=0.02)
@@ -118,8 +118,8 @@ def test_intervals_move_whole_conversations() -> None:
     copied = paired.take(np.repeat(np.arange(400), 5))
     together = Clusters([f"c{i}" for i in np.repeat(np.arange(400), 5)])
     for name in ("rmse", "kendall"):
-        once = bootstrap(alone, STATISTICS[name], paired)
-        five = bootstrap(together, STATISTICS[name], copied)
+        once = bootstrap(alone, STATISTICS[name], [paired])
+        five = bootstrap(together, STATISTICS[name], [copied])
         assert five.low == pytest.approx(once.low, abs=1e-2), "five copies of a rating are no more evidence than one"
         assert five.high == pytest.approx(once.high, abs=1e-2)
 
@@ -131,7 +131,7 @@ def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
     clusters = Clusters([f"c{i}" for i in range(200)])
     hits = 0
     for seed in range(200):
-        found = bootstrap(clusters, STATISTICS["within_one"], drawn(200, seed), draws=400, seed=seed)
+        found = bootstrap(clusters, STATISTICS["within_one"], [drawn](200, seed), draws=400, seed=seed)
         assert found.low is not None and found.high is not None
         hits += found.low <= truth <= found.high
     assert 180 <= hits <= 198
@@ -142,9 +142,9 @@ def test_paired_tests_find_a_difference_and_do_not_invent_one() -> None:
     clusters = Clusters([f"c{i // 3}" for i in range(300)])
     rmse = STATISTICS["rmse"]
     assert isinstance(rmse, MeanStatistic)
-    found = paired_test(clusters, rmse, good, bad)
+    found = paired_test(clusters, rmse, [good], [bad])
     assert found is not None and found.p < 0.01 and found.high is not None and found.high < 0
-    same = paired_test(clusters, rmse, good, good)
+    same = paired_test(clusters, rmse, [good], [good])
     assert same is not None and same.p == 1.0 and same.difference == 0.0
 
 
@@ -158,7 +158,7 @@ def test_p_values_are_uniform_where_nothing_differs() -> None:
         a, b = (
             Paired(base.options, base.answer, base.probabilities, base.value + rng.normal(size=60)) for _ in range(2)
         )
-        found = paired_test(Clusters([f"c{i}" for i in range(60)]), rmse, a, b, draws=400, seed=seed)
+        found = paired_test(Clusters([f"c{i}" for i in range(60)]), rmse, [a], [b], draws=400, seed=seed)
         assert found is not None
         small += found.p <= 0.1
     assert 8 <= small <= 34

@@ -217,7 +217,7 @@ def result_of(system: System, rated: Ratings, clusters: Clusters, draws: int, se
     rows = np.flatnonzero(system.scored)
     paired = paired_rows(system, rated).take(rows)
     own = clusters if len(rows) == len(rated) else Clusters(rated.conversation[rows])
-    intervals = {name: bootstrap(own, statistic, paired, draws, seed) for name, statistic in STATISTICS.items()}
+    intervals = {name: bootstrap(own, statistic, [paired], draws, seed) for name, statistic in STATISTICS.items()}
     return Result(
         system=system.name,
         n=len(rows),
@@ -237,12 +237,14 @@ def _differences(
     tests: list[tuple[str, str, PairedTest]] = []
     for other in systems[1:]:
         rows = np.flatnonzero(first.scored & other.scored)
+        if not len(rows):
+            continue
         ours, theirs = paired_rows(first, rated).take(rows), paired_rows(other, rated).take(rows)
         own = clusters if len(rows) == len(rated) else Clusters(rated.conversation[rows])
         for name in TESTED:
             statistic = STATISTICS[name]
             assert isinstance(statistic, MeanStatistic)
-            test = paired_test(own, statistic, ours, theirs, draws, seed)
+            test = paired_test(own, statistic, [ours], [theirs], draws, seed)
             if test is not None:
                 tests.append((other.name, name, test))
     corrected = holm([test.p for _, _, test in tests])

@@ -61,29 +61,33 @@ class Clusters:
         return np.concatenate([self.members[c] for c in np.repeat(np.arange(len(self)), counts.astype(int))])
 
 
-def bootstrap(clusters: Clusters, statistic: Statistic, paired: Paired, draws: int = DRAWS, seed: int = 0) -> Interval:
+def bootstrap(
+    clusters: Clusters, statistic: Statistic, repeats: Sequence[Paired], draws: int = DRAWS, seed: int = 0
+) -> Interval:
     """Percentile bootstrap interval of a statistic, over conversations.
 
     Args:
         clusters: Which of the n rows belong together.
         statistic: What is computed.
-        paired: The n rows.
+        repeats: The n rows as predicted in each repetition of the splits; the statistic is averaged over them.
         draws: Number of bootstrap samples; statistics of ranks take at most `RANK_DRAWS`.
         seed: Fixes them.
     """
     if len(clusters) < 2:
         return Interval(None, None)
     if isinstance(statistic, MeanStatistic):
-        return interval(resampled_means(clusters, statistic, paired, clusters.counts(draws, seed)))
-    counts = clusters.counts(min(draws, RANK_DRAWS), seed)
-    drawn = [statistic(paired.take(clusters.rows(count))) for count in counts]
-    return interval(np.array([np.nan if value is None else value for value in drawn]))
+        return interval(resampled_means(clusters, statistic, repeats, clusters.counts(draws, seed)))
+    rows = [clusters.rows(count) for count in clusters.counts(min(draws, RANK_DRAWS), seed)]
+    values = [[statistic(paired.take(drawn)) for paired in repeats] for drawn in rows]
+    return interval(np.array([[np.nan if v is None else v for v in each] for each in values]).mean(axis=1))
 
 
-def resampled_means(clusters: Clusters, statistic: MeanStatistic, paired: Paired, counts: Floats) -> Floats:
-    """(draws,) the statistic on resamples given as (draws, C) counts of conversations."""
+def resampled_means(clusters: Clusters, statistic: MeanStatistic, repeats: Sequence[Paired], counts: Floats) -> Floats:
+    """(draws,) the statistic on resamples given as (draws, C) counts of conversations, averaged over repeats."""
+    sizes = (counts @ clusters.sizes)[:, None]
     with np.errstate(invalid="ignore"):  # an infinite row times a count of 0 is undefined, and counted so
-        return statistic.finish((counts @ clusters.sums(statistic.rows(paired))) / (counts @ clusters.sizes)[:, None])
+        each = [statistic.finish((counts @ clusters.sums(statistic.rows(paired))) / sizes) for paired in repeats]
+    return np.asarray(np.mean(each, axis=0))
 
 
 def interval(samples: Floats, confidence: float = CONFIDENCE) -> Interval:
@@ -106,37 +110,48 @@ class PairedTest:
 
 
 def paired_test(
-    clusters: Clusters, statistic: MeanStatistic, first: Paired, second: Paired, draws: int = DRAWS, seed: int = 0
+    clusters: Clusters,
+    statistic: MeanStatistic,
+    first: Sequence[Paired],
+    second: Sequence[Paired],
+    draws: int = DRAWS,
+    seed: int = 0,
 ) -> PairedTest | None:
     """Permutation test of statistic(first) - statistic(second), with a paired bootstrap interval of the difference.
 
     Under the null hypothesis the two systems are exchangeable within each conversation: each permutation swaps
-    their predictions in a random half of the conversations. p = (1 + #{|d*| ≥ |d|}) / (1 + draws).
+    their predictions in a random half of the conversations. p = (1 + #{|d*| ≥ |d|}) / (1 + draws). Both systems
+    come as the same repetitions of the splits, and the difference is averaged over them.
 
     Returns:
         `None` where the statistic is undefined on either system, or there are fewer than two conversations.
     """
-    if not len(first) or len(clusters) < 2:
+    if len(clusters) < 2:
         return None
-    whole, ones = len(first), np.ones((1, len(clusters)))
-    ours, theirs = clusters.sums(statistic.rows(first)), clusters.sums(statistic.rows(second))
+    whole, ones = clusters.sizes.sum(), np.ones((1, len(clusters)))
+    sums = [
+        (clusters.sums(statistic.rows(a)), clusters.sums(statistic.rows(b))) for a, b in zip(first, second, strict=True)
+    ]
 
-    def difference(swap: Floats) -> Floats:
+    def difference(keep: Floats) -> Floats:
+        """(draws,) the difference where `keep` (draws, C) is 1 for conversations left as they are, 0 for swapped."""
+        total = np.zeros(len(keep))
         with np.errstate(invalid="ignore"):
-            a, b = swap @ ours + (1 - swap) @ theirs, swap @ theirs + (1 - swap) @ ours
-            return statistic.finish(a / whole) - statistic.finish(b / whole)
+            for ours, theirs in sums:
+                a, b = keep @ ours + (1 - keep) @ theirs, keep @ theirs + (1 - keep) @ ours
+                total += statistic.finish(a / whole) - statistic.finish(b / whole)
+        return total / len(sums)
 
     observed = number(difference(ones)[0])
     if observed is None:
         return None
     rng = np.random.default_rng(seed)
     extreme = sum(
-        int((np.abs(difference(swap)) >= abs(observed) - 1e-12).sum()) for swap in _coins(rng, draws, len(clusters))
+        int((np.abs(difference(keep)) >= abs(observed) - 1e-12).sum()) for keep in _coins(rng, draws, len(clusters))
     )
     counts = clusters.counts(draws, seed)
-    spread = interval(
-        resampled_means(clusters, statistic, first, counts) - resampled_means(clusters, statistic, second, counts)
-    )
+    ours, theirs = (resampled_means(clusters, statistic, system, counts) for system in (first, second))
+    spread = interval(ours - theirs)
     return PairedTest(observed, spread.low, spread.high, (1 + extreme) / (1 + draws))
 
 

@@ -2,7 +2,7 @@
 
 from accord.evidence import lexical  # noqa: F401 - registers the lexical metrics
 from accord.evidence.judging import AT_ONCE, NOT_APPLICABLE, Judged, answer_table, judge_all, judge_subjects
-from accord.evidence.lexical import LEXICAL
+from accord.evidence.lexical import LEXICAL, words
 from accord.evidence.metrics import Metric, measure, metrics
 from accord.evidence.table import Column, EvidenceTable
 
@@ -19,4 +19,5 @@ __all__ = [
     "judge_subjects",
     "measure",
     "metrics",
+    "words",
 ]

@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.pool import StaticPool
 
 from accord.errors import AccordError, BadInput, MissingExtra
 
@@ -26,7 +27,7 @@ def open_engine(url: str) -> Engine:
     """Connect to a store and bring its tables up to date.
 
     Args:
-        url: `sqlite:///file.db`, `postgresql://user@host/name`, or a plain path of a SQLite file.
+        url: `sqlite:///file.db`, `sqlite:///:memory:`, `postgresql://user@host/name`, or a path of a SQLite file.
 
     Raises:
         BadInput: The URL names no database Accord knows, or a store from a newer Accord.
@@ -52,13 +53,18 @@ def _engine(url: str) -> Engine:
         )
     if kind == "postgresql":
         parsed = parsed.set(drivername="postgresql+psycopg")
+    in_memory = kind == "sqlite" and parsed.database in {None, "", ":memory:"}
+    # A database in memory is its connection: every thread shares the one.
+    shared: dict[str, Any] = (
+        {"poolclass": StaticPool, "connect_args": {"check_same_thread": False}} if in_memory else {}
+    )
     try:
-        engine = create_engine(parsed)
+        engine = create_engine(parsed, **shared)
     except ModuleNotFoundError:
         raise MissingExtra("a PostgreSQL store", "postgres") from None
     if engine.dialect.name == "sqlite":
-        if parsed.database and parsed.database != ":memory:":
-            Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+        if not in_memory:
+            Path(str(parsed.database)).parent.mkdir(parents=True, exist_ok=True)
         event.listen(engine, "connect", _sqlite_settings)
         event.listen(engine, "begin", _sqlite_begin)
     return engine

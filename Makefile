@@ -1,0 +1,51 @@
+# Every command of the README, and what CI calls. `make help` lists them.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+OUT ?= accord-demo
+DATA ?=
+
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{printf "  %-10s %s\n", $$1, $$2}'
+
+$(VENV)/ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --editable ".[all]" --group dev
+	touch $@
+
+setup: $(VENV)/ready ## make the virtual environment
+
+demo: $(VENV)/ready ## the whole way on the sample; on recorded data: make demo DATA="FOLDER ..."
+ifeq ($(strip $(DATA)),)
+	$(BIN)/accord demo --out $(OUT)
+else
+	$(BIN)/accord run $(DATA) $(foreach folder,$(DATA),--recorded $(folder)) --out $(OUT)
+endif
+
+test: $(VENV)/ready ## run the tests
+	$(BIN)/python -m pytest -q
+
+lint: $(VENV)/ready ## check style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/ready ## mend style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(VENV)/ready ## write the generated pages: commands and the schema of accord.yaml
+	$(BIN)/python tools/write_docs.py
+
+bench: $(VENV)/ready ## run the benchmarks in full (about a quarter of an hour); figures go to benchmarks/results
+	mkdir -p benchmarks/results
+	for name in llm_rubric calibration_speed import_speed; do \
+	  $(BIN)/python benchmarks/$$name.py --json benchmarks/results/$$name.json || exit 1; done
+
+clean: ## remove what the other targets made
+	rm -rf $(VENV) $(OUT) .pytest_cache .mypy_cache .ruff_cache
+
+.PHONY: help setup demo test lint format docs bench clean

@@ -1,0 +1,117 @@
+"""Conversations read and stored: rows a second and peak memory, which must not grow with their number; start-up time.
+
+    python benchmarks/import_speed.py [--quick] --json OUT
+
+Each import runs in a process of its own, so that its peak memory is its own. The baseline, in the same run, is a bare
+loop: json.loads each line, one table in sqlite3, one commit per 500 rows.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+from harness import Row, finish, options
+
+TURNS = 10
+SENTENCE = "The router blinks twice and then the light goes out, although I pressed the button as you said. "
+MEASURED = """
+import json, resource, sys, time
+start = time.perf_counter()
+{work}
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+print(json.dumps([time.perf_counter() - start, peak]))
+"""
+ACCORD = """
+from pathlib import Path
+from accord.pipeline import import_files
+from accord.rubric import load_rubric
+from accord.store import Store
+done = import_files(Store(sys.argv[2]), load_rubric("llm-rubric"), [Path(sys.argv[1])])
+assert done.conversations.new == int(sys.argv[3]) and done.labels.new == int(sys.argv[3]), done
+"""
+BARE = """
+import sqlite3
+connection = sqlite3.connect(sys.argv[2].removeprefix("sqlite:///"))
+connection.execute("PRAGMA journal_mode=WAL")
+connection.execute("CREATE TABLE conversations (id TEXT PRIMARY KEY, content TEXT)")
+rows = []
+for line in open(sys.argv[1]):
+    row = json.loads(line)
+    rows.append((row["id"], json.dumps(row)))
+    if len(rows) == 500:
+        connection.executemany("INSERT INTO conversations VALUES (?, ?)", rows)
+        connection.commit()
+        rows = []
+connection.executemany("INSERT INTO conversations VALUES (?, ?)", rows)
+connection.commit()
+"""
+
+
+def written(path: Path, conversations: int) -> None:
+    """A file of conversations of `TURNS` turns, each with one rating."""
+    with path.open("w", encoding="utf-8") as stream:
+        for number in range(conversations):
+            messages = [
+                {"role": "user" if turn % 2 == 0 else "assistant", "content": f"{number}.{turn} {SENTENCE}"}
+                for turn in range(TURNS)
+            ]
+            rating = {"annotator": f"p{number % 7}", "question": "Q0", "value": 1 + number % 4, "scale": [1, 4]}
+            row = {"id": f"c{number}", "level": "dialogue", "messages": messages, "ratings": [rating]}
+            stream.write(json.dumps(row) + "\n")
+
+
+def measured(code: str, source: Path, conversations: int) -> tuple[float, float]:
+    """Seconds and peak megabytes of an import in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        script = MEASURED.format(work=code)
+        arguments = [str(source), f"sqlite:///{folder}/store.db", str(conversations)]
+        ran = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=True)
+    seconds, peak = json.loads(ran.stdout)
+    return seconds, peak
+
+
+def start_up(*command: str, times: int = 9) -> float:
+    """Median seconds from starting a command to its end."""
+    seconds = []
+    for _ in range(times):
+        start = time.perf_counter()
+        subprocess.run(command, capture_output=True, check=True)
+        seconds.append(time.perf_counter() - start)
+    return median(seconds)
+
+
+def main() -> None:
+    parser = options("import_speed", "Import speed and memory, and the time `accord --help` takes.")
+    given = parser.parse_args()
+    sizes = [1_000, 10_000] if given.quick else [10_000, 100_000]
+    if given.limit:
+        sizes = [min(size, given.limit) for size in sizes]
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "items.jsonl"
+        for size in sizes:
+            written(source, size)
+            bare_seconds, bare_peak = measured(BARE, source, size)
+            for what, (seconds, peak) in (
+                ("import", measured(ACCORD, source, size)),
+                ("bare loop", (bare_seconds, bare_peak)),
+            ):
+                row = {"what": what, "conversations": size, "turns": TURNS, "seconds": seconds}
+                rows.append({**row, "per_second": size / seconds, "peak_mb": peak, "ratio": seconds / bare_seconds})
+    nothing = start_up(sys.executable, "-c", "pass")
+    for what, seconds in (
+        ("accord --help", start_up(sys.executable, "-m", "accord", "--help")),
+        ("python -c pass", nothing),
+    ):
+        rows.append({"what": what, "seconds": seconds, "ratio": seconds / nothing})
+    finish("import_speed", rows, ["what", "conversations", "seconds", "per_second", "peak_mb", "ratio"], given.json)
+
+
+if __name__ == "__main__":
+    main()

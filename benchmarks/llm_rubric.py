@@ -1,0 +1,336 @@
+"""LLM-RUBRIC's data (Hashemi et al., ACL 2024): baselines and calibration on the same rows and folds.
+
+    python benchmarks/llm_rubric.py --data ../shared/data --json OUT [--protocols S,T,T+k,R,by-system] [--quick]
+
+Protocols:
+    S          5-fold over the synthetic dialogues, fold seeds 43 to 52, everything chosen inside the training folds.
+    T          learned on all synthetic rows, tested once on the real ones as a new domain.
+    T+k        T, then adapted with k labelled real dialogues per person (k = 1, 2, 4, 8), 20 draws, tested on the rest.
+    R          5-fold inside the real set, the same fold seeds.
+    by-system  learned on four synthetic systems, tested on the fifth, for each carry_over: what the default rests on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from harness import Row, chosen, data_folder, options, table, write
+from numpy.typing import NDArray
+from sklearn.linear_model import RidgeCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from accord.agreement import STATISTICS, MeanStatistic, Paired, lowest_rmse, smece_by_option
+from accord.conversation import Conversation, content_hash
+from accord.evaluators import AnnotatorMean, Calibration, Constant, Evaluator, JudgeArgmax, JudgeExpected, RandomDraw
+from accord.evaluators.ratings import Ratings, ratings
+from accord.evidence import EvidenceTable, judge_subjects
+from accord.labels import Labels
+from accord.llm import RecordedJudge, Subject
+from accord.readers import read
+from accord.resampling import Clusters, bootstrap, holm, paired_test
+from accord.rubric import Applies, Question, Rubric, load_rubric
+from accord.score import Score
+from accord.splits import grouped_folds
+from accord.store import Store
+
+PROTOCOLS = ("S", "T", "T+k", "R", "by-system")
+FOLD_SEEDS = range(43, 53)
+ADAPTED_ON = (1, 2, 4, 8)
+ADAPTATIONS = 20
+CARRY_OVER = (0.0, 0.25, 0.5, 0.75, 1.0)
+WITH_EMPTY_CELLS = {("lrs-V2_21", "judge7"), ("lrs-V5_45", "judge22")}
+"""The two rows in which a person left a cell empty (Q7; Q4): the paper's authors leave them out."""
+COMPARABLE = (660, 223, "s256:ff587d840cc2d13dd707ad232303222955147dab4f9444ac468d2ab7ac35ab95")
+"""Rows, dialogues, and the digest of the manifest of synthetic rows."""
+SHOWN = ("rmse", "pearson", "spearman", "kendall", "log_loss")
+TESTED = ("rmse", "pearson", "log_loss")
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """One of the two sets: its conversations, the recorded judge's answers, and the comparable ratings of Q0."""
+
+    name: str
+    system_of: Mapping[str, str | None]
+    evidence: EvidenceTable
+    labels: Labels
+    question: Question
+
+    @property
+    def rated(self) -> Ratings:
+        """The ratings as arrays."""
+        return ratings(self.evidence, self.labels, self.question)
+
+
+def load(folder: Path, name: str, rubric: Rubric, judge: RecordedJudge) -> DataSet:
+    """Read one set; the recorded judge's answers are used as they are, as the paper's authors did."""
+    records = list(read(folder / name))
+    conversations = [record.conversation for record in records]
+    evidence = judge_subjects(judge, rubric, [Subject(c) for c in conversations], Store("sqlite:///:memory:"))
+    answered = [row for row in range(len(evidence)) if evidence.present[row].all()]
+    labels = Labels(label for record in records for label in record.labels).on(rubric.main)
+    known = frozenset(evidence.targets[row] for row in answered)
+    kept = Labels(
+        x for x in labels if x.target in known and (x.target.conversation, x.annotator) not in WITH_EMPTY_CELLS
+    )
+    return DataSet(name, systems(conversations), evidence.take(answered), kept, rubric.main_question)
+
+
+def systems(conversations: Sequence[Conversation]) -> dict[str, str | None]:
+    """Which assistant held each conversation."""
+    return {conversation.id: conversation.system for conversation in conversations}
+
+
+# --- systems ------------------------------------------------------------------------------------------------------
+
+Predicted = tuple[Floats, Floats | None]
+"""Values (n,), and probabilities (n, K) where the system gives a distribution."""
+Predict = Callable[[EvidenceTable, Labels, EvidenceTable, Sequence[str]], Predicted]
+"""From training evidence and labels, and test rows with their annotators."""
+
+
+def learned(make: Callable[[], Evaluator], in_new_domain: bool = False) -> Predict:
+    """An evaluator as a system: fit, and predict each row for its own annotator."""
+
+    def predict(train: EvidenceTable, labels: Labels, test: EvidenceTable, annotators: Sequence[str]) -> Predicted:
+        evaluator = make().fit(train, labels)
+        return predictions(evaluator.in_new_domain() if in_new_domain else evaluator, test, annotators)
+
+    return predict
+
+
+def predictions(evaluator: Evaluator, test: EvidenceTable, annotators: Sequence[str]) -> Predicted:
+    """A fitted evaluator's values and probabilities; these data leave no row unscored."""
+    scores = [score for score in evaluator.predict_each(test, list(annotators)) if isinstance(score, Score)]
+    assert len(scores) == len(annotators)
+    return np.array([score.value for score in scores]), np.array([score.probabilities for score in scores])
+
+
+def ridge(question: Question) -> Predict:
+    """A peer: ridge on the nine expected answers and one indicator a person; a number, no distribution."""
+
+    def predict(train: EvidenceTable, labels: Labels, test: EvidenceTable, annotators: Sequence[str]) -> Predicted:
+        rated = ratings(train, labels, question)
+        people = sorted(set(rated.annotator))
+
+        def matrix(X: Floats, who: Sequence[str]) -> Floats:
+            return np.hstack([X, np.array([[name == person for person in people] for name in who], dtype=float)])
+
+        X = matrix(train.expected().values[rated.row], list(rated.annotator))
+        model = make_pipeline(StandardScaler(), RidgeCV(np.logspace(0, 4, 17))).fit(X, rated.value)
+        return np.asarray(model.predict(matrix(test.expected().values, annotators))), None
+
+    return predict
+
+
+def all_systems(question: Question, new_domain: bool) -> dict[str, Predict]:
+    """Ours first, then its variants, the peers and the baselines."""
+    calibration = partial(Calibration, question)
+    named = {"accord": learned(calibration, new_domain)}
+    if new_domain:
+        named["mixed, habits trusted wholly"] = learned(calibration)
+    named["mixed, without own slopes"] = learned(partial(calibration, own_slopes=False), new_domain)
+    named["ridge"] = ridge(question)
+    for kind in (AnnotatorMean, Constant, JudgeExpected, JudgeArgmax, RandomDraw):
+        named[kind.method] = learned(partial(kind, question))
+    return named
+
+
+# --- protocols ----------------------------------------------------------------------------------------------------
+
+
+def cross_validated(predict: Predict, data: DataSet, seeds: Sequence[int]) -> list[Paired]:
+    """Every rating predicted without its dialogue, once for each fold seed."""
+    rated = data.rated
+    repeats = []
+    for seed in seeds:
+        value, shares = np.zeros(len(rated)), np.zeros((len(rated), len(rated.options)))
+        for split in grouped_folds(list(rated.conversation), 5, seed):
+            rows = np.flatnonzero([name in split.test for name in rated.conversation])
+            train = data.evidence.of(split.train), data.labels.of(split.train)
+            predicted, probabilities = predict(*train, data.evidence.take(rated.row[rows]), list(rated.annotator[rows]))
+            value[rows], shares[rows] = predicted, np.nan if probabilities is None else probabilities
+        repeats.append(Paired(rated.options, rated.answer, shares, value))
+    return repeats
+
+
+def transferred(predict: Predict, train: DataSet, test: DataSet) -> list[Paired]:
+    """Every real rating predicted from all synthetic ones."""
+    rated = test.rated
+    value, shares = predict(train.evidence, train.labels, test.evidence.take(rated.row), list(rated.annotator))
+    return [Paired(rated.options, rated.answer, nothing(rated) if shares is None else shares, value)]
+
+
+def nothing(rated: Ratings) -> Floats:
+    """(n, K) probabilities of a system that gives none."""
+    return np.full((len(rated), len(rated.options)), np.nan)
+
+
+def fold_rows(protocol: str, data: DataSet, systems: Mapping[str, Sequence[Paired]]) -> list[Row]:
+    """One row a system: statistics averaged over the fold seeds, intervals by bootstrap over dialogues."""
+    clusters = Clusters(data.rated.conversation)
+    rows = []
+    for name, repeats in systems.items():
+        row: Row = {"protocol": protocol, "dataset": data.name, "system": name, "n": len(repeats[0])}
+        for statistic in SHOWN:
+            found = [value for paired in repeats if (value := STATISTICS[statistic](paired)) is not None]
+            row[statistic] = float(np.mean(found)) if len(found) == len(repeats) else None
+            if row[statistic] is not None:
+                interval = bootstrap(clusters, STATISTICS[statistic], repeats)
+                row |= {f"{statistic}_low": interval.low, f"{statistic}_high": interval.high}
+        if row["log_loss"] is not None:
+            errors = np.array([smece_by_option(paired) for paired in repeats], dtype=float)
+            row["smece"] = errors.mean(axis=0).tolist()
+        if row["pearson"] is not None:
+            row["lowest_rmse"] = lowest_rmse(repeats[0].truth, row["pearson"])
+        rows.append(row)
+    return rows
+
+
+def test_rows(protocol: str, data: DataSet, systems: Mapping[str, Sequence[Paired]]) -> list[Row]:
+    """The first system against each other: paired permutation tests by dialogue, Holm over all of them."""
+    clusters = Clusters(data.rated.conversation)
+    names = list(systems)
+    rows: list[Row] = []
+    for other in names[1:]:
+        for name in TESTED:
+            statistic = STATISTICS[name]
+            assert isinstance(statistic, MeanStatistic)
+            test = paired_test(clusters, statistic, systems[names[0]], systems[other])
+            if test is not None:
+                row: Row = {"protocol": f"{protocol} test", "system": names[0], "against": other, "statistic": name}
+                found = {"difference": test.difference, "difference_low": test.low, "difference_high": test.high}
+                rows.append(row | found | {"p": test.p})
+    for row, p in zip(rows, holm([row["p"] for row in rows]), strict=True):
+        row["p_holm"] = p
+    return rows
+
+
+def adapted_rows(train: DataSet, test: DataSet, draws: int) -> list[Row]:
+    """T+k: ours and the new labels' own mean, averaged over draws; intervals are the draws' central 95 %."""
+    rated = test.rated
+    evaluator = Calibration(train.question).fit(train.evidence, train.labels)
+    rows = []
+    for k in ADAPTED_ON:
+        found: dict[str, list[dict[str, float | None]]] = {"accord": [], "annotator-mean of the new labels": []}
+        for draw in range(draws):
+            given = drawn(rated, k, draw)
+            rest = np.flatnonzero(~given)
+            few = Labels(label for label, kept in zip(rated.labels, given, strict=True) if kept)
+            rows_left = test.evidence.take(rated.row[rest]), list(rated.annotator[rest])
+            made = {
+                "accord": evaluator.adapt(test.evidence, few),
+                "annotator-mean of the new labels": AnnotatorMean(test.question).fit(test.evidence, few),
+            }
+            for name, adapted in made.items():
+                value, shares = predictions(adapted, *rows_left)
+                assert shares is not None
+                paired = Paired(rated.options, rated.answer[rest], shares, value)
+                found[name].append({statistic: STATISTICS[statistic](paired) for statistic in SHOWN})
+        about = {"protocol": f"T+{k}", "dataset": test.name}
+        rows += [averaged({**about, "system": name}, runs) for name, runs in found.items()]
+    return rows
+
+
+def drawn(rated: Ratings, k: int, seed: int) -> NDArray[np.bool_]:
+    """(n,) which ratings are given: k of each person, at random."""
+    rng = np.random.default_rng(seed)
+    given = np.zeros(len(rated), dtype=bool)
+    for name in sorted(set(rated.annotator)):
+        given[rng.permutation(np.flatnonzero(rated.annotator == name))[:k]] = True
+    return given
+
+
+def averaged(row: Row, runs: Sequence[Mapping[str, float | None]]) -> Row:
+    """The row with each statistic's mean over runs and their central 95 %."""
+    for statistic in SHOWN:
+        values = [run[statistic] for run in runs]
+        if None not in values:
+            low, high = np.quantile(values, [0.025, 0.975])  # type: ignore[arg-type]
+            row |= {statistic: float(np.mean(values)), f"{statistic}_low": low, f"{statistic}_high": high}  # type: ignore[arg-type]
+    return row
+
+
+def by_system(data: DataSet) -> dict[float, Paired]:
+    """Each synthetic system predicted from the four others, for each trust in habits from elsewhere."""
+    rated = data.rated
+    held_by = np.array([str(data.system_of[name]) for name in rated.conversation])
+    found = {}
+    for carry_over in CARRY_OVER:
+        value, shares = np.zeros(len(rated)), nothing(rated)
+        for system in sorted(set(held_by)):
+            train = {name for name in rated.conversation if data.system_of[name] != system}
+            rows = np.flatnonzero(held_by == system)
+            predict = learned(partial(Calibration, data.question, carry_over=carry_over), in_new_domain=True)
+            test = data.evidence.take(rated.row[rows]), list(rated.annotator[rows])
+            value[rows], probabilities = predict(data.evidence.of(train), data.labels.of(train), *test)
+            shares[rows] = probabilities
+        found[carry_over] = Paired(rated.options, rated.answer, shares, value)
+    return found
+
+
+def chosen_on_synthetic(data: DataSet) -> Predict:
+    """Ours with the carry_over that predicts unseen synthetic systems with the least log loss."""
+    losses = {carry_over: STATISTICS["log_loss"](paired) or np.inf for carry_over, paired in by_system(data).items()}
+    best = min(losses, key=losses.__getitem__)
+    return learned(partial(Calibration, data.question, carry_over=best), in_new_domain=True)
+
+
+def main() -> None:
+    parser = options("llm_rubric", "Calibration and its baselines on LLM-RUBRIC's data.")
+    parser.add_argument("--protocols", "--only", help=f"run these alone, separated by commas: {', '.join(PROTOCOLS)}")
+    given = parser.parse_args()
+    wanted = chosen(parser, given.protocols, PROTOCOLS)
+    folder = data_folder(parser, given.data)
+    seeds = list(FOLD_SEEDS)[: 2 if given.quick else given.limit or 10]
+    judge = RecordedJudge.read([folder / "llm_rubric_synth", folder / "llm_rubric_real"])
+    shipped = load_rubric("llm-rubric")
+    always = tuple(question.model_copy(update={"applies": Applies.ALWAYS}) for question in shipped.questions)
+    rubric = shipped.model_copy(update={"questions": always})
+    synth, real = (load(folder, name, rubric, judge) for name in ("llm_rubric_synth", "llm_rubric_real"))
+    check_manifest(synth)
+    rows: list[Row] = []
+    for protocol, data in (("S", synth), ("R", real)):
+        if protocol in wanted:
+            systems = all_systems(data.question, new_domain=False)
+            found = {name: cross_validated(predict, data, seeds) for name, predict in systems.items()}
+            rows += fold_rows(protocol, data, found) + test_rows(protocol, data, found)
+    if "T" in wanted:
+        systems = all_systems(synth.question, new_domain=True)
+        systems["mixed, carry_over chosen on synthetic systems"] = chosen_on_synthetic(synth)
+        found = {name: transferred(predict, synth, real) for name, predict in systems.items()}
+        rows += fold_rows("T", real, found) + test_rows("T", real, found)
+    if "T+k" in wanted:
+        rows += adapted_rows(synth, real, 3 if given.quick else ADAPTATIONS)
+    if "by-system" in wanted:
+        tried = {f"accord, carry_over {trust}": [paired] for trust, paired in by_system(synth).items()}
+        rows += fold_rows("by-system", synth, tried)
+    figures = [row for row in rows if "against" not in row]
+    tests = [row for row in rows if "against" in row]
+    finish_with(given.json, rows, figures, tests)
+
+
+def finish_with(path: Path | None, rows: Sequence[Row], figures: Sequence[Row], tests: Sequence[Row]) -> None:
+    """Print the tests, then the figures, and write all rows."""
+    print(table(tests, ["protocol", "system", "against", "statistic", "difference", "p", "p_holm"]), end="\n\n")
+    shown = ["protocol", "system", *SHOWN, "lowest_rmse", "smece"]
+    print(table(figures, shown))
+    write("llm_rubric", rows, path)
+
+
+def check_manifest(synth: DataSet) -> None:
+    """Refuse to print figures for other rows than the ones that earlier figures were measured on."""
+    rows = [[label.target.conversation, label.annotator, label.value] for label in synth.labels]
+    found = content_hash(sorted(map(str, rows)))
+    if (len(rows), len({row[0] for row in rows}), found) != COMPARABLE:
+        raise SystemExit(f"the comparable rows are not those of the manifest: {len(rows)} rows, {found}")
+
+
+if __name__ == "__main__":
+    main()

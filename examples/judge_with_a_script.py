@@ -1,0 +1,29 @@
+"""A judge of your own behind the same seam: here a function, in earnest a call to whatever you have.
+
+Run: python examples/judge_with_a_script.py
+"""
+
+from accord import Labels, Store, compare, load_rubric, read, read_labels
+from accord.evidence import judge_subjects, words
+from accord.llm import ScriptedJudge, Subject
+from accord.rubric import Question
+from accord.sample import sources
+
+
+def by_length(subject: Subject, question: Question) -> dict[str, float]:
+    """Prefer short replies: half the answers' mass moves with the number of words in them."""
+    replies = subject.conversation.by("assistant")
+    count = sum(len(words(turn.content)) for turn in replies) / max(len(replies), 1)
+    options = [str(option) for option in question.scale.options]
+    short = 1 / (1 + count / 40)
+    rest = (1 - short) / (len(options) - 1)
+    return {option: short if option == options[-1] else rest for option in options}
+
+
+chats, ratings = sources()
+rubric = load_rubric("llm-rubric")
+subjects = [Subject(record.conversation) for record in read(chats)]
+labels = Labels(read_labels(ratings, rubric))
+evidence = judge_subjects(ScriptedJudge(by_length, name="by-length"), rubric, subjects, Store("sqlite:///:memory:"))
+for result in compare(evidence, labels, rubric.main_question, draws=200).results:
+    print(f"{result.system:16} RMSE {result.values['rmse']:.3f}")

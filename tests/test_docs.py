@@ -1,0 +1,79 @@
+"""Documentation runs: Python blocks, the quickstart's commands, and the generated pages."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import runpy
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from accord.cli import app, commands  # noqa: F401 - registers the commands
+from accord.evidence import metrics
+from accord.sample import sources
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.name)
+def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = set(metrics.names())
+    names: dict[str, object] = {}
+    for block in blocks(page, "python"):
+        exec(compile(block, str(page), "exec"), names)
+    for name in set(metrics.names()) - before:
+        del metrics._plugins[name]
+
+
+def test_the_quickstarts_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ACCORD_STORE", raising=False)
+    ran = 0
+    for block in blocks(ROOT / "docs" / "quickstart.md", "sh"):
+        for line in block.replace("$SAMPLE", str(sources()[0].parent)).splitlines():
+            program, *arguments = shlex.split(line, comments=True)
+            assert program == "accord"
+            result = CliRunner().invoke(app, arguments)
+            assert result.exit_code == 0, f"{line}\n{result.output}"
+            ran += 1
+    assert ran >= 8 and Path("report.html").exists()
+
+
+def test_every_command_of_the_readme_exists() -> None:
+    targets = re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), flags=re.M)
+    known = {registered.name for registered in app.registered_commands}
+    for block in blocks(ROOT / "README.md", "sh"):
+        for line in block.splitlines():
+            program, first, *_ = line.split()
+            assert (
+                (program == "make" and first in targets) or (program == "accord" and first in known) or program == "pip"
+            )
+
+
+def test_generated_pages_are_those_of_this_code() -> None:
+    spec = importlib.util.spec_from_file_location("write_docs", ROOT / "tools" / "write_docs.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for name, page in module.PAGES.items():
+        assert (ROOT / "docs" / name).read_text(encoding="utf-8") == page(), "run: make docs"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+        assert (page.parent / link).exists(), link
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
+def test_examples_run(example: Path) -> None:
+    runpy.run_path(str(example), run_name="__main__")

@@ -1,0 +1,39 @@
+"""Write the documentation that follows from the code: each command's help, and the schema of accord.yaml."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from accord.cli import app, commands  # noqa: F401 - registers the commands
+from accord.config import json_schema
+
+DOCS = Path(__file__).parent.parent / "docs"
+WIDTH = {"COLUMNS": "100", "TERMINAL_WIDTH": "100"}
+
+
+def help_of(*command: str) -> str:
+    """What `accord COMMAND --help` prints."""
+    return CliRunner().invoke(app, [*command, "--help"], env=WIDTH, prog_name="accord").stdout.strip()
+
+
+def commands_page() -> str:
+    """docs/commands.md."""
+    parts = ["# Commands", "Generated from the commands' own help by `make docs`.", f"```text\n{help_of()}\n```"]
+    for registered in app.registered_commands:
+        parts += [f"## accord {registered.name}", f"```text\n{help_of(str(registered.name))}\n```"]
+    return "\n\n".join(parts) + "\n"
+
+
+def schema_page() -> str:
+    """docs/accord.schema.json."""
+    return json.dumps(json_schema(), indent=1) + "\n"
+
+
+PAGES = {"commands.md": commands_page, "accord.schema.json": schema_page}
+
+if __name__ == "__main__":
+    for name, page in PAGES.items():
+        (DOCS / name).write_text(page(), encoding="utf-8")
