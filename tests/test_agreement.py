@@ -131,7 +131,7 @@ def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
     clusters = Clusters([f"c{i}" for i in range(200)])
     hits = 0
     for seed in range(200):
-        found = bootstrap(clusters, STATISTICS["within_one"], [drawn](200, seed), draws=400, seed=seed)
+        found = bootstrap(clusters, STATISTICS["within_one"], [drawn(200, seed)], draws=400, seed=seed)
         assert found.low is not None and found.high is not None
         hits += found.low <= truth <= found.high
     assert 180 <= hits <= 198

@@ -25,8 +25,12 @@ def intervals(rows: Sequence[Mapping[str, Any]], title: str, sort: Sequence[str]
     return _svg((bars + points).properties(width=330, height=26 * len(rows)))
 
 
-def habits(rows: Sequence[Mapping[str, Any]], kinds: Sequence[str], columns: int) -> str:
-    """Small bars, one panel an annotator. Rows: `annotator`, `option`, `kind`, `share`."""
+COLOURS = (ACCENT, SECOND, THIRD)
+"""Of the kinds of bars in `habit`, in their order; the page draws the legend once."""
+
+
+def habit(rows: Sequence[Mapping[str, Any]], kinds: Sequence[str], highest: float) -> str:
+    """One annotator's answers as small bars. Rows: `option`, `kind`, `share`; `highest` is the axis's end."""
     import altair as alt
 
     chart = (
@@ -35,14 +39,12 @@ def habits(rows: Sequence[Mapping[str, Any]], kinds: Sequence[str], columns: int
         .encode(
             x=alt.X("option:O", title=None, axis=alt.Axis(labelAngle=0)),
             xOffset=alt.XOffset("kind:N", sort=list(kinds)),
-            y=alt.Y("share:Q", title=None, axis=alt.Axis(format="%", tickCount=3)),
-            color=alt.Color(
-                "kind:N",
-                sort=list(kinds),
-                scale=alt.Scale(domain=list(kinds), range=[ACCENT, SECOND, THIRD][: len(kinds)]),
-                legend=alt.Legend(title=None, orient="top"),
+            y=alt.Y(
+                "share:Q", title=None, scale=alt.Scale(domain=[0, highest]), axis=alt.Axis(format="%", tickCount=3)
             ),
-            facet=alt.Facet("annotator:N", columns=columns, title=None),
+            color=alt.Color(
+                "kind:N", scale=alt.Scale(domain=list(kinds), range=list(COLOURS[: len(kinds)])), legend=None
+            ),
         )
         .properties(width=150, height=80)
     )

@@ -137,7 +137,7 @@ def _habits(trial: Trial) -> dict[str, Any]:
     judge = next((s for s in found.systems if s.name == "judge-expected"), None)
     counts = Counter(rated.annotator)
     shown = [name for name, _ in counts.most_common(ANNOTATORS_SHOWN)]
-    rows: list[dict[str, Any]] = []
+    panels: list[tuple[str, list[dict[str, Any]]]] = []
     for name in shown:
         mine = (rated.annotator == name) & system.scored
         if not mine.any():
@@ -146,13 +146,21 @@ def _habits(trial: Trial) -> dict[str, Any]:
         shares[PREDICTED] = system.probabilities[mine].mean(axis=0)
         if judge is not None and (mine & judge.scored).any():
             shares[JUDGE] = judge.probabilities[mine & judge.scored].mean(axis=0)
-        rows += [
-            {"annotator": f"{name} (n = {counts[name]})", "option": f"{option:g}", "kind": kind, "share": float(share)}
+        bars = [
+            {"option": f"{option:g}", "kind": kind, "share": float(share)}
             for kind, each in shares.items()
             for option, share in zip(rated.options, each, strict=True)
         ]
-    kinds = [kind for kind in (SAID, PREDICTED, JUDGE) if any(row["kind"] == kind for row in rows)]
-    return {"chart": charts.habits(rows, kinds, columns=4), "left_out": len(counts) - len(shown), "kinds": kinds}
+        panels.append((f"{name} (n = {counts[name]})", bars))
+    kinds = [
+        kind for kind in (SAID, PREDICTED, JUDGE) if any(bar["kind"] == kind for _, bars in panels for bar in bars)
+    ]
+    highest = max((bar["share"] for _, bars in panels for bar in bars), default=1.0)
+    return {
+        "panels": [(title, charts.habit(bars, kinds, highest)) for title, bars in panels],
+        "left_out": len(counts) - len(shown),
+        "legend": list(zip(kinds, charts.COLOURS, strict=False)),
+    }
 
 
 def _worst(trial: Trial) -> list[dict[str, Any]]:
