@@ -186,6 +186,38 @@ def test_a_new_domain_shrinks_habits_and_a_few_labels_there_correct_them() -> No
     assert "domain:new" in str(learned.in_new_domain().signature())
 
 
+def test_domains_start_from_home_and_doubt_goes_with_labels(tmp_path: Path) -> None:
+    here, there = planted(seed=1), planted(conversations=60, seed=2)
+    learned = Calibration(here.question).fit(here.evidence, here.labels)
+    new = learned.in_new_domain()
+    assert new.in_new_domain().predict(there.evidence, "p0") == new.predict(there.evidence, "p0"), "new is new once"
+    few = Labels(label for label in there.labels if label.annotator == "p0")
+    once, twice = learned.adapt(there.evidence, few), new.adapt(there.evidence, few)
+    assert once.predict(there.evidence, "p0") == twice.predict(there.evidence, "p0")
+
+    def doubt(evaluator: Calibration, name: str) -> float:
+        score = evaluator.predict(there.evidence, name)[0]
+        assert isinstance(score, Score)
+        return float(stats.entropy(score.probabilities))
+
+    assert dict(zip(once.annotators, once.doubt_, strict=True))["p0"] < 0.2
+    assert dict(zip(once.annotators, once.doubt_, strict=True))["p5"] == pytest.approx(0.75)
+    assert "domain:adapted|carry_over:0.5" in str(once.signature())
+    once.save(tmp_path / "e")
+    loaded = load_evaluator(tmp_path / "e")
+    assert loaded.predict(there.evidence, "p0") == once.predict(there.evidence, "p0")
+    again = [score.value for score in loaded.in_new_domain().predict(there.evidence, "p5")]  # type: ignore[union-attr]
+    assert again == [score.value for score in new.predict(there.evidence, "p5")]  # type: ignore[union-attr]
+    assert doubt(learned, "p2") <= doubt(new, "p2")
+
+
+def test_annotators_may_be_called_by_numbers() -> None:
+    X, y, annotator, text = small()
+    numbers = np.array([int(name[1:]) for name in annotator])
+    named, numbered = MixedEffects().fit(X, y, annotator, text), MixedEffects().fit(X, y, numbers, text)
+    assert numbered.predict(X, numbers) == pytest.approx(named.predict(X, annotator))
+
+
 def test_an_annotator_met_only_in_the_new_domain_joins_with_their_labels() -> None:
     here, there = planted(seed=1), planted(conversations=60, seed=2)
     learned = Calibration(here.question).fit(here.evidence, here.labels)

@@ -68,6 +68,8 @@ def test_the_whole_way_by_single_steps(project: Path) -> None:
     assert "report in report.html" in accord("report")
     assert "passed" in accord("gate", "--min-agreement=-1", "--min-mean", "1")
     assert "demanded 0.99: failed" in accord("gate", "--min-agreement", "0.99", code=3)
+    Path("twice.jsonl").write_text(2 * Path(CHATS).read_text())
+    assert "two conversations have the id 'support-001'" in refused("score", "twice.jsonl", "--out", "s.jsonl")
 
 
 def test_the_report_is_self_contained_and_escapes_what_came_from_outside(project: Path) -> None:
@@ -121,12 +123,25 @@ def test_a_judge_on_the_wire_is_asked_once_and_never_again(project: Path, monkey
     assert "sk-secret" not in "".join(path.read_text(errors="ignore") for path in Path().rglob("*") if path.is_file())
 
 
+def test_settings_are_chosen_inside_the_training_folds(project: Path) -> None:
+    Path("accord.yaml").write_text(
+        "evaluator: {choose: {own_slopes: [false, true], threshold_spread: [0.1, 0.3]}}\nfolds: 3\n"
+    )
+    accord("import", CHATS, RATINGS)
+    fitted = json.loads(accord("fit", "--json"))
+    assert fitted["comparison"]["rows"][0]["n"] == 127
+    assert "slopes:" in fitted["evaluator"]["signature"]
+    assert "passed" in accord("gate", "--min-agreement=-1")
+
+
 def test_scores_say_what_is_missing_and_end_with_5(project: Path) -> None:
     Path("accord.yaml").write_text("metrics: [overlap-documents]\n")
     accord("import", CHATS, RATINGS)
     accord("fit")
     said = accord("score", CHATS, "--out", "scores.jsonl", code=5)
     assert "30 scored" in said and "10 unscored: no evidence; nothing to measure" in said
+    assert "share of targets that are scored: 0.750, demanded 1: failed" in accord("gate", "--min-mean", "1", code=3)
+    assert "passed" in accord("gate", "--min-mean", "1", "--max-unscored", "0.3")
 
 
 @pytest.mark.parametrize(
@@ -154,7 +169,7 @@ def test_wrong_input_ends_in_one_line(arguments: list[str], says: str) -> None:
     [
         ("stor: x\n", "unknown key 'stor'. Did you mean 'store'?"),
         ("judge: {way: logprobs, modle: x}\n", "unknown key 'modle'. Did you mean 'model'?"),
-        ("judge: {way: guessing}\n", "judge.way: Input should be 'recorded' or 'logprobs', got 'guessing'"),
+        ("judge: {way: guessing}\n", "judge.way: Input should be 'decisions', 'systemone', 'logprobs'"),
         ("judge: {way: logprobs}\n", "needs a model"),
         ("judge: {way: recorded}\n", "needs the paths"),
         ("judge: {way: logprobs, model: m}\n", "set OPENAI_API_KEY"),
@@ -165,6 +180,7 @@ def test_wrong_input_ends_in_one_line(arguments: list[str], says: str) -> None:
         ("metrics: [lenght]\n", "unknown metric 'lenght'"),
         ("evaluator: {method: calibratoin}\n", "unknown evaluator 'calibratoin'. Did you mean 'calibration'?"),
         ("evaluator: {settings: {carry: 1}}\n", "unknown setting of 'calibration' 'carry'. Did you mean 'carry_over'?"),
+        ("evaluator: {choose: {slopes: [true]}}\n", "unknown setting of 'calibration' 'slopes'"),
         ("- a list\n", "accord.yaml"),
         ("", "accord.yaml is empty"),
     ],

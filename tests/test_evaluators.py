@@ -7,12 +7,14 @@ from functools import partial
 import numpy as np
 import pytest
 
-from accord import Label, Labels, Score, Target, Unscored, compare
-from accord.comparison import human_ceiling, is_better, people_alpha
+from accord import Calibration, Label, Labels, Question, Scale, Score, Target, Unscored, compare
+from accord.comparison import is_better, other_people, out_of_fold, people_alpha
 from accord.errors import BadInput, UnknownName
 from accord.evaluators import AnnotatorMean, Constant, JudgeArgmax, JudgeExpected, RandomDraw, evaluators
+from accord.evaluators.choosing import Choice
 from accord.evaluators.ratings import ratings
 from accord.evidence import Column, EvidenceTable
+from accord.splits import grouped_folds
 from accord.testing import check_evaluator, planted
 from accord.testing.corpus import Planted
 
@@ -78,7 +80,7 @@ def test_compare_finds_the_better_method_and_says_so_with_intervals() -> None:
     assert {line.system for line in found.results} == {
         "calibration", "constant", "annotator-mean", "random", "judge-argmax", "judge-expected",
     }  # fmt: skip
-    assert found.ceiling is not None and found.ceiling.system == "other people"
+    assert found.people is not None and found.people.system == "other people"
     rows = found.to_json()["rows"]
     assert {"rmse", "rmse_low", "rmse_high", "pearson", "spearman", "kendall", "log_loss", "smece"} <= rows[0].keys()
     with pytest.raises(UnknownName, match="unknown system"):
@@ -113,12 +115,12 @@ def test_a_method_that_cannot_learn_is_a_line_and_not_the_end() -> None:
 def test_people_among_themselves() -> None:
     corpus = planted(conversations=100, annotators=3, share=1.0, noise=0.2)
     rated = ratings(corpus.evidence, corpus.labels, corpus.question)
-    ceiling = human_ceiling(rated, draws=50, seed=0)
-    assert ceiling is not None and ceiling.n == 300
-    assert ceiling.values["pearson"] > 0.6  # type: ignore[operator]
+    people = other_people(rated, draws=50, seed=0)
+    assert people is not None and people.n == 300
+    assert people.values["pearson"] > 0.6  # type: ignore[operator]
     assert 0.3 < people_alpha(rated) < 1  # type: ignore[operator]
     alone = Labels(label for label in corpus.labels if label.annotator == "p0")
-    assert human_ceiling(ratings(corpus.evidence, alone, corpus.question), 50, 0) is None
+    assert other_people(ratings(corpus.evidence, alone, corpus.question), 50, 0) is None
     assert people_alpha(ratings(corpus.evidence, alone, corpus.question)) is None
 
 
@@ -126,7 +128,7 @@ def test_a_person_who_rates_twice_is_no_ceiling_for_themselves() -> None:
     corpus = planted(conversations=10, annotators=1, share=1.0)
     twice = Labels([*corpus.labels, *corpus.labels])
     rated = ratings(corpus.evidence, twice, corpus.question)
-    assert len(rated) == 20 and human_ceiling(rated, 20, 0) is None
+    assert len(rated) == 20 and other_people(rated, 20, 0) is None
     assert people_alpha(rated) == pytest.approx(1.0)
 
 
@@ -154,3 +156,45 @@ def test_a_score_is_its_distribution() -> None:
         and row["unscored"] is None
         and row["signature"].startswith("calibration|core:mixed|")
     )
+
+
+@pytest.mark.parametrize("factor", [0.01, 10, 1000])
+def test_the_unit_of_the_scale_changes_nothing(factor: float) -> None:
+    corpus = planted(conversations=80)
+    options = tuple(factor * option for option in range(1, 5))
+    question = Question(id="main", text="?", scale=Scale(options=options))
+    labels = Labels(Label(x.target, "main", x.annotator, factor * x.value) for x in corpus.labels)  # type: ignore[operator]
+    plain = compare(corpus.evidence, corpus.labels, corpus.question, draws=20)["calibration"].values
+    scaled = compare(corpus.evidence, labels, question, draws=20)["calibration"].values
+    for name, value in plain.items():
+        times = factor if name in {"rmse", "mae"} else 1
+        assert scaled[name] == pytest.approx(value * times, rel=1e-3), name  # type: ignore[operator]
+
+
+def test_a_choice_is_made_inside_the_training_side() -> None:
+    corpus = planted(conversations=60)
+    seen: list[set[str]] = []
+
+    class Watching(Calibration):
+        def fit(self, evidence, labels):  # type: ignore[no-untyped-def]
+            seen.append({label.target.conversation for label in labels})
+            return super().fit(evidence, labels)
+
+    candidates = [partial(Watching, own_slopes=slopes) for slopes in (False, True)]
+    make = partial(Choice, candidates=candidates)
+    splits = list(grouped_folds([label.target.conversation for label in corpus.labels], 3, seed=0))
+    rated = ratings(corpus.evidence, corpus.labels, corpus.question)
+    system = out_of_fold("choice", make, corpus.evidence, corpus.labels, rated, corpus.question, splits)
+    assert system.scored.all()
+    assert len(seen) == 3 * (2 * 4 + 1)
+    for fold, split in enumerate(splits):
+        assert all(not names & split.test for names in seen[9 * fold : 9 * fold + 9])
+    assert all(len(names) < 60 * 2 / 3 for fold in range(3) for names in seen[9 * fold : 9 * fold + 8])
+
+
+def test_a_choice_finds_what_the_data_need() -> None:
+    corpus = planted(conversations=60, noise=0.3)
+    candidates = [Constant, Calibration]
+    assert isinstance(Choice(corpus.question, candidates).fit(corpus.evidence, corpus.labels), Calibration)
+    random = Labels(Label(x.target, "main", x.annotator, 1 + i % 4) for i, x in enumerate(corpus.labels))
+    assert isinstance(Choice(corpus.question, candidates).fit(corpus.evidence, random), Constant)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -116,7 +118,7 @@ def serve() -> Iterator[Any]:
     def start(respond: Any, **options: Any) -> tuple[ChatServer, ChatCompletions]:
         server = ChatServer(respond).__enter__()
         opened.append(server)
-        settings = {"max_retries": 0, "timeout": 5.0, **options}
+        settings = {"timeout": 5.0, **options}
         return server, ChatCompletions("m1", base_url=server.url, api_key="sk-secret-key", **settings)
 
     yield start
@@ -191,20 +193,13 @@ def test_what_can_never_succeed_stops_everything_without_showing_the_key(serve: 
     assert "sk-secret" not in str(caught.value)
 
 
-def test_a_429_is_tried_again_when_the_server_says(serve: Any) -> None:
-    answers = iter([Wire({}, status=429, headers={"Retry-After": "0"}), completion("ok")])
-    server, client = serve(lambda request: next(answers), max_retries=1)
-    assert asked(client, ask_prompt()).text == "ok"
-    assert len(server.requests) == 2
-
-
 def test_slow_and_dead_endpoints(serve: Any) -> None:
     import time
 
     _, client = serve(lambda request: time.sleep(0.5) or completion("late"), timeout=0.1)
     with pytest.raises(CallFailed, match="timeout"):
         asked(client, ask_prompt())
-    dead = ChatCompletions("m1", base_url="http://127.0.0.1:1/v1", api_key="k", max_retries=0)
+    dead = ChatCompletions("m1", base_url="http://127.0.0.1:1/v1", api_key="k")
     with pytest.raises(CallFailed, match="unreachable"):
         asked(dead, ask_prompt())
 
@@ -238,6 +233,19 @@ def test_recorded_answers_are_averaged_over_runs_and_kept_off_the_scale(tmp_path
         0.1
     )
     assert missing.reason == "not recorded"
+
+
+def test_a_recording_with_nothing_in_it_is_no_answer(tmp_path: Path) -> None:
+    path = recording(
+        tmp_path, judged(value=None), judged(question="R", value=None), judged(question="R", distribution={"1.0": 1})
+    )
+    judge = RecordedJudge.read([path])
+    empty, kept = asyncio.run(judge.answer(Subject(CHAT), [QUESTION, QUESTION.model_copy(update={"id": "R"})]))
+    assert isinstance(empty, Unanswered)
+    assert isinstance(kept, Answer) and kept.probabilities["1"] == 1.0 and kept.outside == 0.0
+    for bad in ({"1": "x"}, [1], {"1": 2.0}):
+        with pytest.raises(BadRow, match="a distribution maps options to probabilities"):
+            RecordedJudge.read([recording(tmp_path, judged(distribution=bad))])
 
 
 def test_a_recording_of_several_models_needs_a_name(tmp_path: Path) -> None:
@@ -309,10 +317,41 @@ def test_work_is_taken_as_slots_come_free_and_errors_cancel_the_rest() -> None:
 
     assert sorted(asyncio.run(collect())) == [(i, 2 * i) for i in range(40)]
     assert most == 7
+    finished: list[int] = []
 
     async def failing() -> None:
-        async for _ in as_finished(work, range(100), at_once=3):
-            pass
+        async for item, _ in as_finished(work, range(100), at_once=3):
+            finished.append(item)
 
     with pytest.raises(ModelError, match="dead"):
         asyncio.run(failing())
+    assert set(range(48)) <= set(finished) <= set(range(53)), "what was under way is finished, nothing new is taken"
+
+
+def test_an_interrupt_waits_until_the_work_has_let_go() -> None:
+    from accord.llm.waiting import wait
+
+    let_go = []
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(30)
+        finally:
+            await asyncio.sleep(0.05)
+            let_go.append(True)
+
+    def interrupt() -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    timer = threading.Timer(0.2, interrupt)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        wait(work())
+    timer.join()
+    assert let_go == [True]
+
+    async def inside() -> None:
+        wait(asyncio.sleep(0))
+
+    with pytest.raises(RuntimeError, match="await the work instead"):
+        wait(inside())

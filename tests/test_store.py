@@ -106,6 +106,38 @@ def test_processes_that_write_at_once_lose_nothing(store: Store) -> None:
     assert len(store.labels()) == 900
 
 
+REVERSED = """
+import sys
+from accord import Conversation, Store, Turn
+store, order = Store(sys.argv[1]), int(sys.argv[2])
+for batch in range(20):
+    names = [f"c{batch}-{i}" for i in range(500)][::order]
+    store.add_conversations([Conversation(c, (Turn("user", c),)) for c in names])
+"""
+
+
+def test_writers_of_the_same_rows_in_opposite_order_do_not_lock_each_other_out(store: Store) -> None:
+    writers = [
+        subprocess.Popen([sys.executable, "-c", REVERSED, store.url, order], stderr=subprocess.PIPE)
+        for order in ("1", "-1")
+    ]
+    for writer in writers:
+        _, errors = writer.communicate(timeout=300)
+        assert writer.returncode == 0, errors.decode()
+    assert store.count_conversations() == 20 * 500
+    assert len(list(store.conversation_ids())) == 20 * 500
+
+
+def test_a_run_keeps_how_it_ended(store: Store) -> None:
+    with store.run("compare", {}) as run:
+        run.results.update(a=1)
+    with pytest.raises(BadInput), store.run("fit", {}):
+        raise BadInput("no")
+    assert [(kept["command"], kept["status"], kept["results"]) for kept in store.runs()] == [
+        ("compare", "done", {"a": 1}), ("fit", "failed", {}),
+    ]  # fmt: skip
+
+
 def test_processes_that_open_a_new_store_at_once_migrate_it_once(tmp_path: Path) -> None:
     code = "import sys; from accord import Store; print(Store(sys.argv[1]).count_conversations())"
     url = f"sqlite:///{tmp_path}/new.db"

@@ -47,6 +47,11 @@ class Paired:
         return np.asarray(self.options[self.answer])
 
     @property
+    def step(self) -> float:
+        """The mean distance between neighbouring options, in units of the scale."""
+        return float(np.ptp(self.options)) / max(len(self.options) - 1, 1)
+
+    @property
     def decided(self) -> Indices:
         """(n,) index of the option nearest to each predicted value: what a reader of one number takes it for."""
         return np.asarray(np.abs(self.value[:, None] - self.options).argmin(axis=1))
@@ -112,7 +117,7 @@ def _exact(paired: Paired) -> Floats:
 
 
 def _within_one(paired: Paired) -> Floats:
-    return (np.abs(paired.truth - paired.value) <= 1.0)[:, None].astype(float)
+    return np.asarray(np.abs(paired.truth - paired.value) <= paired.step, dtype=float)[:, None]
 
 
 def _surprise(paired: Paired) -> Floats:
@@ -121,16 +126,18 @@ def _surprise(paired: Paired) -> Floats:
 
 
 def _products(paired: Paired) -> Floats:
-    # Centred on all rows once: the correlation of any resample is the same, its rounding error smaller.
-    y, v = paired.truth - paired.truth.mean(), paired.value - paired.value.mean()
+    # Measured from the middle of the scale, the same for all systems: less rounding, and predictions can be swapped.
+    middle = paired.options.mean()
+    y, v = paired.truth - middle, paired.value - middle
     return np.column_stack([y, v, y * y, v * v, y * v])
 
 
 def _correlation(means: Floats) -> Floats:
     y, v, yy, vv, yv = np.moveaxis(means, -1, 0)
-    spread = (yy - y * y) * (vv - v * v)
+    of_y, of_v = yy - y * y, vv - v * v
+    varies = (of_y > _TINY * yy) & (of_v > _TINY * vv)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(spread > _TINY, (yv - y * v) / np.sqrt(np.maximum(spread, _TINY)), np.nan)
+        return np.where(varies, (yv - y * v) / np.sqrt(np.where(varies, of_y * of_v, 1.0)), np.nan)
 
 
 def _cells(paired: Paired) -> Floats:
@@ -183,7 +190,7 @@ STATISTICS: Mapping[str, Statistic] = {
     "kendall": RankStatistic(_kendall),
     # mean [nearest option = answer]
     "accuracy": MeanStatistic(_exact, _only),
-    # mean [|y - ŷ| ≤ 1]
+    # mean [|y - ŷ| ≤ one step of the scale]
     "within_one": MeanStatistic(_within_one, _only),
     # quadratic weights: 1 - Σ w·observed / Σ w·expected, w = (i - j)² (Cohen, 1968)
     "weighted_kappa": MeanStatistic(_cells, _kappa),
@@ -205,6 +212,8 @@ def summary(paired: Paired, names: Sequence[str] = tuple(STATISTICS)) -> dict[st
 def pearson(truth: Floats, value: Floats) -> float | None:
     """Pearson's r of two (n,) arrays, -1 to 1; `None` where one of them does not vary."""
     nobody = np.zeros((len(truth), 0))
+    if not len(truth):
+        return None
     paired = Paired(np.asarray(truth, dtype=float), np.arange(len(truth)), nobody, np.asarray(value, dtype=float))
     return STATISTICS["pearson"](paired)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,9 @@ from accord import agreement
 from accord.agreement import LOWER_IS_BETTER, STATISTICS, MeanStatistic, Paired
 from accord.conversation import Target
 from accord.errors import AccordError, BadInput, UnknownName
-from accord.evaluators.base import Evaluator, evaluators
+from accord.evaluators.base import evaluators
+from accord.evaluators.baselines import RandomDraw
+from accord.evaluators.choosing import Learner
 from accord.evaluators.ratings import Ratings, ratings
 from accord.evidence.table import EvidenceTable
 from accord.labels import Labels
@@ -23,7 +26,7 @@ from accord.score import Score
 from accord.splits import FOLDS, grouped_folds
 
 Floats = NDArray[np.float64]
-Factory = Callable[[Question], Evaluator]
+Factory = Callable[[Question], Learner]
 
 BASELINES = ("constant", "annotator-mean", "random", "judge-argmax", "judge-expected")
 TESTED = ("rmse", "pearson", "log_loss")
@@ -100,7 +103,7 @@ class Comparison:
     systems: Sequence[System]
     results: Sequence[Result]
     differences: Sequence[Difference]
-    ceiling: Result | None
+    people: Result | None
     alpha: float | None
     folds: int
     seed: int
@@ -122,7 +125,7 @@ class Comparison:
             "seed": self.seed,
             "alpha": self.alpha,
             "rows": [result.to_json() for result in self.results],
-            "ceiling": None if self.ceiling is None else self.ceiling.to_json(),
+            "people": None if self.people is None else self.people.to_json(),
             "differences": [difference.to_json() for difference in self.differences],
         }
 
@@ -159,7 +162,8 @@ def compare(
         )
     asked = any(column.question == question.id and column.option is not None for column in evidence.columns)
     names = [*methods, *(name for name in BASELINES if asked or not name.startswith("judge-"))]
-    make = {name: (factories or {}).get(name, evaluators.get(name)) for name in names}
+    chosen: dict[str, Factory] = {"random": partial(RandomDraw, random_state=seed), **(factories or {})}
+    make = {name: chosen.get(name, evaluators.get(name)) for name in names}
     splits = list(grouped_folds(list(rated.conversation), folds, seed))
     systems = [out_of_fold(name, make[name], evidence, labels, rated, question, splits) for name in names]
     clusters = Clusters(rated.conversation)
@@ -170,7 +174,7 @@ def compare(
         systems=systems,
         results=results,
         differences=_differences(systems, rated, clusters, draws, seed),
-        ceiling=human_ceiling(rated, draws, seed),
+        people=other_people(rated, draws, seed),
         alpha=people_alpha(rated),
         folds=folds,
         seed=seed,
@@ -262,17 +266,18 @@ def is_better(difference: Difference) -> bool:
 # --- people among themselves --------------------------------------------------------------------------------------
 
 
-def human_ceiling(rated: Ratings, draws: int, seed: int) -> Result | None:
-    """How well the other annotators of the same target predict each rating: what no evaluator is expected to pass.
+def other_people(rated: Ratings, draws: int, seed: int) -> Result | None:
+    """How well the other annotators of the same target predict each rating.
 
     Each rating is predicted by the mean of the other people's ratings of its target, and its distribution by theirs
-    with one rating's worth of everyone's habit. `None` where nobody shares a target.
+    with one rating's worth of everyone's habit (its own rating left out). A few noisy ratings are no ceiling where
+    people differ by habit: an evaluator that knows the habits can pass it. `None` where nobody shares a target.
     """
     by_target: dict[Target, list[int]] = {}
     for row, target in enumerate(rated.target):
         by_target.setdefault(target, []).append(row)
     options = len(rated.options)
-    everyone = np.bincount(rated.answer, minlength=options) / max(len(rated), 1)
+    everyone = np.bincount(rated.answer, minlength=options)
     probabilities, value, scored = (
         np.zeros((len(rated), options)),
         np.zeros(len(rated)),
@@ -284,7 +289,8 @@ def human_ceiling(rated: Ratings, draws: int, seed: int) -> Result | None:
             others = [other for other in rows if annotator[other] != annotator[row]]
             if others:
                 counts = np.bincount(rated.answer[others], minlength=options)
-                probabilities[row] = (counts + everyone) / (len(others) + 1.0)
+                rest = everyone - (np.arange(options) == rated.answer[row])
+                probabilities[row] = (counts + rest / rest.sum()) / (len(others) + 1.0)
                 value[row], scored[row] = rated.value[others].mean(), True
     if not scored.any():
         return None

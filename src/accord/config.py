@@ -23,11 +23,24 @@ class _Strict(BaseModel):
 class JudgeConfig(_Strict):
     """Which judge answers the rubric, and how a distribution is obtained from it."""
 
-    way: Literal["recorded", "logprobs"] = Field(description="How a distribution is obtained; nothing else is tried.")
+    way: Literal["decisions", "systemone", "logprobs", "sampling", "verbalised", "recorded"] = Field(
+        description="How a distribution is obtained; nothing else is tried in its place."
+    )
     model: str | None = Field(default=None, description="The model's name; for a recording, which of its models.")
     base_url: str | None = Field(default=None, description="An OpenAI-compatible endpoint; default OPENAI_BASE_URL.")
     paths: list[str] = Field(default_factory=list, description="Files of recorded judgements, or benchmark folders.")
-    at_once: int = Field(default=16, ge=1, le=1024, description="Conversations judged at the same time.")
+    samples: int = Field(default=10, ge=2, le=100, description="Replies a question, for sampling.")
+    at_once: int = Field(default=64, ge=1, le=1024, description="The most requests under way.")
+    attempts: int = Field(default=5, ge=1, le=20, description="How often a failing call is tried in all.")
+    timeout: float = Field(default=60.0, gt=0, description="Seconds that one attempt may take.")
+
+
+class BudgetConfig(_Strict):
+    """The most that one run may spend; the run stops before the call that would pass a cap."""
+
+    requests: int | None = Field(default=None, ge=0, description="Requests, failed attempts included.")
+    tokens: int | None = Field(default=None, ge=0, description="Tokens in and out.")
+    money: float | None = Field(default=None, ge=0, description="Money, by the prices of prices.yaml.")
 
 
 class EvaluatorConfig(_Strict):
@@ -35,6 +48,10 @@ class EvaluatorConfig(_Strict):
 
     method: str = Field(default="calibration", description="A name of `accord plugins`.")
     settings: dict[str, Any] = Field(default_factory=dict, description="Its constructor's arguments.")
+    choose: dict[str, list[Any]] = Field(
+        default_factory=dict,
+        description="Settings to choose inside the training folds: values by name, simplest first.",
+    )
 
 
 class Config(_Strict):
@@ -43,6 +60,7 @@ class Config(_Strict):
     store: str = Field(default="sqlite:///accord.db", description="A database URL: sqlite:/// or postgresql://.")
     rubric: str = Field(default="llm-rubric", description="A shipped rubric's name, or a YAML file.")
     judge: JudgeConfig | None = Field(default=None, description="Without one, metrics alone are the evidence.")
+    budget: BudgetConfig = Field(default_factory=BudgetConfig, description="Caps on what one run may spend.")
     metrics: list[str] = Field(default=["lexical"], description="Metric names; `lexical` stands for all lexical ones.")
     evaluator: EvaluatorConfig = Field(default_factory=EvaluatorConfig)
     folds: int = Field(default=5, ge=2, description="Folds of the cross-validation, over whole conversations.")

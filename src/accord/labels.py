@@ -11,14 +11,6 @@ from accord.rubric import Question, Rubric, Value
 
 
 @dataclass(frozen=True, slots=True)
-class Annotator:
-    """A person who judges; `group` says which kind (expert, crowd, end user) where that matters."""
-
-    id: str
-    group: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Label:
     """One answer of one person. `value` is `None` where the person said the question does not apply."""
 

@@ -147,7 +147,7 @@ def paired_test(
         return None
     rng = np.random.default_rng(seed)
     extreme = sum(
-        int((np.abs(difference(keep)) >= abs(observed) - 1e-12).sum()) for keep in _coins(rng, draws, len(clusters))
+        int((~(np.abs(difference(keep)) < abs(observed) - 1e-12)).sum()) for keep in _coins(rng, draws, len(clusters))
     )
     counts = clusters.counts(draws, seed)
     ours, theirs = (resampled_means(clusters, statistic, system, counts) for system in (first, second))

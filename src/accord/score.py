@@ -18,6 +18,10 @@ INTERVAL_MASS = 0.8
 """Share of the distribution that a score's interval holds."""
 
 
+POPULATION = "population"
+"""Who a score speaks for when it names no annotator: a person drawn from those of whom the annotators are some."""
+
+
 @dataclass(frozen=True, slots=True)
 class Signature:
     """How a number was made, as ordered key-value pairs: `calibration|core:mixed|questions:9|...`."""

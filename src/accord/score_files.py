@@ -1,4 +1,4 @@
-"""Scores to files: JSON lines and CSV row by row, Parquet at the end; the ending decides."""
+"""Scores to files as they come: JSON lines, CSV, or Parquet made of JSON lines at the end; the ending decides."""
 
 from __future__ import annotations
 
@@ -30,37 +30,43 @@ class ScoreWriter:
             raise BadInput(f"cannot write scores to {path.name!r}; the ending is one of {', '.join(ENDINGS)}")
         self.path = path
         self._partial = path.with_name(path.name + ".partial")
-        self._stream: IO[str] | None = None
-        self._kept: list[Mapping[str, Any]] = []
+        self._stream: IO[str]
 
     def __enter__(self) -> ScoreWriter:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        if self.path.suffix != ".parquet":
-            self._stream = self._partial.open("w", encoding="utf-8", newline="")
-            if self.path.suffix == ".csv":
-                csv.writer(self._stream).writerow(COLUMNS)
+        self._stream = self._partial.open("w", encoding="utf-8", newline="")
+        if self.path.suffix == ".csv":
+            csv.writer(self._stream).writerow(COLUMNS)
         return self
 
     def write(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Write some rows."""
-        if self._stream is None:
-            self._kept += [_flat(row) for row in rows]
-        elif self.path.suffix == ".csv":
+        if self.path.suffix == ".csv":
             csv.writer(self._stream).writerows([_flat(row)[name] for name in COLUMNS] for row in rows)
+        elif self.path.suffix == ".parquet":
+            self._stream.writelines(json.dumps(_flat(row)) + "\n" for row in rows)
         else:
             self._stream.writelines(json.dumps(row) + "\n" for row in rows)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self._stream is not None:
-            self._stream.close()
+        self._stream.close()
+        if kind is None and self.path.suffix == ".parquet":
+            _to_parquet(self._partial, self.path)
         elif kind is None:
-            import polars as pl
-
-            types = {"turn": pl.Int64, "value": pl.Float64, "low": pl.Float64, "high": pl.Float64}
-            schema = {name: types.get(name, pl.String) for name in COLUMNS}
-            pl.DataFrame(self._kept, schema=schema, orient="row").write_parquet(self._partial)
-        if kind is None:
             self._partial.replace(self.path)
+
+
+def _to_parquet(lines: Path, path: Path) -> None:
+    """JSON lines to Parquet, streamed."""
+    import polars as pl
+
+    types = {"turn": pl.Int64, "value": pl.Float64, "low": pl.Float64, "high": pl.Float64}
+    schema = {name: types.get(name, pl.String) for name in COLUMNS}
+    if lines.stat().st_size:
+        pl.scan_ndjson(lines, schema=schema).select(COLUMNS).sink_parquet(path)
+    else:
+        pl.DataFrame(schema=schema).write_parquet(path)
+    lines.unlink()
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from accord.config import Config
 from accord.llm.model import Judge
+from accord.llm.waiting import wait
 from accord.pipeline import (
     Imported,
     Speaker,
@@ -16,6 +17,7 @@ from accord.pipeline import (
     import_files,
     judge_stored,
     latest_scores,
+    make_budget,
     make_judge,
     score_all,
     try_out,
@@ -48,9 +50,13 @@ def whole_run(
     """Import, judge, compare, fit, score everything and report, in one folder. Running it again goes on from there."""
     out.mkdir(parents=True, exist_ok=True)
     rubric = load_rubric(config.rubric)
-    judge = None if config.judge is None else make_judge(config.judge, rubric)
-    with closing(Store(config.store)) as store:
-        return _run(store, rubric, judge, config, sources, out, format, columns, skip_bad_rows, on_stage)
+    judge = None if config.judge is None else make_judge(config.judge, rubric, make_budget(config))
+    try:
+        with closing(Store(config.store)) as store:
+            return _run(store, rubric, judge, config, sources, out, format, columns, skip_bad_rows, on_stage)
+    finally:
+        if judge is not None:
+            wait(judge.close())
 
 
 def _run(
@@ -75,10 +81,10 @@ def _run(
     files = {"evaluator": out / "evaluator", "scores": out / "scores.jsonl", "report": out / "report.html"}
     trial.evaluator.save(files["evaluator"])
     on_stage("scoring")
-    run = store.start_run("run", config.model_dump(mode="json"))
-    scores = score_all(store, config, rubric, judge, trial.evaluator, store.conversations(), Speaker())
-    tally = written(store, run, scores, files["scores"])
-    store.finish_run(run, "done", {**tally, "comparison": trial.comparison.to_json()})
+    with store.run("run", config.model_dump(mode="json")) as run:
+        scores = score_all(store, config, rubric, judge, trial.evaluator, store.conversations(), Speaker())
+        tally = written(store, run.id, scores, files["scores"])
+        run.results.update(tally, comparison=trial.comparison.to_json())
     on_stage("reporting")
     write_report(trial, files["report"], latest_scores(store))
     return Whole(imported, trial, tally["unscored"], files)

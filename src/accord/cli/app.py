@@ -13,8 +13,11 @@ import typer
 from accord.errors import AccordError
 from accord.version import __version__
 
+PARTLY_UNSCORED = 5
 INTERRUPTED = 130
-EXIT_CODES = "Exit codes: 0 done, 1 wrong input, 2 usage, 3 gate failed, 4 budget reached, 5 partly unscored."
+EXIT_CODES = (
+    "Exit codes: 0 done, 1 wrong input, 2 usage, 3 gate failed, 4 budget reached, 5 partly unscored, 130 interrupted."
+)
 
 app = typer.Typer(
     name="accord",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from accord.config import Config
+    from accord.llm.budget import Budget
     from accord.llm.model import Judge
     from accord.rubric import Rubric
 
@@ -40,8 +42,21 @@ class Project:
         from accord.pipeline import make_judge
 
         if self._judge is None and self.config.judge is not None:
-            self._judge = make_judge(self.config.judge, self.rubric)
+            self._judge = make_judge(self.config.judge, self.rubric, self.budget)
         return self._judge
+
+    @cached_property
+    def budget(self) -> Budget:
+        """What this run may spend, and has spent."""
+        from accord.pipeline import make_budget
+
+        return make_budget(self.config)
+
+    def cap(self, **caps: float | None) -> None:
+        """Put the command line's caps in place of the file's, where any is given."""
+        given = {name: cap for name, cap in caps.items() if cap is not None}
+        budget = self.config.budget.model_copy(update=given)
+        self.config = self.config.model_copy(update={"budget": budget})
 
     def __enter__(self) -> Project:
         return self
@@ -49,9 +64,11 @@ class Project:
     def __exit__(self, *_: object) -> None:
         from accord.llm.waiting import wait
 
-        if self._judge is not None:
-            wait(self._judge.close())
-        self.store.close()
+        try:
+            if self._judge is not None:
+                wait(self._judge.close())
+        finally:
+            self.store.close()
 
 
 def open_project(config_file: Path | None) -> Project:

@@ -76,7 +76,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def comparison_text(result: Mapping[str, Any]) -> str:
     """The table of `compare`: each system's statistics with their intervals."""
-    lines = [*result["rows"], *([result["ceiling"]] if result["ceiling"] else [])]
+    lines = [*result["rows"], *([result["people"]] if result["people"] else [])]
     header = ["system", "n", *_STATISTICS.values()]
     rows = [[line["system"], str(line["n"]), *(_cell(line, name) for name in _STATISTICS)] for line in lines]
     alpha = "–" if result["alpha"] is None else f"{result['alpha']:.2f}"

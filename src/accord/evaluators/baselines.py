@@ -15,7 +15,7 @@ from accord.evaluators.ratings import options_of, ratings
 from accord.evidence.table import EvidenceTable
 from accord.labels import Labels
 from accord.rubric import Question
-from accord.score import Score, Signature, Unscored, score_from
+from accord.score import POPULATION, Score, Signature, Unscored, score_from
 from accord.version import __version__
 
 Floats = NDArray[np.float64]
@@ -95,7 +95,7 @@ class Constant(_LabelsAlone):
 
     def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
         """The same distribution for every row."""
-        return self._scores(evidence, [(str(name), self.shares_[_EVERYONE]) for name in annotators])
+        return self._scores(evidence, [(name or POPULATION, self.shares_[_EVERYONE]) for name in annotators])
 
 
 @evaluators.register("annotator-mean")
@@ -107,7 +107,9 @@ class AnnotatorMean(_LabelsAlone):
     def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
         """Each annotator's own distribution; everyone's for a person nobody met."""
         everyone = self.shares_[_EVERYONE]
-        return self._scores(evidence, [(str(name), self.shares_.get(str(name), everyone)) for name in annotators])
+        return self._scores(
+            evidence, [(name or POPULATION, self.shares_.get(name or _EVERYONE, everyone)) for name in annotators]
+        )
 
 
 @evaluators.register("random")
@@ -130,7 +132,9 @@ class RandomDraw(_LabelsAlone):
             len(self.options_), size=len(annotators), p=self.shares_[_EVERYONE]
         )
         certain = np.eye(len(self.options_))
-        return self._scores(evidence, [(str(name), certain[i]) for name, i in zip(annotators, draws, strict=True)])
+        return self._scores(
+            evidence, [(name or POPULATION, certain[i]) for name, i in zip(annotators, draws, strict=True)]
+        )
 
 
 class _JudgeAlone(Evaluator):
@@ -160,10 +164,12 @@ class _JudgeAlone(Evaluator):
         scores: list[Score | Unscored] = []
         for row, (target, name) in enumerate(zip(evidence.targets, annotators, strict=True)):
             if known[row]:
-                scores.append(score_from(target, str(name), self.options_, self._answer(shares[row]), signature))
+                scores.append(
+                    score_from(target, name or POPULATION, self.options_, self._answer(shares[row]), signature)
+                )
             else:
                 reason = evidence.absences.get((target, self.question.id), "the judge gave no answer")
-                scores.append(Unscored(target, str(name), reason, signature))
+                scores.append(Unscored(target, name or POPULATION, reason, signature))
         return scores
 
     def settings(self) -> dict[str, Any]:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from accord.conversation import Target, canonical_json, content_hash
+from accord.errors import BudgetReached
 from accord.evidence.table import Column, EvidenceTable
-from accord.llm.flow import as_finished
+from accord.llm.flow import OUT_OF_BUDGET, as_finished
 from accord.llm.model import Answer, Judge, Subject, Unanswered
 from accord.llm.waiting import wait
 from accord.rubric import Question, Rubric
 from accord.score import Signature
-from accord.store import Store
+from accord.store import Store, batches
 
 AT_ONCE = 16
 """Subjects that are judged at the same time."""
@@ -32,7 +36,7 @@ class Judged:
 
 async def judge_all(
     judge: Judge, rubric: Rubric, subjects: Iterable[Subject], store: Store, at_once: int = AT_ONCE
-) -> AsyncIterator[Judged]:
+) -> AsyncGenerator[Judged, None]:
     """Judge subjects as they come, each kept in the store as soon as it is answered.
 
     Questions that do not apply are not asked; answers that the store holds are not asked for again; failures are
@@ -40,13 +44,21 @@ async def judge_all(
 
     Raises:
         ModelError: No call can succeed; what was answered before is kept.
+        BudgetReached: The next call would pass the budget; what was under way is finished and kept.
     """
+    over: list[str] = []
 
     async def one(subject: Subject) -> Judged:
-        return await _judge(judge, rubric, subject, store)
+        judged = await _judge(judge, rubric, subject, store)
+        over.extend(a.detail for a in judged.answers if isinstance(a, Unanswered) and a.reason == OUT_OF_BUDGET)
+        return judged
 
-    async for _, judged in as_finished(one, subjects, at_once):
-        yield judged
+    within = takewhile(lambda _: not over, subjects)
+    async with aclosing(as_finished(one, within, at_once)) as finished:
+        async for _, judged in finished:
+            yield judged
+    if over:
+        raise BudgetReached(over[0])
 
 
 async def _judge(judge: Judge, rubric: Rubric, subject: Subject, store: Store) -> Judged:
@@ -54,16 +66,20 @@ async def _judge(judge: Judge, rubric: Rubric, subject: Subject, store: Store) -
     made_from = {question.id: judge.made_from(subject, question) for question in applicable}
     keys = {question: content_hash(made, length=40) for question, made in made_from.items()}
     stored = store.answers(keys.values())
-    answers = {question: _from_row(stored[key]) for question, key in keys.items() if key in stored}
+    answers: dict[str, Answer | Unanswered] = {
+        question: _from_row(stored[key]) for question, key in keys.items() if key in stored
+    }
     missing = [question for question in applicable if question.id not in answers]
-    found = {answer.question: answer for answer in await judge.answer(subject, missing)} if missing else {}
-    store.add_answers(
-        _row(subject, judge, answer, keys[answer.question], made_from[answer.question])
-        for answer in found.values()
-        if isinstance(answer, Answer)
-    )
-    together = {**answers, **found}
-    return Judged(subject.target, [_answer_to(question, together) for question in rubric.questions], len(missing))
+
+    async def request(questions: Sequence[Question]) -> None:
+        """Ask some questions in one request, and keep the answers before anything else is waited for."""
+        found = await judge.answer(subject, questions)
+        answers.update((answer.question, answer) for answer in found)
+        good = [answer for answer in found if isinstance(answer, Answer)]
+        store.add_answers(_row(subject, judge, a, keys[a.question], made_from[a.question]) for a in good)
+
+    await asyncio.gather(*(request(group) for group in batches(missing, judge.together)))
+    return Judged(subject.target, [_answer_to(question, answers) for question in rubric.questions], len(missing))
 
 
 def _answer_to(question: Question, answers: dict[str, Answer | Unanswered]) -> Answer | Unanswered:
@@ -134,10 +150,11 @@ def judge_subjects(
     found: dict[Target, Judged] = {}
 
     async def run() -> None:
-        async for judged in judge_all(judge, rubric, order, store, at_once):
-            found[judged.target] = judged
-            if on_judged is not None:
-                on_judged(judged)
+        async with aclosing(judge_all(judge, rubric, order, store, at_once)) as answered:
+            async for judged in answered:
+                found[judged.target] = judged
+                if on_judged is not None:
+                    on_judged(judged)
 
     wait(run())
     return answer_table(judge, rubric, (found[subject.target] for subject in order))

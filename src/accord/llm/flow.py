@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
+from accord.errors import BudgetReached
 from accord.llm.model import CallFailed, ChatModel, Failure, Prompt, Reply
 from accord.llm.waiting import wait
+
+OUT_OF_BUDGET = "out of budget"
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -29,31 +32,41 @@ async def drive(flow: Flow[T], model: ChatModel) -> T:
 
 
 async def ask(model: ChatModel, prompt: Prompt) -> Reply | Failure:
-    """A model's reply, or its failure as a value."""
+    """A model's reply, or its failure as a value; a budget that is reached is one too, so that others can finish."""
     try:
         return await model.ask(prompt)
     except CallFailed as error:
         return error.failure
+    except BudgetReached as error:
+        return Failure(OUT_OF_BUDGET, str(error))
 
 
 async def as_finished(
     work: Callable[[T], Coroutine[Any, Any, R]], items: Iterable[T], at_once: int
-) -> AsyncIterator[tuple[T, R]]:
+) -> AsyncGenerator[tuple[T, R], None]:
     """Each item with its result, as results arrive; `at_once` are under way, and items are taken as slots come free.
 
-    An exception ends the iteration and cancels what is under way.
+    After an exception no further item is taken; what is under way is finished and yielded, then it is raised.
     """
     source = iter(items)
     running: dict[asyncio.Task[R], T] = {}
+    failed: BaseException | None = None
     try:
         while True:
-            for item in islice(source, at_once - len(running)):
+            for item in islice(source, 0 if failed else at_once - len(running)):
                 running[asyncio.create_task(work(item))] = item
+            if not running and failed is not None:
+                raise failed
             if not running:
                 return
             finished, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             for task in finished:
-                yield running.pop(task), task.result()
+                item = running.pop(task)
+                error = asyncio.CancelledError() if task.cancelled() else task.exception()
+                if error is None:
+                    yield item, task.result()
+                else:
+                    failed = failed or error
     finally:
         for task in running:
             task.cancel()

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from accord.llm.flow import ask
-from accord.llm.model import Answer, ChatModel, Failure, Reply, Subject, Unanswered
-from accord.llm.render import answer_labels, prompt_for
+from accord.llm.model import Answer, ChatModel, Failure, Prompt, Reply, Subject, Unanswered
+from accord.llm.render import answer_labels, prompt_for, prompt_hash
 from accord.rubric import Kind, Question
 
 TOP_LOGPROBS = 20
@@ -23,11 +23,13 @@ class LogprobsJudge:
     """
 
     way = "logprobs"
+    together = 1
 
-    def __init__(self, model: ChatModel, instructions: str = "") -> None:
-        """`instructions` stand first in every prompt: a rubric's own."""
+    def __init__(self, model: ChatModel, instructions: str = "", endpoint: str = "") -> None:
+        """`instructions` stand first in every prompt: a rubric's own. `endpoint` is where the model answers."""
         self.model = model
         self.instructions = instructions
+        self.endpoint = endpoint
 
     @property
     def name(self) -> str:
@@ -37,8 +39,14 @@ class LogprobsJudge:
     def made_from(self, subject: Subject, question: Question) -> Mapping[str, Any]:
         """The whole prompt, and the model it goes to."""
         prompt = prompt_for(subject, question, self.instructions, TOP_LOGPROBS)
-        messages = [[message.role, message.content] for message in prompt.messages]
-        return {"judge": self.name, "way": self.way, "top_logprobs": TOP_LOGPROBS, "messages": messages}
+        about = {"judge": self.name, "endpoint": self.endpoint, "way": self.way, "top_logprobs": TOP_LOGPROBS}
+        return {**about, "prompt": prompt_hash(prompt)}
+
+    def requests(self, subject: Subject, questions: Sequence[Question]) -> Sequence[Prompt]:
+        """One prompt a question."""
+        return [
+            prompt_for(subject, q, self.instructions, TOP_LOGPROBS) for q in questions if q.scale.kind is not Kind.REAL
+        ]
 
     async def answer(self, subject: Subject, questions: Sequence[Question]) -> list[Answer | Unanswered]:
         """One request a question, all at once."""

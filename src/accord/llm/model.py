@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol, TypeVar
 
-from accord.conversation import Conversation, Target
+from accord.conversation import Conversation, Target, canonical_json, content_hash
 from accord.errors import AccordError
 from accord.rubric import Question
 
@@ -21,12 +21,18 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What is asked of a chat model. `top_logprobs` > 0 asks for the likeliest tokens at the first position."""
+    """What is asked of a chat model.
+
+    `top_logprobs` > 0 asks for the likeliest tokens at the first position; a `schema` for JSON that keeps it;
+    `repeat` tells apart equal prompts that are asked on purpose several times.
+    """
 
     messages: tuple[Message, ...]
     max_tokens: int = 1024
     temperature: float = 0.0
     top_logprobs: int = 0
+    schema: Mapping[str, Any] | None = None
+    repeat: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +41,19 @@ class Usage:
 
     input_tokens: int = 0
     output_tokens: int = 0
+
+    @property
+    def total(self) -> int:
+        """Input and output together."""
+        return self.input_tokens + self.output_tokens
+
+    def plus(self, other: Usage) -> Usage:
+        """Both added up."""
+        return Usage(self.input_tokens + other.input_tokens, self.output_tokens + other.output_tokens)
+
+    def minus(self, other: Usage) -> Usage:
+        """The difference."""
+        return Usage(self.input_tokens - other.input_tokens, self.output_tokens - other.output_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,30 +72,35 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A call that gave nothing: `reason` is one word to count by (`refused`, `timeout`, ...), `detail` a sentence."""
+    """A call that gave nothing: `reason` is one word to count by (`refused`, `timeout`, ...), `detail` a sentence.
+
+    `retry_after` is how many seconds the endpoint asks to be left alone for.
+    """
 
     reason: str
     detail: str = ""
+    retry_after: float | None = None
 
 
 class CallFailed(AccordError):
     """Raised at the edge by a model whose call failed; batches turn it into its `Failure`."""
 
-    def __init__(self, reason: str, detail: str) -> None:
+    def __init__(self, reason: str, detail: str, retry_after: float | None = None) -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)
-        self.failure = Failure(reason, detail)
+        self.failure = Failure(reason, detail, retry_after)
 
 
-class ChatModel(Protocol):
-    """Text out. Wrappers (cache, limit, retry) are chat models themselves."""
+Q = TypeVar("Q", contravariant=True)
+A = TypeVar("A", covariant=True)
 
-    @property
-    def name(self) -> str:
-        """The model's name, as signatures show it."""
-        ...
 
-    async def ask(self, prompt: Prompt) -> Reply:
-        """Answer one prompt.
+class Model(Protocol[Q, A]):
+    """Something that answers over a wire. Wrappers (cache, limit, retry, budget) are models themselves."""
+
+    name: str
+
+    async def ask(self, question: Q, /) -> A:
+        """Answer one question.
 
         Raises:
             CallFailed: This call failed; others may succeed.
@@ -87,6 +111,24 @@ class ChatModel(Protocol):
     async def close(self) -> None:
         """Let go of connections."""
         ...
+
+
+ChatModel = Model[Prompt, Reply]
+"""The seam for text: `ask(prompt) -> Reply`."""
+
+
+def key_of(name: str, question: Any) -> str:
+    """The key of a question to a model: all that can change the answer, and no secret."""
+    return content_hash({"model": name, "kind": type(question).__name__, **asdict(question)}, length=40)
+
+
+def estimated_usage(question: Any) -> Usage:
+    """What a call may use at the most, before any tokenizer has seen it.
+
+    Four bytes make a token of English; scripts that need more bytes a character need more tokens too.
+    """
+    size = len(canonical_json(asdict(question)))
+    return Usage(size // 4 + 1, int(getattr(question, "max_tokens", 0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +175,17 @@ class Judge(Protocol):
         """How a distribution is obtained: `decisions`, `logprobs`, `sampling`, `verbalised` or `recorded`."""
         ...
 
+    @property
+    def together(self) -> int:
+        """How many questions about one subject go into one request."""
+        ...
+
     def made_from(self, subject: Subject, question: Question) -> Mapping[str, Any]:
         """Everything that can change the answer, as JSON: the answer's key is its hash. No secrets."""
+        ...
+
+    def requests(self, subject: Subject, questions: Sequence[Question]) -> Sequence[Any]:
+        """What `answer` would send for the same arguments, so that it can be priced; nothing for a recording."""
         ...
 
     async def answer(self, subject: Subject, questions: Sequence[Question]) -> list[Answer | Unanswered]:

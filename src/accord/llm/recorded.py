@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ class RecordedJudge:
     """
 
     way = "recorded"
+    together = 1000
 
     def __init__(self, recorded: Mapping[tuple[str, str], Sequence[Mapping[str, float]]], name: str) -> None:
         """`recorded` maps (conversation id, question id) to the distributions of its runs."""
@@ -41,10 +43,12 @@ class RecordedJudge:
         """
         recorded: dict[str, dict[tuple[str, str], list[Mapping[str, float]]]] = {}
         for path in paths:
-            for row in _judgements(Path(path)):
-                key = str(row["item_id"]), str(row["question"])
+            for where, row in _judgements(Path(path)):
                 of_model = recorded.setdefault(str(row["judge_model"]), {})
-                of_model.setdefault(key, []).append(_distribution(row))
+                runs = of_model.setdefault((str(row["item_id"]), str(row["question"])), [])
+                distribution = _distribution(row, where)
+                if distribution:
+                    runs.append(distribution)
         if model is None and len(recorded) != 1:
             raise BadInput(f"the recording holds {len(recorded)} models; name one: {', '.join(sorted(recorded))}")
         chosen = model if model is not None else next(iter(recorded))
@@ -64,6 +68,10 @@ class RecordedJudge:
             "runs": recorded,
         }
 
+    def requests(self, subject: Subject, questions: Sequence[Question]) -> Sequence[Any]:
+        """Nothing goes over a wire."""
+        return ()
+
     async def answer(self, subject: Subject, questions: Sequence[Question]) -> list[Answer | Unanswered]:
         """The recorded answers; `not recorded` for a question nobody asked then."""
         return [self._one(subject, question) for question in questions]
@@ -80,12 +88,26 @@ class RecordedJudge:
 
 
 def on_scale(question: str, scale: Scale, mass: Mapping[str, float]) -> Answer:
-    """An answer that keeps only the scale's own options, in their order, and counts all other mass as outside."""
-    inside = {str(option): float(mass.get(str(option), 0.0)) for option in scale.options}
+    """An answer that keeps only the scale's own options, in their order, and counts all other mass as outside.
+
+    Options are compared as numbers where they are numbers: `1.0` is `1`.
+    """
+    plain: dict[str, float] = {}
+    for option, p in mass.items():
+        plain[_plain(option)] = plain.get(_plain(option), 0.0) + float(p)
+    inside = {str(option): plain.get(_plain(str(option)), 0.0) for option in scale.options}
     return Answer(question, inside, max(0.0, 1.0 - sum(inside.values())))
 
 
-def _judgements(path: Path) -> Iterable[Mapping[str, Any]]:
+def _plain(option: str) -> str:
+    try:
+        return format(float(option), "g")
+    except ValueError:
+        return option
+
+
+def _judgements(path: Path) -> Iterator[tuple[Callable[[str], BadRow], Mapping[str, Any]]]:
+    """Each row, and how to complain of it."""
     found = path / JUDGEMENTS_FILE if path.is_dir() else path
     if not found.is_file():
         raise BadInput(f"no recorded judgements at {found}")
@@ -93,17 +115,18 @@ def _judgements(path: Path) -> Iterable[Mapping[str, Any]]:
         if isinstance(row, BadRow):
             raise row
         missing = {"item_id", "question", "judge_model"} - row.fields.keys()
+        complain = partial(BadRow, str(found), row.line)
         if missing:
-            raise BadRow(str(found), row.line, f"a recorded judgement has no {sorted(missing)[0]!r}")
-        yield row.fields
+            raise complain(f"a recorded judgement has no {sorted(missing)[0]!r}")
+        yield complain, row.fields
 
 
-def _distribution(row: Mapping[str, Any]) -> Mapping[str, float]:
-    """The row's distribution; a bare value is a distribution with all its mass on it."""
-    distribution = row.get("distribution")
-    if distribution:
-        return {str(option): float(p) for option, p in distribution.items()}
-    value = row.get("value")
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return {} if value is None else {str(value): 1.0}
+def _distribution(row: Mapping[str, Any], complain: Callable[[str], BadRow]) -> Mapping[str, float]:
+    """The row's distribution; a bare value is a distribution with all its mass on it; nothing is no run."""
+    distribution, value = row.get("distribution"), row.get("value")
+    if distribution is None:
+        return {} if value is None else {str(value): 1.0}
+    numbers = distribution.values() if isinstance(distribution, dict) else [None]
+    if any(not isinstance(p, int | float) or not 0 <= p <= 1 + 1e-6 for p in numbers):
+        raise complain("a distribution maps options to probabilities")
+    return {str(option): float(p) for option, p in distribution.items()}

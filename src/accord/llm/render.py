@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from string import Template
 
-from accord.conversation import Document, Turn
+from accord.conversation import Document, Turn, content_hash
 from accord.llm.model import Message, Prompt, Subject
 from accord.rubric import Question, Scale
 
@@ -21,22 +21,56 @@ def template(name: str) -> Template:
     return Template((files("accord.llm") / "prompts" / f"{name}.md").read_text(encoding="utf-8"))
 
 
+DEFAULT_INSTRUCTIONS = "Judge the conversation below by what is asked after it."
+
+
 def prompt_for(subject: Subject, question: Question, instructions: str, top_logprobs: int) -> Prompt:
     """The prompt that asks one question about one subject, answered by a single token."""
-    transcript = transcript_of(subject.conversation.up_to(subject.turn))
-    documents = documents_of(subject.conversation.documents)
-    fence = fence_for(transcript + documents)
     labels = answer_labels(question.scale)
     text = template("question").substitute(
-        instructions=instructions or "Judge the conversation below by the question that follows it.",
-        fence=fence,
-        conversation=transcript,
-        documents=f"\nDocuments the assistant could see:\n{fence}\n{documents}\n{fence}\n" if documents else "",
+        _shared(subject, instructions),
         question=_about(subject) + question.text,
         options=options_of(question, labels),
         labels=", ".join(labels),
     )
     return Prompt((Message("user", text),), max_tokens=1, temperature=0.0, top_logprobs=top_logprobs)
+
+
+def verbalised_prompt(subject: Subject, questions: Sequence[Question], instructions: str) -> Prompt:
+    """The prompt that asks several questions about one subject, answered by stated probabilities."""
+    asked = (
+        f"{question.id}: {_about(subject)}{question.text}\n{options_of(question, answer_labels(question.scale))}"
+        for question in questions
+    )
+    text = template("verbalised").substitute(_shared(subject, instructions), questions="\n\n".join(asked))
+    return Prompt((Message("user", text),))
+
+
+def material_of(subject: Subject, instructions: str) -> str:
+    """Instructions and the fenced conversation without a question: the input of a decisions request."""
+    shared = _shared(subject, instructions)
+    return "\n".join(
+        [shared["instructions"], "", shared["fence"], shared["conversation"], shared["fence"], shared["documents"]]
+    ).rstrip()
+
+
+@lru_cache(maxsize=256)
+def _shared(subject: Subject, instructions: str) -> Mapping[str, str]:
+    """What all prompts about one subject share, byte for byte, so that prefix caches hit."""
+    transcript = transcript_of(subject.conversation.up_to(subject.turn))
+    documents = documents_of(subject.conversation.documents)
+    fence = fence_for(transcript + documents)
+    return {
+        "instructions": instructions or DEFAULT_INSTRUCTIONS,
+        "fence": fence,
+        "conversation": transcript,
+        "documents": f"\nDocuments the assistant could see:\n{fence}\n{documents}\n{fence}\n" if documents else "",
+    }
+
+
+def prompt_hash(prompt: Prompt) -> str:
+    """A digest of everything the model is shown."""
+    return content_hash([[message.role, message.content] for message in prompt.messages])
 
 
 def transcript_of(turns: Sequence[Turn]) -> str:

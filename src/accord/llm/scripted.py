@@ -36,6 +36,7 @@ class ScriptedJudge:
     """A judge that answers with a function of subject and question."""
 
     way = "scripted"
+    together = 1000
 
     def __init__(
         self, script: Callable[[Subject, Question], Mapping[str, float] | Failure], name: str = "scripted"
@@ -48,6 +49,10 @@ class ScriptedJudge:
     def made_from(self, subject: Subject, question: Question) -> Mapping[str, Any]:
         """The script's name stands for the script."""
         return {"judge": self.name, "way": self.way, "target": str(subject.target), "question": question.id}
+
+    def requests(self, subject: Subject, questions: Sequence[Question]) -> Sequence[Any]:
+        """Nothing goes over a wire."""
+        return ()
 
     async def answer(self, subject: Subject, questions: Sequence[Question]) -> list[Answer | Unanswered]:
         """The script's answers, in the order of the questions."""

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from inspect import signature
+from itertools import product
 
 from accord.comparison import Comparison, Factory, compare
 from accord.config import Config
 from accord.errors import BadInput, UnknownName
 from accord.evaluators import Evaluator, evaluators
+from accord.evaluators.choosing import Choice
 from accord.evidence import EvidenceTable
 from accord.labels import Labels
 from accord.llm.model import Judge, Subject
@@ -40,10 +42,13 @@ def factory(config: Config) -> Factory:
     """
     kind = evaluators.get(config.evaluator.method)
     allowed = [name for name in signature(kind).parameters if name != "question"]
-    for name in config.evaluator.settings:
+    for name in (*config.evaluator.settings, *config.evaluator.choose):
         if name not in allowed:
             raise UnknownName(f"setting of {config.evaluator.method!r}", name, allowed)
-    return partial(kind, **config.evaluator.settings)
+    names, values = list(config.evaluator.choose), config.evaluator.choose.values()
+    tried = [{**config.evaluator.settings, **dict(zip(names, one, strict=True))} for one in product(*values)]
+    candidates = [partial(kind, **settings) for settings in tried]
+    return candidates[0] if len(candidates) == 1 else partial(Choice, candidates=candidates, seed=config.seed)
 
 
 def rated_evidence(

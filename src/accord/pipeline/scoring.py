@@ -17,7 +17,7 @@ from accord.evaluators.panel import RULES
 from accord.llm.model import Judge, Subject
 from accord.pipeline.collecting import collect
 from accord.pipeline.importing import Imported
-from accord.readers import read
+from accord.readers import Record, read
 from accord.readers.rows import locate
 from accord.rubric import Rubric
 from accord.score import Score, Unscored
@@ -100,18 +100,30 @@ def score_file(
     if new_domain:
         evaluator = evaluator.in_new_domain()
     imported = Imported()
-    records = read(source, format, columns, imported.skip if skip_bad_rows else None)
-    conversations = (record.conversation for record in records)
-    run = store.start_run("score", {"evaluator": str(folder), "source": str(source), **config.model_dump(mode="json")})
-    scores = score_all(store, config, rubric, judge, evaluator, conversations, speaker, on_scored)
-    try:
-        tally = written(store, run, scores, Path(out))
-    except BaseException:
-        store.finish_run(run, "interrupted", {})
-        raise
-    result = {**tally, "out": str(out), "run": run, "skipped": imported.skipped, "bad_rows": imported.bad_rows}
-    store.finish_run(run, "done", result)
-    return result
+    on_bad_row = imported.skip if skip_bad_rows else None
+    conversations = _unique(source, read(source, format, columns, on_bad_row), on_bad_row)
+    settings = {"evaluator": str(folder), "source": str(source), **config.model_dump(mode="json")}
+    with store.run("score", settings) as run:
+        scores = score_all(store, config, rubric, judge, evaluator, conversations, speaker, on_scored)
+        run.results.update(written(store, run.id, scores, Path(out)))
+        run.results.update(out=str(out), run=run.id, skipped=imported.skipped, bad_rows=imported.bad_rows)
+    return run.results
+
+
+def _unique(
+    source: str | Path, records: Iterable[Record], on_bad_row: Callable[[BadInput], None] | None
+) -> Iterator[Conversation]:
+    """The records' conversations; one whose id was there before is a bad row, since a score names its id alone."""
+    seen: set[str] = set()
+    for record in records:
+        name = record.conversation.id
+        if name not in seen:
+            seen.add(name)
+            yield record.conversation
+        elif on_bad_row is None:
+            raise BadInput(f"{source}: two conversations have the id {name!r}; give each its own")
+        else:
+            on_bad_row(BadInput(f"{source}: another conversation with the id {name!r}"))
 
 
 def written(store: Store, run: str, scores: Iterable[Score | Unscored], out: Path) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def content(trial: Trial, scores: Sequence[Mapping[str, Any]] = ()) -> dict[str,
         "best": best,
         "verdict": verdict(found),
         "columns": [(name, TITLES[name]) for name in COLUMNS],
-        "results": [*found.results, *([found.ceiling] if found.ceiling else [])],
+        "results": [*found.results, *([found.people] if found.people else [])],
         "differences": found.differences,
         "agreement_charts": [_interval_chart(found, "rmse"), _interval_chart(found, "pearson")],
         "habits": _habits(trial),
@@ -114,7 +114,7 @@ def verdict(found: Comparison) -> str:
 
 
 def _interval_chart(found: Comparison, statistic: str) -> str:
-    lines: list[Result] = [*found.results, *([found.ceiling] if found.ceiling else [])]
+    lines: list[Result] = [*found.results, *([found.people] if found.people else [])]
     rows = [
         {
             "system": line.system,

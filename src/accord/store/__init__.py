@@ -1,6 +1,7 @@
 """What outlives a run: conversations, labels, judge answers, runs and scores, in SQLite or PostgreSQL."""
 
 from accord.store.engine import StoreError
-from accord.store.store import Added, Store, batches, changed_conversation, unknown_target
+from accord.store.rows import batches, changed_conversation, unknown_target
+from accord.store.store import Added, Store
 
 __all__ = ["Added", "Store", "StoreError", "batches", "changed_conversation", "unknown_target"]

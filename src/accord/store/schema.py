@@ -48,6 +48,15 @@ answers = Table(
     Index("answers_by_conversation", "conversation"),
 )
 
+replies = Table(
+    "replies",
+    metadata,
+    Column("key", String, primary_key=True),
+    Column("model", String, nullable=False),
+    Column("content", Text, nullable=False),
+    Column("added", String, nullable=False),
+)
+
 runs = Table(
     "runs",
     metadata,

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, Table, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from accord.conversation import Conversation, Target, canonical_json, content_hash
+from accord.conversation import Conversation, Target, canonical_json
 from accord.errors import BadInput
 from accord.labels import Label, Labels
 from accord.store.engine import open_engine, said
-from accord.store.schema import answers, conversations, labels, runs, scores
+from accord.store.rows import batches, changed_conversation, conversation_row, is_there, label_row, now, unknown_target
+from accord.store.schema import answers, conversations, labels, replies, runs, scores
 
 T = TypeVar("T")
 BATCH = 500
@@ -32,6 +32,13 @@ class Added(NamedTuple):
     def plus(self, other: Added) -> Added:
         """Both counts added up."""
         return Added(self.new + other.new, self.known + other.known)
+
+
+class Run(NamedTuple):
+    """A command under way: its id, and what it found so far."""
+
+    id: str
+    results: dict[str, Any]
 
 
 class Store:
@@ -69,7 +76,7 @@ class Store:
         """
         total = Added()
         for batch in batches(found, BATCH):
-            rows = [_conversation_row(conversation) for conversation in batch]
+            rows = [conversation_row(conversation) for conversation in batch]
             with said(self.url), self._engine.begin() as connection:
                 new = self._add(connection, conversations, rows)
             total = total.plus(Added(new, len(rows) - new))
@@ -99,6 +106,13 @@ class Store:
         for (content,) in self._stream(query):
             yield Conversation.from_json(json.loads(content))
 
+    def conversation_ids(self) -> Iterator[str]:
+        """All ids in order, read a page at a time, so that others may write in between."""
+        last = ""
+        while page := list(self._stream(_ids_after(last))):
+            yield from (name for (name,) in page)
+            last = page[-1][0]
+
     def count_conversations(self) -> int:
         """How many conversations the store holds."""
         return self._one(select(func.count()).select_from(conversations)) or 0
@@ -121,14 +135,14 @@ class Store:
         place = self._one(select(func.max(labels.c.place))) or 0
         for batch in batches(found, BATCH):
             turns = self._turns(label.target.conversation for label in batch)
-            known = [label for label in batch if _is_there(label.target, turns)]
-            rows = [_label_row(label, seen, place + offset) for offset, label in enumerate(known, 1)]
+            known = [label for label in batch if is_there(label.target, turns)]
+            rows = [label_row(label, seen, place + offset) for offset, label in enumerate(known, 1)]
             place += len(rows)
             with said(self.url), self._engine.begin() as connection:
                 new = self._add(connection, labels, rows)
             total = total.plus(Added(new, len(rows) - new))
             for label in batch if len(known) < len(batch) else ():
-                if not _is_there(label.target, turns):
+                if not is_there(label.target, turns):
                     if on_unknown is None:
                         raise BadInput(unknown_target(label))
                     on_unknown(label)
@@ -154,7 +168,7 @@ class Store:
         """Keep judge answers, given as rows of the `answers` table without its `added`; equal keys are kept once."""
         total = Added()
         for batch in batches(rows, BATCH):
-            stamped = [{**row, "added": _now()} for row in batch]
+            stamped = [{**row, "added": now()} for row in batch]
             with said(self.url), self._engine.begin() as connection:
                 new = self._add(connection, answers, stamped)
             total = total.plus(Added(new, len(stamped) - new))
@@ -168,6 +182,17 @@ class Store:
                 found[row.key] = dict(row._mapping)
         return found
 
+    def add_reply(self, key: str, model: str, content: str) -> None:
+        """Keep one reply of a chat model, given as JSON."""
+        with said(self.url), self._engine.begin() as connection:
+            self._add(connection, replies, [{"key": key, "model": model, "content": content, "added": now()}])
+
+    def reply(self, key: str) -> str | None:
+        """The reply with this key, as JSON."""
+        return next(
+            (content for (content,) in self._stream(select(replies.c.content).where(replies.c.key == key))), None
+        )
+
     # --- runs and scores ----------------------------------------------------------------------------------------
 
     def start_run(self, command: str, settings: Mapping[str, Any]) -> str:
@@ -178,7 +203,7 @@ class Store:
             "command": command,
             "settings": canonical_json(settings),
             "status": "running",
-            "started": _now(),
+            "started": now(),
         }
         with said(self.url), self._engine.begin() as connection:
             self._add(connection, runs, [{**row, "results": None, "finished": None}])
@@ -186,9 +211,23 @@ class Store:
 
     def finish_run(self, run: str, status: str, results: Mapping[str, Any]) -> None:
         """Note how a run ended (`done`, `failed`, `interrupted`) and what it found."""
-        change = {"status": status, "results": canonical_json(results), "finished": _now()}
+        change = {"status": status, "results": canonical_json(results), "finished": now()}
         with said(self.url), self._engine.begin() as connection:
             connection.execute(update(runs).where(runs.c.id == run).values(**change))
+
+    @contextmanager
+    def run(self, command: str, settings: Mapping[str, Any]) -> Iterator[Run]:
+        """A command as a run: what is put into `results` is kept, and how the block ended."""
+        run = Run(self.start_run(command, settings), {})
+        try:
+            yield run
+        except KeyboardInterrupt:
+            self.finish_run(run.id, "interrupted", run.results)
+            raise
+        except BaseException:
+            self.finish_run(run.id, "failed", run.results)
+            raise
+        self.finish_run(run.id, "done", run.results)
 
     def runs(self) -> list[dict[str, Any]]:
         """All runs, oldest first, with their settings and results."""
@@ -215,11 +254,15 @@ class Store:
     # --- one place that speaks to the database ------------------------------------------------------------------
 
     def _add(self, connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> int:
-        """Insert the rows whose primary key is new; returns how many were."""
+        """Insert the rows whose primary key is new; returns how many were.
+
+        Rows go in the order of their keys: two writers of the same rows then wait for each other, and never in a ring.
+        """
         if not rows:
             return 0
+        keys = [column.name for column in table.primary_key.columns]
         insert = self._insert(table).on_conflict_do_nothing().returning(*table.primary_key.columns)
-        return len(connection.execute(insert, rows).all())
+        return len(connection.execute(insert, sorted(rows, key=lambda row: [row[key] for key in keys])).all())
 
     def _stream(self, query: Any) -> Iterator[Any]:
         with said(self.url), self._engine.connect() as connection:
@@ -232,79 +275,5 @@ class Store:
             return connection.execution_options(reading=True).execute(query).scalar()
 
 
-def unknown_target(label: Label) -> str:
-    """What to say of a label of something that is not in the store."""
-    who, (conversation, turn) = f"label of {label.annotator!r}", label.target
-    if turn is None:
-        return f"{who}: no conversation {conversation!r} in the store; import it first"
-    return f"{who}: no turn {turn} of a conversation {conversation!r} in the store (turns count from 0)"
-
-
-def changed_conversation(name: str) -> str:
-    """What to say of a conversation whose id is taken."""
-    taken = f"conversation {name!r} is in the store with other content"
-    return f"{taken}; give the new one another id, or use another store"
-
-
-def _is_there(target: Target, turns: Mapping[str, int]) -> bool:
-    """Whether a target exists; of a conversation whose log lacks its texts, any turn may."""
-    if target.conversation not in turns:
-        return False
-    count = turns[target.conversation]
-    return target.turn is None or count == 0 or target.turn < count
-
-
-def batches(rows: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Lists of at most `size` rows, in order; where the source fails, the rows before the failure come out first."""
-    batch: list[T] = []
-    try:
-        for row in rows:
-            batch.append(row)
-            if len(batch) == size:
-                full, batch = batch, []
-                yield full
-    except (Exception, KeyboardInterrupt):
-        if batch:
-            yield batch
-        raise
-    if batch:
-        yield batch
-
-
-def _conversation_row(conversation: Conversation) -> dict[str, Any]:
-    content = canonical_json(conversation.to_json())
-    digest = "s256:" + hashlib.sha256(content.encode("ascii")).hexdigest()
-    return {
-        "id": conversation.id,
-        "hash": digest,
-        "system": _storable(conversation.system),
-        "turns": len(conversation.turns),
-        "content": content,
-        "added": _now(),
-    }
-
-
-def _label_row(label: Label, seen: Counter[bytes], place: int) -> dict[str, Any]:
-    said_ = [*label.target, label.question, label.annotator, label.value, label.time]
-    digest = hashlib.sha256(canonical_json(said_).encode("ascii")).digest()[:12]
-    seen[digest] += 1
-    return {
-        "key": content_hash([*said_, seen[digest]], length=40),
-        "conversation": label.target.conversation,
-        "turn": label.target.turn,
-        "question": label.question,
-        "annotator": label.annotator,
-        "value": canonical_json(label.value),
-        "time": label.time,
-        "added": _now(),
-        "place": place,
-    }
-
-
-def _storable(text: str | None) -> str | None:
-    """A text without what databases refuse; the conversation's own content keeps it."""
-    return None if text is None else text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+def _ids_after(last: str) -> Any:
+    return select(conversations.c.id).where(conversations.c.id > last).order_by(conversations.c.id).limit(BATCH)

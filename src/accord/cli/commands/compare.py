@@ -13,7 +13,7 @@ def compare(config_file: ConfigFile = None, as_json: AsJson = False) -> None:
     from accord.pipeline import compare_stored
 
     with open_project(config_file) as project:
-        run = project.store.start_run("compare", project.config.model_dump(mode="json"))
-        result = compare_stored(project.store, project.config, project.rubric, project.judge).to_json()
-        project.store.finish_run(run, "done", result)
-        show(result, as_json, comparison_text)
+        with project.store.run("compare", project.config.model_dump(mode="json")) as run:
+            found = compare_stored(project.store, project.config, project.rubric, project.judge)
+            run.results.update(found.to_json())
+        show(run.results, as_json, comparison_text)

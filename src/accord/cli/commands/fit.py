@@ -30,13 +30,11 @@ def fit(
         if method != config.evaluator.method:
             config = config.model_copy(update={"evaluator": EvaluatorConfig(method=method)})
         folder = out or Path("evaluators") / method
-        run = project.store.start_run("fit", config.model_dump(mode="json"))
-        trial = try_out(project.store, config, project.rubric, project.judge)
-        trial.evaluator.save(folder)
-        result = {
-            "comparison": trial.comparison.to_json(),
-            "evaluator": trial.evaluator.describe(),
-            "folder": str(folder),
-        }
-        project.store.finish_run(run, "done", result)
-        show(result, as_json, lambda found: f"{comparison_text(found['comparison'])}\n\nsaved in {found['folder']}")
+        with project.store.run("fit", config.model_dump(mode="json")) as run:
+            trial = try_out(project.store, config, project.rubric, project.judge)
+            trial.evaluator.save(folder)
+            run.results.update(comparison=trial.comparison.to_json(), evaluator=trial.evaluator.describe())
+            run.results.update(folder=str(folder))
+        show(
+            run.results, as_json, lambda found: f"{comparison_text(found['comparison'])}\n\nsaved in {found['folder']}"
+        )

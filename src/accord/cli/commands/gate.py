@@ -19,6 +19,9 @@ def gate(
     min_mean: Annotated[
         float | None, typer.Option("--min-mean", help="Lowest acceptable mean of the latest scores.")
     ] = None,
+    max_unscored: Annotated[
+        float, typer.Option("--max-unscored", min=0, max=1, help="Share of the latest scores that may be missing.")
+    ] = 0.0,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -27,7 +30,7 @@ def gate(
     from accord.gate import check_gate
 
     with open_project(config_file) as project:
-        result = check_gate(project.store, min_agreement, min_mean)
+        result = check_gate(project.store, min_agreement, min_mean, max_unscored)
     show(result, as_json, lambda found: "\n".join(check["says"] for check in found["checks"]))
     failed = [check["says"] for check in result["checks"] if not check["passed"]]
     if failed:

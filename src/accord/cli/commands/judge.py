@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
 
-from accord.cli.app import command, stop
+from accord.cli.app import PARTLY_UNSCORED, command, stop
 from accord.cli.options import AsJson, ConfigFile, open_project
 from accord.cli.show import Progress, show
-
-PARTLY_UNSCORED = 5
 
 
 @command("judge")
@@ -19,22 +18,36 @@ def judge(
         bool, typer.Option("--all", help="Judge every conversation, not the rated ones alone.")
     ] = False,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Judge at most so many.")] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Say what it would cost, and ask nothing.")] = False,
+    max_requests: Annotated[int | None, typer.Option("--max-requests", help="Stop before the next request.")] = None,
+    max_tokens: Annotated[int | None, typer.Option("--max-tokens", help="Stop before tokens pass this.")] = None,
+    max_money: Annotated[float | None, typer.Option("--max-money", help="Stop before money passes this.")] = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask the project's judge; what is answered already is not asked again."""
+    """Ask the project's judge. What is answered is not asked again: run it again to go on where it stopped."""
     from accord.errors import BadInput
-    from accord.pipeline import judge_stored
+    from accord.pipeline import judge_stored, plan_stored
 
     with open_project(config_file) as project:
+        project.cap(requests=max_requests, tokens=max_tokens, money=max_money)
         asked = project.judge
         if asked is None:
             raise BadInput("the project names no judge; add one to accord.yaml: judge: {way: logprobs, model: NAME}")
-        with Progress("judged") as progress:
-            result = judge_stored(
-                project.store, project.config, project.rubric, asked, everything, limit, progress.step
-            )
-        show(result, as_json, _text)
+        if plan:
+            found = plan_stored(project.store, project.rubric, asked, project.budget, everything, limit)
+            show(found.to_json(), as_json, _plan_text)
+            return
+        try:
+            with Progress("judged") as progress:
+                result = judge_stored(
+                    project.store, project.config, project.rubric, asked, everything, limit, progress.step
+                )
+        finally:
+            spent = project.budget.to_json()
+            if spent["requests"]:
+                print(f"spent: {_spent_text(spent)}", file=sys.stderr)
+        show({**result, "spent": spent}, as_json, _text)
         if result["unanswered"]:
             stop("some questions stayed unanswered; run the command again to ask for them alone", PARTLY_UNSCORED)
 
@@ -42,4 +55,23 @@ def judge(
 def _text(result) -> str:  # type: ignore[no-untyped-def]
     lines = [f"{result['subjects']} judged: {result['answered']} answers, {result['asked']} of them asked for now"]
     lines += [f"  {count} without an answer: {reason}" for reason, count in result["unanswered"].items()]
+    return "\n".join(lines)
+
+
+def _spent_text(spent) -> str:  # type: ignore[no-untyped-def]
+    money = "" if spent["money"] is None else f", {spent['money']:.4f} in money"
+    return f"{spent['requests']} requests, {spent['input_tokens']} + {spent['output_tokens']} tokens{money}"
+
+
+def _plan_text(plan) -> str:  # type: ignore[no-untyped-def]
+    asked = plan["questions"] - plan["answered"]
+    lines = [
+        f"{plan['subjects']} to judge, {plan['questions']} questions, {plan['answered']} of them answered already",
+        f"{plan['requests']} requests for {asked} questions: about {plan['input_tokens']} tokens in, "
+        f"at most {plan['output_tokens']} out",
+    ]
+    if plan["unpriced"]:
+        lines.append(f"price of {plan['unpriced']!r} unknown; add it to prices.yaml to see it in money")
+    elif plan["money"] is not None:
+        lines.append(f"about {plan['money']:.4f} in money")
     return "\n".join(lines)

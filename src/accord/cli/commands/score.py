@@ -7,11 +7,9 @@ from typing import Annotated
 
 import typer
 
-from accord.cli.app import command, stop
+from accord.cli.app import PARTLY_UNSCORED, command, stop
 from accord.cli.options import AsJson, Columns, ConfigFile, Format, SkipBadRows, column_map, open_project
 from accord.cli.show import Progress, show
-
-PARTLY_UNSCORED = 5
 
 
 @command("score")

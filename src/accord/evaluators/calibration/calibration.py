@@ -6,6 +6,7 @@ each annotator's own distribution over the main question's options.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Self
@@ -16,17 +17,14 @@ from numpy.typing import NDArray
 from accord.errors import BadInput, UnknownName
 from accord.evaluators.base import Arrays, Evaluator, evaluators
 from accord.evaluators.calibration.mixed import OFFSET, OWN_SLOPE, SLOPE, TEXT, MixedEffects
-from accord.evaluators.calibration.new_domain import adapted, carried_over
+from accord.evaluators.calibration.new_domain import adapted, carried_over, remaining_doubt
 from accord.evaluators.calibration.ordinal import OrdinalLink
 from accord.evaluators.ratings import ratings
 from accord.evidence.table import Column, EvidenceTable
 from accord.labels import Labels
 from accord.rubric import Question
-from accord.score import Score, Signature, Unscored, score_from
+from accord.score import POPULATION, Score, Signature, Unscored, score_from
 from accord.version import __version__
-
-POPULATION = "population"
-"""Who a score speaks for when it names no annotator: a person drawn from those of whom the annotators are some."""
 
 CORES = ("mixed",)
 FEWEST_LABELS = 8
@@ -104,55 +102,67 @@ class Calibration(Evaluator):
         X = _matrix(features)[rated.row]
         people = np.asarray(rated.annotator)
         model = MixedEffects(self.own_slopes).fit(X, rated.value, people, rated.text)
+        self.options_ = rated.options
+        self.columns_ = features.columns
         self.link_ = OrdinalLink.fit(
-            mean=model.held_out_mean_,
+            mean=self._in_steps(model.held_out_mean_),
             answer=rated.answer,
             annotator=model.index_of(people, len(X)),
             people=len(model.annotators_),
             options=len(rated.options),
             spread=self.threshold_spread,
         )
-        self.options_ = rated.options
-        self.columns_ = features.columns
         self.counts_ = {str(name): int((people == name).sum()) for name in model.annotators_}
-        self.foreign_ = False
-        self.model_ = model
+        self._speak_for(model, model, np.zeros(len(model.annotators_)), domain=None)
         return self
 
     def in_new_domain(self) -> Calibration:
         """This evaluator for conversations from another place, before anyone has labelled any of them there."""
-        model, moved = self._fitted(), self._copy()
-        moved.model_ = carried_over(model, self.carry_over)
-        moved.foreign_ = True
-        return moved
+        self.check_fitted()
+        doubt = np.full(len(self.home_.annotators_), 1 - self.carry_over**2)
+        return self._copy()._speak_for(self.home_, carried_over(self.home_, self.carry_over), doubt, domain="new")
 
     def adapt(self, evidence: EvidenceTable, labels: Labels) -> Calibration:
         """This evaluator for another place, after a few labels per annotator from there.
 
+        Starts from what was learned at home, whatever this evaluator was adapted to before.
+
         Raises:
             BadInput: No label on the main question has evidence, or the evidence is made otherwise than at `fit`.
         """
-        model, moved = self._fitted(), self._copy()
+        self.check_fitted()
         features = self._features(evidence)
         rated = ratings(features, labels, self.question)
         if not len(rated):
             raise BadInput(f"no label on {self.question.id!r} has evidence; adapting needs at least one")
         X = _matrix(features)[rated.row]
-        moved.model_ = adapted(model, self.carry_over, X, rated.value, rated.annotator, rated.text)
-        newcomers = len(moved.model_.annotators_) - len(self.link_.shifts)
+        model = adapted(self.home_, self.carry_over, X, rated.value, rated.annotator, rated.text)
+        moved = self._copy()
+        newcomers = len(model.annotators_) - len(self.link_.shifts)
         shifts = np.vstack([self.link_.shifts, np.zeros((newcomers, self.link_.shifts.shape[1]))])
         moved.link_ = OrdinalLink(self.link_.thresholds, self.link_.slope, shifts, self.link_.floor)
-        moved.counts_ = {**self.counts_}
-        for name in map(str, rated.annotator):
-            moved.counts_[name] = moved.counts_.get(name, 0) + 1
-        moved.foreign_ = False
-        return moved
+        given = Counter(map(str, rated.annotator))
+        moved.counts_ = {name: self.counts_.get(name, 0) + given[name] for name in map(str, model.annotators_)}
+        doubt = remaining_doubt(self.home_, self.carry_over, model.annotators_, given)
+        return moved._speak_for(self.home_, model, doubt, domain="adapted")
 
     def _copy(self) -> Calibration:
         twin = Calibration(self.question, **self.settings())
-        twin.link_, twin.options_, twin.columns_ = self.link_, self.options_, self.columns_
-        twin.counts_, twin.foreign_ = self.counts_, self.foreign_
+        twin.link_, twin.options_, twin.columns_, twin.counts_ = self.link_, self.options_, self.columns_, self.counts_
         return twin
+
+    def _speak_for(self, home: MixedEffects, model: MixedEffects, doubt: Floats, domain: str | None) -> Calibration:
+        """Take what was learned at home, what is believed here, and each annotator's share of habit unknown here."""
+        self.home_, self.model_, self.doubt_, self.domain_ = home, model, doubt, domain
+        return self
+
+    def _in_steps(self, mean: Floats) -> Floats:
+        """Predictions as places among the options, 0 to K-1, so that no unit of the scale matters to the link."""
+        return np.asarray((mean - self.options_[0]) / self._step)
+
+    @property
+    def _step(self) -> float:
+        return float(np.ptp(self.options_)) / (len(self.options_) - 1)
 
     def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
         """One score a row, for that row's annotator; rows without any evidence are unscored."""
@@ -175,9 +185,8 @@ class Calibration(Evaluator):
         X = _matrix(features)
         who = model.index_of(annotators, len(X))  # type: ignore[arg-type]
         # A person nobody met may have any habit; a person met elsewhere may have another one here.
-        doubt = np.where(who < 0, 1.0, 1 - self.carry_over**2 if self.foreign_ else 0.0)
-        extra = doubt * model.habit_variance(X)
-        return self.link_.distribution(model.predict(X, annotators), who, extra)  # type: ignore[arg-type]
+        doubt = np.append(self.doubt_, 1.0)[who] * model.habit_variance(X)
+        return self.link_.distribution(self._in_steps(model.predict(X, annotators)), who, doubt / self._step**2)  # type: ignore[arg-type]
 
     def signature(self) -> Signature:
         """How this evaluator's scores are made."""
@@ -189,7 +198,10 @@ class Calibration(Evaluator):
             features=len(self.columns_),
             annotators=len(self.annotators),
             labels=sum(self.counts_.values()),
-            domain="new" if self.foreign_ else None,
+            slopes="own" if self.own_slopes else "common",
+            spread=self.threshold_spread,
+            domain=self.domain_,
+            carry_over=self.carry_over if self.domain_ else None,
             evidence="+".join(makers) or None,
             version=__version__,
         )
@@ -216,34 +228,36 @@ class Calibration(Evaluator):
         """What was learned, as JSON and arrays."""
         model = self._fitted()
         card = {
-            "annotators": self.annotators,
             "columns": [asdict(column) for column in self.columns_],
             "counts": self.counts_,
-            "intercept": model.intercept_,
-            "noise": model.noise_,
-            "slope": self.link_.slope,
-            "floor": self.link_.floor,
-            "new_domain": self.foreign_,
+            "link": {"slope": self.link_.slope, "floor": self.link_.floor},
+            "domain": self.domain_,
+            "here": _plain_parts(model),
+            "home": _plain_parts(self.home_),
         }
-        arrays = {name: np.asarray(getattr(model, name), dtype=np.float64) for name in _MODEL_ARRAYS}
+        arrays = {f"here.{name}": np.asarray(getattr(model, name), dtype=np.float64) for name in _MODEL_ARRAYS}
+        arrays |= {f"home.{name}": np.asarray(getattr(self.home_, name), dtype=np.float64) for name in _MODEL_ARRAYS}
         arrays |= {"thresholds": self.link_.thresholds, "shifts": self.link_.shifts, "options": self.options_}
-        return card, arrays
+        return card, {**arrays, "doubt": self.doubt_}
 
     def restore(self, card: Mapping[str, Any], arrays: Arrays) -> Self:
         """The inverse of `state`."""
-        model = MixedEffects(self.own_slopes)
-        for name in _MODEL_ARRAYS:
-            setattr(model, name, np.asarray(arrays[name]))
-        model.annotators_ = np.array(card["annotators"], dtype=object)
-        model.intercept_, model.noise_ = card["intercept"], card["noise"]
-        model.n_features_in_ = len(card["columns"])
-        self.link_ = OrdinalLink(arrays["thresholds"], card["slope"], arrays["shifts"], card["floor"])
+        here, home = (self._restored(card[place], arrays, place, len(card["columns"])) for place in ("here", "home"))
+        self.link_ = OrdinalLink(arrays["thresholds"], card["link"]["slope"], arrays["shifts"], card["link"]["floor"])
         self.options_ = arrays["options"]
         self.columns_ = tuple(Column(**column) for column in card["columns"])
         self.counts_ = dict(card["counts"])
-        self.foreign_ = card["new_domain"]
-        self.model_ = model
+        self._speak_for(home, here, np.asarray(arrays["doubt"]), card["domain"])
         return self
+
+    def _restored(self, parts: Mapping[str, Any], arrays: Arrays, place: str, features: int) -> MixedEffects:
+        model = MixedEffects(self.own_slopes)
+        for name in _MODEL_ARRAYS:
+            setattr(model, name, np.asarray(arrays[f"{place}.{name}"]))
+        model.annotators_ = np.array(parts["annotators"], dtype=object)
+        model.intercept_, model.noise_ = parts["intercept"], parts["noise"]
+        model.n_features_in_ = features
+        return model
 
     def _fitted(self) -> MixedEffects:
         self.check_fitted()
@@ -277,6 +291,11 @@ class Calibration(Evaluator):
 
 
 _MODEL_ARRAYS = ("coef_", "offsets_", "own_slopes_", "ratios_", "feature_mean_", "feature_scale_")
+
+
+def _plain_parts(model: MixedEffects) -> dict[str, Any]:
+    names = [str(name) for name in model.annotators_]
+    return {"annotators": names, "intercept": model.intercept_, "noise": model.noise_}
 
 
 def _matrix(features: EvidenceTable) -> Floats:

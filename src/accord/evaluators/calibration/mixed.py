@@ -99,8 +99,9 @@ class MixedEffects(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """(n,) each row's annotator as an index into `annotators_`; -1 for one nobody met."""
         if annotator is None:
             return np.full(rows, -1, dtype=np.intp)
-        place = {name: index for index, name in enumerate(self.annotators_)}
-        return np.array([place.get(name, -1) for name in np.asarray(annotator, dtype=object)], dtype=np.intp)
+        place = {str(name): index for index, name in enumerate(self.annotators_)}
+        names = np.asarray(annotator, dtype=object)
+        return np.array([-1 if name is None else place.get(str(name), -1) for name in names], dtype=np.intp)
 
     def _standardised(self, X: Floats) -> Floats:
         # A missing value is the feature's mean: it pulls the prediction nowhere.

@@ -8,6 +8,7 @@ Gaussian model, in closed form.
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +61,19 @@ def adapted(
     np.add.at(moved.offsets_, who, offset * looseness * pull)
     np.add.at(moved.own_slopes_, who, slope * (looseness * pull)[:, None] * Z)
     return moved
+
+
+def remaining_doubt(
+    model: MixedEffects, carry_over: float, annotators: NDArray[np.object_], labels: Mapping[str, int]
+) -> Floats:
+    """(A,) the share of each annotator's habit that k labels from the new domain leave unknown.
+
+    Of the level's prior variance h·s²·r_u, one label explains what a normal mean learns from one draw with the
+    noise of a rating and of a text: h / (1 + k·h·r_u / (1 + r_v)).
+    """
+    prior = np.where(np.isin(annotators, model.annotators_), 1 - carry_over**2, 1.0)
+    given = np.array([labels.get(str(name), 0) for name in annotators], dtype=float)
+    return np.asarray(prior / (1 + given * prior * model.ratios_[OFFSET] / (1 + model.ratios_[TEXT])))
 
 
 def _with_newcomers(model: MixedEffects, annotator: NDArray[np.object_]) -> MixedEffects:

@@ -45,7 +45,7 @@ class OrdinalLink:
         """Maximum a posteriori on n rows.
 
         Args:
-            mean: (n,) held-out predictions μ.
+            mean: (n,) held-out predictions μ as places among the options, 0 to K-1.
             answer: (n,) index of the option that was chosen, 0 to K-1.
             annotator: (n,) index of who chose, -1 for nobody in particular.
             people: A.

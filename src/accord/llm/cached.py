@@ -1,0 +1,34 @@
+"""Replies that were paid for are kept: an equal question to the same model is answered from the store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any, Generic
+
+from accord.llm.model import A, Model, Q, key_of
+from accord.store import Store
+
+
+class Cached(Generic[Q, A]):
+    """A model whose replies outlive it. Failures and refusals are never kept."""
+
+    def __init__(self, model: Model[Q, A], store: Store, endpoint: str, decode: Callable[[dict[str, Any]], A]) -> None:
+        """`endpoint` is part of the key: the same name elsewhere is another model. `decode` inverts `asdict`."""
+        self.name = model.name
+        self._model, self._store, self._endpoint, self._decode = model, store, endpoint, decode
+
+    async def ask(self, question: Q) -> A:
+        """The kept reply, or a new one, kept before it is returned."""
+        key = key_of(f"{self._endpoint} {self.name}", question)
+        kept = self._store.reply(key)
+        if kept is not None:
+            return self._decode(json.loads(kept))
+        reply = await self._model.ask(question)
+        self._store.add_reply(key, self.name, json.dumps(asdict(reply)))  # type: ignore[call-overload]
+        return reply
+
+    async def close(self) -> None:
+        """Let go of the model's connections."""
+        await self._model.close()
