@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from accord.cli import app, commands  # noqa: F401 - registers the commands
 from accord.sample import sources
-from accord.testing import ChatServer, completion
+from accord.testing import ChatServer, answer_any, completion
 
 CHATS, RATINGS = map(str, sources())
 
@@ -321,3 +321,26 @@ def test_a_full_disk_ends_in_one_line(project: Path) -> None:
     assert limited.returncode == 1
     assert "Traceback" not in limited.stderr and limited.stderr.count("\n") == 1, limited.stderr
     assert "What was written before is kept" in limited.stderr
+
+
+def test_a_judging_run_is_priced_before_and_capped_while_it_runs(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    with ChatServer(answer_any) as server:
+        Path("accord.yaml").write_text(f"judge: {{way: decisions, model: m1, base_url: '{server.url}'}}\n")
+        accord("import", CHATS, RATINGS)
+        plan = json.loads(accord("judge", "--plan", "--json"))
+        assert plan["requests"] == 40 and plan["questions"] == 30 * 9 + 10 * 5 and plan["unpriced"] == "m1"
+        assert not server.requests, "a plan asks nobody"
+        assert "price of 'm1' unknown; add it to prices.yaml" in accord("judge", "--plan")
+        Path("prices.yaml").write_text("models: {m1: {input: 1, output: 2}}\n")
+        assert "in money" in accord("judge", "--plan")
+        said = accord("judge", "--max-requests", "25", code=4)
+        assert "the budget of 25 requests would be passed by the next call; what was answered is kept" in said
+        assert len(server.requests) == 25
+        half = json.loads(accord("judge", "--plan", "--json"))
+        assert half["requests"] == 15 and half["answered"] > 0
+        result = json.loads(accord("judge", "--json"))
+        assert len(server.requests) == 40 and result["spent"]["requests"] == 15
+        assert result["spent"]["money"] == pytest.approx(15 * 10 / 1e6)

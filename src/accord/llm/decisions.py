@@ -56,11 +56,14 @@ class DecisionsJudge:
     way = "decisions"
     together = MOST_QUESTIONS
 
-    def __init__(self, model: DecisionsModel, instructions: str = "", endpoint: str = "") -> None:
-        """`instructions` stand before the conversation in every input; `endpoint` is where the model answers."""
+    def __init__(
+        self, model: DecisionsModel, instructions: str = "", endpoint: str = "", dialect: str = "openai"
+    ) -> None:
+        """`instructions` stand before the conversation in every input; `endpoint` and `dialect` say who answers how."""
         self.model = model
         self.instructions = instructions
         self.endpoint = endpoint
+        self.dialect = dialect
 
     @property
     def name(self) -> str:
@@ -72,7 +75,7 @@ class DecisionsJudge:
         asked = asked_of(subject, question)
         about = [asked.type, asked.instructions, [list(option) for option in asked.options]]
         material = content_hash(material_of(subject, self.instructions))
-        where = {"judge": self.name, "endpoint": self.endpoint, "way": self.way}
+        where = {"judge": self.name, "endpoint": self.endpoint, "way": self.way, "dialect": self.dialect}
         return {**where, "input": material, "question": about}
 
     def requests(self, subject: Subject, questions: Sequence[Question]) -> Sequence[Request]:

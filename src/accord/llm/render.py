@@ -75,7 +75,13 @@ def prompt_hash(prompt: Prompt) -> str:
 
 def transcript_of(turns: Sequence[Turn]) -> str:
     """The turns as text, each under its role and its index."""
-    return "\n\n".join(f"[{index}] {turn.role}:\n{turn.content}{_calls(turn)}" for index, turn in enumerate(turns))
+    said = (f"[{index}] {turn.role}:\n{turn.content}{_calls(turn)}" for index, turn in enumerate(turns))
+    return _sendable("\n\n".join(said))
+
+
+def _sendable(text: str) -> str:
+    """A text that every wire can carry: halves of surrogate pairs and NUL become the replacement character."""
+    return text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _calls(turn: Turn) -> str:
@@ -87,10 +93,9 @@ def _calls(turn: Turn) -> str:
 
 def documents_of(documents: Sequence[Document]) -> str:
     """The documents as text, numbered as citations number them."""
-    return "\n\n".join(
-        f"[{number}] {document.title or ''}".rstrip() + f"\n{document.text}"
-        for number, document in enumerate(documents, 1)
-    )
+    titled = ((f"[{n}] {d.title or ''}".rstrip(), d.text) for n, d in enumerate(documents, 1))
+    numbered = (f"{title}\n{text}" for title, text in titled)
+    return _sendable("\n\n".join(numbered))
 
 
 def fence_for(text: str) -> str:

@@ -25,7 +25,7 @@ class ScriptedModel:
         self.asked.append(prompt)
         said = self._script(prompt) if callable(self._script) else self._script[len(self.asked) - 1]
         if isinstance(said, Failure):
-            raise CallFailed(said.reason, said.detail)
+            raise CallFailed(said.reason, said.detail, said.retry_after)
         return Reply(said, self.name) if isinstance(said, str) else said
 
     async def close(self) -> None:

@@ -84,7 +84,7 @@ def open_judge(way: str, model: str, base_url: str | None, instructions: str, te
     wire = kind(model, base_url, timeout=terms.timeout)
     asked: Any = asked_on(wire, terms)
     if way in {"decisions", "systemone"}:
-        return DecisionsJudge(asked, instructions, wire.endpoint)
+        return DecisionsJudge(asked, instructions, wire.endpoint, "openai" if way == "decisions" else way)
     if way == "logprobs":
         return LogprobsJudge(asked, instructions, wire.endpoint)
     if way == "sampling":

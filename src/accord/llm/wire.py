@@ -66,7 +66,7 @@ def failures(endpoint: str, model: str) -> Iterator[None]:
         raise ModelError(f"{endpoint} has no model {model!r}, or does not speak this wire (HTTP 404)") from None
     except openai.APIStatusError as error:
         raise _status_failure(endpoint, error) from None
-    except (openai.APIResponseValidationError, ValueError, TypeError, AttributeError):
+    except (openai.APIResponseValidationError, ValueError, TypeError, AttributeError, LookupError):
         raise CallFailed("malformed", f"{endpoint} answered something of another shape") from None
 
 

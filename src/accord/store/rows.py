@@ -54,6 +54,7 @@ def batches(rows: Iterable[T], size: int) -> Iterator[list[T]]:
 
 
 def conversation_row(conversation: Conversation) -> dict[str, Any]:
+    """A row of `conversations`."""
     content = canonical_json(conversation.to_json())
     digest = "s256:" + hashlib.sha256(content.encode("ascii")).hexdigest()
     return {
@@ -67,6 +68,7 @@ def conversation_row(conversation: Conversation) -> dict[str, Any]:
 
 
 def label_row(label: Label, seen: Counter[bytes], place: int) -> dict[str, Any]:
+    """A row of `labels`; `seen` counts equal labels, so that each has a key of its own."""
     said_ = [*label.target, label.question, label.annotator, label.value, label.time]
     digest = hashlib.sha256(canonical_json(said_).encode("ascii")).digest()[:12]
     seen[digest] += 1
@@ -89,4 +91,5 @@ def _storable(text: str | None) -> str | None:
 
 
 def now() -> str:
+    """The time, as the tables keep it."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -3,5 +3,19 @@
 from accord.testing.contracts import check_evaluator, check_metric
 from accord.testing.corpus import Planted, planted
 from accord.testing.server import ChatServer, Respond, Wire, completion
+from accord.testing.wires import FAULTS, Misbehaving, answer_any, fault
 
-__all__ = ["ChatServer", "Planted", "Respond", "Wire", "check_evaluator", "check_metric", "completion", "planted"]
+__all__ = [
+    "FAULTS",
+    "ChatServer",
+    "Misbehaving",
+    "Planted",
+    "Respond",
+    "Wire",
+    "answer_any",
+    "check_evaluator",
+    "check_metric",
+    "completion",
+    "fault",
+    "planted",
+]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import socket
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,16 +15,20 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Wire:
-    """What goes over the wire for one request: a body as it is, or JSON; `close_after` cuts it off."""
+    """What goes over the wire for one request: a body as it is, or JSON.
+
+    `close_after` cuts the body off after so many bytes and the connection with it; `after` seconds pass first.
+    """
 
     body: bytes | Mapping[str, Any]
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     close_after: int | None = None
+    after: float = 0.0
 
 
 Respond = Callable[[Mapping[str, Any]], Wire]
-"""From the request's JSON to the answer."""
+"""From the request's JSON, with the path it came on as `_path`, to the answer."""
 
 
 def completion(
@@ -61,10 +66,12 @@ class ChatServer:
 
             def do_POST(self) -> None:  # the name is http.server's
                 asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                server.requests.append({**asked, "_headers": dict(self.headers)})
+                asked = {**asked, "_path": self.path}
+                server.requests.append(asked)
                 self._send(respond(asked))
 
             def _send(self, wire: Wire) -> None:
+                time.sleep(wire.after)
                 body = wire.body if isinstance(wire.body, bytes) else json.dumps(wire.body).encode()
                 self.send_response(wire.status)
                 for name, value in {"Content-Type": "application/json", **wire.headers}.items():

@@ -1,0 +1,183 @@
+"""What Accord adds to judging: requests a second beside a bare loop of the same SDK and a raw HTTP client.
+
+    python benchmarks/judging_overhead.py [--quick] --json OUT
+
+All three ask the same loopback server the same prompts, 64 at a time, each in a process of its own, in turn. Then the
+kept answers are read again, and peak memory is compared between a tenth and all of the conversations.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median
+
+from harness import Row, finish, options
+
+CONCURRENCY = 64
+ROUNDS = 3
+QUESTIONS = 9
+
+SERVER = """
+import asyncio, json
+REPLY = {"id": "c", "object": "chat.completion", "created": 0, "model": "m", "usage": {"prompt_tokens": 10,
+  "completion_tokens": 1, "total_tokens": 11}, "choices": [{"index": 0, "finish_reason": "stop",
+  "message": {"role": "assistant", "content": "3", "refusal": None}, "logprobs": {"refusal": None, "content": [
+  {"token": "3", "logprob": -0.1, "bytes": None, "top_logprobs": [
+    {"token": str(k), "logprob": -0.1 - k, "bytes": None} for k in range(1, 5)]}]}}]}
+BODY = json.dumps(REPLY).encode()
+HEAD = b"HTTP/1.1 200 OK\\r\\nContent-Type: application/json\\r\\nContent-Length: %d\\r\\n\\r\\n" % len(BODY)
+async def serve(reader, writer):
+    try:
+        while True:
+            head = await reader.readuntil(b"\\r\\n\\r\\n")
+            length = next(int(line.split(b":")[1]) for line in head.lower().split(b"\\r\\n") if line.startswith(b"content-length"))
+            await reader.readexactly(length)
+            writer.write(HEAD + BODY)
+            await writer.drain()
+    except (asyncio.IncompleteReadError, ConnectionError):
+        writer.close()
+async def main():
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+asyncio.run(main())
+"""
+
+COMMON = """
+import asyncio, json, resource, sys, time
+from accord import Conversation, Store, Turn, load_rubric
+from accord.llm import Subject
+from accord.llm.render import prompt_for
+url, path, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+rubric = load_rubric("llm-rubric")
+rubric = rubric.model_copy(update={"questions": tuple(q.model_copy(update={"applies": "always"}) for q in rubric.questions)})
+def subjects(n):
+    for i in range(n):
+        turns = (Turn("user", f"{i}: why does the light go out? " * 8), Turn("assistant", f"{i}: hold the button. " * 12))
+        yield Subject(Conversation(f"c{i}", turns))
+def done(asked, start):
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps([asked, time.perf_counter() - start, peak]))
+"""
+
+ACCORD = (
+    COMMON
+    + """
+from accord.evidence import judge_all
+from accord.llm.stack import Terms, open_judge
+from accord.llm.waiting import wait
+judge = open_judge("logprobs", "m", url, rubric.instructions, Terms(at_once=64), 1)
+store = Store(path)
+async def run():
+    asked = 0
+    async for judged in judge_all(judge, rubric, subjects(count), store, at_once=16):
+        asked += len(judged.answers)
+    return asked
+start = time.perf_counter()
+done(wait(run()), start)
+"""
+)
+
+SDK = (
+    COMMON
+    + """
+from openai import AsyncOpenAI
+async def run():
+    client = AsyncOpenAI(base_url=url, api_key="k", max_retries=0)
+    prompts = ((s, q) for s in subjects(count) for q in rubric.questions)
+    asked = 0
+    async def worker():
+        nonlocal asked
+        for subject, question in prompts:
+            text = prompt_for(subject, question, rubric.instructions, 20).messages[0].content
+            reply = await client.chat.completions.create(model="m", messages=[{"role": "user", "content": text}],
+                max_tokens=1, temperature=0, logprobs=True, top_logprobs=20)
+            assert reply.choices[0].logprobs.content
+            asked += 1
+    await asyncio.gather(*(worker() for _ in range(64)))
+    return asked
+start = time.perf_counter()
+done(asyncio.run(run()), start)
+"""
+)
+
+HTTP = (
+    COMMON
+    + """
+from urllib.parse import urlsplit
+async def run():
+    parts = urlsplit(url)
+    prompts = ((s, q) for s in subjects(count) for q in rubric.questions)
+    asked = 0
+    async def worker():
+        nonlocal asked
+        reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+        for subject, question in prompts:
+            text = prompt_for(subject, question, rubric.instructions, 20).messages[0].content
+            body = json.dumps({"model": "m", "messages": [{"role": "user", "content": text}], "max_tokens": 1,
+                "temperature": 0, "logprobs": True, "top_logprobs": 20}).encode()
+            writer.write(b"POST /v1/chat/completions HTTP/1.1\\r\\nHost: x\\r\\nContent-Type: application/json\\r\\n"
+                         b"Content-Length: %d\\r\\n\\r\\n" % len(body) + body)
+            head = await reader.readuntil(b"\\r\\n\\r\\n")
+            length = next(int(l.split(b":")[1]) for l in head.lower().split(b"\\r\\n") if l.startswith(b"content-length"))
+            assert json.loads(await reader.readexactly(length))["choices"]
+            asked += 1
+        writer.close()
+    await asyncio.gather(*(worker() for _ in range(64)))
+    return asked
+start = time.perf_counter()
+done(asyncio.run(run()), start)
+"""
+)
+
+
+def ran(code: str, url: str, store: Path, conversations: int) -> tuple[int, float, float]:
+    """Questions asked, seconds, and peak megabytes of one way in a process of its own."""
+    command = [sys.executable, "-c", code, url, str(store), str(conversations)]
+    environment = {**os.environ, "OPENAI_API_KEY": "k"}
+    found = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    asked, seconds, peak = json.loads(found.stdout)
+    return asked, seconds, peak
+
+
+def main() -> None:
+    parser = options("judging_overhead", "Requests a second through Accord, the bare SDK, and raw HTTP.")
+    given = parser.parse_args()
+    live = 60 if given.quick else 300
+    kept = 1_100 if given.quick else 11_112  # nine questions each: 10,000 and 100,000 answers
+    rounds = 1 if given.quick else given.limit or ROUNDS
+    rows: list[Row] = []
+    with subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        url = f"http://127.0.0.1:{server.stdout.readline().strip()}/v1"
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                ways = {"accord": ACCORD, "sdk": SDK, "http": HTTP}
+                speeds: dict[str, list[float]] = {name: [] for name in ways}
+                for round_ in range(rounds):
+                    for name, code in ways.items():
+                        asked, seconds, _ = ran(code, url, Path(folder) / f"{name}{round_}.db", live)
+                        assert asked == live * QUESTIONS
+                        speeds[name].append(asked / seconds)
+                pairs = zip(speeds["accord"], speeds["sdk"], strict=True)
+                ratio = median(accord / sdk for accord, sdk in pairs)
+                for name, found in speeds.items():
+                    row = {"what": name, "concurrency": CONCURRENCY, "per_second": median(found)}
+                    rows.append({**row, "ratio": ratio if name == "accord" else median(found) / median(speeds["sdk"])})
+                small, large = Path(folder) / "small.db", Path(folder) / "large.db"
+                for conversations, store in ((kept // 10, small), (kept, large)):
+                    ran(ACCORD, url, store, conversations)
+                    answers, seconds, peak = ran(ACCORD, url, store, conversations)
+                    rows.append({"what": "kept answers", "n": answers, "seconds": seconds, "peak_mb": peak})
+        finally:
+            server.terminate()
+    finish("judging_overhead", rows, ["what", "n", "per_second", "ratio", "seconds", "peak_mb"], given.json)
+
+
+if __name__ == "__main__":
+    main()
