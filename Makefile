@@ -42,7 +42,7 @@ docs: $(VENV)/ready ## write the generated pages: commands and the schema of acc
 
 bench: $(VENV)/ready ## run the benchmarks in full (about a quarter of an hour); figures go to benchmarks/results
 	mkdir -p benchmarks/results
-	for name in llm_rubric calibration_speed import_speed; do \
+	for name in llm_rubric calibration_speed import_speed judging_overhead faults; do \
 	  $(BIN)/python benchmarks/$$name.py --json benchmarks/results/$$name.json || exit 1; done
 
 clean: ## remove what the other targets made

@@ -2,8 +2,9 @@
 
     python benchmarks/judging_overhead.py [--quick] --json OUT
 
-All three ask the same loopback server the same prompts, 64 at a time, each in a process of its own, in turn. Then the
-kept answers are read again, and peak memory is compared between a tenth and all of the conversations.
+All three ask the same loopback server the same prompts, 64 at a time, each in a process of its own, in turn. Then
+answers that the store holds already (put there by a scripted model) are read by a second run, for a tenth of the
+conversations and for all of them, so that growth shows in seconds and in peak memory.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ async def serve(reader, writer):
     try:
         while True:
             head = await reader.readuntil(b"\\r\\n\\r\\n")
-            length = next(int(line.split(b":")[1]) for line in head.lower().split(b"\\r\\n") if line.startswith(b"content-length"))
+            lines = head.lower().split(b"\\r\\n")
+            length = next(int(line.split(b":")[1]) for line in lines if line.startswith(b"content-length"))
             await reader.readexactly(length)
             writer.write(HEAD + BODY)
             await writer.drain()
@@ -55,11 +57,12 @@ from accord.llm import Subject
 from accord.llm.render import prompt_for
 url, path, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 rubric = load_rubric("llm-rubric")
-rubric = rubric.model_copy(update={"questions": tuple(q.model_copy(update={"applies": "always"}) for q in rubric.questions)})
+always = tuple(q.model_copy(update={"applies": "always"}) for q in rubric.questions)
+rubric = rubric.model_copy(update={"questions": always})
 def subjects(n):
     for i in range(n):
-        turns = (Turn("user", f"{i}: why does the light go out? " * 8), Turn("assistant", f"{i}: hold the button. " * 12))
-        yield Subject(Conversation(f"c{i}", turns))
+        asked, said = f"{i}: why does the light go out? " * 8, f"{i}: hold the button. " * 12
+        yield Subject(Conversation(f"c{i}", (Turn("user", asked), Turn("assistant", said))))
 def done(asked, start):
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps([asked, time.perf_counter() - start, peak]))
@@ -72,6 +75,26 @@ from accord.evidence import judge_all
 from accord.llm.stack import Terms, open_judge
 from accord.llm.waiting import wait
 judge = open_judge("logprobs", "m", url, rubric.instructions, Terms(at_once=64), 1)
+store = Store(path)
+async def run():
+    asked = 0
+    async for judged in judge_all(judge, rubric, subjects(count), store, at_once=16):
+        asked += len(judged.answers)
+    return asked
+start = time.perf_counter()
+done(wait(run()), start)
+"""
+)
+
+KEPT = (
+    COMMON
+    + """
+from accord.evidence import judge_all
+from accord.llm import Reply, ScriptedModel
+from accord.llm.logprobs import LogprobsJudge
+from accord.llm.waiting import wait
+reply = Reply("3", "m", {str(k): 0.25 for k in range(1, 5)})
+judge = LogprobsJudge(ScriptedModel(lambda prompt: reply, "m"), rubric.instructions, "http://127.0.0.1/v1")
 store = Store(path)
 async def run():
     asked = 0
@@ -124,7 +147,8 @@ async def run():
             writer.write(b"POST /v1/chat/completions HTTP/1.1\\r\\nHost: x\\r\\nContent-Type: application/json\\r\\n"
                          b"Content-Length: %d\\r\\n\\r\\n" % len(body) + body)
             head = await reader.readuntil(b"\\r\\n\\r\\n")
-            length = next(int(l.split(b":")[1]) for l in head.lower().split(b"\\r\\n") if l.startswith(b"content-length"))
+            lines = head.lower().split(b"\\r\\n")
+            length = next(int(line.split(b":")[1]) for line in lines if line.startswith(b"content-length"))
             assert json.loads(await reader.readexactly(length))["choices"]
             asked += 1
         writer.close()
@@ -171,8 +195,8 @@ def main() -> None:
                     rows.append({**row, "ratio": ratio if name == "accord" else median(found) / median(speeds["sdk"])})
                 small, large = Path(folder) / "small.db", Path(folder) / "large.db"
                 for conversations, store in ((kept // 10, small), (kept, large)):
-                    ran(ACCORD, url, store, conversations)
-                    answers, seconds, peak = ran(ACCORD, url, store, conversations)
+                    ran(KEPT, url, store, conversations)
+                    answers, seconds, peak = ran(KEPT, url, store, conversations)
                     rows.append({"what": "kept answers", "n": answers, "seconds": seconds, "peak_mb": peak})
         finally:
             server.terminate()

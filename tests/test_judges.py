@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from accord import Answer, Conversation, Document, Question, Rubric, Scale, Store, Turn
+from accord.cli import app, commands  # noqa: F401 - registers the commands
 from accord.errors import BadInput, BudgetReached
 from accord.evidence import judge_subjects
 from accord.llm import CallFailed, Failure, Message, Prompt, Reply, ScriptedModel, Subject, Unanswered
@@ -361,3 +364,46 @@ def test_a_hostile_transcript_changes_nothing_but_what_the_model_itself_says(way
         assert all(isinstance(answer, Answer) for answer in answers)
         return
     assert judged(way, steady, subject=hostile)[0] == judged(way, steady, subject=calm)[0]
+
+
+def checked(respond: Any) -> dict[str, Any]:
+    with ChatServer(respond) as server:
+        arguments = ["models", "check", "m1", "--base-url", server.url, "--timeout", "2", "--json"]
+        result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)  # type: ignore[no-any-return]
+
+
+def test_an_endpoint_is_believed_only_what_it_shows() -> None:
+    found = checked(answer_any)
+    assert {c["capability"]: c["able"] for c in found["capabilities"]} == dict.fromkeys(
+        ["chat", "logprobs", "json schema", "decisions", "systemone", "echo", "context length"], True
+    )
+    assert found["best_way"] == "decisions"
+    assert "8192 tokens" in str(found)
+
+
+def test_an_endpoint_that_ignores_what_it_is_asked_for() -> None:
+    def only_chat(request: Any) -> Wire:
+        if request["_path"].endswith("/chat/completions"):
+            return answer_any({k: v for k, v in request.items() if k not in {"logprobs", "response_format"}})
+        if request["_path"].endswith("/completions"):
+            return answer_any({**request, "echo": False})
+        return Wire({"error": {"message": "no such path"}}, status=404)
+
+    found = checked(only_chat)
+    shown = {c["capability"]: (c["able"], c["shown_by"]) for c in found["capabilities"]}
+    assert shown["chat"][0] and found["best_way"] == "sampling"
+    assert shown["logprobs"] == (False, "asked for token probabilities, got none")
+    assert shown["echo"] == (False, "answered, but did not echo the prompt")
+    assert not shown["decisions"][0] and not shown["json schema"][0] and not shown["context length"][0]
+
+
+def test_a_dead_endpoint_has_no_way_and_no_key_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = json.loads(
+        CliRunner().invoke(app, ["models", "check", "m1", "--base-url", "http://127.0.0.1:1/v1", "--json"]).stdout
+    )
+    assert found["best_way"] is None and all("unreachable" in c["shown_by"] for c in found["capabilities"])
+    monkeypatch.delenv("OPENAI_API_KEY")
+    result = CliRunner().invoke(app, ["models", "check", "m1"])
+    assert result.exit_code == 1 and "set OPENAI_API_KEY" in result.stderr

@@ -22,8 +22,12 @@ def help_of(*command: str) -> str:
 def commands_page() -> str:
     """docs/commands.md."""
     parts = ["# Commands", "Generated from the commands' own help by `make docs`.", f"```text\n{help_of()}\n```"]
-    for registered in app.registered_commands:
-        parts += [f"## accord {registered.name}", f"```text\n{help_of(str(registered.name))}\n```"]
+    named = [(str(registered.name),) for registered in app.registered_commands]
+    for group in app.registered_groups:
+        assert group.typer_instance is not None
+        named += [(str(group.name), str(inner.name)) for inner in group.typer_instance.registered_commands]
+    for command in named:
+        parts += [f"## accord {' '.join(command)}", f"```text\n{help_of(*command)}\n```"]
     return "\n\n".join(parts) + "\n"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -98,14 +98,14 @@ class Conversation:
         )
 
 
-def canonical_json(value: Any) -> str:
-    """JSON that is equal for equal values: sorted keys, no spaces, ASCII only.
+def canonical_json(value: Any, default: Callable[[Any], Any] | None = None) -> str:
+    """JSON that is equal for equal values: sorted keys, no spaces, ASCII only; `default` as in `json.dumps`.
 
     ASCII escapes keep what databases refuse (NUL, lone surrogates) readable and storable.
     """
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=default)
 
 
-def content_hash(value: Any, length: int = 64) -> str:
+def content_hash(value: Any, length: int = 64, default: Callable[[Any], Any] | None = None) -> str:
     """A tagged digest of a JSON value: `s256:` and the first `length` hexadecimal digits of its SHA-256."""
-    return "s256:" + hashlib.sha256(canonical_json(value).encode("ascii")).hexdigest()[:length]
+    return "s256:" + hashlib.sha256(canonical_json(value, default).encode("ascii")).hexdigest()[:length]

@@ -38,26 +38,32 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def command(name: str) -> Callable[[Command], Command]:
-    """Register a command whose expected failures end in one line on stderr and the failure's own exit code."""
+    """Register a command of the application itself."""
 
     def register(function: Command) -> Command:
-        @functools.wraps(function)
-        def guarded(*args: Any, **kwargs: Any) -> None:
-            try:
-                function(*args, **kwargs)
-            except AccordError as error:
-                stop(str(error), error.exit_code)
-            except KeyboardInterrupt:
-                stop("interrupted. What was done is kept; the same command goes on from there.", INTERRUPTED)
-            except OSError as error:
-                if error.errno not in _FILE_TROUBLES:
-                    raise
-                stop(f"cannot use {error.filename or 'a file'}: {error.strerror}. What was done before is kept.", 1)
-
-        app.command(name)(guarded)
+        app.command(name)(guarded(function))
         return function
 
     return register
+
+
+def guarded(function: Callable[..., Any]) -> Callable[..., None]:
+    """A command whose expected failures end in one line on stderr and the failure's own exit code."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> None:
+        try:
+            function(*args, **kwargs)
+        except AccordError as error:
+            stop(str(error), error.exit_code)
+        except KeyboardInterrupt:
+            stop("interrupted. What was done is kept; the same command goes on from there.", INTERRUPTED)
+        except OSError as error:
+            if error.errno not in _FILE_TROUBLES:
+                raise
+            stop(f"cannot use {error.filename or 'a file'}: {error.strerror}. What was done before is kept.", 1)
+
+    return run
 
 
 def stop(reason: str, code: int) -> NoReturn:

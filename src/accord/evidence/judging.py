@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import takewhile
@@ -20,6 +20,8 @@ from accord.rubric import Question, Rubric
 from accord.score import Signature
 from accord.store import Store, batches
 
+PREPARED_AT_ONCE = 64
+MOMENT_SECONDS = 0.05
 AT_ONCE = 16
 """Subjects that are judged at the same time."""
 NOT_APPLICABLE = "does not apply"
@@ -47,13 +49,14 @@ async def judge_all(
         BudgetReached: The next call would pass the budget; what was under way is finished and kept.
     """
     over: list[str] = []
+    keeper = _Keeper(store)
 
-    async def one(subject: Subject) -> Judged:
-        judged = await _judge(judge, rubric, subject, store)
+    async def one(work: _Work) -> Judged:
+        judged = await _judge(judge, rubric, work, keeper)
         over.extend(a.detail for a in judged.answers if isinstance(a, Unanswered) and a.reason == OUT_OF_BUDGET)
         return judged
 
-    within = takewhile(lambda _: not over, subjects)
+    within = takewhile(lambda _: not over, _prepared(judge, rubric, subjects, store))
     async with aclosing(as_finished(one, within, at_once)) as finished:
         async for _, judged in finished:
             yield judged
@@ -61,35 +64,72 @@ async def judge_all(
         raise BudgetReached(over[0])
 
 
-async def _judge(judge: Judge, rubric: Rubric, subject: Subject, store: Store) -> Judged:
-    applicable = [question for question in rubric.questions if question.applies_to(subject.conversation)]
-    made_from = {question.id: judge.made_from(subject, question) for question in applicable}
-    keys = {question: content_hash(made, length=40) for question, made in made_from.items()}
-    stored = store.answers(keys.values())
-    answers: dict[str, Answer | Unanswered] = {
-        question: _from_row(stored[key]) for question, key in keys.items() if key in stored
-    }
-    missing = [question for question in applicable if question.id not in answers]
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """A subject with the questions that apply, how each answer would be made, and what is kept already."""
+
+    subject: Subject
+    applicable: Sequence[Question]
+    made_from: Mapping[str, Mapping[str, Any]]
+    keys: Mapping[str, str]
+    kept: Mapping[str, Answer]
+
+
+def _prepared(judge: Judge, rubric: Rubric, subjects: Iterable[Subject], store: Store) -> Iterator[_Work]:
+    """Each subject's work; the store is asked for some dozens of subjects at a time."""
+    for batch in batches(subjects, PREPARED_AT_ONCE):
+        asked = [(s, [question for question in rubric.questions if question.applies_to(s.conversation)]) for s in batch]
+        made = [{q.id: judge.made_from(subject, q) for q in applicable} for subject, applicable in asked]
+        keys = [{name: content_hash(how, length=40) for name, how in each.items()} for each in made]
+        stored = store.answers(key for each in keys for key in each.values())
+        for (subject, applicable), how, of in zip(asked, made, keys, strict=True):
+            kept = {name: _from_row(name, stored[key]) for name, key in of.items() if key in stored}
+            yield _Work(subject, applicable, how, of, kept)
+
+
+class _Keeper:
+    """Writes answers that arrive within a moment of each other in one transaction; `keep` returns when it is done."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._rows: list[dict[str, Any]] = []
+        self._writing: asyncio.Task[None] | None = None
+
+    async def keep(self, rows: Iterable[dict[str, Any]]) -> None:
+        self._rows += rows
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write())
+        await asyncio.shield(self._writing)
+
+    async def _write(self) -> None:
+        await asyncio.sleep(MOMENT_SECONDS)
+        rows, self._rows, self._writing = self._rows, [], None
+        self._store.add_answers(rows)
+
+
+async def _judge(judge: Judge, rubric: Rubric, work: _Work, keeper: _Keeper) -> Judged:
+    answers: dict[str, Answer | Unanswered] = dict(work.kept)
+    missing = [question for question in work.applicable if question.id not in answers]
 
     async def request(questions: Sequence[Question]) -> None:
-        """Ask some questions in one request, and keep the answers before anything else is waited for."""
-        found = await judge.answer(subject, questions)
+        """Ask some questions in one request, and keep the answers."""
+        found = await judge.answer(work.subject, questions)
         answers.update((answer.question, answer) for answer in found)
-        good = [answer for answer in found if isinstance(answer, Answer)]
-        store.add_answers(_row(subject, judge, a, keys[a.question], made_from[a.question]) for a in good)
+        await keeper.keep(_row(work, judge, answer) for answer in found if isinstance(answer, Answer))
 
     await asyncio.gather(*(request(group) for group in batches(missing, judge.together)))
-    return Judged(subject.target, [_answer_to(question, answers) for question in rubric.questions], len(missing))
+    target = work.subject.target
+    return Judged(target, [_answer_to(question, answers) for question in rubric.questions], len(missing))
 
 
 def _answer_to(question: Question, answers: dict[str, Answer | Unanswered]) -> Answer | Unanswered:
     return answers.get(question.id) or Unanswered(question.id, NOT_APPLICABLE)
 
 
-def _row(subject: Subject, judge: Judge, answer: Answer, key: str, made_from: Any) -> dict[str, Any]:
-    conversation, turn = subject.target
+def _row(work: _Work, judge: Judge, answer: Answer) -> dict[str, Any]:
+    conversation, turn = work.subject.target
     return {
-        "key": key,
+        "key": work.keys[answer.question],
         "conversation": conversation,
         "turn": turn,
         "question": answer.question,
@@ -97,12 +137,13 @@ def _row(subject: Subject, judge: Judge, answer: Answer, key: str, made_from: An
         "way": judge.way,
         "probabilities": canonical_json(dict(answer.probabilities)),
         "outside": answer.outside,
-        "made_from": canonical_json(made_from),
+        "made_from": canonical_json(work.made_from[answer.question]),
     }
 
 
-def _from_row(row: Any) -> Answer:
-    return Answer(row["question"], json.loads(row["probabilities"]), row["outside"])
+def _from_row(question: str, row: Mapping[str, Any]) -> Answer:
+    # Under another rubric the same question may have another name: the key says what was asked, not the name.
+    return Answer(question, json.loads(row["probabilities"]), row["outside"])
 
 
 def answer_table(judge: Judge, rubric: Rubric, judged: Iterable[Judged]) -> EvidenceTable:

@@ -22,11 +22,7 @@ class ChatCompletions:
         """See `wire.open_client` for where the key and the base URL come from, and what is raised without a key."""
         self.name = model
         self._client = open_client(model, base_url, api_key, timeout)
-
-    @property
-    def endpoint(self) -> str:
-        """The base URL that requests go to."""
-        return plain_url(self._client.base_url)
+        self.endpoint = plain_url(self._client.base_url)
 
     async def ask(self, prompt: Prompt) -> Reply:
         """Send one prompt.

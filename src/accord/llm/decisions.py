@@ -9,11 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from accord.conversation import content_hash
 from accord.errors import BadInput, BudgetReached
 from accord.llm.flow import OUT_OF_BUDGET
 from accord.llm.model import Answer, CallFailed, Model, Subject, Unanswered, Usage
-from accord.llm.render import material_of
+from accord.llm.render import material_hash, material_of
 from accord.llm.wire import TIMEOUT_SECONDS, failures, open_client, plain_url
 from accord.rubric import Kind, Question
 
@@ -74,7 +73,7 @@ class DecisionsJudge:
         """The input, and the question as the wire sees it; what else is asked in the same request is no part of it."""
         asked = asked_of(subject, question)
         about = [asked.type, asked.instructions, [list(option) for option in asked.options]]
-        material = content_hash(material_of(subject, self.instructions))
+        material = material_hash(subject, self.instructions)
         where = {"judge": self.name, "endpoint": self.endpoint, "way": self.way, "dialect": self.dialect}
         return {**where, "input": material, "question": about}
 
@@ -139,11 +138,7 @@ class OpenAIDecisions:
         """See `wire.open_client`."""
         self.name = model
         self._client = open_client(model, base_url, api_key, timeout)
-
-    @property
-    def endpoint(self) -> str:
-        """The base URL that requests go to."""
-        return plain_url(self._client.base_url)
+        self.endpoint = plain_url(self._client.base_url)
 
     async def ask(self, request: Request) -> Decided:
         """Send one request.
@@ -207,11 +202,7 @@ class SystemOne:
         """See `wire.open_client`."""
         self.name = model
         self._client = open_client(model, base_url, api_key, timeout)
-
-    @property
-    def endpoint(self) -> str:
-        """The base URL that requests go to."""
-        return plain_url(self._client.base_url)
+        self.endpoint = plain_url(self._client.base_url)
 
     async def ask(self, request: Request) -> Decided:
         """Send one request; a question that is missing from the answers was not answered.

@@ -38,9 +38,8 @@ class LogprobsJudge:
 
     def made_from(self, subject: Subject, question: Question) -> Mapping[str, Any]:
         """The whole prompt, and the model it goes to."""
-        prompt = prompt_for(subject, question, self.instructions, TOP_LOGPROBS)
         about = {"judge": self.name, "endpoint": self.endpoint, "way": self.way, "top_logprobs": TOP_LOGPROBS}
-        return {**about, "prompt": prompt_hash(prompt)}
+        return {**about, "prompt": prompt_hash("question", subject, question, self.instructions)}
 
     def requests(self, subject: Subject, questions: Sequence[Question]) -> Sequence[Prompt]:
         """One prompt a question."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Protocol, TypeVar
 
-from accord.conversation import Conversation, Target, canonical_json, content_hash
+from accord.conversation import Conversation, Target, content_hash
 from accord.errors import AccordError
 from accord.rubric import Question
 
@@ -119,7 +120,12 @@ ChatModel = Model[Prompt, Reply]
 
 def key_of(name: str, question: Any) -> str:
     """The key of a question to a model: all that can change the answer, and no secret."""
-    return content_hash({"model": name, "kind": type(question).__name__, **asdict(question)}, length=40)
+    return content_hash([name, type(question).__name__, question], length=40, default=_fields)
+
+
+def _fields(value: Any) -> list[Any]:
+    """A frozen value's fields in their order."""
+    return [getattr(value, field.name) for field in fields(value)]
 
 
 def estimated_usage(question: Any) -> Usage:
@@ -127,7 +133,7 @@ def estimated_usage(question: Any) -> Usage:
 
     Four bytes make a token of English; scripts that need more bytes a character need more tokens too.
     """
-    size = len(canonical_json(asdict(question)))
+    size = len(json.dumps(question, default=_fields))
     return Usage(size // 4 + 1, int(getattr(question, "max_tokens", 0)))
 
 

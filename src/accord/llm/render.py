@@ -68,9 +68,22 @@ def _shared(subject: Subject, instructions: str) -> Mapping[str, str]:
     }
 
 
-def prompt_hash(prompt: Prompt) -> str:
-    """A digest of everything the model is shown."""
-    return content_hash([[message.role, message.content] for message in prompt.messages])
+@lru_cache(maxsize=1024)
+def material_hash(subject: Subject, instructions: str) -> str:
+    """A digest of all that prompts about one subject share."""
+    return content_hash(dict(_shared(subject, instructions)))
+
+
+def question_hash(template_name: str, question: Question) -> str:
+    """A digest of what a prompt adds to that for one question: the words around it, the question, its options."""
+    shown = options_of(question, answer_labels(question.scale))
+    return content_hash([template(template_name).template, question.text, shown])
+
+
+def prompt_hash(template_name: str, subject: Subject, question: Question, instructions: str) -> str:
+    """A digest of everything a model is shown for one question about one subject."""
+    turn = subject.turn
+    return content_hash([material_hash(subject, instructions), question_hash(template_name, question), turn])
 
 
 def transcript_of(turns: Sequence[Turn]) -> str:

@@ -42,9 +42,9 @@ class SamplingJudge:
 
     def made_from(self, subject: Subject, question: Question) -> Mapping[str, Any]:
         """The prompt, how often it is asked, and the model."""
-        prompt = prompt_for(subject, question, self.instructions, 0)
         about = {"judge": self.name, "endpoint": self.endpoint, "way": self.way, "prior": PRIOR}
-        return {**about, "temperature": TEMPERATURE, "prompt": prompt_hash(prompt)}
+        shown = prompt_hash("question", subject, question, self.instructions)
+        return {**about, "temperature": TEMPERATURE, "prompt": shown}
 
     def requests(self, subject: Subject, questions: Sequence[Question]) -> Sequence[Prompt]:
         """K prompts a question."""

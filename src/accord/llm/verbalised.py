@@ -40,7 +40,7 @@ class VerbalisedJudge:
     def made_from(self, subject: Subject, question: Question) -> Mapping[str, Any]:
         """The prompt as if the question were asked alone, and the model."""
         about = {"judge": self.name, "endpoint": self.endpoint, "way": self.way}
-        return {**about, "prompt": prompt_hash(self._prompt(subject, [question]))}
+        return {**about, "prompt": prompt_hash("verbalised", subject, question, self.instructions)}
 
     def requests(self, subject: Subject, questions: Sequence[Question]) -> Sequence[Prompt]:
         """One prompt for all the questions."""

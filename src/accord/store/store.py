@@ -175,12 +175,17 @@ class Store:
         return total
 
     def answers(self, keys: Iterable[str]) -> dict[str, Mapping[str, Any]]:
-        """The answers with these keys, by key."""
-        found: dict[str, Mapping[str, Any]] = {}
-        for batch in batches(keys, BATCH):
-            for row in self._stream(select(answers).where(answers.c.key.in_(batch))):
-                found[row.key] = dict(row._mapping)
-        return found
+        """The answers with these keys, by key: their `probabilities` (JSON) and the mass `outside`."""
+        columns = (answers.c.key, answers.c.probabilities, answers.c.outside)
+        return {
+            key: {"probabilities": probabilities, "outside": outside}
+            for batch in batches(keys, BATCH)
+            for key, probabilities, outside in self._stream(select(*columns).where(answers.c.key.in_(batch)))
+        }
+
+    def answered(self) -> list[tuple[str, str]]:
+        """The conversation and the question of every answer."""
+        return [(name, question) for name, question in self._stream(select(answers.c.conversation, answers.c.question))]
 
     def add_reply(self, key: str, model: str, content: str) -> None:
         """Keep one reply of a chat model, given as JSON."""

@@ -70,6 +70,9 @@ class ChatServer:
                 server.requests.append(asked)
                 self._send(respond(asked))
 
+            def do_GET(self) -> None:  # the name is http.server's
+                self._send(respond({"_path": self.path}))
+
             def _send(self, wire: Wire) -> None:
                 time.sleep(wire.after)
                 body = wire.body if isinstance(wire.body, bytes) else json.dumps(wire.body).encode()

@@ -29,6 +29,10 @@ def answer_any(request: Mapping[str, Any]) -> Wire:
         return _system_one(request)
     if path.endswith("/chat/completions"):
         return _chat(request)
+    if path.endswith("/completions"):
+        return _completion(request)
+    if path.endswith("/models"):
+        return Wire({"object": "list", "data": [{"id": "m1", "object": "model", "max_model_len": 8192}]})
     return Wire({"error": {"message": f"no such path {path}"}}, status=404)
 
 
@@ -51,6 +55,14 @@ def _chat(request: Mapping[str, Any]) -> Wire:
         drawn = random.Random(text + str(random.random())).choices(labels, shares)[0]
         return completion(drawn)
     return completion(max(mass, key=mass.__getitem__), mass if request.get("logprobs") else None)
+
+
+def _completion(request: Mapping[str, Any]) -> Wire:
+    """A plain completion; `echo` gives the prompt back with its tokens' log probabilities."""
+    words = request["prompt"].split() if request.get("echo") else []
+    text = f"{request['prompt']} x" if request.get("echo") else "x"
+    logprobs = {"tokens": [*words, "x"], "token_logprobs": [None, *(-1.0 for _ in words)][: len(words) + 1]}
+    return Wire({"object": "text_completion", "choices": [{"index": 0, "text": text, "logprobs": logprobs}]})
 
 
 def _stated(schema: Mapping[str, Any], seed: str) -> dict[str, Any]:

@@ -11,5 +11,6 @@ from accord.cli.commands import (  # noqa: F401, I001 - the order is the help's
     score,
     report,
     gate,
+    models,
     plugins,
 )
