@@ -30,6 +30,8 @@ Factory = Callable[[Question], Learner]
 
 BASELINES = ("constant", "annotator-mean", "random", "judge-argmax", "judge-expected")
 TESTED = ("rmse", "pearson", "log_loss")
+SMECE_DRAWS = 100
+"""Draws for the intervals of calibration errors, which take the longest to compute."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ class Result:
     values: Mapping[str, float | None]
     intervals: Mapping[str, Interval]
     smece: Sequence[float | None]
+    smece_intervals: Sequence[Interval]
     reasons: Mapping[str, int]
 
     def to_json(self) -> dict[str, Any]:
@@ -68,7 +71,8 @@ class Result:
         row: dict[str, Any] = {"system": self.system, "n": self.n, "unscored": self.unscored}
         for name, value in self.values.items():
             row |= {name: value, f"{name}_low": self.intervals[name].low, f"{name}_high": self.intervals[name].high}
-        return row | {"smece": list(self.smece), "reasons": dict(self.reasons)}
+        row |= {"smece": list(self.smece), "smece_low": [i.low for i in self.smece_intervals]}
+        return row | {"smece_high": [i.high for i in self.smece_intervals], "reasons": dict(self.reasons)}
 
 
 @dataclass(frozen=True)
@@ -229,6 +233,10 @@ def result_of(system: System, rated: Ratings, clusters: Clusters, draws: int, se
         values=agreement.summary(paired),
         intervals=intervals,
         smece=agreement.smece_by_option(paired),
+        smece_intervals=[
+            bootstrap(own, agreement.smece_of(option), [paired], min(draws, SMECE_DRAWS), seed)
+            for option in range(len(rated.options))
+        ],
         reasons=system.reasons,
     )
 
