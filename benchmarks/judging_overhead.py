@@ -68,14 +68,7 @@ def done(asked, start):
     print(json.dumps([asked, time.perf_counter() - start, peak]))
 """
 
-ACCORD = (
-    COMMON
-    + """
-from accord.evidence import judge_all
-from accord.llm.stack import Terms, open_judge
-from accord.llm.waiting import wait
-judge = open_judge("logprobs", "m", url, rubric.instructions, Terms(at_once=64), 1)
-store = Store(path)
+RUN = """
 async def run():
     asked = 0
     async for judged in judge_all(judge, rubric, subjects(count), store, at_once=16):
@@ -84,6 +77,17 @@ async def run():
 start = time.perf_counter()
 done(wait(run()), start)
 """
+
+ACCORD = (
+    COMMON
+    + """
+from accord.evidence import judge_all
+from accord.llm.stack import Terms, open_judge
+from accord.llm.waiting import wait
+judge = open_judge("logprobs", "m", url, rubric.instructions, Terms(at_once=64), 1)
+store = Store(path)
+"""
+    + RUN
 )
 
 KEPT = (
@@ -96,14 +100,8 @@ from accord.llm.waiting import wait
 reply = Reply("3", "m", {str(k): 0.25 for k in range(1, 5)})
 judge = LogprobsJudge(ScriptedModel(lambda prompt: reply, "m"), rubric.instructions, "http://127.0.0.1/v1")
 store = Store(path)
-async def run():
-    asked = 0
-    async for judged in judge_all(judge, rubric, subjects(count), store, at_once=16):
-        asked += len(judged.answers)
-    return asked
-start = time.perf_counter()
-done(wait(run()), start)
 """
+    + RUN
 )
 
 SDK = (

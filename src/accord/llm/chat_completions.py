@@ -6,33 +6,20 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from accord.llm.model import CallFailed, Prompt, Reply, Usage
-from accord.llm.wire import TIMEOUT_SECONDS, failures, open_client, plain_url
+from accord.llm.wire import Endpoint, failures
 
 if TYPE_CHECKING:
     from openai.types.chat import ChatCompletion
     from openai.types.chat.chat_completion import Choice
 
 
-class ChatCompletions:
-    """A chat model behind an OpenAI-compatible endpoint."""
+class ChatCompletions(Endpoint):
+    """A chat model; a call can also fail as `refused` or `filtered`."""
 
-    def __init__(
-        self, model: str, base_url: str | None = None, api_key: str | None = None, timeout: float = TIMEOUT_SECONDS
-    ) -> None:
-        """See `wire.open_client` for where the key and the base URL come from, and what is raised without a key."""
-        self.name = model
-        self._client = open_client(model, base_url, api_key, timeout)
-        self.endpoint = plain_url(self._client.base_url)
-
-    async def ask(self, prompt: Prompt) -> Reply:
-        """Send one prompt.
-
-        Raises:
-            CallFailed: This call failed: what `wire.failures` lists, `refused`, or `filtered`.
-            ModelError: No call can succeed: wrong key, no permission, no such model.
-        """
+    async def ask(self, prompt: Prompt, /) -> Reply:
+        """Send one prompt; see `Endpoint.ask` for what is raised."""
         with failures(self.endpoint, self.name):
-            completion = await self._client.chat.completions.create(**self._request(prompt))
+            completion = await self.client.chat.completions.create(**self._request(prompt))
             choice = _only_choice(completion)
             if choice.message.refusal:
                 raise CallFailed("refused", choice.message.refusal)
@@ -58,10 +45,6 @@ class ChatCompletions:
             shape = {"name": "answer", "schema": prompt.schema, "strict": True}
             request["response_format"] = {"type": "json_schema", "json_schema": shape}
         return request
-
-    async def close(self) -> None:
-        """Close the connections; the event loop that asked has to be running still."""
-        await self._client.close()
 
 
 def _only_choice(completion: Any) -> Choice:

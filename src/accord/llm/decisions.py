@@ -13,7 +13,7 @@ from accord.errors import BadInput, BudgetReached
 from accord.llm.flow import OUT_OF_BUDGET
 from accord.llm.model import Answer, CallFailed, Model, Subject, Unanswered, Usage
 from accord.llm.render import material_hash, material_of
-from accord.llm.wire import TIMEOUT_SECONDS, failures, open_client, plain_url
+from accord.llm.wire import Endpoint, failures
 from accord.rubric import Kind, Question
 
 MOST_QUESTIONS = 400
@@ -129,18 +129,10 @@ def _read(question: Question, mass: Mapping[str, float] | None, reason: str) -> 
 # --- the wires ----------------------------------------------------------------------------------------------------
 
 
-class OpenAIDecisions:
+class OpenAIDecisions(Endpoint):
     """OpenAI's dialect, through the SDK's own method."""
 
-    def __init__(
-        self, model: str, base_url: str | None = None, api_key: str | None = None, timeout: float = TIMEOUT_SECONDS
-    ) -> None:
-        """See `wire.open_client`."""
-        self.name = model
-        self._client = open_client(model, base_url, api_key, timeout)
-        self.endpoint = plain_url(self._client.base_url)
-
-    async def ask(self, request: Request) -> Decided:
+    async def ask(self, request: Request, /) -> Decided:
         """Send one request.
 
         Raises:
@@ -149,17 +141,13 @@ class OpenAIDecisions:
         """
         questions: list[Any] = [_openai_question(asked) for asked in request.questions]
         with failures(self.endpoint, self.name):
-            decision = await self._client.decisions.create(model=self.name, input=request.input, questions=questions)
+            decision = await self.client.decisions.create(model=self.name, input=request.input, questions=questions)
             if len(decision.answers) != len(request.questions):
                 raise CallFailed("malformed", f"{len(decision.answers)} answers to {len(request.questions)} questions")
             pairs = zip(request.questions, decision.answers, strict=True)
             answers = tuple(_openai_answer(asked, answer) for asked, answer in pairs)
             usage = decision.usage
             return Decided(answers, Usage(usage.input_tokens, usage.output_tokens) if usage else Usage())
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._client.close()
 
 
 def _openai_question(asked: Asked) -> dict[str, Any]:
@@ -190,21 +178,13 @@ def _openai_answer(asked: Asked, answer: Any) -> tuple[Mapping[str, float] | Non
     return {str(p.value): p.probability for p in answer.probabilities}, ""
 
 
-class SystemOne:
+class SystemOne(Endpoint):
     """System One's dialect: `{state, questions: {name: {type: noul|choice|score}}}`, answers by name.
 
     `base_url` ends in `/v1`, as for OpenAI; the request goes to `systemone` under it.
     """
 
-    def __init__(
-        self, model: str, base_url: str | None = None, api_key: str | None = None, timeout: float = TIMEOUT_SECONDS
-    ) -> None:
-        """See `wire.open_client`."""
-        self.name = model
-        self._client = open_client(model, base_url, api_key, timeout)
-        self.endpoint = plain_url(self._client.base_url)
-
-    async def ask(self, request: Request) -> Decided:
+    async def ask(self, request: Request, /) -> Decided:
         """Send one request; a question that is missing from the answers was not answered.
 
         Raises:
@@ -214,7 +194,7 @@ class SystemOne:
         questions = {asked.name: _system_one_question(asked) for asked in request.questions}
         body = {"model": self.name, "state": request.input, "questions": questions}
         with failures(self.endpoint, self.name):
-            response: Any = await self._client.post("/systemone", body=body, cast_to=object)
+            response: Any = await self.client.post("/systemone", body=body, cast_to=object)
             answers = response["answers"]
             strangers = sorted(set(answers) - set(questions))
             if strangers:
@@ -222,10 +202,6 @@ class SystemOne:
             found = tuple(_system_one_answer(asked, answers.get(asked.name)) for asked in request.questions)
             usage = response.get("usage") or {}
             return Decided(found, Usage(usage.get("input_tokens", 0), usage.get("output_tokens", 0)))
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._client.close()
 
 
 def _system_one_question(asked: Asked) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -40,6 +41,31 @@ def plain_url(url: Any) -> str:
     parts = urlsplit(str(url))
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
     return urlunsplit((parts.scheme, f"{host}:{parts.port}" if parts.port else str(host), parts.path, "", ""))
+
+
+class Endpoint(ABC):
+    """A model at an OpenAI-compatible endpoint; what is asked of it, and how, is up to the wire."""
+
+    def __init__(
+        self, model: str, base_url: str | None = None, api_key: str | None = None, timeout: float = TIMEOUT_SECONDS
+    ) -> None:
+        """See `open_client` for where the key and the base URL come from, and what is raised without a key."""
+        self.name = model
+        self.client = open_client(model, base_url, api_key, timeout)
+        self.endpoint = plain_url(self.client.base_url)
+
+    @abstractmethod
+    async def ask(self, question: Any, /) -> Any:
+        """Send one question.
+
+        Raises:
+            CallFailed: This call failed: what `failures` lists, or what the wire adds.
+            ModelError: No call can succeed: wrong key, no permission, no such model.
+        """
+
+    async def close(self) -> None:
+        """Close the connections; the event loop that asked has to be running still."""
+        await self.client.close()
 
 
 @contextmanager
