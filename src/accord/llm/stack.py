@@ -53,17 +53,19 @@ class Terms:
 
 def asked_on(wire: Any, terms: Terms) -> Model[Any, Any]:
     """A wire with its budget, its retries and its limit, and equal questions joined."""
-    limit = terms.limit(wire.endpoint)
-    retrying = Retrying(Budgeted(wire, terms.budget), terms.attempts, on_failure=partial(slows, limit))
-    return Once(Limited(retrying, limit))
+    return Once(_limited(wire, terms))
 
 
 def open_chat(model: str, base_url: str | None, store: Store, terms: Terms) -> ChatModel:
     """A chat model whose replies are kept in the store."""
     wire = ChatCompletions(model, base_url, timeout=terms.timeout)
+    return Once(Cached(_limited(wire, terms), store, wire.endpoint, decode_reply))
+
+
+def _limited(wire: Any, terms: Terms) -> Limited[Any, Any]:
     limit = terms.limit(wire.endpoint)
     retrying = Retrying(Budgeted(wire, terms.budget), terms.attempts, on_failure=partial(slows, limit))
-    return Once(Cached(Limited(retrying, limit), store, wire.endpoint, decode_reply))
+    return Limited(retrying, limit)
 
 
 def decode_reply(kept: dict[str, Any]) -> Reply:

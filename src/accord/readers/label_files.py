@@ -11,7 +11,7 @@ from accord.conversation import Target
 from accord.errors import BadInput, BadRow
 from accord.labels import Label, check_label
 from accord.readers.messages import checked_answer, checked_id, is_storable, turn_index
-from accord.readers.record import Fields, Row, WrongShape
+from accord.readers.record import Fields, Row, WrongShape, under_our_names
 from accord.readers.rows import locate, read_rows
 from accord.rubric import Kind, Rubric
 
@@ -32,7 +32,7 @@ def looks_like_labels(fields: Fields) -> bool:
     Raises:
         WrongShape: It holds what was said as well, so that neither reading would be the whole of it.
     """
-    names = _canonical(fields).keys()
+    names = under_our_names(fields, ALIASES).keys()
     if not {"conversation", "annotator"} <= names:
         return False
     if {"messages", "conversations"} & names or {"role", "content"} <= names or {"prompt", "response"} <= names:
@@ -99,17 +99,11 @@ def mapped(rows: Iterable[Row | BadRow], columns: Mapping[str, str] | None, wher
         yield row
 
 
-def _canonical(fields: Fields) -> dict[str, Any]:
-    row = dict(fields)
-    for name, aliases in ALIASES.items():
-        alias = None if name in row else next((alias for alias in aliases if alias in row), None)
-        if alias is not None:
-            row[name] = row.pop(alias)
-    return row
-
-
 def _labels(fields: Fields, rubric: Rubric) -> list[Label]:
-    row = {name: value.strip() if isinstance(value, str) else value for name, value in _canonical(fields).items()}
+    row = {
+        name: value.strip() if isinstance(value, str) else value
+        for name, value in under_our_names(fields, ALIASES).items()
+    }
     if row.get("conversation") in (None, "") or row.get("annotator") in (None, ""):
         raise WrongShape("a label needs a conversation and an annotator (map other column names with --columns)")
     target = Target(checked_id(row["conversation"]), turn_index(row.get("turn")))

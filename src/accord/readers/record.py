@@ -15,6 +15,16 @@ Fields = Mapping[str, Any]
 """One row of a file, whatever its format: a JSON object, or a line of a table by column name."""
 
 
+def under_our_names(fields: Fields, aliases: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """The row with columns that are often called otherwise under our names; all others as they are."""
+    row = dict(fields)
+    for name, others in aliases.items():
+        alias = None if name in row else next((other for other in others if other in row), None)
+        if alias is not None:
+            row[name] = row.pop(alias)
+    return row
+
+
 class Row(NamedTuple):
     """One row and the line (from 1) it began on."""
 

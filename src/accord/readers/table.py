@@ -7,7 +7,7 @@ from typing import Any
 
 from accord.conversation import Turn
 from accord.readers.messages import conversation_from, documents_from, role_named, turn_index, turns_from
-from accord.readers.record import Fields, Format, Record, WrongShape, formats
+from accord.readers.record import Fields, Format, Record, WrongShape, formats, under_our_names
 
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "conversation": ("conversation_id", "session_id", "thread_id", "dialogue_id", "chat_id"),
@@ -25,32 +25,20 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
 _OF_A_TURN = frozenset({"role", "content", "prompt", "response", "messages", "name", "time", "turn"})
 
 
-def canonical(fields: Fields) -> dict[str, Any]:
-    """The row with the columns of `ALIASES` under our names; all others as they are."""
-    renamed = dict(fields)
-    for name, aliases in ALIASES.items():
-        if name in renamed:
-            continue
-        alias = next((alias for alias in aliases if alias in renamed), None)
-        if alias is not None:
-            renamed[name] = renamed.pop(alias)
-    return renamed
-
-
 def holds_text(fields: Fields) -> bool:
     """Whether a row holds what somebody said: a turn, an exchange, or messages."""
-    columns = canonical(fields).keys()
+    columns = under_our_names(fields, ALIASES).keys()
     return {"role", "content"} <= columns or {"prompt", "response"} <= columns or "messages" in columns
 
 
 def _key(fields: Fields) -> str | None:
-    row = canonical(fields)
+    row = under_our_names(fields, ALIASES)
     named = next((row[key] for key in ("conversation", "id") if row.get(key) not in (None, "")), None)
     return None if named is None else str(named)
 
 
 def _convert(rows: Sequence[Fields], default_id: str) -> Record:
-    table = _in_order([canonical(fields) for fields in rows])
+    table = _in_order([under_our_names(fields, ALIASES) for fields in rows])
     first = table[0]
     if first.get("messages"):
         turns: Sequence[Turn] = [turn for row in table for turn in turns_from(_as_list(row["messages"]))]
