@@ -76,3 +76,17 @@ def _empty(url: str) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("DROP SCHEMA public CASCADE")
         connection.execute("CREATE SCHEMA public")
+
+
+@pytest.fixture
+def memory() -> Iterator[Store]:
+    """An empty store that nothing outlives."""
+    store = Store("sqlite:///:memory:")
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def api_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key in the environment, which no message may repeat."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")

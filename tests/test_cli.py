@@ -25,6 +25,7 @@ CHATS, RATINGS = map(str, sources())
 @pytest.fixture(autouse=True)
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ACCORD_MODELS", str(tmp_path / "models"))  # what was pulled here changes no test
     for name in ("ACCORD_STORE", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path
@@ -91,7 +92,9 @@ def test_the_report_is_self_contained_and_escapes_what_came_from_outside(project
 
 
 def test_demo_and_real_data_are_one_command(project: Path, data: Path) -> None:
-    assert "127 ratings of 40 conversations by 4 annotators" in accord("demo")
+    result = CliRunner().invoke(app, ["demo"])
+    assert "127 ratings of 40 conversations by 4 annotators" in result.stdout
+    assert "lexical evidence alone" in result.stderr and "accord models pull" in result.stderr
     assert sorted(path.name for path in Path("accord-demo").iterdir()) == [
         "accord.db", "evaluator", "report.html", "scores.jsonl",
     ]  # fmt: skip
@@ -150,7 +153,11 @@ def test_scores_say_what_is_missing_and_end_with_5(project: Path) -> None:
         (["import", "nowhere.jsonl"], "no file nowhere.jsonl"),
         (["import", CHATS, "--format", "sharegtp"], "unknown format 'sharegtp'. Did you mean 'sharegpt'?"),
         (["import", CHATS, "--columns", "role"], "--columns takes OURS=THEIRS, got 'role'"),
-        (["fit", "calibratoin"], "no label on the main question 'Q0'"),
+        (["fit", "calibratoin"], "unknown evaluator 'calibratoin'. Did you mean 'calibration'?"),
+        (["fit"], "no label on the main question 'Q0'"),
+        (["fit", "label-free"], "no conversations to learn from"),
+        (["models", "pull", "smollm2"], "unknown embedded model 'smollm2'. Did you mean 'smollm2-135m'?"),
+        (["models", "pull", "--from", "x.whl"], "--from names the file of one model"),
         (["compare"], "no label on the main question 'Q0'"),
         (["judge"], "the project names no judge"),
         (["gate", "--min-agreement", "0.5"], "nothing was compared yet"),

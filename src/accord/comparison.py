@@ -17,6 +17,7 @@ from accord.errors import AccordError, BadInput, UnknownName
 from accord.evaluators.base import evaluators
 from accord.evaluators.baselines import RandomDraw
 from accord.evaluators.choosing import Learner
+from accord.evaluators.label_free import PMI
 from accord.evaluators.ratings import Ratings, ratings
 from accord.evidence.table import EvidenceTable
 from accord.labels import Labels
@@ -28,7 +29,7 @@ from accord.splits import FOLDS, grouped_folds
 Floats = NDArray[np.float64]
 Factory = Callable[[Question], Learner]
 
-BASELINES = ("constant", "annotator-mean", "random", "judge-argmax", "judge-expected")
+BASELINES = ("constant", "annotator-mean", "random", "label-free", "judge-argmax", "judge-expected")
 TESTED = ("rmse", "pearson", "log_loss")
 SMECE_DRAWS = 100
 """Draws for the intervals of calibration errors, which take the longest to compute."""
@@ -165,7 +166,9 @@ def compare(
             f"no label on {question.id!r} has evidence; import labels, or gather evidence for what they rate"
         )
     asked = any(column.question == question.id and column.option is not None for column in evidence.columns)
-    names = [*methods, *(name for name in BASELINES if asked or not name.startswith("judge-"))]
+    measured = any(column.name == PMI for column in evidence.columns)
+    possible = {name: asked if name.startswith("judge-") else measured or name != "label-free" for name in BASELINES}
+    names = [*methods, *(name for name, able in possible.items() if able and name not in methods)]
     chosen: dict[str, Factory] = {"random": partial(RandomDraw, random_state=seed), **(factories or {})}
     make = {name: chosen.get(name, evaluators.get(name)) for name in names}
     splits = list(grouped_folds(list(rated.conversation), folds, seed))

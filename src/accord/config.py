@@ -29,10 +29,22 @@ class JudgeConfig(_Strict):
     model: str | None = Field(default=None, description="The model's name; for a recording, which of its models.")
     base_url: str | None = Field(default=None, description="An OpenAI-compatible endpoint; default OPENAI_BASE_URL.")
     paths: list[str] = Field(default_factory=list, description="Files of recorded judgements, or benchmark folders.")
+    context: int | None = Field(
+        default=None, ge=512, description="Tokens of one request; longer conversations are shown in part, and so said."
+    )
     samples: int = Field(default=10, ge=2, le=100, description="Replies a question, for sampling.")
     at_once: int = Field(default=64, ge=1, le=1024, description="The most requests under way.")
     attempts: int = Field(default=5, ge=1, le=20, description="How often a failing call is tried in all.")
     timeout: float = Field(default=60.0, gt=0, description="Seconds that one attempt may take.")
+
+
+class LikelihoodConfig(_Strict):
+    """Which model says how likely replies are."""
+
+    model: str = Field(
+        description="`embedded:NAME` (`accord models list`), or a model of an endpoint that honours echo."
+    )
+    base_url: str | None = Field(default=None, description="An OpenAI-compatible endpoint; default OPENAI_BASE_URL.")
 
 
 class BudgetConfig(_Strict):
@@ -60,8 +72,13 @@ class Config(_Strict):
     store: str = Field(default="sqlite:///accord.db", description="A database URL: sqlite:/// or postgresql://.")
     rubric: str = Field(default="llm-rubric", description="A shipped rubric's name, or a YAML file.")
     judge: JudgeConfig | None = Field(default=None, description="Without one, metrics alone are the evidence.")
+    likelihood: LikelihoodConfig | None = Field(
+        default=None, description="A model whose likelihoods of the replies are evidence."
+    )
     budget: BudgetConfig = Field(default_factory=BudgetConfig, description="Caps on what one run may spend.")
-    metrics: list[str] = Field(default=["lexical"], description="Metric names; `lexical` stands for all lexical ones.")
+    metrics: list[str] = Field(
+        default=["lexical"], description="Metric names; `lexical` and `embedding` stand for all of their kind."
+    )
     evaluator: EvaluatorConfig = Field(default_factory=EvaluatorConfig)
     folds: int = Field(default=5, ge=2, description="Folds of the cross-validation, over whole conversations.")
     seed: int = Field(default=0, description="Of folds, resampling and every other draw.")

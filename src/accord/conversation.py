@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 
@@ -57,12 +57,16 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """Turns in order, documents, and metadata (system, topic, user, version, and every key nobody knew)."""
+    """Turns in order, documents, and metadata (system, topic, user, version, and every key nobody knew).
+
+    `reply` is the one turn that is looked at, where it is only one: see `at`. It is no part of what a log says.
+    """
 
     id: str
     turns: tuple[Turn, ...]
     documents: tuple[Document, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    reply: int | None = None
 
     def by(self, role: str) -> tuple[Turn, ...]:
         """The turns of one role, in order."""
@@ -71,6 +75,24 @@ class Conversation:
     def up_to(self, turn: int | None) -> tuple[Turn, ...]:
         """The turns a judge of `turn` may see: all before it and itself; all of them for `None`."""
         return self.turns if turn is None else self.turns[: turn + 1]
+
+    def at(self, turn: int | None) -> Conversation:
+        """The conversation as it stood at a turn, that turn being its reply; itself for `None`."""
+        return self if turn is None else replace(self, turns=self.up_to(turn), reply=turn)
+
+    @property
+    def replies(self) -> tuple[Turn, ...]:
+        """What is judged: the one reply, else the assistant's turns; of two people, those of whoever spoke last."""
+        if self.reply is not None:
+            return (self.turns[self.reply],)
+        assistant = self.by("assistant")
+        return assistant or (self.by(self.turns[-1].role) if self.turns else ())
+
+    @property
+    def others(self) -> tuple[Turn, ...]:
+        """The turns of those who are replied to, in order; a system's instructions are nobody's."""
+        role = {turn.role for turn in self.replies}
+        return tuple(turn for turn in self.turns if turn.role not in role | {"system"})
 
     @property
     def system(self) -> str | None:
@@ -96,6 +118,11 @@ class Conversation:
             documents=tuple(Document(**document) for document in row["documents"]),
             metadata=row["metadata"],
         )
+
+
+def sendable(text: str) -> str:
+    """A text that every wire can carry: halves of surrogate pairs and NUL become the replacement character."""
+    return text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def canonical_json(value: Any, default: Callable[[Any], Any] | None = None) -> str:

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from accord.config import Config
-from accord.llm.model import Judge
-from accord.llm.waiting import wait
 from accord.pipeline import (
     Imported,
+    Models,
     Speaker,
     Trial,
     import_files,
     judge_stored,
+    latest_audit,
     latest_scores,
     make_budget,
-    make_judge,
+    make_models,
     score_all,
     try_out,
 )
@@ -50,19 +50,14 @@ def whole_run(
     """Import, judge, compare, fit, score everything and report, in one folder. Running it again goes on from there."""
     out.mkdir(parents=True, exist_ok=True)
     rubric = load_rubric(config.rubric)
-    judge = None if config.judge is None else make_judge(config.judge, rubric, make_budget(config))
-    try:
-        with closing(Store(config.store)) as store:
-            return _run(store, rubric, judge, config, sources, out, format, columns, skip_bad_rows, on_stage)
-    finally:
-        if judge is not None:
-            wait(judge.close())
+    with closing(Store(config.store)) as store, closing(make_models(config, rubric, make_budget(config))) as models:
+        return _run(store, rubric, models, config, sources, out, format, columns, skip_bad_rows, on_stage)
 
 
 def _run(
     store: Store,
     rubric: Rubric,
-    judge: Judge | None,
+    models: Models,
     config: Config,
     sources: Sequence[str | Path],
     out: Path,
@@ -73,18 +68,18 @@ def _run(
 ) -> Whole:
     on_stage("reading")
     imported = import_files(store, rubric, sources, format, columns, skip_bad_rows)
-    if judge is not None:
-        on_stage("judging")
-        judge_stored(store, config, rubric, judge, everything=True)
+    if models.judge is not None or models.likelihood is not None:
+        on_stage("asking models")
+        judge_stored(store, config, rubric, models, everything=True)
     on_stage("comparing and learning")
-    trial = try_out(store, config, rubric, judge)
+    trial = try_out(store, config, rubric, models)
     files = {"evaluator": out / "evaluator", "scores": out / "scores.jsonl", "report": out / "report.html"}
     trial.evaluator.save(files["evaluator"])
     on_stage("scoring")
     with store.run("run", config.model_dump(mode="json")) as run:
-        scores = score_all(store, config, rubric, judge, trial.evaluator, store.conversations(), Speaker())
+        scores = score_all(store, config, rubric, models, trial.evaluator, store.conversations(), Speaker())
         tally = written(store, run.id, scores, files["scores"])
         run.results.update(tally, comparison=trial.comparison.to_json())
     on_stage("reporting")
-    write_report(trial, files["report"], latest_scores(store))
+    write_report(trial, files["report"], latest_scores(store), latest_audit(store))
     return Whole(imported, trial, tally["unscored"], files)

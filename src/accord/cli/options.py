@@ -11,7 +11,7 @@ import typer
 if TYPE_CHECKING:
     from accord.config import Config
     from accord.llm.budget import Budget
-    from accord.llm.model import Judge
+    from accord.pipeline import Models
     from accord.rubric import Rubric
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="The project's file; default accord.yaml here.")]
@@ -34,16 +34,16 @@ class Project:
         self.config = config
         self.rubric: Rubric = load_rubric(config.rubric)
         self.store = Store(config.store)
-        self._judge: Judge | None = None
+        self._models: Models | None = None
 
     @property
-    def judge(self) -> Judge | None:
-        """The configured judge, made when it is first asked for; `None` where the project has none."""
-        from accord.pipeline import make_judge
+    def models(self) -> Models:
+        """The configured models, opened when they are first asked for."""
+        from accord.pipeline import make_models
 
-        if self._judge is None and self.config.judge is not None:
-            self._judge = make_judge(self.config.judge, self.rubric, self.budget)
-        return self._judge
+        if self._models is None:
+            self._models = make_models(self.config, self.rubric, self.budget)
+        return self._models
 
     @cached_property
     def budget(self) -> Budget:
@@ -62,11 +62,9 @@ class Project:
         return self
 
     def __exit__(self, *_: object) -> None:
-        from accord.llm.waiting import wait
-
         try:
-            if self._judge is not None:
-                wait(self._judge.close())
+            if self._models is not None:
+                self._models.close()
         finally:
             self.store.close()
 

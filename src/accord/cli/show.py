@@ -48,6 +48,11 @@ class Progress:
         self.at(self.done + 1)
 
 
+def note(text: str) -> None:
+    """One line on stderr that a user should know and can do something about."""
+    print(f"note: {text}", file=sys.stderr)
+
+
 def stage(name: str) -> None:
     """Say on stderr what is being done now."""
     print(f"{name} ...", file=sys.stderr)
@@ -72,6 +77,14 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         for line in lines
     )  # fmt: skip
     return "\n".join(line.rstrip() for line in shown)
+
+
+def cost_text(plan: Mapping[str, Any]) -> str:
+    """What a plan would cost: requests, tokens, money."""
+    cost = f"{plan['requests']} requests, about {plan['input_tokens']} tokens in, at most {plan['output_tokens']} out"
+    if plan["unpriced"]:
+        return f"{cost}\nprice of {plan['unpriced']!r} unknown; add it to prices.yaml to see it in money"
+    return cost if plan["money"] is None else f"{cost}\nabout {plan['money']:.4f} in money"
 
 
 def comparison_text(result: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from accord.evaluators.base import Evaluator, evaluators, load_evaluator
 from accord.evaluators.baselines import AnnotatorMean, Constant, JudgeArgmax, JudgeExpected, RandomDraw
 from accord.evaluators.calibration import Calibration
+from accord.evaluators.label_free import LabelFree
 from accord.evaluators.panel import predict_panel
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "Evaluator",
     "JudgeArgmax",
     "JudgeExpected",
+    "LabelFree",
     "RandomDraw",
     "evaluators",
     "load_evaluator",

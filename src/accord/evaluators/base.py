@@ -34,6 +34,7 @@ class Evaluator(ABC):
     """
 
     method: ClassVar[str]
+    needs_labels: ClassVar[bool] = True
 
     def __init__(self, question: Question) -> None:
         self.question = question

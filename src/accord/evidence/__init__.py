@@ -1,14 +1,17 @@
 """Evidence: what is known of a conversation before anyone learns from it."""
 
-from accord.evidence import lexical  # noqa: F401 - registers the lexical metrics
+from accord.evidence.embedding import EMBEDDING
 from accord.evidence.judging import AT_ONCE, NOT_APPLICABLE, Judged, answer_table, judge_all, judge_subjects
 from accord.evidence.lexical import LEXICAL, words
+from accord.evidence.likelihood import LIKELIHOOD, measure_likelihoods
 from accord.evidence.metrics import Metric, measure, metrics
 from accord.evidence.table import Column, EvidenceTable
 
 __all__ = [
     "AT_ONCE",
+    "EMBEDDING",
     "LEXICAL",
+    "LIKELIHOOD",
     "NOT_APPLICABLE",
     "Column",
     "EvidenceTable",
@@ -18,6 +21,7 @@ __all__ = [
     "judge_all",
     "judge_subjects",
     "measure",
+    "measure_likelihoods",
     "metrics",
     "words",
 ]

@@ -16,6 +16,7 @@ from accord.evidence.table import Column, EvidenceTable
 from accord.llm.flow import OUT_OF_BUDGET, as_finished
 from accord.llm.model import Answer, Judge, Subject, Unanswered
 from accord.llm.waiting import wait
+from accord.llm.windowing import fitted, left_out, room_for
 from accord.rubric import Question, Rubric
 from accord.score import Signature
 from accord.store import Store, batches
@@ -25,24 +26,36 @@ MOMENT_SECONDS = 0.05
 AT_ONCE = 16
 """Subjects that are judged at the same time."""
 NOT_APPLICABLE = "does not apply"
+LEFT_OUT = "left-out"
+"""The column that says which share of a subject the judge was not shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One subject's answers, question by question, and how many of them had to be asked for."""
+    """One subject's answers, question by question, and how many of them had to be asked for.
+
+    `left_out` is the share of the subject that the judge was not shown, since it did not fit.
+    """
 
     target: Target
     answers: Sequence[Answer | Unanswered]
     asked: int
+    left_out: float = 0.0
 
 
 async def judge_all(
-    judge: Judge, rubric: Rubric, subjects: Iterable[Subject], store: Store, at_once: int = AT_ONCE
+    judge: Judge,
+    rubric: Rubric,
+    subjects: Iterable[Subject],
+    store: Store,
+    at_once: int = AT_ONCE,
+    context: int | None = None,
 ) -> AsyncGenerator[Judged, None]:
     """Judge subjects as they come, each kept in the store as soon as it is answered.
 
     Questions that do not apply are not asked; answers that the store holds are not asked for again; failures are
-    returned and counted but never stored, so that the next run asks for them again.
+    returned and counted but never stored, so that the next run asks for them again. Where a request may have no more
+    than `context` tokens, longer conversations are shown in part.
 
     Raises:
         ModelError: No call can succeed; what was answered before is kept.
@@ -56,7 +69,7 @@ async def judge_all(
         over.extend(a.detail for a in judged.answers if isinstance(a, Unanswered) and a.reason == OUT_OF_BUDGET)
         return judged
 
-    within = takewhile(lambda _: not over, _prepared(judge, rubric, subjects, store))
+    within = takewhile(lambda _: not over, _prepared(judge, rubric, subjects, store, context))
     async with aclosing(as_finished(one, within, at_once)) as finished:
         async for _, judged in finished:
             yield judged
@@ -69,22 +82,28 @@ class _Work:
     """A subject with the questions that apply, how each answer would be made, and what is kept already."""
 
     subject: Subject
+    left_out: float
     applicable: Sequence[Question]
     made_from: Mapping[str, Mapping[str, Any]]
     keys: Mapping[str, str]
     kept: Mapping[str, Answer]
 
 
-def _prepared(judge: Judge, rubric: Rubric, subjects: Iterable[Subject], store: Store) -> Iterator[_Work]:
+def _prepared(
+    judge: Judge, rubric: Rubric, subjects: Iterable[Subject], store: Store, context: int | None
+) -> Iterator[_Work]:
     """Each subject's work; the store is asked for some dozens of subjects at a time."""
+    room = None if context is None else room_for(judge, rubric.questions, context)
     for batch in batches(subjects, PREPARED_AT_ONCE):
-        asked = [(s, [question for question in rubric.questions if question.applies_to(s.conversation)]) for s in batch]
+        shown = batch if room is None else [fitted(subject, room) for subject in batch]
+        missing = [left_out(whole, part) for whole, part in zip(batch, shown, strict=True)]
+        asked = [(s, [question for question in rubric.questions if question.applies_to(s.conversation)]) for s in shown]
         made = [{q.id: judge.made_from(subject, q) for q in applicable} for subject, applicable in asked]
         keys = [{name: content_hash(how, length=40) for name, how in each.items()} for each in made]
         stored = store.answers(key for each in keys for key in each.values())
-        for (subject, applicable), how, of in zip(asked, made, keys, strict=True):
+        for (subject, applicable), how, of, lost in zip(asked, made, keys, missing, strict=True):
             kept = {name: _from_row(name, stored[key]) for name, key in of.items() if key in stored}
-            yield _Work(subject, applicable, how, of, kept)
+            yield _Work(subject, lost, applicable, how, of, kept)
 
 
 class _Keeper:
@@ -119,7 +138,8 @@ async def _judge(judge: Judge, rubric: Rubric, work: _Work, keeper: _Keeper) -> 
 
     await asyncio.gather(*(request(group) for group in batches(missing, judge.together)))
     target = work.subject.target
-    return Judged(target, [_answer_to(question, answers) for question in rubric.questions], len(missing))
+    found = [_answer_to(question, answers) for question in rubric.questions]
+    return Judged(target, found, len(missing), work.left_out)
 
 
 def _answer_to(question: Question, answers: dict[str, Answer | Unanswered]) -> Answer | Unanswered:
@@ -146,18 +166,23 @@ def _from_row(question: str, row: Mapping[str, Any]) -> Answer:
     return Answer(question, json.loads(row["probabilities"]), row["outside"])
 
 
-def answer_table(judge: Judge, rubric: Rubric, judged: Iterable[Judged]) -> EvidenceTable:
-    """Answers as evidence: one column an option of each question that is not real-valued, masses as they were given."""
+def answer_table(judge: Judge, rubric: Rubric, judged: Iterable[Judged], windowed: bool = False) -> EvidenceTable:
+    """Answers as evidence: one column an option of each question that is not real-valued, masses as they were given.
+
+    Where subjects are `windowed`, shown in part if they are long, one more column says which share of each was not
+    shown.
+    """
     made_by = str(judging_signature(judge, rubric))
     columns = [
         Column(f"{question.id}={option}", made_by, question.id, _position(question, index))
         for question in rubric.questions
         for index, option in enumerate(question.scale.options)
     ]
+    columns += [Column(LEFT_OUT, made_by)] if windowed else []
     rows: dict[Target, dict[str, float]] = {}
     absences: dict[tuple[Target, str], str] = {}
     for one in judged:
-        features: dict[str, float] = {}
+        features: dict[str, float] = {LEFT_OUT: one.left_out} if windowed else {}
         rows[one.target] = features
         for answer in one.answers:
             if isinstance(answer, Answer):
@@ -185,17 +210,18 @@ def judge_subjects(
     store: Store,
     on_judged: Callable[[Judged], None] | None = None,
     at_once: int = AT_ONCE,
+    context: int | None = None,
 ) -> EvidenceTable:
     """`judge_all` for callers without an event loop: judge everything, return it as evidence in the subjects' order."""
     order = list(subjects)
     found: dict[Target, Judged] = {}
 
     async def run() -> None:
-        async with aclosing(judge_all(judge, rubric, order, store, at_once)) as answered:
+        async with aclosing(judge_all(judge, rubric, order, store, at_once, context)) as answered:
             async for judged in answered:
                 found[judged.target] = judged
                 if on_judged is not None:
                     on_judged(judged)
 
     wait(run())
-    return answer_table(judge, rubric, (found[subject.target] for subject in order))
+    return answer_table(judge, rubric, (found[subject.target] for subject in order), context is not None)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from statistics import fmean
 
-from accord.conversation import Conversation, Turn
+from accord.conversation import Conversation
 from accord.evidence.metrics import metrics
 
 _WORD = re.compile(r"[^\W_]+(?:'[^\W\d_]+)?")
@@ -39,14 +39,8 @@ def content_words(texts: Iterable[str]) -> set[str]:
     return {word for text in texts for word in words(text)} - STOP_WORDS
 
 
-def _replies(conversation: Conversation) -> tuple[Turn, ...]:
-    """The assistant's turns; in a corpus of two people, those of whoever spoke last."""
-    replies = conversation.by("assistant")
-    return replies or (conversation.by(conversation.turns[-1].role) if conversation.turns else ())
-
-
 def _rate(conversation: Conversation, pattern: re.Pattern[str]) -> float | None:
-    replies = _replies(conversation)
+    replies = conversation.replies
     return fmean(bool(pattern.search(turn.content)) for turn in replies) if replies else None
 
 
@@ -63,7 +57,7 @@ def turns(conversation: Conversation) -> float | None:
 @metrics.register("words-per-reply")
 def words_per_reply(conversation: Conversation) -> float | None:
     """Mean number of words in a reply."""
-    replies = _replies(conversation)
+    replies = conversation.replies
     return fmean(len(words(turn.content)) for turn in replies) if replies else None
 
 
@@ -88,14 +82,14 @@ def apology_rate(conversation: Conversation) -> float | None:
 @metrics.register("distinct-words")
 def distinct_words(conversation: Conversation) -> float | None:
     """Distinct words of all replies over their number (distinct-1; Li et al., NAACL 2016)."""
-    said = [word for turn in _replies(conversation) for word in words(turn.content)]
+    said = [word for turn in conversation.replies for word in words(turn.content)]
     return len(set(said)) / len(said) if said else None
 
 
 @metrics.register("repetition")
 def repetition(conversation: Conversation) -> float | None:
     """Share of the replies' word trigrams that a reply has said before."""
-    said = [words(turn.content) for turn in _replies(conversation)]
+    said = [words(turn.content) for turn in conversation.replies]
     trigrams = [tuple(reply[i : i + 3]) for reply in said for i in range(len(reply) - 2)]
     return 1 - len(set(trigrams)) / len(trigrams) if trigrams else None
 
@@ -105,19 +99,19 @@ def overlap_documents(conversation: Conversation) -> float | None:
     """Share of the replies' content words that stand in a document; nothing where there are no documents."""
     if not conversation.documents:
         return None
-    replies = content_words(turn.content for turn in _replies(conversation))
+    replies = content_words(turn.content for turn in conversation.replies)
     return _share(replies, content_words(document.text for document in conversation.documents))
 
 
 @metrics.register("overlap-user")
 def overlap_user(conversation: Conversation) -> float | None:
     """Share of the user's content words that the replies take up."""
-    user = content_words(turn.content for turn in conversation.by("user"))
-    return _share(user, content_words(turn.content for turn in _replies(conversation)))
+    user = content_words(turn.content for turn in conversation.others)
+    return _share(user, content_words(turn.content for turn in conversation.replies))
 
 
 @metrics.register("user-words")
 def user_words(conversation: Conversation) -> float | None:
     """Mean number of words in a user's turn."""
-    user = conversation.by("user")
+    user = conversation.others
     return fmean(len(words(turn.content)) for turn in user) if user else None

@@ -19,7 +19,7 @@ metrics: Registry[Metric] = Registry("metric")
 def measure(subjects: Iterable[Subject], names: Sequence[str]) -> EvidenceTable:
     """Each named metric of each subject, as a table.
 
-    A subject that is one turn is measured on the conversation up to that turn.
+    A subject that is one turn is measured on that turn, given the conversation up to it.
 
     Raises:
         UnknownName: No metric is called so.
@@ -29,7 +29,7 @@ def measure(subjects: Iterable[Subject], names: Sequence[str]) -> EvidenceTable:
     rows: dict[object, dict[str, float]] = {}
     absences = {}
     for subject in subjects:
-        conversation = _seen(subject)
+        conversation = subject.conversation.at(subject.turn)
         rows[subject.target] = features = {}
         for name, metric in chosen.items():
             value = metric(conversation)
@@ -38,12 +38,3 @@ def measure(subjects: Iterable[Subject], names: Sequence[str]) -> EvidenceTable:
             else:
                 features[name] = float(value)
     return EvidenceTable.from_rows(columns, rows, absences)  # type: ignore[arg-type]
-
-
-def _seen(subject: Subject) -> Conversation:
-    conversation = subject.conversation
-    if subject.turn is None:
-        return conversation
-    return Conversation(
-        conversation.id, conversation.up_to(subject.turn), conversation.documents, conversation.metadata
-    )

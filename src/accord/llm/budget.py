@@ -10,7 +10,7 @@ from typing import Any, Generic
 from pydantic import BaseModel, ConfigDict, Field
 
 from accord.errors import BadInput, BudgetReached
-from accord.llm.model import A, CallFailed, Model, Q, Usage, estimated_usage
+from accord.llm.model import A, CallFailed, Model, Q, Usage, estimated_usage, in_process
 from accord.strict_yaml import check, load_yaml
 
 PRICES_FILE = "prices.yaml"
@@ -76,8 +76,8 @@ class Budget:
         self._reserved_money = 0.0
 
     def price(self, model: str) -> Price | None:
-        """The model's price, where the user named one."""
-        return self.prices.get(model)
+        """The model's price, where the user named one; a model in this process is free."""
+        return self.prices.get(model, Price(input=0, output=0) if in_process(model) else None)
 
     def reserve(self, model: str, estimate: Usage) -> None:
         """Set the estimate of a call aside.

@@ -19,32 +19,42 @@ class ChatCompletions(Endpoint):
     async def ask(self, prompt: Prompt, /) -> Reply:
         """Send one prompt; see `Endpoint.ask` for what is raised."""
         with failures(self.endpoint, self.name):
-            completion = await self.client.chat.completions.create(**self._request(prompt))
-            choice = _only_choice(completion)
-            if choice.message.refusal:
-                raise CallFailed("refused", choice.message.refusal)
-            if choice.finish_reason == "content_filter":
-                raise CallFailed("filtered", "the endpoint's content filter withheld the answer")
-            return Reply(
-                text=choice.message.content or "",
-                model=completion.model or self.name,
-                first_token=_first_token(choice) if prompt.top_logprobs else None,
-                usage=_usage(completion),
-            )
+            completion = await self.client.chat.completions.create(**{"model": self.name, **request_of(prompt)})
+            return reply_from(completion, self.name, with_tokens=bool(prompt.top_logprobs))
 
-    def _request(self, prompt: Prompt) -> dict[str, Any]:
-        request: dict[str, Any] = {
-            "model": self.name,
-            "messages": [{"role": message.role, "content": message.content} for message in prompt.messages],
-            "max_tokens": prompt.max_tokens,
-            "temperature": prompt.temperature,
-        }
-        if prompt.top_logprobs:
-            request |= {"logprobs": True, "top_logprobs": prompt.top_logprobs}
-        if prompt.schema is not None:
-            shape = {"name": "answer", "schema": prompt.schema, "strict": True}
-            request["response_format"] = {"type": "json_schema", "json_schema": shape}
-        return request
+
+def reply_from(completion: Any, model: str, with_tokens: bool = True) -> Reply:
+    """What a completion says; `with_tokens` where its token probabilities were asked for.
+
+    Raises:
+        CallFailed: It is refused, filtered, or holds no choice.
+    """
+    choice = _only_choice(completion)
+    if choice.message.refusal:
+        raise CallFailed("refused", choice.message.refusal)
+    if choice.finish_reason == "content_filter":
+        raise CallFailed("filtered", "the endpoint's content filter withheld the answer")
+    return Reply(
+        text=choice.message.content or "",
+        model=completion.model or model,
+        first_token=_first_token(choice) if with_tokens else None,
+        usage=_usage(completion),
+    )
+
+
+def request_of(prompt: Prompt) -> dict[str, Any]:
+    """A prompt as the chat wire writes it, without the model's name."""
+    request: dict[str, Any] = {
+        "messages": [{"role": message.role, "content": message.content} for message in prompt.messages],
+        "max_tokens": prompt.max_tokens,
+        "temperature": prompt.temperature,
+    }
+    if prompt.top_logprobs:
+        request |= {"logprobs": True, "top_logprobs": prompt.top_logprobs}
+    if prompt.schema is not None:
+        shape = {"name": "answer", "schema": prompt.schema, "strict": True}
+        request["response_format"] = {"type": "json_schema", "json_schema": shape}
+    return request
 
 
 def _only_choice(completion: Any) -> Choice:

@@ -13,6 +13,8 @@ from accord.rubric import Kind, Question
 
 TOP_LOGPROBS = 20
 """How many tokens are asked for; the most that chat-completion endpoints return."""
+IN_PROCESS_LOGPROBS = 2000
+"""The same of a model in this process: every token that could matter."""
 
 
 class LogprobsJudge:
@@ -25,11 +27,14 @@ class LogprobsJudge:
     way = "logprobs"
     together = 1
 
-    def __init__(self, model: ChatModel, instructions: str = "", endpoint: str = "") -> None:
+    def __init__(
+        self, model: ChatModel, instructions: str = "", endpoint: str = "", top_logprobs: int = TOP_LOGPROBS
+    ) -> None:
         """`instructions` stand first in every prompt: a rubric's own. `endpoint` is where the model answers."""
         self.model = model
         self.instructions = instructions
         self.endpoint = endpoint
+        self.top_logprobs = top_logprobs
 
     @property
     def name(self) -> str:
@@ -38,13 +43,15 @@ class LogprobsJudge:
 
     def made_from(self, subject: Subject, question: Question) -> Mapping[str, Any]:
         """The whole prompt, and the model it goes to."""
-        about = {"judge": self.name, "endpoint": self.endpoint, "way": self.way, "top_logprobs": TOP_LOGPROBS}
+        about = {"judge": self.name, "endpoint": self.endpoint, "way": self.way, "top_logprobs": self.top_logprobs}
         return {**about, "prompt": prompt_hash("question", subject, question, self.instructions)}
 
     def requests(self, subject: Subject, questions: Sequence[Question]) -> Sequence[Prompt]:
         """One prompt a question."""
         return [
-            prompt_for(subject, q, self.instructions, TOP_LOGPROBS) for q in questions if q.scale.kind is not Kind.REAL
+            prompt_for(subject, q, self.instructions, self.top_logprobs)
+            for q in questions
+            if q.scale.kind is not Kind.REAL
         ]
 
     async def answer(self, subject: Subject, questions: Sequence[Question]) -> list[Answer | Unanswered]:
@@ -58,7 +65,7 @@ class LogprobsJudge:
     async def _one(self, subject: Subject, question: Question) -> Answer | Unanswered:
         if question.scale.kind is Kind.REAL:
             return Unanswered(question.id, "no options", "a real-valued scale has no answer tokens")
-        reply = await ask(self.model, prompt_for(subject, question, self.instructions, TOP_LOGPROBS))
+        reply = await ask(self.model, prompt_for(subject, question, self.instructions, self.top_logprobs))
         if isinstance(reply, Failure):
             return Unanswered(question.id, reply.reason, reply.detail)
         return read_first_token(question, reply)

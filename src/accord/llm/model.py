@@ -118,6 +118,19 @@ ChatModel = Model[Prompt, Reply]
 """The seam for text: `ask(prompt) -> Reply`."""
 
 
+EMBEDDED, GGUF = "embedded:", "gguf:"
+"""What the names of models in this process begin with: Accord's own small one, and GGUF files."""
+
+
+IN_PROCESS_CONTEXT = 8192
+"""Tokens that a model in this process is given to read."""
+
+
+def in_process(model: str) -> bool:
+    """Whether a model's name says that it runs here, costs nothing and needs no key."""
+    return model.startswith((EMBEDDED, GGUF))
+
+
 def key_of(name: str, question: Any) -> str:
     """The key of a question to a model: all that can change the answer, and no secret."""
     return content_hash([name, type(question).__name__, question], length=40, default=_fields)
@@ -139,10 +152,14 @@ def estimated_usage(question: Any) -> Usage:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a judge looks at: a conversation, or one turn of it given all turns before."""
+    """What a judge looks at: a conversation, or one turn of it given all turns before.
+
+    Turns with an index in `hidden`, from the first up to the second, are not shown: see `windowing`.
+    """
 
     conversation: Conversation
     turn: int | None = None
+    hidden: tuple[int, int] | None = None
 
     @property
     def target(self) -> Target:

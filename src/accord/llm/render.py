@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from string import Template
 
-from accord.conversation import Document, Turn, content_hash
+from accord.conversation import Document, Turn, content_hash, sendable
 from accord.llm.model import Message, Prompt, Subject
 from accord.rubric import Question, Scale
 
@@ -57,7 +57,7 @@ def material_of(subject: Subject, instructions: str) -> str:
 @lru_cache(maxsize=256)
 def _shared(subject: Subject, instructions: str) -> Mapping[str, str]:
     """What all prompts about one subject share, byte for byte, so that prefix caches hit."""
-    transcript = transcript_of(subject.conversation.up_to(subject.turn))
+    transcript = transcript_of(subject.conversation.up_to(subject.turn), subject.hidden)
     documents = documents_of(subject.conversation.documents)
     fence = fence_for(transcript + documents)
     return {
@@ -86,15 +86,13 @@ def prompt_hash(template_name: str, subject: Subject, question: Question, instru
     return content_hash([material_hash(subject, instructions), question_hash(template_name, question), turn])
 
 
-def transcript_of(turns: Sequence[Turn]) -> str:
-    """The turns as text, each under its role and its index."""
-    said = (f"[{index}] {turn.role}:\n{turn.content}{_calls(turn)}" for index, turn in enumerate(turns))
-    return _sendable("\n\n".join(said))
-
-
-def _sendable(text: str) -> str:
-    """A text that every wire can carry: halves of surrogate pairs and NUL become the replacement character."""
-    return text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+def transcript_of(turns: Sequence[Turn], hidden: tuple[int, int] | None = None) -> str:
+    """The turns as text, each under its role and its index; those that are hidden as one line that says so."""
+    said = [f"[{index}] {turn.role}:\n{turn.content}{_calls(turn)}" for index, turn in enumerate(turns)]
+    if hidden is not None:
+        first, last = hidden
+        said[first:last] = [f"(turns [{first}] to [{last - 1}] are left out here: the conversation is long)"]
+    return sendable("\n\n".join(said))
 
 
 def _calls(turn: Turn) -> str:
@@ -108,7 +106,7 @@ def documents_of(documents: Sequence[Document]) -> str:
     """The documents as text, numbered as citations number them."""
     titled = ((f"[{n}] {d.title or ''}".rstrip(), d.text) for n, d in enumerate(documents, 1))
     numbered = (f"{title}\n{text}" for title, text in titled)
-    return _sendable("\n\n".join(numbered))
+    return sendable("\n\n".join(numbered))
 
 
 def fence_for(text: str) -> str:

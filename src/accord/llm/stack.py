@@ -11,13 +11,20 @@ from functools import partial
 from typing import Any
 
 from accord.errors import BadInput
+from accord.llm.batching import Batched, BatchEndpoint
 from accord.llm.budget import Budget, Budgeted, Caps
 from accord.llm.cached import Cached
 from accord.llm.chat_completions import ChatCompletions
 from accord.llm.decisions import DecisionsJudge, OpenAIDecisions, SystemOne
+from accord.llm.likelihood import (
+    EchoCompletions,
+    EchoLikelihood,
+    LikelihoodModel,
+    open_embedded_likelihood,
+)
 from accord.llm.limited import Limit, Limited, slows
-from accord.llm.logprobs import LogprobsJudge
-from accord.llm.model import ChatModel, Judge, Model, Reply, Usage
+from accord.llm.logprobs import IN_PROCESS_LOGPROBS, TOP_LOGPROBS, LogprobsJudge
+from accord.llm.model import EMBEDDED, GGUF, ChatModel, Judge, Model, Reply, Usage, in_process
 from accord.llm.once import Once
 from accord.llm.retrying import ATTEMPTS, Retrying
 from accord.llm.sampling import SamplingJudge
@@ -25,7 +32,8 @@ from accord.llm.verbalised import VerbalisedJudge
 from accord.llm.wire import TIMEOUT_SECONDS
 from accord.store import Store
 
-WAYS = ("decisions", "systemone", "logprobs", "sampling", "verbalised")
+CHAT_WAYS = ("logprobs", "sampling", "verbalised")
+WAYS = ("decisions", "systemone", *CHAT_WAYS)
 """Ways to a distribution over a wire; `systemone` is the other dialect of decisions."""
 
 
@@ -57,9 +65,23 @@ def asked_on(wire: Any, terms: Terms) -> Model[Any, Any]:
 
 
 def open_chat(model: str, base_url: str | None, store: Store, terms: Terms) -> ChatModel:
-    """A chat model whose replies are kept in the store."""
-    wire = ChatCompletions(model, base_url, timeout=terms.timeout)
-    return Once(Cached(_limited(wire, terms), store, wire.endpoint, decode_reply))
+    """A chat model whose replies are kept in the store; see `open_judge` for its names."""
+    wire = _chat_wire(model, base_url, terms)
+    asked = wire if in_process(model) else _limited(wire, terms)
+    return Once(Cached(asked, store, wire.endpoint, decode_reply))
+
+
+def _chat_wire(model: str, base_url: str | None, terms: Terms) -> Any:
+    """What answers under a name: the embedded model, a GGUF file, or an endpoint."""
+    if model.startswith(EMBEDDED):
+        from accord.llm.embedded import open_embedded
+
+        return open_embedded(model)
+    if model.startswith(GGUF):
+        from accord.llm.gguf import open_gguf
+
+        return open_gguf(model)
+    return ChatCompletions(model, base_url, timeout=terms.timeout)
 
 
 def _limited(wire: Any, terms: Terms) -> Limited[Any, Any]:
@@ -73,22 +95,64 @@ def decode_reply(kept: dict[str, Any]) -> Reply:
     return Reply(**{**kept, "usage": Usage()})
 
 
-def open_judge(way: str, model: str, base_url: str | None, instructions: str, terms: Terms, samples: int) -> Judge:
-    """A judge over a wire. Its answers are kept by whoever asks; the wire's replies are not kept twice.
+def open_likelihood(model: str, base_url: str | None, terms: Terms) -> LikelihoodModel:
+    """The embedded model, or an endpoint that honours `echo`; what it measured is kept by whoever asks.
 
     Raises:
-        BadInput: No such way.
+        BadInput: The embedded model is not on this machine.
+        ModelError: There is no key.
+    """
+    if model.startswith(EMBEDDED):
+        return open_embedded_likelihood(model)
+    wire = EchoCompletions(model, base_url, timeout=terms.timeout)
+    return EchoLikelihood(asked_on(wire, terms), wire.endpoint)
+
+
+def open_batched(
+    way: str, model: str, base_url: str | None, instructions: str, store: Store, samples: int
+) -> tuple[Judge, Batched, BatchEndpoint]:
+    """A judge that answers from a provider's batches, the model that notes what they lack, and their endpoint.
+
+    Raises:
+        BadInput: No such way, or one that batches do not know.
+        ModelError: There is no key.
+    """
+    if way not in CHAT_WAYS or in_process(model):
+        raise BadInput(f"no batches for {model!r} by {way}; they are for endpoints by {', '.join(CHAT_WAYS)}")
+    wire = ChatCompletions(model, base_url)
+    batched = Batched(wire, store)
+    return _chat_judge(way, batched, wire.endpoint, instructions, samples), batched, BatchEndpoint(wire)
+
+
+def open_judge(way: str, model: str, base_url: str | None, instructions: str, terms: Terms, samples: int) -> Judge:
+    """A judge over a wire, or in this process where the model is `embedded:NAME` or `gguf:PATH`.
+
+    Its answers are kept by whoever asks; the wire's replies are not kept twice. A model in this process is asked
+    without limit, retries or budget: it costs nothing and fails only for good.
+
+    Raises:
+        BadInput: No such way, or the model in this process cannot be asked that way or is not on this machine.
         ModelError: There is no key.
     """
     if way not in WAYS:
         raise BadInput(f"no way {way!r} to a distribution; allowed: {', '.join(WAYS)}")
-    kind: Any = {"decisions": OpenAIDecisions, "systemone": SystemOne}.get(way, ChatCompletions)
-    wire = kind(model, base_url, timeout=terms.timeout)
-    asked: Any = asked_on(wire, terms)
     if way in {"decisions", "systemone"}:
-        return DecisionsJudge(asked, instructions, wire.endpoint, "openai" if way == "decisions" else way)
+        if in_process(model):
+            raise BadInput(f"{model!r} runs in this process and has no {way} endpoint; its way is logprobs")
+        kind: Any = OpenAIDecisions if way == "decisions" else SystemOne
+        wire = kind(model, base_url, timeout=terms.timeout)
+        dialect = "openai" if way == "decisions" else way
+        return DecisionsJudge(asked_on(wire, terms), instructions, wire.endpoint, dialect)
+    wire = _chat_wire(model, base_url, terms)
+    asked: Any = Once(wire) if in_process(model) else asked_on(wire, terms)
+    return _chat_judge(way, asked, wire.endpoint, instructions, samples)
+
+
+def _chat_judge(way: str, model: ChatModel, endpoint: str, instructions: str, samples: int) -> Judge:
+    """A judge by one of the ways that ask a chat model."""
     if way == "logprobs":
-        return LogprobsJudge(asked, instructions, wire.endpoint)
+        tops = IN_PROCESS_LOGPROBS if in_process(model.name) else TOP_LOGPROBS
+        return LogprobsJudge(model, instructions, endpoint, tops)
     if way == "sampling":
-        return SamplingJudge(asked, samples, instructions, wire.endpoint)
-    return VerbalisedJudge(asked, instructions, wire.endpoint)
+        return SamplingJudge(model, samples, instructions, endpoint)
+    return VerbalisedJudge(model, instructions, endpoint)

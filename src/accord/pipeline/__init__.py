@@ -1,21 +1,31 @@
 """One run, stage by stage: import, collect evidence, compare and fit, score. Each stage takes the store it works on."""
 
-from accord.pipeline.collecting import collect, judge_stored, make_budget, make_judge, plan_stored, subjects_of
+from accord.pipeline.auditing import audit_stored, latest_audit, plan_audit
+from accord.pipeline.batches import judge_in_batches
+from accord.pipeline.collecting import collect, judge_stored, plan_stored, subjects_of
 from accord.pipeline.importing import Imported, import_files
-from accord.pipeline.learning import Trial, compare_stored, try_out
+from accord.pipeline.learning import Trial, compare_stored, learn_unlabelled, try_out
+from accord.pipeline.models import Models, make_budget, make_judge, make_models
 from accord.pipeline.scoring import Speaker, latest_scores, score_all, score_file
 
 __all__ = [
     "Imported",
+    "Models",
     "Speaker",
     "Trial",
+    "audit_stored",
     "collect",
     "compare_stored",
     "import_files",
+    "judge_in_batches",
     "judge_stored",
+    "latest_audit",
     "latest_scores",
+    "learn_unlabelled",
     "make_budget",
     "make_judge",
+    "make_models",
+    "plan_audit",
     "plan_stored",
     "score_all",
     "score_file",

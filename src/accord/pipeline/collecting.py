@@ -4,49 +4,32 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
 from accord.config import Config, JudgeConfig
 from accord.conversation import Target
-from accord.errors import BadInput
-from accord.evidence import AT_ONCE, LEXICAL, NOT_APPLICABLE, EvidenceTable, Judged, judge_subjects, measure
-from accord.llm.budget import Budget, Caps, load_prices
-from accord.llm.model import Answer, Judge, Subject, Unanswered
-from accord.llm.recorded import RecordedJudge
-from accord.pipeline.planning import Plan, plan_judging
+from accord.evidence import (
+    AT_ONCE,
+    EMBEDDING,
+    LEXICAL,
+    LIKELIHOOD,
+    NOT_APPLICABLE,
+    EvidenceTable,
+    Judged,
+    judge_subjects,
+    measure,
+    measure_likelihoods,
+)
+from accord.llm.budget import Budget
+from accord.llm.model import IN_PROCESS_CONTEXT, Answer, Judge, Subject, Unanswered, in_process
+from accord.pipeline.models import Models
+from accord.pipeline.planning import Plan, plan_asking
 from accord.rubric import Question, Rubric
 from accord.store import Store, batches
 
 JUDGED_AT_ONCE = 500
-
-
-def make_budget(config: Config) -> Budget:
-    """The project's budget, with the prices of `prices.yaml` in the working folder.
-
-    Raises:
-        BadInput: The price file cannot be read.
-    """
-    return Budget(Caps(**config.budget.model_dump()), load_prices())
-
-
-def make_judge(config: JudgeConfig, rubric: Rubric, budget: Budget | None = None) -> Judge:
-    """The judge a project names, asked within a budget.
-
-    Raises:
-        BadInput: What its way needs is not named.
-        ModelError: There is no key for its endpoint.
-    """
-    if config.way == "recorded":
-        if not config.paths:
-            raise BadInput("a recorded judge needs the paths of its judgements: judge: {way: recorded, paths: [...]}")
-        return RecordedJudge.read(config.paths, config.model)
-    from accord.llm.stack import Terms, open_judge
-
-    if not config.model:
-        raise BadInput(f"a judge by {config.way} needs a model: judge: {{way: {config.way}, model: NAME}}")
-    terms = Terms(config.at_once, config.attempts, config.timeout, budget or Budget(Caps(), {}))
-    return open_judge(config.way, config.model, config.base_url, rubric.instructions, terms, config.samples)
 
 
 class StoredAnswers:
@@ -68,8 +51,9 @@ class StoredAnswers:
 
 
 def metric_names(config: Config) -> list[str]:
-    """The configured metrics, with `lexical` spelled out."""
-    named = [part for name in config.metrics for part in (LEXICAL if name == "lexical" else (name,))]
+    """The configured metrics, with the names of groups spelled out."""
+    groups = {"lexical": LEXICAL, "embedding": EMBEDDING}
+    named = [part for name in config.metrics for part in groups.get(name, (name,))]
     return list(dict.fromkeys(named))
 
 
@@ -90,20 +74,31 @@ def collect(
     config: Config,
     rubric: Rubric,
     subjects: Sequence[Subject],
-    judge: Judge | None,
+    models: Models,
     ask: bool = True,
     on_judged: Callable[[Judged], None] | None = None,
 ) -> EvidenceTable:
-    """The evidence a project names, for each subject: the judge's answers beside the metrics.
+    """The evidence a project names, for each subject: the judge's answers, the metrics, the likelihoods.
 
     With `ask` unset nobody is asked: answers come from the store, or from a recording, alone.
     """
     table = measure(subjects, metric_names(config))
-    if judge is None:
+    if models.likelihood is not None:
+        table = table.beside(measure_likelihoods(models.likelihood, subjects, store, ask=ask))
+    if models.judge is None:
         return table
-    asked = judge if ask or judge.way == "recorded" else StoredAnswers(judge)
-    at_once = config.judge.at_once if config.judge else AT_ONCE
-    return judge_subjects(asked, rubric, subjects, store, on_judged, at_once).beside(table)
+    asked = models.judge if ask or models.judge.way == "recorded" else StoredAnswers(models.judge)
+    return judge_subjects(asked, rubric, subjects, store, on_judged, *_terms(config)).beside(table)
+
+
+def _terms(config: Config) -> tuple[int, int | None]:
+    """How many subjects are judged at once, and how many tokens a request may have."""
+    return (config.judge.at_once, context_of(config.judge)) if config.judge else (AT_ONCE, None)
+
+
+def context_of(judge: JudgeConfig) -> int | None:
+    """The tokens that one request may have: as configured, or what a model in this process is known to read."""
+    return judge.context or (IN_PROCESS_CONTEXT if in_process(judge.model or "") else None)
 
 
 def wanted(store: Store, rubric: Rubric, everything: bool, limit: int | None) -> Iterator[list[Subject]]:
@@ -118,36 +113,64 @@ def wanted(store: Store, rubric: Rubric, everything: bool, limit: int | None) ->
 
 
 def plan_stored(
-    store: Store, rubric: Rubric, judge: Judge, budget: Budget, everything: bool = False, limit: int | None = None
+    store: Store,
+    config: Config,
+    rubric: Rubric,
+    models: Models,
+    budget: Budget,
+    everything: bool = False,
+    limit: int | None = None,
 ) -> Plan:
     """What `judge_stored` would cost with the same arguments."""
     subjects = (subject for batch in wanted(store, rubric, everything, limit) for subject in batch)
-    return plan_judging(judge, rubric, subjects, store, budget)
+    return plan_asking(models, rubric, subjects, store, budget, _terms(config)[1])
+
+
+@dataclass
+class _Tally:
+    """What asking came to, counted as it goes."""
+
+    subjects: int = 0
+    answered: int = 0
+    asked: int = 0
+    measured: int = 0
+    unanswered: Counter[str] = field(default_factory=Counter)
+
+    def judged(self, judged: Judged) -> None:
+        """Count one subject's answers."""
+        self.subjects, self.asked = self.subjects + 1, self.asked + judged.asked
+        self.answered += sum(isinstance(answer, Answer) for answer in judged.answers)
+        reasons = (answer.reason for answer in judged.answers if isinstance(answer, Unanswered))
+        self.unanswered.update(reason for reason in reasons if reason != NOT_APPLICABLE)
+
+    def measured_all(self, likelihoods: EvidenceTable) -> None:
+        """Count a table of likelihoods; those of one subject come and go together."""
+        self.measured += int(likelihoods.present.any(axis=1).sum())
+        first = LIKELIHOOD[0]
+        self.unanswered.update(reason for (_, name), reason in likelihoods.absences.items() if name == first)
 
 
 def judge_stored(
     store: Store,
     config: Config,
     rubric: Rubric,
-    judge: Judge,
+    models: Models,
     everything: bool = False,
     limit: int | None = None,
-    on_judged: Callable[[Judged], None] | None = None,
+    on_step: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
-    """Judge what is rated, or everything, a batch at a time; returns counts, failures by reason."""
-    subjects = asked = answered = 0
-    unanswered: Counter[str] = Counter()
+    """Ask the models about what is rated, or everything, a batch at a time; returns counts, failures by reason."""
+    tally = _Tally()
 
     def count(judged: Judged) -> None:
-        nonlocal subjects, asked, answered
-        subjects, asked = subjects + 1, asked + judged.asked
-        answered += sum(isinstance(answer, Answer) for answer in judged.answers)
-        reasons = (answer.reason for answer in judged.answers if isinstance(answer, Unanswered))
-        unanswered.update(reason for reason in reasons if reason != NOT_APPLICABLE)
-        if on_judged is not None:
-            on_judged(judged)
+        tally.judged(judged)
+        on_step()
 
-    at_once = config.judge.at_once if config.judge else AT_ONCE
     for batch in wanted(store, rubric, everything, limit):
-        judge_subjects(judge, rubric, batch, store, count, at_once)
-    return {"subjects": subjects, "answered": answered, "asked": asked, "unanswered": dict(unanswered)}
+        if models.judge is not None:
+            judge_subjects(models.judge, rubric, batch, store, count, *_terms(config))
+        else:
+            tally.subjects += len(batch)
+        if models.likelihood is not None:
+            tally.measured_all(measure_likelihoods(models.likelihood, batch, store, lambda _: on_step()))
+    return {**vars(tally), "unanswered": dict(tally.unanswered)}

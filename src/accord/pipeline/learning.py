@@ -10,13 +10,15 @@ from itertools import product
 
 from accord.comparison import Comparison, Factory, compare
 from accord.config import Config
+from accord.conversation import Target
 from accord.errors import BadInput, UnknownName
 from accord.evaluators import Evaluator, evaluators
 from accord.evaluators.choosing import Choice
 from accord.evidence import EvidenceTable
 from accord.labels import Labels
-from accord.llm.model import Judge, Subject
+from accord.llm.model import Subject
 from accord.pipeline.collecting import collect, subjects_of
+from accord.pipeline.models import Models
 from accord.resampling import DRAWS
 from accord.rubric import Rubric
 from accord.store import Store
@@ -52,7 +54,7 @@ def factory(config: Config) -> Factory:
 
 
 def rated_evidence(
-    store: Store, config: Config, rubric: Rubric, judge: Judge | None
+    store: Store, config: Config, rubric: Rubric, models: Models
 ) -> tuple[list[Subject], Labels, EvidenceTable]:
     """The rated subjects, all labels, and the evidence of those subjects as far as the store holds it.
 
@@ -66,18 +68,33 @@ def rated_evidence(
             f"no label on the main question {rubric.main!r}; import some: accord import chats.jsonl labels.csv"
         )
     subjects = subjects_of(store, rated.targets)
-    return subjects, labels, collect(store, config, rubric, subjects, judge, ask=False)
+    return subjects, labels, collect(store, config, rubric, subjects, models, ask=False)
 
 
-def compare_stored(store: Store, config: Config, rubric: Rubric, judge: Judge | None, draws: int = DRAWS) -> Comparison:
+def learn_unlabelled(store: Store, config: Config, rubric: Rubric, models: Models) -> tuple[Evaluator, int]:
+    """The configured evaluator, which needs no labels, on the evidence of every conversation; and how many those are.
+
+    Raises:
+        BadInput: There are no conversations, or too little evidence of them.
+    """
+    subjects = subjects_of(store, (Target(name) for name in store.conversation_ids()))
+    if not subjects:
+        raise BadInput("no conversations to learn from; import some: accord import chats.jsonl")
+    evidence = collect(store, config, rubric, subjects, models, ask=False)
+    return evaluators.get(config.evaluator.method)(rubric.main_question, **config.evaluator.settings).fit(
+        evidence, Labels([])
+    ), len(subjects)
+
+
+def compare_stored(store: Store, config: Config, rubric: Rubric, models: Models, draws: int = DRAWS) -> Comparison:
     """The configured method and the baselines on honest folds of what the store holds."""
-    _, labels, evidence = rated_evidence(store, config, rubric, judge)
+    _, labels, evidence = rated_evidence(store, config, rubric, models)
     return _compared(config, rubric, labels, evidence, draws)
 
 
-def try_out(store: Store, config: Config, rubric: Rubric, judge: Judge | None, draws: int = DRAWS) -> Trial:
+def try_out(store: Store, config: Config, rubric: Rubric, models: Models, draws: int = DRAWS) -> Trial:
     """Compare the configured method with the baselines on honest folds, then fit it on everything."""
-    subjects, labels, evidence = rated_evidence(store, config, rubric, judge)
+    subjects, labels, evidence = rated_evidence(store, config, rubric, models)
     found = _compared(config, rubric, labels, evidence, draws)
     learned = factory(config)(rubric.main_question).fit(evidence, labels)
     return Trial(rubric, subjects, labels, evidence, found, learned)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from accord.conversation import content_hash
+from accord.evidence.likelihood import key_of_passage, passages_of
 from accord.llm.budget import Budget
-from accord.llm.model import Judge, Subject, estimated_usage
+from accord.llm.likelihood import LikelihoodModel
+from accord.llm.model import Judge, Subject, Usage, estimated_usage, in_process
+from accord.llm.windowing import fitted, room_for
+from accord.pipeline.models import Models
 from accord.rubric import Rubric
 from accord.store import Store, batches
 
@@ -28,32 +32,66 @@ class Plan:
     output_tokens: int = 0
     money: float | None = None
     unpriced: str | None = None
+    used: dict[str, Usage] = field(default_factory=dict)
+
+    def add(self, model: str, requests: Sequence[Any]) -> None:
+        """Count requests to a model."""
+        for request in requests:
+            estimate = estimated_usage(request)
+            self.requests += 1
+            self.input_tokens += estimate.input_tokens
+            self.output_tokens += estimate.output_tokens
+            self.used[model] = self.used.get(model, Usage()).plus(estimate)
+
+    def price(self, budget: Budget) -> None:
+        """Put a price on what was counted; a model without one is named, and there is no sum."""
+        prices = {model: budget.price(model) for model in self.used}
+        self.unpriced = next((model for model, price in prices.items() if price is None), None)
+        if self.unpriced is None and any(not in_process(model) for model in self.used):
+            self.money = sum(price.of(self.used[model]) for model, price in prices.items() if price is not None)
 
     def to_json(self) -> dict[str, Any]:
         """The counts."""
-        return dict(vars(self))
+        return {name: value for name, value in vars(self).items() if name != "used"}
 
 
-def plan_judging(judge: Judge, rubric: Rubric, subjects: Iterable[Subject], store: Store, budget: Budget) -> Plan:
-    """Price the judging of subjects; questions that the store answers cost nothing."""
+def plan_asking(
+    models: Models,
+    rubric: Rubric,
+    subjects: Iterable[Subject],
+    store: Store,
+    budget: Budget,
+    context: int | None = None,
+) -> Plan:
+    """Price what the models would be asked about subjects; what the store answers costs nothing."""
     plan = Plan()
     for subject in subjects:
-        applicable = [question for question in rubric.questions if question.applies_to(subject.conversation)]
-        keys = {q.id: content_hash(judge.made_from(subject, q), length=40) for q in applicable}
-        stored = store.answers(keys.values())
-        missing = [question for question in applicable if keys[question.id] not in stored]
         plan.subjects += 1
-        plan.questions += len(applicable)
-        plan.answered += len(applicable) - len(missing)
-        for group in batches(missing, judge.together):
-            for request in judge.requests(subject, group):
-                estimate = estimated_usage(request)
-                plan.requests += 1
-                plan.input_tokens += estimate.input_tokens
-                plan.output_tokens += estimate.output_tokens
-    price = budget.price(judge.name)
-    if price is not None:
-        plan.money = (plan.input_tokens * price.input + plan.output_tokens * price.output) / 1e6
-    elif plan.requests:
-        plan.unpriced = judge.name
+        if models.judge is not None:
+            room = None if context is None else room_for(models.judge, rubric.questions, context)
+            shown = subject if room is None else fitted(subject, room)
+            _plan_judging(plan, models.judge, rubric, shown, store)
+        if models.likelihood is not None:
+            _plan_likelihood(plan, models.likelihood, subject, store)
+    plan.price(budget)
     return plan
+
+
+def _plan_judging(plan: Plan, judge: Judge, rubric: Rubric, subject: Subject, store: Store) -> None:
+    """Count one subject's questions, and the requests of those that the store does not answer."""
+    applicable = [question for question in rubric.questions if question.applies_to(subject.conversation)]
+    keys = {q.id: content_hash(judge.made_from(subject, q), length=40) for q in applicable}
+    stored = store.answers(keys.values())
+    missing = [question for question in applicable if keys[question.id] not in stored]
+    plan.questions += len(applicable)
+    plan.answered += len(applicable) - len(missing)
+    requests = [request for group in batches(missing, judge.together) for request in judge.requests(subject, group)]
+    plan.add(judge.name, requests)
+
+
+def _plan_likelihood(plan: Plan, model: LikelihoodModel, subject: Subject, store: Store) -> None:
+    """Count the requests of one subject's passages that the store does not hold."""
+    wanted = passages_of(subject)
+    passages = wanted.all() if wanted is not None else ()
+    missing = [p for p in passages if store.reply(key_of_passage(model, p)) is None]
+    plan.add(model.name, model.requests(missing))

@@ -14,9 +14,10 @@ from accord.conversation import Conversation
 from accord.errors import BadInput, UnknownName
 from accord.evaluators import Evaluator, load_evaluator, predict_panel
 from accord.evaluators.panel import RULES
-from accord.llm.model import Judge, Subject
+from accord.llm.model import Subject
 from accord.pipeline.collecting import collect
 from accord.pipeline.importing import Imported
+from accord.pipeline.models import Models
 from accord.readers import Record, read
 from accord.readers.rows import locate
 from accord.rubric import Rubric
@@ -56,7 +57,7 @@ def score_all(
     store: Store,
     config: Config,
     rubric: Rubric,
-    judge: Judge | None,
+    models: Models,
     evaluator: Evaluator,
     conversations: Iterable[Conversation],
     speaker: Speaker,
@@ -69,7 +70,7 @@ def score_all(
     done = 0
     for batch in batches(conversations, SCORED_AT_ONCE):
         subjects = [Subject(conversation) for conversation in batch]
-        yield from predict(evidence=collect(store, config, rubric, subjects, judge))
+        yield from predict(evidence=collect(store, config, rubric, subjects, models))
         done += len(batch)
         if on_scored is not None:
             on_scored(done)
@@ -79,7 +80,7 @@ def score_file(
     store: Store,
     config: Config,
     rubric: Rubric,
-    judge: Judge | None,
+    models: Models,
     folder: str | Path,
     source: str | Path,
     out: str | Path,
@@ -104,7 +105,7 @@ def score_file(
     conversations = _unique(source, read(source, format, columns, on_bad_row), on_bad_row)
     settings = {"evaluator": str(folder), "source": str(source), **config.model_dump(mode="json")}
     with store.run("score", settings) as run:
-        scores = score_all(store, config, rubric, judge, evaluator, conversations, speaker, on_scored)
+        scores = score_all(store, config, rubric, models, evaluator, conversations, speaker, on_scored)
         run.results.update(written(store, run.id, scores, Path(out)))
         run.results.update(out=str(out), run=run.id, skipped=imported.skipped, bad_rows=imported.bad_rows)
     return run.results

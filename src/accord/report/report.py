@@ -27,15 +27,20 @@ TITLES = {
 SAID, PREDICTED, JUDGE = "said", "predicted", "judge's raw answer"
 
 
-def write_report(trial: Trial, path: str | Path, scores: Sequence[Mapping[str, Any]] = ()) -> Path:
-    """Write the report of a trial, and of the scores given as `Score.to_json` rows, to one HTML file."""
+def write_report(
+    trial: Trial,
+    path: str | Path,
+    scores: Sequence[Mapping[str, Any]] = (),
+    audit: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write the report of a trial, of `Score.to_json` rows, and of an audit's results, to one HTML file."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(render(trial, scores), encoding="utf-8", errors="xmlcharrefreplace")
+    target.write_text(render(trial, scores, audit), encoding="utf-8", errors="xmlcharrefreplace")
     return target
 
 
-def render(trial: Trial, scores: Sequence[Mapping[str, Any]] = ()) -> str:
+def render(trial: Trial, scores: Sequence[Mapping[str, Any]] = (), audit: Mapping[str, Any] | None = None) -> str:
     """The report as HTML. Every text that came from outside is escaped by the template."""
     from jinja2 import Environment, StrictUndefined
 
@@ -43,10 +48,12 @@ def render(trial: Trial, scores: Sequence[Mapping[str, Any]] = ()) -> str:
     environment.filters["number"] = number
     environment.filters["percent"] = lambda share: f"{100 * share:.0f} %"
     source = (files("accord.report") / "report.html").read_text(encoding="utf-8")
-    return environment.from_string(source).render(**content(trial, scores))
+    return environment.from_string(source).render(**content(trial, scores, audit))
 
 
-def content(trial: Trial, scores: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+def content(
+    trial: Trial, scores: Sequence[Mapping[str, Any]] = (), audit: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Everything the page shows, as plain values and SVG."""
     found = trial.comparison
     best = found.results[0]
@@ -65,6 +72,7 @@ def content(trial: Trial, scores: Sequence[Mapping[str, Any]] = ()) -> dict[str,
         "unscored": _unscored(found, trial.evidence),
         "learned": _learned(trial),
         "scores": _scores(scores),
+        "audit": audit,
         "folds": found.folds,
         "seed": found.seed,
         "alpha": found.alpha,

@@ -28,7 +28,7 @@ class Wire:
 
 
 Respond = Callable[[Mapping[str, Any]], Wire]
-"""From the request's JSON, with the path it came on as `_path`, to the answer."""
+"""From the request's JSON, with the path it came on as `_path`, to the answer; an uploaded form is bytes, `_form`."""
 
 
 def completion(
@@ -65,8 +65,9 @@ class ChatServer:
             protocol_version = "HTTP/1.1"
 
             def do_POST(self) -> None:  # the name is http.server's
-                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                asked = {**asked, "_path": self.path}
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                is_form = self.headers.get("Content-Type", "").startswith("multipart/form-data")
+                asked = {**({"_form": body} if is_form else json.loads(body)), "_path": self.path}
                 server.requests.append(asked)
                 self._send(respond(asked))
 

@@ -59,9 +59,13 @@ def _chat(request: Mapping[str, Any]) -> Wire:
 
 def _completion(request: Mapping[str, Any]) -> Wire:
     """A plain completion; `echo` gives the prompt back with its tokens' log probabilities."""
-    words = request["prompt"].split() if request.get("echo") else []
+    words = list(re.finditer(r"\S+\s*", request["prompt"])) if request.get("echo") else []
     text = f"{request['prompt']} x" if request.get("echo") else "x"
-    logprobs = {"tokens": [*words, "x"], "token_logprobs": [None, *(-1.0 for _ in words)][: len(words) + 1]}
+    logprobs = {
+        "tokens": [*(word[0] for word in words), "x"],
+        "token_logprobs": [None, *(-len(word[0]) / 10 for word in words[1:]), -1.0][: len(words) + 1],
+        "text_offset": [*(word.start() for word in words), len(request["prompt"])],
+    }
     return Wire({"object": "text_completion", "choices": [{"index": 0, "text": text, "logprobs": logprobs}]})
 
 

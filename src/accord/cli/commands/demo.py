@@ -1,4 +1,4 @@
-"""`accord demo`: the whole way on the sample that ships with Accord. No key, no network."""
+"""`accord demo`: the whole way on the sample that ships with Accord. No key, no network once the models are there."""
 
 from __future__ import annotations
 
@@ -7,13 +7,20 @@ from pathlib import Path
 from accord.cli.app import command
 from accord.cli.commands.run import Out, main_job
 from accord.cli.options import AsJson
+from accord.cli.show import note
 
 
 @command("demo")
 def demo(out: Out = Path("accord-demo"), as_json: AsJson = False) -> None:
     """Try everything on forty written conversations: evidence, learning, validation, scores, a report."""
-    from accord.config import Config
+    from accord.config import Config, LikelihoodConfig
+    from accord.embedded.catalogue import is_ready
     from accord.sample import sources
 
     config = Config(store=f"sqlite:///{out / 'accord.db'}")
+    if is_ready():
+        likelihood = LikelihoodConfig(model="embedded:smollm2-135m")
+        config = config.model_copy(update={"metrics": ["lexical", "embedding"], "likelihood": likelihood})
+    else:
+        note("lexical evidence alone: the small models are not here. `accord models pull` fetches them once (177 MB).")
     main_job(config, sources(), out, "auto", {}, False, as_json)

@@ -23,18 +23,32 @@ def fit(
 ) -> None:
     """Learn from every label; prints cross-validated agreement with intervals."""
     from accord.config import EvaluatorConfig
-    from accord.pipeline import try_out
+    from accord.evaluators import evaluators
+    from accord.pipeline import learn_unlabelled, try_out
 
     with open_project(config_file) as project:
         config = project.config
         if method != config.evaluator.method:
             config = config.model_copy(update={"evaluator": EvaluatorConfig(method=method)})
         folder = out or Path("evaluators") / method
+        if not evaluators.get(method).needs_labels and not len(project.store.labels().on(project.rubric.main)):
+            learned, count = learn_unlabelled(project.store, config, project.rubric, project.models)
+            learned.save(folder)
+            result = {"evaluator": learned.describe(), "conversations": count, "folder": str(folder)}
+            show(result, as_json, _unlabelled)
+            return
         with project.store.run("fit", config.model_dump(mode="json")) as run:
-            trial = try_out(project.store, config, project.rubric, project.judge)
+            trial = try_out(project.store, config, project.rubric, project.models)
             trial.evaluator.save(folder)
             run.results.update(comparison=trial.comparison.to_json(), evaluator=trial.evaluator.describe())
             run.results.update(folder=str(folder))
         show(
             run.results, as_json, lambda found: f"{comparison_text(found['comparison'])}\n\nsaved in {found['folder']}"
         )
+
+
+def _unlabelled(result) -> str:  # type: ignore[no-untyped-def]
+    return (
+        f"learned from {result['conversations']} conversations without a label; how far it agrees with people "
+        f"cannot be said before some have rated\n\nsaved in {result['folder']}"
+    )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from accord.cli.app import PARTLY_UNSCORED, command, stop
 from accord.cli.options import AsJson, ConfigFile, open_project
-from accord.cli.show import Progress, show
+from accord.cli.show import Progress, cost_text, note, show
+
+if TYPE_CHECKING:
+    from accord.config import Config
 
 
 @command("judge")
@@ -19,6 +22,9 @@ def judge(
     ] = False,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Judge at most so many.")] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Say what it would cost, and ask nothing.")] = False,
+    batch: Annotated[
+        bool, typer.Option("--batch", help="Ask by the provider's batch files: hand in now, fetch by the same command.")
+    ] = False,
     max_requests: Annotated[int | None, typer.Option("--max-requests", help="Stop before the next request.")] = None,
     max_tokens: Annotated[int | None, typer.Option("--max-tokens", help="Stop before tokens pass this.")] = None,
     max_money: Annotated[float | None, typer.Option("--max-money", help="Stop before money passes this.")] = None,
@@ -27,21 +33,33 @@ def judge(
 ) -> None:
     """Ask the project's judge. What is answered is not asked again: run it again to go on where it stopped."""
     from accord.errors import BadInput
-    from accord.pipeline import judge_stored, plan_stored
+    from accord.pipeline import judge_in_batches, judge_stored, plan_stored
 
     with open_project(config_file) as project:
         project.cap(requests=max_requests, tokens=max_tokens, money=max_money)
-        asked = project.judge
-        if asked is None:
-            raise BadInput("the project names no judge; add one to accord.yaml: judge: {way: logprobs, model: NAME}")
+        models = project.models
+        if models.judge is None and models.likelihood is None:
+            raise BadInput(
+                "the project names no judge; add one to accord.yaml: judge: {way: logprobs, model: NAME}, "
+                "or likelihood: {model: embedded:smollm2-135m}"
+            )
+        _warn_of_small(project.config)
         if plan:
-            found = plan_stored(project.store, project.rubric, asked, project.budget, everything, limit)
+            found = plan_stored(
+                project.store, project.config, project.rubric, models, project.budget, everything, limit
+            )
             show(found.to_json(), as_json, _plan_text)
+            return
+        if batch:
+            brought = judge_in_batches(project.store, project.config, project.rubric, project.budget, everything, limit)
+            show(brought, as_json, _batch_text)
+            if brought["unanswered"]:
+                stop("some answers are still to come; the same command fetches them", PARTLY_UNSCORED)
             return
         try:
             with Progress("judged") as progress:
                 result = judge_stored(
-                    project.store, project.config, project.rubric, asked, everything, limit, progress.step
+                    project.store, project.config, project.rubric, models, everything, limit, progress.step
                 )
         finally:
             spent = project.budget.to_json()
@@ -52,8 +70,25 @@ def judge(
             stop("some questions stayed unanswered; run the command again to ask for them alone", PARTLY_UNSCORED)
 
 
+def _batch_text(result) -> str:  # type: ignore[no-untyped-def]
+    lines = [_text(result), f"{result['handed_in']} requests handed in now"]
+    lines += [f"{b['id']}: {b['status']}, {b['completed']} of {b['total']} done" for b in result["batches"]]
+    lines += [f"  {count} requests of finished batches failed: {reason}" for reason, count in result["lost"].items()]
+    return "\n".join(lines)
+
+
+def _warn_of_small(config: Config) -> None:
+    """A small model's likelihoods are good evidence; its verdicts are not."""
+    if config.judge is not None and (config.judge.model or "").startswith("embedded:"):
+        note(
+            f"{config.judge.model} is too small to judge: asked to rate, it agrees with hardly anyone. "
+            f"Its likelihoods are the evidence to use: likelihood: {{model: {config.judge.model}}}"
+        )
+
+
 def _text(result) -> str:  # type: ignore[no-untyped-def]
     lines = [f"{result['subjects']} judged: {result['answered']} answers, {result['asked']} of them asked for now"]
+    lines += [f"{result['measured']} with likelihoods"] if result["measured"] else []
     lines += [f"  {count} without an answer: {reason}" for reason, count in result["unanswered"].items()]
     return "\n".join(lines)
 
@@ -65,13 +100,5 @@ def _spent_text(spent) -> str:  # type: ignore[no-untyped-def]
 
 def _plan_text(plan) -> str:  # type: ignore[no-untyped-def]
     asked = plan["questions"] - plan["answered"]
-    lines = [
-        f"{plan['subjects']} to judge, {plan['questions']} questions, {plan['answered']} of them answered already",
-        f"{plan['requests']} requests for {asked} questions: about {plan['input_tokens']} tokens in, "
-        f"at most {plan['output_tokens']} out",
-    ]
-    if plan["unpriced"]:
-        lines.append(f"price of {plan['unpriced']!r} unknown; add it to prices.yaml to see it in money")
-    elif plan["money"] is not None:
-        lines.append(f"about {plan['money']:.4f} in money")
-    return "\n".join(lines)
+    about = f"{plan['subjects']} to judge, {plan['questions']} questions, {plan['answered']} of them answered already"
+    return f"{about}\n{asked} questions to ask: {cost_text(plan)}"

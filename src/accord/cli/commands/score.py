@@ -40,7 +40,7 @@ def score(
         speaker = Speaker.named(annotator, tuple(panel or ()), rule)
         with Progress("scored") as progress:
             result = score_file(
-                project.store, project.config, project.rubric, project.judge, evaluator, source, out, speaker,
+                project.store, project.config, project.rubric, project.models, evaluator, source, out, speaker,
                 new_domain, format, column_map(columns), skip_bad_rows, progress.at,
             )  # fmt: skip
         show(result, as_json, _text)

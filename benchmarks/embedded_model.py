@@ -1,0 +1,272 @@
+"""What the embedded model costs and what its evidence is worth.
+
+    python benchmarks/embedded_model.py --data ../shared/data [--only PARTS] [--quick] --json OUT
+
+Parts: judge-speed, agreement, asked-directly.
+
+Speed: nine questions about one 640-token conversation against one question, and against nine that share nothing (what a
+runtime without shared prefixes does); likelihood evidence of a 600-token conversation with six responses, in both
+readings: six candidates for the last reply, and six replies within it. Medians over conversations of different texts,
+so that no earlier one is of help; the first response after a cold start is a process of its own.
+
+Agreement: Spearman with the mean human Overall on Topical-USR, intervals by bootstrap over contexts. `label-free` sees
+no label; `calibrated` is learned on four fifths of the contexts and predicts the rest. Asked directly, the model is no
+judge: that row is printed beside them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from itertools import groupby
+from statistics import fmean, median
+
+import numpy as np
+from harness import Row, chosen, data_folder, finish, options
+from numpy.typing import NDArray
+
+from accord.agreement import STATISTICS, Paired
+from accord.conversation import Conversation, Document, Target, Turn
+from accord.embedded.language_model import LanguageModel, open_language_model
+from accord.evaluators import Calibration
+from accord.evaluators.label_free import LabelFree
+from accord.evidence import EMBEDDING, LEXICAL, EvidenceTable, measure, measure_likelihoods
+from accord.labels import Labels
+from accord.llm.embedded import EmbeddedChat
+from accord.llm.likelihood import EmbeddedLikelihood
+from accord.llm.logprobs import IN_PROCESS_LOGPROBS, LogprobsJudge
+from accord.llm.model import Answer, Subject, Unanswered
+from accord.llm.waiting import wait
+from accord.readers import read
+from accord.resampling import Clusters, bootstrap
+from accord.rubric import Question, Scale, load_rubric
+from accord.score import Score
+from accord.splits import grouped_folds
+from accord.store import Store
+
+MODEL = "smollm2-135m"
+QUICK_RESPONSES = 36
+FORMAT_TOKENS, TURN_TOKENS = 23, 5
+"""What the chat format adds to a conversation, and to each turn."""
+WORDS = (
+    "router light office window meeting garden ticket train winter coffee answer update cable screen morning problem "
+    "letter season market river bridge doctor school paper kitchen street number battery signal member castle forest"
+)
+
+COLD = """
+import time
+start = time.perf_counter()
+from accord.embedded.language_model import open_language_model
+model = open_language_model("smollm2-135m")
+opened = time.perf_counter() - start
+context = [("user", "why is it so slow today " * 95)]
+model.log_likelihoods([(model.spoken([*context, ("assistant", "It is updating, give it an hour.")]), (1,))])
+print(opened, time.perf_counter() - start)
+"""
+
+
+def text_of(model: LanguageModel, tokens: int, rng: np.random.Generator) -> str:
+    """Some words of so many tokens."""
+    words = " ".join(rng.choice(WORDS.split(), tokens).tolist())
+    return model.text_of(model.tokens_of(words)[:tokens])
+
+
+def made(model: LanguageModel, rng: np.random.Generator, tokens: int, replies: int, documents: int) -> Conversation:
+    """A conversation of so many tokens in its turns, what the chat format adds included, and so many in a document."""
+    each = (tokens - FORMAT_TOKENS) // (2 * replies) - TURN_TOKENS
+    turns = [Turn(role, text_of(model, each, rng)) for _ in range(replies) for role in ("user", "assistant")]
+    found = (Document(text_of(model, documents, rng)),) if documents else ()
+    return Conversation(str(rng.integers(1 << 40)), tuple(turns), found)
+
+
+def questions_speed(model: LanguageModel, rounds: int) -> Iterable[Row]:
+    """One question, nine that share the conversation, and nine that share nothing."""
+    rng = np.random.default_rng(0)
+    questions = load_rubric("llm-rubric").questions
+    judge = LogprobsJudge(EmbeddedChat(model), "", "", IN_PROCESS_LOGPROBS)
+
+    def asked(together: int, forget: bool = False) -> float:
+        subject = Subject(made(model, rng, 640, 4, 0))
+        start = time.perf_counter()
+        for first in range(0, together, 1 if forget else together):
+            if forget:
+                model.next_tokens([model.tokens_of("forget")])
+            wait(judge.answer(subject, questions[first : first + 1] if forget else questions[:together]))
+        return time.perf_counter() - start
+
+    asked(1)
+    kinds = {"one-question": (1, False), "nine-questions": (9, False), "nine-questions-apart": (9, True)}
+    if rounds == 1:
+        del kinds["nine-questions-apart"]  # half a minute of its own
+    seconds: dict[str, list[float]] = {name: [] for name in kinds}
+    for _ in range(rounds):
+        for name, how in kinds.items():
+            seconds[name].append(asked(*how))
+    for name, found in seconds.items():
+        ratio = median(a / b for a, b in zip(found, seconds["one-question"], strict=True))
+        yield {"what": name, "n": rounds, "seconds": median(found), "ratio": ratio}
+
+
+def likelihood_speed(model: LanguageModel, rounds: int) -> Iterable[Row]:
+    """A 600-token conversation with six responses, with and without a document among the tokens."""
+    rng = np.random.default_rng(0)
+    likelihood = EmbeddedLikelihood(model)
+
+    def candidates(documents: int) -> list[Subject]:
+        context = made(model, rng, 600 - documents, 4, documents)
+        before = context.turns[:-1]
+        replies = [Turn("assistant", text_of(model, 25, rng)) for _ in range(6)]
+        each = (Conversation(f"{context.id}-{i}", (*before, r), context.documents) for i, r in enumerate(replies))
+        return [Subject(conversation, len(before)) for conversation in each]
+
+    def within(documents: int) -> list[Subject]:
+        return [Subject(made(model, rng, 600 - documents, 6, documents))]
+
+    for name, make in (("six-responses", candidates), ("six-replies-within", within)):
+        for documents in (0, 150) if rounds > 1 else (0,):
+            seconds = []
+            for _ in range(rounds):
+                subjects, store = make(documents), Store("sqlite://")
+                start = time.perf_counter()
+                measure_likelihoods(likelihood, subjects, store)
+                seconds.append(time.perf_counter() - start)
+                store.close()
+            yield {"what": name + ("-and-document" if documents else ""), "n": rounds, "seconds": median(seconds)}
+
+
+def speed(rounds: int) -> Iterable[Row]:
+    """Every figure of speed and memory."""
+    model = open_language_model(MODEL)
+    yield from questions_speed(model, rounds)
+    yield from likelihood_speed(model, rounds)
+    found = subprocess.run([sys.executable, "-c", COLD], capture_output=True, text=True, check=True).stdout
+    opened, first = map(float, found.split())
+    yield {"what": "cold-start", "n": 1, "seconds": opened}
+    yield {"what": "first-response-of-600-tokens-cold", "n": 1, "seconds": first}
+    yield {"what": "memory", "n": 1, "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+
+
+# --- agreement --------------------------------------------------------------------------------------------------------
+
+
+def topical(folder: str, limit: int | None) -> tuple[list[Subject], Labels, Question]:
+    """Topical-USR's responses, three people's Overall of each, and the question they answered."""
+    subjects, labels = [], []
+    for record in read(folder):
+        overall = [label for label in record.labels if label.question == "Overall"]
+        if overall:
+            subjects.append(Subject(record.conversation, overall[0].target.turn))
+            labels += overall
+    subjects = subjects[:limit]
+    kept = {subject.target for subject in subjects}
+    question = Question(id="Overall", text="How good is the response overall?", scale=Scale(options=(1, 2, 3, 4, 5)))
+    return subjects, Labels([label for label in labels if label.target in kept]), question
+
+
+def context_of(target: Target) -> str:
+    """The context that six responses share: the id without the response's number."""
+    return target.conversation.rsplit("-", 1)[0]
+
+
+def calibrated(evidence: EvidenceTable, labels: Labels, question: Question, seed: int) -> NDArray[np.float64]:
+    """Each response's score by an evaluator that has seen nothing of its context."""
+    contexts = [context_of(target) for target in evidence.targets]
+    score = np.zeros(len(evidence))
+    for split in grouped_folds(contexts, 5, seed):
+        rows = [row for row, context in enumerate(contexts) if context in split.test]
+        inside = Labels([label for label in labels if context_of(label.target) in split.train])
+        learned = Calibration(question).fit(evidence, inside)
+        for row, made in zip(rows, learned.predict(evidence.take(rows)), strict=True):
+            assert isinstance(made, Score)
+            score[row] = made.value
+    return score
+
+
+def people(subjects: list[Subject], labels: Labels) -> NDArray[np.float64]:
+    """(n,) the mean of what three people said of each response."""
+    said: dict[Target, list[float]] = {}
+    for label in labels:
+        assert label.value is not None
+        said.setdefault(label.target, []).append(float(label.value))
+    return np.array([fmean(said[subject.target]) for subject in subjects])
+
+
+def correlated(what: str, values: NDArray[np.float64], subjects: list[Subject], mean: NDArray[np.float64]) -> Row:
+    """A row: Spearman with people, its interval by bootstrap over contexts."""
+    paired = Paired(mean, np.arange(len(mean)), np.zeros((len(mean), 0)), values)
+    clusters = Clusters([context_of(subject.target) for subject in subjects])
+    found = bootstrap(clusters, STATISTICS["spearman"], [paired])
+    about = {"what": what, "dataset": "topical_usr", "n": len(mean), "spearman_overall": STATISTICS["spearman"](paired)}
+    return {**about, "spearman_overall_low": found.low, "spearman_overall_high": found.high}
+
+
+def agreement(folder: str, seeds: int, limit: int | None) -> Iterable[Row]:
+    """Likelihood evidence without labels, and all cheap evidence with labels of other contexts."""
+    subjects, labels, question = topical(folder, limit)
+    mean = people(subjects, labels)
+    store = Store("sqlite://")
+    start = time.perf_counter()
+    likelihoods = measure_likelihoods(EmbeddedLikelihood(open_language_model(MODEL)), subjects, store)
+    seconds = time.perf_counter() - start
+    cheap = measure(subjects, [*LEXICAL, *EMBEDDING])
+
+    def row(what: str, values: NDArray[np.float64]) -> Row:
+        return correlated(what, values, subjects, mean)
+
+    scores = [s for s in LabelFree(question).fit(likelihoods, Labels([])).predict(likelihoods) if isinstance(s, Score)]
+    yield {**row("label-free", np.array([s.value for s in scores])), "seconds": seconds}
+    for name in ("pmi-per-token", "pmi-turns", "log-p-given-all-per-token"):
+        place = [column.name for column in likelihoods.columns].index(name)
+        yield row(name, likelihoods.values[:, place])
+    for name, table in (("calibrated", likelihoods.beside(cheap)), ("calibrated-without-likelihoods", cheap)):
+        runs = [calibrated(table, labels, question, seed) for seed in range(seeds)]
+        each = [row(name, run)["spearman_overall"] for run in runs]
+        yield row(name, runs[0]) | {"spearman_overall": fmean(each), "spearman_sd": float(np.std(each))}
+    store.close()
+
+
+def asked_directly(folder: str, limit: int | None) -> Iterable[Row]:
+    """What the model says where it is asked for a rating, six responses of a context at a time."""
+    subjects, labels, question = topical(folder, limit)
+    judge = LogprobsJudge(EmbeddedChat(open_language_model(MODEL)), "", "", IN_PROCESS_LOGPROBS)
+
+    async def rated(some: list[Subject]) -> list[float]:
+        found = await asyncio.gather(*(judge.answer(subject, [question]) for subject in some))
+        return [expected(answer) for [answer] in found]
+
+    by_context = [list(group) for _, group in groupby(subjects, key=lambda subject: context_of(subject.target))]
+    values = [value for some in by_context for value in wait(rated(some))]
+    yield correlated("asked-directly", np.array(values), subjects, people(subjects, labels))
+
+
+def expected(answer: Answer | Unanswered) -> float:
+    """The mean of an answer's distribution over its options."""
+    assert isinstance(answer, Answer)
+    mass = {float(option): p for option, p in answer.probabilities.items()}
+    return sum(option * p for option, p in mass.items()) / sum(mass.values())
+
+
+def main() -> None:
+    parts = ("judge-speed", "agreement", "asked-directly")
+    parser = options("embedded_model", "What the embedded model costs and what its evidence is worth.", parts)
+    given = parser.parse_args()
+    run = chosen(parser, given.only, parts)
+    limit = given.limit or (QUICK_RESPONSES if given.quick else None)
+    folder = str(data_folder(parser, given.data) / "topical_usr") if set(run) & set(parts[1:]) else ""
+    rows: list[Row] = []
+    if "judge-speed" in run:
+        rows += speed(1 if given.quick else 5)
+    if "agreement" in run:
+        rows += agreement(folder, 3 if given.quick else 15, limit)
+    if "asked-directly" in run and not given.quick:
+        rows += asked_directly(folder, limit)
+    columns = ["what", "n", "seconds", "ratio", "peak_mb", "spearman_overall", "spearman_sd"]
+    finish("embedded_model", rows, columns, given.json)
+
+
+if __name__ == "__main__":
+    main()

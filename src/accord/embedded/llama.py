@@ -1,0 +1,209 @@
+"""The forward pass of a Llama-shaped language model in NumPy: hidden states of tokens, given a prefix that is kept.
+
+Weights are single precision and every result takes this one numerical path, so that a likelihood does not depend on
+what else was asked (Touvron et al., *LLaMA*, 2023, section 2.2; grouped queries: Ainslie et al., EMNLP 2023).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+
+ROWS_AT_ONCE = 256
+"""Rows of logits at a time: a row is as long as the vocabulary."""
+SAFE_EXPONENT = 60.0
+"""Scores of this size can be exponentiated as they are: softmax does not change when all are shifted alike."""
+QUERIES_AT_ONCE = 128
+"""Rows of queries that attend together: a block looks at the keys up to its own end and at no later ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The sizes of a model, and the two constants of its formulas."""
+
+    layers: int
+    heads: int
+    key_heads: int
+    width: int
+    head_width: int
+    context: int
+    rope_base: float
+    epsilon: float
+
+
+class Prefix:
+    """The keys and values of tokens that were read already: what later tokens attend to."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.length = 0
+        self._room = np.zeros((2, shape.layers, shape.key_heads, 0, shape.head_width), dtype=np.float32)
+
+    def write(self, layer: int, start: int, keys: Floats, values: Floats) -> tuple[Floats, Floats]:
+        """(heads, start + m, width) keys and values: the prefix's first `start`, and these m after them.
+
+        Where `start` is the prefix's length, they are put behind it: kept where `length` is moved past them, written
+        over otherwise.
+        """
+        if start < self.length:
+            kept = self._room[:, layer, :, :start]
+            return np.concatenate([kept[0], keys], axis=1), np.concatenate([kept[1], values], axis=1)
+        end = self.length + keys.shape[1]
+        if end > self._room.shape[3]:
+            more = max(end, 2 * self._room.shape[3]) - self._room.shape[3]
+            self._room = np.pad(self._room, [(0, 0)] * 3 + [(0, more), (0, 0)])
+        for kind, new in enumerate((keys, values)):
+            self._room[kind, layer, :, self.length : end] = new
+        return self._room[0, layer, :, :end], self._room[1, layer, :, :end]
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """One layer's matrices: those that read the same input stacked, with the gains of that input in them."""
+
+    query_key_value: Floats
+    out: Floats
+    gate_up: Floats
+    down: Floats
+
+
+class Llama:
+    """A model's weights and its forward pass."""
+
+    def __init__(self, shape: Shape, tensors: Mapping[str, Floats]) -> None:
+        """`tensors` are float32 under the names that a GGUF file gives them; matrices are (outputs, inputs)."""
+        self.shape = shape
+        self.embedding = tensors["token_embd.weight"]
+        self._norm = tensors["output_norm.weight"]
+        self._head = tensors.get("output.weight", self.embedding)
+        self._layers = [_layer(tensors, f"blk.{index}.", shape.head_width) for index in range(shape.layers)]
+        pairs = shape.head_width // 2
+        self._frequencies = shape.rope_base ** (-np.arange(pairs) / pairs)
+
+    def read(
+        self, segments: Sequence[Sequence[int]], prefix: Prefix, starts: Sequence[int] | None = None
+    ) -> list[Floats]:
+        """Hidden states (m, width) of each segment's tokens, each segment as if it alone followed the prefix.
+
+        A segment may follow the prefix's first `starts[i]` tokens instead of all of them. The prefix's length is left
+        as it is; after a single segment it may be moved past its tokens to keep them.
+        """
+        starts = [prefix.length] * len(segments) if starts is None else starts
+        bounds = np.cumsum([0, *map(len, segments)])
+        spans = [slice(start, stop) for start, stop in zip(bounds[:-1], bounds[1:], strict=True)]
+        positions = np.concatenate([s + np.arange(len(of)) for s, of in zip(starts, segments, strict=True)])
+        turns = np.exp(1j * positions[:, None, None] * self._frequencies).astype(np.complex64)
+        x = self.embedding[np.concatenate([np.asarray(segment, dtype=np.intp) for segment in segments])]
+        for index, layer in enumerate(self._layers):
+            x = x + self._attend(index, layer, x, turns, spans, prefix, starts) @ layer.out.T
+            gate, up = np.hsplit(self._normed(x) @ layer.gate_up.T, 2)
+            x = x + _gated(gate, up) @ layer.down.T
+        return [x[span] for span in spans]
+
+    def log_probabilities(self, hidden: Floats) -> Floats:
+        """(m, vocabulary) log probabilities of the token after each of m hidden states."""
+        logits = self._logits(hidden)
+        logits -= logits.max(axis=1, keepdims=True)
+        logits -= np.log(np.exp(logits).sum(axis=1, keepdims=True))
+        return logits
+
+    def token_log_probabilities(self, hidden: Floats, tokens: Sequence[int]) -> Floats:
+        """(m,) log probability of each of m tokens, given the hidden state (m, width) before it."""
+        found = []
+        for start in range(0, len(tokens), ROWS_AT_ONCE):
+            chosen = np.asarray(tokens[start : start + ROWS_AT_ONCE], dtype=np.intp)
+            logits = self._logits(hidden[start : start + ROWS_AT_ONCE])
+            wanted = logits[np.arange(len(chosen)), chosen]
+            highest = logits.max(axis=1)
+            logits -= highest[:, None]
+            np.exp(logits, out=logits)
+            found.append(wanted - highest - np.log(logits.sum(axis=1)))
+        return np.concatenate(found)
+
+    def _attend(
+        self,
+        index: int,
+        layer: _Layer,
+        x: Floats,
+        turns: NDArray[np.complex64],
+        spans: Sequence[slice],
+        prefix: Prefix,
+        starts: Sequence[int],
+    ) -> Floats:
+        s = self.shape
+        mixed = self._normed(x) @ layer.query_key_value.T
+        mixed = mixed.reshape(len(x), s.heads + 2 * s.key_heads, s.head_width)
+        queries = _rotated(mixed[:, : s.heads], turns)
+        keys = _rotated(mixed[:, s.heads : s.heads + s.key_heads], turns).swapaxes(0, 1)
+        values = mixed[:, s.heads + s.key_heads :].swapaxes(0, 1)
+        out = np.empty((len(x), s.heads * s.head_width), dtype=np.float32)
+        for span, start in zip(spans, starts, strict=True):
+            seen = prefix.write(index, start, keys[:, span], values[:, span])
+            out[span] = self._attended(queries[span], *seen)
+        return out
+
+    def _attended(self, queries: Floats, keys: Floats, values: Floats) -> Floats:
+        """(m, heads · width) of m queries that are the last m of n keys."""
+        s = self.shape
+        m, n = len(queries), keys.shape[1]
+        groups = s.heads // s.key_heads
+        by_key = queries.reshape(m, s.key_heads, groups, s.head_width).transpose(1, 2, 0, 3)
+        parts = []
+        for start in range(0, m, QUERIES_AT_ONCE):
+            stop = min(start + QUERIES_AT_ONCE, m)
+            end = n - m + stop
+            rows = np.ascontiguousarray(by_key[:, :, start:stop]).reshape(s.key_heads, -1, s.head_width)
+            weights = rows @ keys[:, :end].swapaxes(1, 2)
+            weights.reshape(s.key_heads, groups, stop - start, end)[..., n - m + start :] += _later(stop - start)
+            highest = weights.max(axis=-1, keepdims=True)
+            if np.abs(highest).max() > SAFE_EXPONENT:
+                weights -= highest
+            np.exp(weights, out=weights)
+            part = weights @ values[:, :end] / weights.sum(axis=-1, keepdims=True)
+            part = part.reshape(s.key_heads, groups, stop - start, s.head_width)
+            parts.append(part.transpose(2, 0, 1, 3).reshape(stop - start, -1))
+        return np.concatenate(parts)
+
+    def _logits(self, hidden: Floats) -> Floats:
+        return np.asarray((self._normed(hidden) * self._norm) @ self._head.T)
+
+    def _normed(self, x: Floats) -> Floats:
+        """Rows of root mean square 1; a layer's gains are multiplied into the matrices that follow."""
+        mean = np.einsum("ij,ij->i", x, x) / np.float32(x.shape[1])
+        return np.asarray(x * (1 / np.sqrt(mean + np.float32(self.shape.epsilon)))[:, None])
+
+
+@cache
+def _later(rows: int) -> Floats:
+    """(rows, rows) of what hides later tokens: minus infinity above the diagonal."""
+    return np.triu(np.full((rows, rows), -np.inf, dtype=np.float32), 1)
+
+
+def _layer(tensors: Mapping[str, Floats], name: str, head_width: int) -> _Layer:
+    def stacked(norm: str, *parts: str) -> Floats:
+        return np.concatenate([tensors[f"{name}{part}.weight"] for part in parts]) * tensors[f"{name}{norm}.weight"]
+
+    mixed = stacked("attn_norm", "attn_q", "attn_k", "attn_v")
+    # Scores are divided by the square root of a head's width: queries come out divided already.
+    mixed[: len(tensors[f"{name}attn_q.weight"])] /= np.sqrt(np.float32(head_width))
+    gate_up = stacked("ffn_norm", "ffn_gate", "ffn_up")
+    return _Layer(mixed, tensors[f"{name}attn_output.weight"], gate_up, tensors[f"{name}ffn_down.weight"])
+
+
+def _gated(gate: Floats, up: Floats) -> Floats:
+    """silu(gate) · up."""
+    out = np.exp(-gate)
+    out += 1
+    np.divide(gate, out, out=out)
+    out *= up
+    return out
+
+
+def _rotated(x: Floats, turns: NDArray[np.complex64]) -> Floats:
+    """Neighbouring pairs of each head turned by their position: rotary embedding as GGUF files lay it out."""
+    return (np.ascontiguousarray(x).view(np.complex64) * turns).view(np.float32)

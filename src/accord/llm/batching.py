@@ -1,0 +1,171 @@
+"""Judging overnight: prompts are written to a provider's batch file, and its replies read when they are there.
+
+To a judge a batch is a chat model whose replies come later: what is not there yet is a failed call with the reason
+`in batch`, and its prompt is noted. Asking the same again, once the replies are in the store, finds them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from accord.llm.chat_completions import ChatCompletions, reply_from, request_of
+from accord.llm.model import CallFailed, Prompt, Reply, Usage, key_of
+from accord.llm.wire import failures
+from accord.store import Store
+
+ENDPOINT: Final = "/v1/chat/completions"
+WINDOW: Final = "24h"
+MOST_REQUESTS = 50_000
+MOST_BYTES = 150_000_000
+IN_BATCH = "in batch"
+RUNNING = frozenset({"validating", "in_progress", "finalizing", "cancelling"})
+
+
+class Batched:
+    """A chat model that answers from the store alone and notes what it would have to ask."""
+
+    def __init__(self, wire: ChatCompletions, store: Store) -> None:
+        """`wire` is the model whose endpoint the batches go to; it is never asked here."""
+        self.name = wire.name
+        self.endpoint = wire.endpoint
+        self.pending: dict[str, Prompt] = {}
+        self._wire, self._store = wire, store
+
+    async def ask(self, prompt: Prompt, /) -> Reply:
+        """The reply that a batch has brought.
+
+        Raises:
+            CallFailed: There is none yet: `in batch`.
+        """
+        key = self.key(prompt)
+        kept = self._store.reply(key)
+        if kept is None:
+            self.pending[key] = prompt
+            raise CallFailed(IN_BATCH, "its reply has not come yet; run the command again later")
+        return Reply(**{**json.loads(kept), "usage": Usage()})
+
+    def key(self, prompt: Prompt) -> str:
+        """The key of a prompt's reply in the store: the same as of a prompt that is asked at once."""
+        return key_of(f"{self.endpoint} {self.name}", prompt)
+
+    async def close(self) -> None:
+        """Let go of the wire's connections."""
+        await self._wire.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch at the provider: its id, how far it is, and where its results are."""
+
+    id: str
+    status: str
+    completed: int
+    failed: int
+    total: int
+    output: str | None
+    errors: str | None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether results may still come."""
+        return self.status in RUNNING
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, as JSON."""
+        return asdict(self)
+
+
+class BatchEndpoint:
+    """The batch files of an OpenAI-compatible endpoint."""
+
+    def __init__(self, wire: ChatCompletions) -> None:
+        self._wire = wire
+
+    async def submit(self, lines: bytes) -> Batch:
+        """Upload a batch file and start it.
+
+        Raises:
+            CallFailed: The provider did not take it.
+            ModelError: No call can succeed, or it has no batches.
+        """
+        with failures(self._wire.endpoint, self._wire.name):
+            file = await self._wire.client.files.create(file=("accord.jsonl", lines), purpose="batch")
+            made = await self._wire.client.batches.create(
+                input_file_id=file.id, endpoint=ENDPOINT, completion_window=WINDOW
+            )
+            return _batch(made)
+
+    async def look(self, batch: str) -> Batch:
+        """How far a batch is; see `submit` for what is raised."""
+        with failures(self._wire.endpoint, self._wire.name):
+            return _batch(await self._wire.client.batches.retrieve(batch))
+
+    async def results(self, batch: Batch) -> tuple[dict[str, Reply], dict[str, str]]:
+        """Replies by key, and the reason of each request that failed; see `submit` for what is raised."""
+        replies: dict[str, Reply] = {}
+        lost: dict[str, str] = {}
+        for file in filter(None, (batch.output, batch.errors)):
+            with failures(self._wire.endpoint, self._wire.name):
+                content = (await self._wire.client.files.content(file)).content
+            for key, found in _read(content, self._wire.name):
+                if isinstance(found, Reply):
+                    replies[key] = found
+                elif key not in replies:
+                    lost[key] = found
+        return replies, lost
+
+
+def batch_files(pending: Mapping[str, Prompt], model: str) -> Iterator[tuple[list[str], bytes]]:
+    """The prompts as batch files within a provider's limits, each with its keys; a line a prompt."""
+    keys: list[str] = []
+    lines: list[bytes] = []
+    size = 0
+    for key, prompt in pending.items():
+        body = {"model": model, **request_of(prompt)}
+        line = json.dumps({"custom_id": key, "method": "POST", "url": ENDPOINT, "body": body}).encode() + b"\n"
+        if lines and (len(lines) == MOST_REQUESTS or size + len(line) > MOST_BYTES):
+            yield keys, b"".join(lines)
+            keys, lines, size = [], [], 0
+        keys.append(key)
+        lines.append(line)
+        size += len(line)
+    if lines:
+        yield keys, b"".join(lines)
+
+
+def _batch(found: Any) -> Batch:
+    counts = found.request_counts
+    completed, failed, total = (counts.completed, counts.failed, counts.total) if counts is not None else (0, 0, 0)
+    return Batch(found.id, found.status, completed, failed, total, found.output_file_id, found.error_file_id)
+
+
+def _read(content: bytes, model: str) -> Iterable[tuple[str, Reply | str]]:
+    """Each line's key with its reply, or with the reason that there is none; lines that are none are skipped."""
+    for line in content.splitlines():
+        try:
+            row = json.loads(line)
+            key, response = row["custom_id"], row.get("response") or {}
+        except (ValueError, LookupError, TypeError, AttributeError):
+            continue
+        if not isinstance(key, str):
+            continue
+        if response.get("status_code") != 200:
+            yield key, str((row.get("error") or {}).get("code") or f"HTTP {response.get('status_code')}")
+            continue
+        try:
+            yield key, reply_from(_completion(response.get("body")), model)
+        except CallFailed as error:
+            yield key, error.failure.reason
+
+
+def _completion(body: Any) -> Any:
+    """A completion's JSON as the SDK's own value."""
+    from openai.types.chat import ChatCompletion
+
+    try:
+        return ChatCompletion.model_validate(body)
+    except ValueError:
+        raise CallFailed("malformed", "a line of the batch holds no completion") from None

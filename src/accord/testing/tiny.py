@@ -1,0 +1,91 @@
+"""A language model of a few thousand random weights as a GGUF file: for tests of model code, without a download."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from accord.embedded.llama import Shape
+from accord.errors import MissingExtra
+
+TINY = Shape(layers=2, heads=4, key_heads=2, width=32, head_width=8, context=512, rope_base=10_000.0, epsilon=1e-5)
+FEED = 48
+CONTROL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+TEMPLATE = (
+    "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\n"
+    "Be brief<|im_end|>\n' }}{% endif %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + "
+    "'<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+
+
+def vocabulary() -> list[str]:
+    """Three control tokens and the 256 bytes as byte-level vocabularies spell them."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    spelt = {byte: chr(byte) for byte in printable}
+    spelt |= {byte: chr(256 + i) for i, byte in enumerate(b for b in range(256) if b not in spelt)}
+    return [*CONTROL, *(spelt[byte] for byte in range(256)), "Ġt"]
+
+
+def write_tiny_gguf(path: str | Path, seed: int = 0, architecture: str = "llama") -> Path:
+    """Write a Llama-shaped model with random weights; returns the path.
+
+    Raises:
+        MissingExtra: `accord[embedded]` is not installed.
+    """
+    try:
+        import gguf
+    except ImportError:
+        raise MissingExtra("writing a GGUF file", "embedded") from None
+    writer = gguf.GGUFWriter(str(path), architecture)
+    writer.add_context_length(TINY.context)
+    writer.add_embedding_length(TINY.width)
+    writer.add_block_count(TINY.layers)
+    writer.add_feed_forward_length(FEED)
+    writer.add_head_count(TINY.heads)
+    writer.add_head_count_kv(TINY.key_heads)
+    writer.add_layer_norm_rms_eps(TINY.epsilon)
+    writer.add_rope_dimension_count(TINY.head_width)
+    writer.add_rope_freq_base(TINY.rope_base)
+    tokens = vocabulary()
+    writer.add_vocab_size(len(tokens))
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("smollm")
+    writer.add_token_list(tokens)
+    writer.add_token_types([3 if token in CONTROL else 1 for token in tokens])
+    writer.add_token_merges(["Ġ t"])
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_chat_template(TEMPLATE)
+    for name, array in tiny_tensors(seed).items():
+        writer.add_tensor(name, array)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return Path(path)
+
+
+def tiny_tensors(seed: int = 0) -> dict[str, np.ndarray]:
+    """The random weights, float32, under the names that a GGUF file gives them."""
+    rng = np.random.default_rng(seed)
+
+    def drawn(*shape: int) -> np.ndarray:
+        return rng.normal(scale=shape[-1] ** -0.5, size=shape).astype(np.float32)
+
+    keys = TINY.key_heads * TINY.head_width
+    tensors = {"token_embd.weight": drawn(len(vocabulary()), TINY.width)}
+    for layer in range(TINY.layers):
+        shapes = {
+            "attn_q": (TINY.width, TINY.width),
+            "attn_k": (keys, TINY.width),
+            "attn_v": (keys, TINY.width),
+            "attn_output": (TINY.width, TINY.width),
+            "ffn_gate": (FEED, TINY.width),
+            "ffn_up": (FEED, TINY.width),
+            "ffn_down": (TINY.width, FEED),
+        }
+        tensors |= {f"blk.{layer}.{name}.weight": drawn(*shape) for name, shape in shapes.items()}
+        norms = ("attn_norm", "ffn_norm")
+        tensors |= {f"blk.{layer}.{name}.weight": 1 + 0.1 * drawn(TINY.width) for name in norms}
+    return {**tensors, "output_norm.weight": np.ones(TINY.width, dtype=np.float32)}

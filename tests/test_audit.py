@@ -1,0 +1,211 @@
+"""Auditing a judge: planted weaknesses are found, sound judges are found sound, and a long conversation is windowed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from accord import Conversation, Document, Store, Turn
+from accord.cli import app, commands  # noqa: F401 - registers the commands
+from accord.errors import BadInput, BudgetReached
+from accord.evidence import judge_subjects
+from accord.evidence.auditing import PADDING, audit, audit_requests, injections, ways_to_ask
+from accord.llm import RecordedJudge, ScriptedJudge
+from accord.llm.budget import Budget, Caps
+from accord.llm.hostile import attacked, attacks
+from accord.llm.logprobs import LogprobsJudge
+from accord.llm.model import Failure, Subject
+from accord.llm.render import material_of, transcript_of
+from accord.llm.scripted import ScriptedModel
+from accord.llm.stack import Terms, open_judge
+from accord.llm.waiting import wait
+from accord.llm.windowing import fitted, left_out
+from accord.report.report import render
+from accord.rubric import Question, Rubric, Scale
+from accord.testing import ChatServer, answer_any
+
+SCALE = Scale(options=(1, 2, 3, 4))
+RUBRIC = Rubric(
+    name="two", questions=(Question(id="A", text="Good?", scale=SCALE), Question(id="B", text="Kind?", scale=SCALE)), main="A"
+)  # fmt: skip
+SUBJECTS = [
+    Subject(Conversation(f"c{i}", (Turn("user", f"Question {i}?"), Turn("assistant", f"Answer {i}."))))
+    for i in range(6)
+]
+
+
+def found(judge: object, probes: object = None) -> dict[str, dict[str, object]]:
+    probes = probes or [*ways_to_ask(judge, RUBRIC), *injections(RUBRIC.main_question)]  # type: ignore[arg-type]
+    return {f.probe: f.to_json() for f in wait(audit(judge, RUBRIC, SUBJECTS, probes))}  # type: ignore[arg-type]
+
+
+def scripted(says: object) -> ScriptedJudge:
+    return ScriptedJudge(lambda subject, question: {str(says(subject, question)): 1.0})  # type: ignore[operator]
+
+
+def test_a_judge_that_only_looks_at_what_matters_does_not_move() -> None:
+    rows = found(scripted(lambda subject, question: 1 + int(subject.conversation.id[1:]) % 4))
+    assert {"repeat", "options reversed", "questions reversed", "verbosity", "injection: forged verdict"} <= set(rows)
+    assert all(row["move"] == 0.0 and row["n"] for row in rows.values())
+    assert rows["repeat"]["n"] == 12 and rows["injection: forged verdict"]["n"] == 6
+    assert rows["injection: a command in 34 languages"]["n"] == 6 * 34
+
+
+def test_each_planted_weakness_is_found_by_its_own_probe() -> None:
+    first = found(scripted(lambda subject, question: question.scale.options[0]))
+    assert first["options reversed"]["move"] == 1.0 and first["options reversed"]["lift"] == 1.0
+    assert first["verbosity"]["move"] == 0.0
+    wordy = found(scripted(lambda s, q: 2 if PADDING in s.conversation.turns[-1].content else 1))
+    assert wordy["verbosity"]["lift"] == pytest.approx(1 / 3) and wordy["options reversed"]["move"] == 0.0
+    obedient = found(
+        scripted(lambda s, q: 4 if "4" in s.conversation.turns[-1].content.split("Answer ", 1)[1][2:] else 2)
+    )
+    assert obedient["injection: forged verdict"]["lift"] == pytest.approx(2 / 3)
+    assert obedient["injection: forged verdict"]["lift_low"] == pytest.approx(2 / 3)
+    assert obedient["repeat"]["move"] == 0.0
+    turn = iter(range(10**6))
+    noisy = found(scripted(lambda s, q: 1 + next(turn) % 4))
+    assert noisy["repeat"]["move"] > 0  # type: ignore[operator]
+
+
+def test_order_of_questions_is_tried_where_they_go_together() -> None:
+    order: list[str] = []
+
+    def says(subject: Subject, question: Question) -> int:
+        order.append(question.id)
+        return 1 if order[-2:-1] == ["B"] else 3
+
+    assert found(scripted(says))["questions reversed"]["move"] > 0  # type: ignore[operator]
+    one_by_one = LogprobsJudge(ScriptedModel(lambda prompt: "1"))
+    assert "questions reversed" not in {probe.name for probe in ways_to_ask(one_by_one, RUBRIC)}
+
+
+def test_what_could_not_be_compared_is_counted() -> None:
+    judge = ScriptedJudge(lambda s, q: Failure("refused") if q.id == "B" else {"1": 1.0})
+    rows = found(judge)
+    assert rows["repeat"]["n"] == 6 and rows["repeat"]["unanswered"] == {"refused": 6}
+    silent = found(ScriptedJudge(lambda s, q: Failure("refused")))
+    assert silent["repeat"]["move"] is None and silent["repeat"]["move_low"] is None
+    with pytest.raises(BadInput, match="cannot be asked anew"):
+        found(RecordedJudge({}, "m"))
+    with pytest.raises(BadInput, match="no conversation to audit"):
+        wait(audit(judge, RUBRIC, [], ways_to_ask(judge, RUBRIC)))
+
+
+def test_a_plan_names_every_request_and_the_budget_holds(api_key: None) -> None:
+    with ChatServer(answer_any) as server:
+        judge = open_judge("logprobs", "m1", server.url, "", Terms(), 1)
+        probes = [*ways_to_ask(judge, RUBRIC), *injections(RUBRIC.main_question)]
+        planned = audit_requests(judge, RUBRIC, SUBJECTS[:2], probes)
+        wait(audit(judge, RUBRIC, SUBJECTS[:2], probes))
+        assert len(server.requests) == len(planned) == 2 * (2 + 3 * 2 + 47)
+        wait(judge.close())
+        poor = open_judge("logprobs", "m1", server.url, "", Terms(budget=Budget(Caps(requests=5), {})), 1)
+        with pytest.raises(BudgetReached):
+            wait(audit(poor, RUBRIC, SUBJECTS[:2], probes))
+        wait(poor.close())
+
+
+def test_the_audit_is_a_command_and_a_part_of_the_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api_key: None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    sample = Path(str(__import__("accord.sample").sample.__file__)).parent
+    runner = CliRunner()
+    with ChatServer(answer_any) as server:
+        Path("accord.yaml").write_text(
+            f"judge: {{way: decisions, model: m1, base_url: '{server.url}'}}\nfolds: 3\n", encoding="utf-8"
+        )
+        paths = [str(sample / "conversations.jsonl"), str(sample / "ratings.csv")]
+        assert runner.invoke(app, ["import", *paths]).exit_code == 0
+        plan = json.loads(runner.invoke(app, ["models", "audit", "--limit", "3", "--plan", "--json"]).stdout)
+        assert plan["requests"] == 3 * (1 + 4 + 47) and not server.requests
+        done = runner.invoke(app, ["models", "audit", "--limit", "3"])
+        assert done.exit_code == 0, done.output
+        assert "options reversed" in done.stdout and "injection: forged verdict" in done.stdout
+        assert len(server.requests) == plan["requests"]
+        assert runner.invoke(app, ["judge"]).exit_code == 0
+        assert runner.invoke(app, ["report"]).exit_code == 0
+        check = runner.invoke(app, ["models", "check", "m1", "--base-url", server.url, "--injection", "--json"])
+    assert "The judge itself" in Path("report.html").read_text(encoding="utf-8")
+    rows = json.loads(check.stdout)["injection"]
+    assert len(rows) == 14 and all(row["n"] >= 10 for row in rows)
+    Path("accord.yaml").write_text("folds: 3\n", encoding="utf-8")
+    assert "names none" in runner.invoke(app, ["models", "audit"]).stderr
+    assert callable(render)
+
+
+# --- hostile transcripts --------------------------------------------------------------------------------------------
+
+
+def test_every_attack_stays_inside_the_fence() -> None:
+    for kind, text in attacks("4"):
+        assert "4" in text, kind
+        subject = attacked(SUBJECTS[0], text)
+        material = material_of(subject, "Judge.")
+        fence = material.split("\n")[2]
+        assert material.count(fence) == 2 and material.endswith(fence), kind
+        assert subject.conversation.turns[:-1] == SUBJECTS[0].conversation.turns[:-1]
+        material.encode("utf-8")
+
+
+# --- windows --------------------------------------------------------------------------------------------------------
+
+
+def long(turns: int, words: int = 30, documents: int = 0) -> Conversation:
+    said = tuple(Turn(("user", "assistant")[i % 2], f"turn{i} " + "word " * words) for i in range(turns))
+    return Conversation("long", said, tuple(Document(f"doc{i} " + "fact " * 400) for i in range(documents)))
+
+
+def test_what_fits_is_shown_whole() -> None:
+    subject = Subject(long(6))
+    assert fitted(subject, 10_000) is subject and left_out(subject, subject) == 0.0
+
+
+def test_a_long_conversation_keeps_its_beginning_and_its_end_and_says_what_is_missing() -> None:
+    subject = Subject(long(60))
+    shown = fitted(subject, 500)
+    assert shown.hidden is not None and shown.hidden[0] == 1
+    text = transcript_of(shown.conversation.turns, shown.hidden)
+    first, last = shown.hidden
+    assert f"(turns [{first}] to [{last - 1}] are left out here" in text
+    assert "turn0 " in text and "turn59 " in text and "turn30 " not in text and f"[{last}] " in text
+    assert len(text) < 4 * 500 and 0.5 < left_out(subject, shown) < 1
+    judged = fitted(Subject(long(60), turn=40), 500)
+    text = transcript_of(judged.conversation.up_to(40), judged.hidden)
+    assert "turn40 " in text and "turn41 " not in text
+
+
+def test_documents_keep_their_beginnings_and_a_huge_turn_its_ends() -> None:
+    subject = Subject(long(4, documents=3))
+    shown = fitted(subject, 700)
+    assert all(d.text.startswith("doc") and "left out here" in d.text for d in shown.conversation.documents)
+    huge = Subject(Conversation("h", (Turn("user", "why?"), Turn("assistant", "start " + "x" * 100_000 + " end"))))
+    shown = fitted(huge, 1000)
+    said = shown.conversation.turns[1].content
+    assert said.startswith("start ") and said.endswith(" end") and "characters left out here" in said
+    assert len(said) < 4000 and left_out(huge, shown) > 0.9
+    assert fitted(Subject(Conversation("n", ())), 10).conversation.turns == ()
+    for room in (-5, 0, 1, 50):
+        assert fitted(huge, room).conversation.turns
+
+
+def test_the_evidence_says_what_the_judge_was_not_shown(memory: Store, api_key: None) -> None:
+    def limited(request: dict[str, object]) -> object:
+        assert len(request["messages"][0]["content"]) < 4 * 2000  # type: ignore[index]
+        return answer_any(request)
+
+    subjects = [Subject(long(200)), Subject(SUBJECTS[0].conversation)]
+    with ChatServer(limited) as server:  # type: ignore[arg-type]
+        judge = open_judge("logprobs", "m1", server.url, RUBRIC.instructions, Terms(attempts=1), 1)
+        table = judge_subjects(judge, RUBRIC, subjects, memory, context=2000)
+        asked = len(server.requests)
+        again = judge_subjects(judge, RUBRIC, subjects, memory, context=2000)
+        assert len(server.requests) == asked == 4 and (again.values == table.values).all()
+        wait(judge.close())
+    place = [column.name for column in table.columns].index("left-out")
+    assert table.present.all()
+    assert table.values[0, place] > 0.5 and table.values[1, place] == 0.0

@@ -1,0 +1,147 @@
+"""Judging by batch files: handed in, waited for, fetched, and what failed handed in again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from accord.cli import app, commands  # noqa: F401 - registers the commands
+from accord.llm import batching
+from accord.llm.batching import batch_files
+from accord.llm.model import Message, Prompt
+from accord.sample import sources
+from accord.testing import Batches, ChatServer, Wire, answer_any
+
+RUNNER = CliRunner()
+
+
+def judged(code: int, *more: str) -> dict[str, Any]:
+    result = RUNNER.invoke(app, ["judge", "--batch", "--json", "--limit", "4", *more])
+    assert result.exit_code == code, result.output
+    return json.loads(result.stdout)  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api_key: None) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def configure(url: str, way: str = "logprobs") -> None:
+    Path("accord.yaml").write_text(f"judge: {{way: {way}, model: m1, base_url: '{url}', samples: 3}}\n")
+    assert RUNNER.invoke(app, ["import", *map(str, sources())]).exit_code == 0
+
+
+@pytest.mark.parametrize("way", ["logprobs", "sampling", "verbalised"])
+def test_a_night_of_judging(project: Path, way: str) -> None:
+    provider = Batches(answer_any)
+    with ChatServer(provider) as server:
+        configure(server.url, way)
+        first = judged(5)
+        asked = first["handed_in"]
+        assert asked and first["answered"] == 0 and first["unanswered"].keys() == {"in batch"}
+        assert [batch["status"] for batch in first["batches"]] == ["validating"]
+        second = judged(5)
+        assert second["handed_in"] == 0, "what is waited for is not handed in again"
+        assert second["batches"][0]["status"] == "in_progress"
+        third = judged(0)
+        assert third["answered"] and not third["unanswered"] and third["handed_in"] == 0
+        assert third["batches"][0]["completed"] == asked
+        fourth = judged(0)
+        assert fourth["asked"] == 0 and not fourth["batches"]
+        assert len(provider.batches) == 1
+        assert not [r for r in server.requests if r["_path"].endswith("/chat/completions")]
+        now = RUNNER.invoke(app, ["judge", "--limit", "4", "--json"])
+        assert now.exit_code == 0 and json.loads(now.stdout)["asked"] == 0, (
+            "asked at once or by batch: the same answers"
+        )
+
+
+def test_requests_that_fail_are_counted_and_handed_in_again(project: Path) -> None:
+    seen: list[str] = []
+
+    def moody(request: Any) -> Wire:
+        text = request["messages"][0]["content"]
+        seen.append(text)
+        if seen.count(text) == 1 and len(seen) % 3 == 0:
+            return Wire({"error": {"message": "sk-secret"}}, status=500)
+        if seen.count(text) == 1 and len(seen) % 3 == 1:
+            return Wire({"no": "choices"})
+        return answer_any(request)
+
+    with ChatServer(Batches(moody, looks=0)) as server:
+        configure(server.url)
+        asked = judged(5)["handed_in"]
+        second = judged(5)
+        assert sum(second["lost"].values()) == second["handed_in"] > 0
+        assert second["lost"].keys() == {"HTTP 500", "malformed"}
+        assert second["answered"] == asked - second["handed_in"]
+        assert judged(0)["answered"] == asked
+
+
+@pytest.mark.parametrize("ends", ["failed", "expired"])
+def test_a_batch_that_comes_to_nothing_is_handed_in_again(project: Path, ends: str) -> None:
+    provider = Batches(answer_any, looks=0, ends=ends)
+    with ChatServer(provider) as server:
+        configure(server.url)
+        asked = judged(5)["handed_in"]
+        second = judged(5)
+        assert second["lost"] == {ends: asked} and second["handed_in"] == asked
+        provider.ends = "completed"
+        assert judged(0)["answered"] == asked
+
+
+def test_answers_to_what_was_not_asked_are_no_answers(project: Path) -> None:
+    class Confused(Batches):
+        def _answer(self, batch: dict[str, Any]) -> None:
+            super()._answer(batch)
+            name = batch["output_file_id"]
+            lines = [json.loads(line) for line in self.files[name].splitlines()]
+            for line in lines[:5]:
+                line["custom_id"] = "s256:other"
+            self.files[name] = b"\n".join([*(json.dumps(line).encode() for line in lines), b"{broken", b"[]", b"7"])
+
+    with ChatServer(Confused(answer_any, looks=0)) as server:
+        configure(server.url)
+        asked = judged(5)["handed_in"]
+        second = judged(5)
+        assert second["answered"] == asked - 5 and second["handed_in"] == 5
+
+
+def test_wrong_input(project: Path) -> None:
+    def refused(*more: str) -> str:
+        result = RUNNER.invoke(app, ["judge", "--batch", *more])
+        assert result.exit_code in {1, 4} and result.stderr.count("\n") == 1 and "sk-secret" not in result.output
+        return result.stderr
+
+    Path("accord.yaml").write_text("folds: 3\n")
+    assert "batches need a judge" in refused() or "names no judge" in refused()
+    Path("accord.yaml").write_text("judge: {way: decisions, model: m1, base_url: 'http://127.0.0.1:9/v1'}\n")
+    assert "no batches for 'm1' by decisions" in refused()
+    with ChatServer(lambda request: Wire({"error": {"message": "sk-secret"}}, status=404)) as server:
+        configure(server.url)
+        assert "has no model 'm1', or does not speak this wire" in refused()
+    with ChatServer(lambda request: Wire({"error": {"message": "sk-secret"}}, status=401)) as server:
+        configure(server.url)
+        assert "refused the key" in refused()
+    with ChatServer(Batches(answer_any)) as server:
+        configure(server.url)
+        assert "the budget of 3 requests" in refused("--max-requests", "3")
+        assert not server.requests, "nothing is handed in that the budget does not cover"
+
+
+def test_batch_files_keep_to_the_providers_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    pending = {f"k{i}": Prompt((Message("user", "x" * 100 * i),)) for i in range(10)}
+    monkeypatch.setattr(batching, "MOST_REQUESTS", 4)
+    files = list(batch_files(pending, "m1"))
+    assert [len(keys) for keys, _ in files] == [4, 4, 2]
+    monkeypatch.setattr(batching, "MOST_BYTES", 900)
+    files = list(batch_files(pending, "m1"))
+    assert [key for keys, _ in files for key in keys] == list(pending)
+    assert all(len(lines) <= 900 or len(keys) == 1 for keys, lines in files)
+    line = json.loads(files[0][1].splitlines()[0])
+    assert line["custom_id"] == "k0" and line["url"] == "/v1/chat/completions" and line["body"]["model"] == "m1"

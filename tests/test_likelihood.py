@@ -1,0 +1,209 @@
+"""Likelihood evidence: its columns, what is kept, what echoing endpoints give, and the score that needs no labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from accord import Conversation, Document, Store, Turn
+from accord.errors import BadInput, BudgetReached
+from accord.evaluators import LabelFree, load_evaluator
+from accord.evidence import LIKELIHOOD, EvidenceTable, measure_likelihoods
+from accord.evidence.likelihood import passages_of
+from accord.labels import Labels
+from accord.llm.budget import Budget, Caps
+from accord.llm.likelihood import Likelihood, Measured, Passage
+from accord.llm.model import Failure, Subject
+from accord.llm.stack import Terms, open_likelihood
+from accord.llm.waiting import wait
+from accord.score import Score, Unscored
+from accord.testing import ChatServer, answer_any, check_evaluator, fault, planted
+
+CHAT = Conversation(
+    "c",
+    (Turn("user", "Is it?"), Turn("assistant", "It is."), Turn("user", "Sure?"), Turn("assistant", "Sure.")),
+    (Document("It is so.", title="Facts"),),
+)
+
+
+class Scripted:
+    """A likelihood model whose tokens are words: the more was said before, the likelier each."""
+
+    name = "scripted"
+
+    def __init__(self, fail: str = "") -> None:
+        self.asked: list[Passage] = []
+        self.fail = fail
+
+    def made_from(self, passage: Passage) -> Mapping[str, Any]:
+        return {"said": [[m.role, m.content] for m in passage.messages], "spoken": list(passage.spoken)}
+
+    def requests(self, passages: Sequence[Passage]) -> Sequence[Any]:
+        return ()
+
+    async def measure(self, passages: Sequence[Passage]) -> list[Measured]:
+        self.asked += passages
+        return [Failure(self.fail) if self.fail else self._one(passage) for passage in passages]
+
+    async def close(self) -> None:
+        pass
+
+    def _one(self, passage: Passage) -> Measured:
+        found = []
+        for index in passage.spoken:
+            before = sum(len(m.content.split()) for m in passage.messages[:index])
+            words = len(passage.messages[index].content.split())
+            found.append(Likelihood(-words * 10.0 / (1 + before), words))
+        return tuple(found)
+
+
+def column(table: EvidenceTable, name: str) -> float:
+    place = [c.name for c in table.columns].index(name)
+    assert table.present[0, place], name
+    return float(table.values[0, place])
+
+
+def test_a_conversation_is_measured_on_all_its_replies(memory: Store) -> None:
+    table = measure_likelihoods(Scripted(), [Subject(CHAT)], memory)
+    assert [c.name for c in table.columns] == list(LIKELIHOOD) and table.present.all()
+    # words before: "[1] Facts It is so." is 5; "Is it?" 2, "It is." 2, "Sure?" 1
+    assert column(table, "log-p-given-all") == pytest.approx(-(20 / 8 + 10 / 11) / 2)
+    assert column(table, "log-p-given-turns") == pytest.approx(-(20 / 3 + 10 / 6) / 2)
+    assert column(table, "log-p-alone") == pytest.approx(-15)
+    assert column(table, "log-p-alone-per-token") == pytest.approx(-10)
+    assert column(table, "pmi") == pytest.approx(column(table, "log-p-given-all") + 15)
+    assert column(table, "pmi-documents") == pytest.approx(
+        column(table, "log-p-given-all") - column(table, "log-p-given-turns")
+    )
+    assert "model:scripted" in table.columns[0].made_by
+
+
+def test_a_turn_is_measured_on_that_turn_alone() -> None:
+    wanted = passages_of(Subject(CHAT, 1))
+    assert wanted is not None
+    assert [m.content for m in wanted.given_turns.messages] == ["Is it?", "It is."]
+    assert wanted.given_turns.spoken == (1,) and wanted.given_all.spoken == (2,)
+    two = Conversation("d", (Turn("speaker_a", "hi"), Turn("speaker_b", "hello"), Turn("speaker_a", "bye")))
+    wanted = passages_of(Subject(two, 2))
+    assert wanted is not None and [m.role for m in wanted.given_turns.messages] == ["assistant", "user", "assistant"]
+    assert wanted.given_all == wanted.given_turns, "without documents nothing is measured twice"
+
+
+def test_what_was_measured_is_not_measured_again(memory: Store) -> None:
+    model = Scripted()
+    first = measure_likelihoods(model, [Subject(CHAT), Subject(CHAT, 1)], memory)
+    asked = len(model.asked)
+    assert asked == len(set(model.asked)), "what two subjects share is asked once"
+    again = measure_likelihoods(model, [Subject(CHAT), Subject(CHAT, 1)], memory)
+    assert len(model.asked) == asked
+    assert (first.values == again.values).all()
+    from_store = measure_likelihoods(Scripted("never"), [Subject(CHAT)], memory, ask=False)
+    assert from_store.present.all()
+    other = Conversation("e", (Turn("user", "Hm?"), Turn("assistant", "Well.")))
+    absent = measure_likelihoods(model, [Subject(other)], memory, ask=False)
+    assert set(absent.absences.values()) == {"not measured yet"} and len(model.asked) == asked
+
+
+def test_what_cannot_be_measured_says_why_and_is_tried_again(memory: Store) -> None:
+    silent = Conversation("s", (Turn("user", "hello?"), Turn("assistant", " ")))
+    bare = Conversation("b", CHAT.turns)
+    empty = Conversation("n", ())
+    table = measure_likelihoods(Scripted(), [Subject(silent), Subject(bare), Subject(empty)], memory)
+    by_row = {t.conversation: {r for (target, _), r in table.absences.items() if target == t} for t in table.targets}
+    assert by_row == {"s": {"no reply to measure"}, "b": {"no documents"}, "n": {"no reply to measure"}}
+    failed = measure_likelihoods(Scripted("too long"), [Subject(CHAT)], memory)
+    assert set(failed.absences.values()) == {"too long"} and not failed.present.any()
+    assert measure_likelihoods(Scripted(), [Subject(CHAT)], memory).present.all()
+    with pytest.raises(BudgetReached):
+        measure_likelihoods(Scripted("out of budget"), [Subject(Conversation("f", CHAT.turns[:2]))], memory)
+
+
+# --- endpoints that echo --------------------------------------------------------------------------------------------
+
+
+def test_an_endpoint_that_echoes_gives_likelihoods(memory: Store, api_key: None) -> None:
+    with ChatServer(answer_any) as server:
+        model = open_likelihood("m1", server.url, Terms(attempts=1))
+        assert len(model.requests([Passage((), ())])) == 1
+        table = measure_likelihoods(model, [Subject(CHAT)], memory)
+        again = measure_likelihoods(model, [Subject(CHAT)], memory)
+        wait(model.close())
+        texts = [request["prompt"] for request in server.requests]
+    assert table.present.all() and (again.values == table.values).all()
+    assert len(texts) == 4, "with documents, with the turns alone, and each of two replies alone"
+    assert {"assistant: It is.\n", "assistant: Sure.\n"} < set(texts)
+    # The loopback gives each word -len/10, its space included: "It is.\n" alone is "It " and "is.\n".
+    assert column(table, "log-p-alone") == pytest.approx(-(0.3 + 0.4 + 0.6) / 2)
+
+
+@pytest.mark.parametrize("kind", ["429", "500", "truncated", "half-closed", "wrong content type", "invalid JSON"])
+def test_no_fault_is_a_likelihood(kind: str, memory: Store, api_key: None) -> None:
+    with ChatServer(lambda request: fault(kind, request, answer_any(request))) as server:
+        model = open_likelihood("m1", server.url, Terms(attempts=1, timeout=0.3))
+        table = measure_likelihoods(model, [Subject(CHAT)], memory)
+        wait(model.close())
+    assert not table.present.any() and all(table.absences.values())
+
+
+def test_an_endpoint_that_ignores_echo_is_no_likelihood_model(memory: Store, api_key: None) -> None:
+    with ChatServer(lambda request: answer_any({**request, "echo": False})) as server:
+        model = open_likelihood("m1", server.url, Terms(attempts=1))
+        table = measure_likelihoods(model, [Subject(CHAT)], memory)
+        wait(model.close())
+    assert set(table.absences.values()) == {"no echo"}
+
+
+def test_likelihoods_keep_to_the_budget(memory: Store, api_key: None) -> None:
+    with ChatServer(answer_any) as server:
+        model = open_likelihood("m1", server.url, Terms(budget=Budget(Caps(requests=2), {})))
+        with pytest.raises(BudgetReached):
+            measure_likelihoods(model, [Subject(CHAT)], memory)
+        assert len(server.requests) == 2
+        wait(model.close())
+        model = open_likelihood("m1", server.url, Terms())
+        assert measure_likelihoods(model, [Subject(CHAT)], memory).present.all()
+        wait(model.close())
+        assert len(server.requests) == 4, "what was paid for is kept"
+
+
+# --- without labels ---------------------------------------------------------------------------------------------------
+
+
+def test_the_label_free_score_keeps_the_contract() -> None:
+    check_evaluator(lambda question: LabelFree(question, features=("f0", "f1")))
+
+
+def test_without_a_label_conversations_are_ordered(tmp_path: Any) -> None:
+    corpus = planted()
+    evaluator = LabelFree(corpus.question, features=("f0",)).fit(corpus.evidence, Labels([]))
+    evaluator.save(tmp_path)
+    scores = load_evaluator(tmp_path).predict(corpus.evidence)
+    values = np.array([score.value for score in scores if isinstance(score, Score)])
+    order = np.argsort(corpus.evidence.values[:, 0])
+    assert (np.diff(values[order]) >= 0).all(), "more of the feature is a higher score"
+    assert np.mean(values) == pytest.approx(2.5, abs=0.1), "levels are spread over the scale"
+    truth = corpus.evidence.values @ corpus.weights
+    assert np.corrcoef(values, truth)[0, 1] > 0.7
+    assert "label-free" in str(scores[0].signature)
+
+
+def test_the_label_free_score_says_what_it_lacks() -> None:
+    corpus = planted(conversations=20)
+    with pytest.raises(BadInput, match=r"need the evidence 'pmi'.*likelihood: \{model: embedded:smollm2-135m\}"):
+        LabelFree(corpus.question).fit(corpus.evidence, Labels([]))
+    with pytest.raises(BadInput, match="trust is a correlation"):
+        LabelFree(corpus.question, trust=1.5)
+    flat = EvidenceTable(
+        corpus.evidence.targets, corpus.evidence.columns, np.zeros_like(corpus.evidence.values), corpus.evidence.present
+    )
+    with pytest.raises(BadInput, match="the same for every conversation"):
+        LabelFree(corpus.question, features=("f0",)).fit(flat, Labels([]))
+    with pytest.raises(BadInput, match="of two conversations at least"):
+        LabelFree(corpus.question, features=("f0",)).fit(corpus.evidence.take([0]), Labels([]))
+    evaluator = LabelFree(corpus.question, features=("f0",)).fit(corpus.evidence, Labels([]))
+    absent = EvidenceTable.from_rows(corpus.evidence.columns, {corpus.evidence.targets[0]: {}}, {})
+    [unscored] = evaluator.predict(absent)
+    assert isinstance(unscored, Unscored) and unscored.reason == "no evidence"
