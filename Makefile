@@ -18,7 +18,10 @@ $(VENV)/ready: pyproject.toml
 
 setup: $(VENV)/ready ## make the virtual environment
 
-demo: $(VENV)/ready ## the whole way on the sample; on recorded data: make demo DATA="FOLDER ..."
+models: $(VENV)/ready ## fetch the two small models once (177 MB); without them the demo uses words alone
+	-$(BIN)/accord models pull
+
+demo: models ## the whole way on the sample; on recorded data: make demo DATA="FOLDER ..."
 ifeq ($(strip $(DATA)),)
 	$(BIN)/accord demo --out $(OUT)
 else
@@ -40,12 +43,12 @@ format: $(VENV)/ready ## mend style
 docs: $(VENV)/ready ## write the generated pages: commands and the schema of accord.yaml
 	$(BIN)/python tools/write_docs.py
 
-bench: $(VENV)/ready ## run the benchmarks in full (about a quarter of an hour); figures go to benchmarks/results
+bench: $(VENV)/ready ## run the benchmarks in full (about forty minutes); figures go to benchmarks/results
 	mkdir -p benchmarks/results
-	for name in llm_rubric calibration_speed import_speed judging_overhead faults; do \
+	for name in llm_rubric calibration_speed import_speed judging_overhead faults embedded_model; do \
 	  $(BIN)/python benchmarks/$$name.py --json benchmarks/results/$$name.json || exit 1; done
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) $(OUT) .pytest_cache .mypy_cache .ruff_cache
 
-.PHONY: help setup demo test lint format docs bench clean
+.PHONY: help setup models demo test lint format docs bench clean

@@ -22,7 +22,7 @@ from accord.llm.render import material_of, transcript_of
 from accord.llm.scripted import ScriptedModel
 from accord.llm.stack import Terms, open_judge
 from accord.llm.waiting import wait
-from accord.llm.windowing import fitted, left_out
+from accord.llm.windowing import fitted, left_out, room_for
 from accord.report.report import render
 from accord.rubric import Question, Rubric, Scale
 from accord.testing import ChatServer, answer_any
@@ -189,6 +189,9 @@ def test_documents_keep_their_beginnings_and_a_huge_turn_its_ends() -> None:
     assert said.startswith("start ") and said.endswith(" end") and "characters left out here" in said
     assert len(said) < 4000 and left_out(huge, shown) > 0.9
     assert fitted(Subject(Conversation("n", ())), 10).conversation.turns == ()
+    judge = LogprobsJudge(ScriptedModel(lambda prompt: "1"))
+    with pytest.raises(BadInput, match="leaves no room for a conversation"):
+        room_for(judge, RUBRIC.questions, 130)
     for room in (-5, 0, 1, 50):
         assert fitted(huge, room).conversation.turns
 

@@ -196,3 +196,22 @@ def test_tables_after_migration_are_those_of_the_schema(store: Store) -> None:
 
     with store._engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+
+
+def test_a_clock_that_was_set_back_changes_no_order(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    from datetime import datetime, timedelta
+
+    from accord.store import rows
+
+    class SetBack(datetime):
+        @classmethod
+        def now(cls, tz: object = None) -> datetime:
+            return datetime.now(tz) - timedelta(days=1)  # type: ignore[arg-type]
+
+    with store.run("first", {}):
+        pass
+    monkeypatch.setattr(rows, "datetime", SetBack)
+    for name in ("second", "third"):
+        with store.run(name, {}):
+            pass
+    assert [run["command"] for run in store.runs()] == ["first", "second", "third"]

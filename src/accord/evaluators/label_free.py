@@ -59,7 +59,10 @@ class LabelFree(Evaluator):
         """
         values, known = self._values(evidence)
         if known.sum() < 2:
-            raise BadInput(f"{' and '.join(self.features)} of two conversations at least are needed, got {known.sum()}")
+            raise BadInput(
+                f"{' and '.join(self.features)} of two conversations at least are needed, got {known.sum()}; "
+                "measure them first: accord judge --all"
+            )
         self.centre_, self.spread_ = values[known].mean(axis=0), values[known].std(axis=0)
         flat = [name for name, spread in zip(self.features, self.spread_, strict=True) if spread == 0]
         if flat:

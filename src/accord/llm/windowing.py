@@ -6,21 +6,33 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from accord.conversation import Conversation, Document, Turn
+from accord.errors import BadInput
 from accord.llm.model import Judge, Subject, estimated_usage
 from accord.rubric import Question
 
 MARGIN = 0.8
 """Share of a context that is planned for: how many tokens a text has is an estimate."""
+LEAST_ROOM = 100
 TURN_OVERHEAD = 12
 """Tokens around a turn: its index, its role, empty lines."""
 
 
 def room_for(judge: Judge, questions: Sequence[Question], context: int) -> int:
-    """Estimated tokens that a conversation may take in one request of a judge, beside all that is asked of it."""
+    """Estimated tokens that a conversation may take in one request of a judge, beside all that is asked of it.
+
+    Raises:
+        BadInput: There is hardly any room.
+    """
     nothing = Subject(Conversation("", ()))
     groups = [questions[start : start + judge.together] for start in range(0, len(questions), judge.together)]
     estimates = [estimated_usage(request).total for group in groups for request in judge.requests(nothing, group)]
-    return int(MARGIN * context) - max(estimates, default=0)
+    room = int(MARGIN * context) - max(estimates, default=0)
+    if room < LEAST_ROOM:
+        raise BadInput(
+            f"a context of {context} tokens leaves no room for a conversation beside the questions, which take "
+            f"about {max(estimates, default=0)}; raise judge: context"
+        )
+    return room
 
 
 def fitted(subject: Subject, room: int) -> Subject:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from accord.conversation import Conversation, Target, canonical_json, content_hash
@@ -90,6 +90,9 @@ def _storable(text: str | None) -> str | None:
     return None if text is None else text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
 
 
-def now() -> str:
-    """The time, as the tables keep it."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+def now(after: str | None = None) -> str:
+    """The time, as the tables keep it; a millisecond `after` a time that the clock, set back, has not reached."""
+    time = datetime.now(UTC)
+    if after is not None:
+        time = max(time, datetime.fromisoformat(after) + timedelta(milliseconds=1))
+    return time.isoformat(timespec="milliseconds")

@@ -66,6 +66,8 @@ def judge(
             if spent["requests"]:
                 print(f"spent: {_spent_text(spent)}", file=sys.stderr)
         show({**result, "spent": spent}, as_json, _text)
+        if not result["subjects"] and not everything:
+            note("nobody has rated a conversation yet, so none was judged; --all judges every one")
         if result["unanswered"]:
             stop("some questions stayed unanswered; run the command again to ask for them alone", PARTLY_UNSCORED)
 
