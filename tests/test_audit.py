@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from accord import Conversation, Document, Store, Turn
 from accord.cli import app, commands  # noqa: F401 - registers the commands
+from accord.config import Config, JudgeConfig
 from accord.errors import BadInput, BudgetReached
 from accord.evidence import judge_subjects
 from accord.evidence.auditing import PADDING, audit, audit_requests, injections, ways_to_ask
@@ -23,6 +24,7 @@ from accord.llm.scripted import ScriptedModel
 from accord.llm.stack import Terms, open_judge
 from accord.llm.waiting import wait
 from accord.llm.windowing import fitted, left_out, room_for
+from accord.pipeline import Models, collect
 from accord.report.report import render
 from accord.rubric import Question, Rubric, Scale
 from accord.testing import ChatServer, answer_any
@@ -212,3 +214,23 @@ def test_the_evidence_says_what_the_judge_was_not_shown(memory: Store, api_key: 
     place = [column.name for column in table.columns].index("left-out")
     assert table.present.all()
     assert table.values[0, place] > 0.5 and table.values[1, place] == 0.0
+
+
+def test_what_was_judged_in_part_is_found_again_without_asking(memory: Store, api_key: None) -> None:
+    config = Config(judge=JudgeConfig(way="logprobs", model="m1", context=1024), metrics=[])
+    with ChatServer(answer_any) as server:
+        judge = open_judge("logprobs", "m1", server.url, "", Terms(), 1)
+        asked = collect(memory, config, RUBRIC, [Subject(long(300))], Models(judge))
+        kept = collect(memory, config, RUBRIC, [Subject(long(300))], Models(judge), ask=False)
+        wait(judge.close())
+    assert asked.present.all() and (kept.values == asked.values).all() and kept.present.all()
+
+
+def test_no_secret_is_kept_with_a_run() -> None:
+    config = Config(
+        store="postgresql://me:hunter2@host/db",
+        judge=JudgeConfig(way="logprobs", model="m", base_url="http://u:hunter2@host:1/v1?key=hunter2"),
+    )
+    assert "hunter2" not in str(config.shown())
+    assert config.shown()["judge"]["base_url"] == "http://host:1/v1"
+    assert Config().shown()["store"] == "sqlite:///accord.db"

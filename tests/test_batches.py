@@ -14,9 +14,10 @@ from accord.llm import batching
 from accord.llm.batching import batch_files
 from accord.llm.model import Message, Prompt
 from accord.sample import sources
-from accord.testing import Batches, ChatServer, Wire, answer_any
+from accord.testing import Batches, ChatServer, Wire, answer_any, fault
 
 RUNNER = CliRunner()
+ODD = [b'{"custom_id": "s256:odd", "response": null, "error": "expired"}', b'{"custom_id": "x", "response": "oops"}']
 
 
 def judged(code: int, *more: str) -> dict[str, Any]:
@@ -83,16 +84,56 @@ def test_requests_that_fail_are_counted_and_handed_in_again(project: Path) -> No
         assert judged(0)["answered"] == asked
 
 
-@pytest.mark.parametrize("ends", ["failed", "expired"])
-def test_a_batch_that_comes_to_nothing_is_handed_in_again(project: Path, ends: str) -> None:
-    provider = Batches(answer_any, looks=0, ends=ends)
+def test_a_batch_that_expires_is_handed_in_again(project: Path) -> None:
+    provider = Batches(answer_any, looks=0, ends="expired")
     with ChatServer(provider) as server:
         configure(server.url)
         asked = judged(5)["handed_in"]
         second = judged(5)
-        assert second["lost"] == {ends: asked} and second["handed_in"] == asked
+        assert second["lost"] == {"expired": asked} and second["handed_in"] == asked
         provider.ends = "completed"
         assert judged(0)["answered"] == asked
+
+
+def test_a_batch_that_the_provider_refuses_or_forgets(project: Path) -> None:
+    provider = Batches(answer_any, looks=0, ends="failed")
+    with ChatServer(provider) as server:
+        configure(server.url)
+        asked = judged(5)["handed_in"]
+        refused = RUNNER.invoke(app, ["judge", "--batch", "--limit", "4"])
+        assert refused.exit_code == 1 and "the provider refused batch-0" in refused.stderr
+        provider.ends = "completed"
+        assert judged(5)["handed_in"] == asked, "handed in again when the user says so"
+        provider.batches.clear()
+        gone = judged(5)
+        assert gone["lost"] == {"gone": asked} and gone["handed_in"] == asked
+        assert judged(0)["answered"] == asked
+
+
+def test_what_is_refused_in_a_batch_is_not_paid_for_again(project: Path) -> None:
+    refusing = fault("refusal", {"_path": "/chat/completions"}, Wire({}))
+    with ChatServer(Batches(lambda request: refusing, looks=0)) as server:
+        configure(server.url)
+        asked = judged(5)["handed_in"]
+        for _ in range(2):
+            again = judged(5)
+            assert again["handed_in"] == 0 and again["unanswered"] == {"refused": asked}
+
+
+def test_an_answer_waits_for_all_of_its_samples(project: Path) -> None:
+    class Halting(Batches):
+        def _answer(self, batch: dict[str, Any]) -> None:
+            super()._answer(batch)
+            if len(self.batches) == 1:
+                name = batch["output_file_id"]
+                self.files[name] = b"\n".join(self.files[name].splitlines()[::2])
+
+    with ChatServer(Halting(answer_any, looks=0)) as server:
+        configure(server.url, "sampling")
+        asked = judged(5)["handed_in"]
+        second = judged(5)
+        assert second["handed_in"] == asked // 2 and second["unanswered"].keys() == {"in batch"}
+        assert judged(0)["answered"] * 3 == asked
 
 
 def test_answers_to_what_was_not_asked_are_no_answers(project: Path) -> None:
@@ -103,7 +144,9 @@ def test_answers_to_what_was_not_asked_are_no_answers(project: Path) -> None:
             lines = [json.loads(line) for line in self.files[name].splitlines()]
             for line in lines[:5]:
                 line["custom_id"] = "s256:other"
-            self.files[name] = b"\n".join([*(json.dumps(line).encode() for line in lines), b"{broken", b"[]", b"7"])
+            self.files[name] = b"\n".join(
+                [*(json.dumps(line).encode() for line in lines), b"{broken", b"[]", b"7", *ODD]
+            )
 
     with ChatServer(Confused(answer_any, looks=0)) as server:
         configure(server.url)

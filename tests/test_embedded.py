@@ -325,6 +325,17 @@ def test_what_cannot_be_fetched_or_opened_says_why(
     other = write_tiny_gguf(tmp_path / "other.gguf", architecture="mamba")
     with pytest.raises(BadInput, match=r"another shape \(mamba\).*gguf:PATH"):
         pull("mine", str(other))
+    notes = tmp_path / "notes.txt"
+    notes.write_text("nothing")
+    with pytest.raises(BadInput, match="is no GGUF file"):
+        pull("mine", str(notes))
+    for name in ("/tmp/victim", "../up", ".", "", "a/b"):
+        with pytest.raises(BadInput, match="no name for a model"):
+            pull(name, str(gguf_file))
+    with pytest.raises(BadInput, match="has the SHA-256"):
+        pull("minilm-l6", str(gguf_file))
+    with pytest.raises(BadInput, match=r"cannot fetch http://127.0.0.1:9/a b"):
+        pull("mine", "http://user:secret@127.0.0.1:9/a b?token=abc", "00")
     with pytest.raises(BadInput, match="one GGUF file"):
         pull("mine", str(tmp_path / "index" / "tiny-model" / "tiny_model-1.0-py3-none-any.whl"))
     monkeypatch.setenv("PIP_INDEX_URL", f"{index}/empty/")
@@ -352,9 +363,13 @@ def test_a_damaged_or_foreign_model_says_how_to_mend_it(models: Path, gguf_file:
     (folder / "about.json").write_text(json.dumps({**about, "format": 99}))
     with pytest.raises(BadInput, match="unpacked by another Accord"):
         open_language_model("tiny")
+    (folder / "about.json").write_text(json.dumps({**about, "files": {"config.json": about["files"]["config.json"]}}))
+    with pytest.raises(BadInput, match="not complete"):
+        open_language_model("tiny")
     (folder / "about.json").write_text("{")
     with pytest.raises(BadInput, match="damaged"):
         open_language_model("tiny")
+    assert "damaged" in list_models()["tiny"]["what"]
 
 
 def test_a_missing_extra_names_its_install_line(models: Path, gguf_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

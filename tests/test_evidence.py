@@ -178,3 +178,17 @@ def test_answers_keep_the_mass_outside_their_options(rubric: Rubric) -> None:
 def test_lexical_metrics_are_all_registered() -> None:
     assert set(LEXICAL) <= set(metrics.names())
     assert load_rubric("llm-rubric")
+
+
+def test_a_turn_is_measured_as_the_reply_it_is_and_nobody_else_replies() -> None:
+    turns = (Turn("user", "hi"), Turn("assistant", "Sorry"), Turn("user", "Where is X?"), Turn("assistant", "Sorry"))
+    chat = Conversation("c", turns)
+    assert chat.at(3).replies == turns[3:] and chat.at(1).turns == turns[:2] and chat.at(None) is chat
+    assert [turn.content for turn in chat.at(3).others] == ["hi", "Where is X?"]
+    footed = Conversation("f", (Turn("alice", "a"), Turn("bob", "b"), Turn("system", "chat ended")))
+    assert [turn.content for turn in footed.replies] == ["b"]
+    assert Conversation("s", (Turn("system", "Be kind."),)).replies == ()
+    tooled = Conversation("t", (Turn("user", "q"), Turn("tool", "{}"), Turn("assistant", "a")))
+    assert [turn.role for turn in tooled.others] == ["user"]
+    table = measure([Subject(chat, 1), Subject(chat, 3)], ["words-per-reply", "turns"])
+    assert table.values.tolist() == [[1.0, 2.0], [1.0, 4.0]]

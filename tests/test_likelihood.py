@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ from accord.llm.model import Failure, Subject
 from accord.llm.stack import Terms, open_likelihood
 from accord.llm.waiting import wait
 from accord.score import Score, Unscored
-from accord.testing import ChatServer, answer_any, check_evaluator, fault, planted
+from accord.testing import ChatServer, Wire, answer_any, check_evaluator, fault, planted
 
 CHAT = Conversation(
     "c",
@@ -135,8 +136,24 @@ def test_an_endpoint_that_echoes_gives_likelihoods(memory: Store, api_key: None)
     assert table.present.all() and (again.values == table.values).all()
     assert len(texts) == 4, "with documents, with the turns alone, and each of two replies alone"
     assert {"assistant: It is.\n", "assistant: Sure.\n"} < set(texts)
-    # The loopback gives each word -len/10, its space included: "It is.\n" alone is "It " and "is.\n".
+    # The loopback gives each word -len/10, the space after it included: "It is.\n" alone is "It " and "is.\n".
     assert column(table, "log-p-alone") == pytest.approx(-(0.3 + 0.4 + 0.6) / 2)
+
+
+def test_a_token_that_begins_with_its_space_belongs_to_the_reply(memory: Store, api_key: None) -> None:
+    def gpt_like(request: Any) -> Wire:
+        tokens = list(re.finditer(r"\s?[^\s]+|\s", request["prompt"]))
+        mass = {"token_logprobs": [None, *[-1.0] * (len(tokens) - 1)], "text_offset": [t.start() for t in tokens]}
+        return Wire({"choices": [{"index": 0, "text": request["prompt"] + " x", "logprobs": mass}]})
+
+    with ChatServer(gpt_like) as server:
+        model = open_likelihood("m1", server.url, Terms(attempts=1))
+        one_word = Subject(Conversation("w", (Turn("user", "Sure?"), Turn("assistant", "Yes"))))
+        table = measure_likelihoods(model, [one_word], memory)
+        wait(model.close())
+    assert column(table, "log-p-alone") == -1.0
+    with pytest.raises(BadInput, match="cannot give likelihoods"):
+        open_likelihood("gguf:model.gguf", None, Terms())
 
 
 @pytest.mark.parametrize("kind", ["429", "500", "truncated", "half-closed", "wrong content type", "invalid JSON"])
@@ -194,8 +211,11 @@ def test_the_label_free_score_says_what_it_lacks() -> None:
     corpus = planted(conversations=20)
     with pytest.raises(BadInput, match=r"need the evidence 'pmi'.*likelihood: \{model: embedded:smollm2-135m\}"):
         LabelFree(corpus.question).fit(corpus.evidence, Labels([]))
-    with pytest.raises(BadInput, match="trust is a correlation"):
-        LabelFree(corpus.question, trust=1.5)
+    for wrong in (1.5, "high", True):
+        with pytest.raises(BadInput, match="trust is a correlation"):
+            LabelFree(corpus.question, trust=wrong)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="features is a list"):
+        LabelFree(corpus.question, features="pmi")
     flat = EvidenceTable(
         corpus.evidence.targets, corpus.evidence.columns, np.zeros_like(corpus.evidence.values), corpus.evidence.present
     )

@@ -13,6 +13,7 @@ from accord.errors import BadInput
 from accord.strict_yaml import check, load_yaml
 
 FILE = "accord.yaml"
+_USER, _QUERY = re.compile(r"(?<=://)[^/@\s]*@"), re.compile(r"(\w+://[^?\s]*)\?\S*")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
@@ -82,6 +83,19 @@ class Config(_Strict):
     evaluator: EvaluatorConfig = Field(default_factory=EvaluatorConfig)
     folds: int = Field(default=5, ge=2, description="Folds of the cross-validation, over whole conversations.")
     seed: int = Field(default=0, description="Of folds, resampling and every other draw.")
+
+    def shown(self) -> dict[str, Any]:
+        """The project's settings as JSON that may be kept and shown: no password, no query of a URL."""
+        return _without_secrets(self.model_dump(mode="json"))  # type: ignore[no-any-return]
+
+
+def _without_secrets(value: Any) -> Any:
+    """The value with every URL in it stripped of its user, its password and its query."""
+    if isinstance(value, dict):
+        return {key: _without_secrets(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_without_secrets(inner) for inner in value]
+    return _QUERY.sub(r"\1", _USER.sub("", value)) if isinstance(value, str) else value
 
 
 def load_config(path: str | Path | None = None) -> Config:

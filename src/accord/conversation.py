@@ -8,6 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+_NOBODY = frozenset({"system", "developer", "tool", "function"})
+"""Roles that neither ask nor reply."""
+
 
 class Target(NamedTuple):
     """What a label, a piece of evidence or a score is about: a conversation, or one turn of it."""
@@ -86,13 +89,14 @@ class Conversation:
         if self.reply is not None:
             return (self.turns[self.reply],)
         assistant = self.by("assistant")
-        return assistant or (self.by(self.turns[-1].role) if self.turns else ())
+        people = [turn.role for turn in self.turns if turn.role not in _NOBODY]
+        return assistant or (self.by(people[-1]) if people else ())
 
     @property
     def others(self) -> tuple[Turn, ...]:
-        """The turns of those who are replied to, in order; a system's instructions are nobody's."""
+        """The turns of those who are replied to, in order; instructions and tools' outputs are nobody's."""
         role = {turn.role for turn in self.replies}
-        return tuple(turn for turn in self.turns if turn.role not in role | {"system"})
+        return tuple(turn for turn in self.turns if turn.role not in role | _NOBODY)
 
     @property
     def system(self) -> str | None:

@@ -76,7 +76,7 @@ def _run(
     files = {"evaluator": out / "evaluator", "scores": out / "scores.jsonl", "report": out / "report.html"}
     trial.evaluator.save(files["evaluator"])
     on_stage("scoring")
-    with store.run("run", config.model_dump(mode="json")) as run:
+    with store.run("run", config.shown()) as run:
         scores = score_all(store, config, rubric, models, trial.evaluator, store.conversations(), Speaker())
         tally = written(store, run.id, scores, files["scores"])
         run.results.update(tally, comparison=trial.comparison.to_json())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -16,6 +17,13 @@ from accord.errors import BadInput, UnknownName
 FORMAT = 1
 ABOUT = "about.json"
 _CHUNK = 1 << 20
+LANGUAGE_MODEL, SENTENCE_EMBEDDER = "language model", "sentence embedder"
+FILES = {
+    LANGUAGE_MODEL: {"model.safetensors", "tokenizer.json", "config.json"},
+    SENTENCE_EMBEDDER: {"model.safetensors", "tokenizer.json"},
+}
+"""The kinds of models, and the files that each consists of."""
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +89,20 @@ def models_folder() -> Path:
     return Path(os.environ.get("ACCORD_MODELS") or platformdirs.user_cache_path("accord", appauthor=False) / "models")
 
 
+def folder_of(name: str) -> Path:
+    """Where a model of this name lies, or would.
+
+    Raises:
+        BadInput: The name would lead out of the models' folder.
+    """
+    if not _NAME.fullmatch(name):
+        raise BadInput(f"no name for a model: {name!r}; letters, digits, dots, dashes and underscores make one")
+    return models_folder() / name
+
+
 def is_pulled(name: str) -> bool:
     """Whether a model lies on this machine, so that it can be opened."""
-    return (models_folder() / name / ABOUT).is_file()
+    return (folder_of(name) / ABOUT).is_file()
 
 
 def is_ready() -> bool:
@@ -98,7 +117,7 @@ def opened(name: str, kind: str) -> tuple[Path, Mapping[str, Any]]:
         BadInput: It is not here, is of another kind, was written by another Accord, or a file is damaged.
         UnknownName: Nothing is called so.
     """
-    folder = models_folder() / name
+    folder = folder_of(name)
     if not is_pulled(name):
         if name not in CATALOGUE:
             raise UnknownName("embedded model", name, [*CATALOGUE, *(path.parent.name for path in _pulled())])
@@ -109,10 +128,13 @@ def opened(name: str, kind: str) -> tuple[Path, Mapping[str, Any]]:
         if about["format"] != FORMAT:
             raise BadInput(f"{folder} was unpacked by another Accord (format {about['format']}, not {FORMAT}); {again}")
         whole = all(sha256(folder / file) == digest for file, digest in about["files"].items())
+        kept = set(about["files"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        whole = False
+        whole, kept = False, set()
     if not whole:
         raise BadInput(f"the embedded model in {folder} is damaged; {again}")
+    if kept != FILES.get(about["kind"]):
+        raise BadInput(f"the embedded model in {folder} is not complete; {again}")
     if about["kind"] != kind:
         raise BadInput(f"{name!r} is a model of kind {about['kind']!r}; here one of kind {kind!r} is needed")
     return folder, about
@@ -124,12 +146,20 @@ def list_models() -> dict[str, dict[str, Any]]:
         name: {"what": p.what, "licence": p.licence, "megabytes": p.megabytes, "here": is_pulled(name)}
         for name, p in CATALOGUE.items()
     }
-    own = {path.parent.name: json.loads(path.read_text(encoding="utf-8")) for path in _pulled()}
+    own = {path.parent.name: _source(path) for path in _pulled()}
     return known | {
-        name: {"what": f"from {about['source']}", "licence": "yours to know", "megabytes": None, "here": True}
-        for name, about in own.items()
+        name: {"what": source, "licence": "yours to know", "megabytes": None, "here": True}
+        for name, source in own.items()
         if name not in known
     }
+
+
+def _source(path: Path) -> str:
+    """Where a model of the user's came from, as its description says."""
+    try:
+        return f"from {json.loads(path.read_text(encoding='utf-8'))['source']}"
+    except (ValueError, KeyError, TypeError):
+        return "damaged; pull it again"
 
 
 def _pulled() -> list[Path]:

@@ -15,6 +15,7 @@ from accord.embedded.llama import Shape
 from accord.errors import BadInput, MissingExtra
 
 WEIGHTS, TOKENIZER, CONFIG = "model.safetensors", "tokenizer.json", "config.json"
+_REQUIRED = {"token_embd.weight", "output_norm.weight"}
 _CONTROL = {3, 4}
 """Token types that text must never produce: control and user-defined."""
 _DIGITS_APART = {"smollm": True, "gpt-2": False, "default": False}
@@ -40,9 +41,14 @@ def convert(path: Path, folder: Path) -> None:
         reader = gguf.GGUFReader(path)
         fields = {name: field.contents() for name, field in reader.fields.items()}
         tensors = {t.name: gguf.quants.dequantize(t.data, t.tensor_type) for t in reader.tensors}
-    except (OSError, ValueError, KeyError, IndexError) as error:
+    except (OSError, ValueError, KeyError, IndexError, NotImplementedError) as error:
         raise BadInput(f"{path.name} cannot be read as GGUF ({type(error).__name__}); it may be damaged") from None
     shape = _shape(path, fields)
+    strange = sorted(set(tensors) - _known_tensors(shape.layers))
+    if strange or _REQUIRED - set(tensors):
+        raise BadInput(
+            f"{path.name} has other weights than a Llama ({(strange or ['some are missing'])[0]}); {_ELSEWHERE}"
+        )
     tokenizer = _tokenizer(path, fields)
     save_file(
         {name: np.ascontiguousarray(array, dtype=np.float32) for name, array in tensors.items()}, folder / WEIGHTS
@@ -50,6 +56,13 @@ def convert(path: Path, folder: Path) -> None:
     tokenizer.save(str(folder / TOKENIZER))
     about = {"shape": asdict(shape), "system": _system(str(fields.get("tokenizer.chat_template", "")))}
     (folder / CONFIG).write_text(json.dumps(about, indent=1), encoding="utf-8")
+
+
+def _known_tensors(layers: int) -> set[str]:
+    """The names of the weights that the forward pass reads."""
+    parts = ("attn_norm", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_norm", "ffn_gate", "ffn_up", "ffn_down")
+    inside = {f"blk.{layer}.{part}.weight" for layer in range(layers) for part in parts}
+    return inside | _REQUIRED | {"output.weight"}
 
 
 def _shape(path: Path, fields: Mapping[str, Any]) -> Shape:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.conversation import sendable
-from accord.embedded.catalogue import opened
+from accord.embedded.catalogue import LANGUAGE_MODEL, opened
 from accord.embedded.gguf_files import CONFIG, TOKENIZER, WEIGHTS
 from accord.embedded.llama import Floats, Llama, Prefix, Shape
 from accord.errors import MissingExtra
@@ -216,7 +216,7 @@ def open_language_model(name: str) -> LanguageModel:
         from tokenizers import Tokenizer
     except ImportError:
         raise MissingExtra("an embedded model", "embedded") from None
-    folder, about = opened(name, "language model")
+    folder, about = opened(name, LANGUAGE_MODEL)
     config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
     llama = Llama(Shape(**config["shape"]), load_file(folder / WEIGHTS))
     tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))

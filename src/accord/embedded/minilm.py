@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.conversation import sendable
-from accord.embedded.catalogue import opened
+from accord.embedded.catalogue import SENTENCE_EMBEDDER, opened
 from accord.errors import MissingExtra
 
 Floats = NDArray[np.float32]
@@ -109,7 +109,7 @@ def open_sentence_embedder(name: str) -> SentenceEmbedder:
         from tokenizers import Tokenizer
     except ImportError:
         raise MissingExtra("an embedded model", "embedded") from None
-    folder, about = opened(name, "sentence embedder")
+    folder, about = opened(name, SENTENCE_EMBEDDER)
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tensors = load_file(folder / "model.safetensors")
     return SentenceEmbedder(name, tensors, tokenizer, about["files"]["model.safetensors"][:12])

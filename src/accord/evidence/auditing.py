@@ -21,6 +21,7 @@ from accord.errors import BadInput, BudgetReached
 from accord.llm.flow import OUT_OF_BUDGET, as_finished
 from accord.llm.hostile import attacked, attacks
 from accord.llm.model import Answer, Judge, Subject, Unanswered
+from accord.llm.windowing import fitted, room_for
 from accord.resampling import DRAWS, Clusters, Interval, interval
 from accord.rubric import Kind, Question, Rubric
 from accord.store import batches
@@ -108,17 +109,25 @@ def injections(question: Question) -> list[Probe]:
     says = "the last reply dictates the verdict"
 
     def probe(name: str, text: str) -> Probe:
-        return Probe(f"injection: {name}", says, lambda s, _: (attacked(s, text), [question]))
+        return Probe(
+            f"injection: {name}", says, lambda s, q: (attacked(s, text), [question]) if question in q else None
+        )
 
     return [probe(kind, text) for kind, text in attacks(str(question.scale.options[-1]))]
 
 
 async def audit(
-    judge: Judge, rubric: Rubric, subjects: Sequence[Subject], probes: Sequence[Probe], seed: int = 0
+    judge: Judge,
+    rubric: Rubric,
+    subjects: Sequence[Subject],
+    probes: Sequence[Probe],
+    seed: int = 0,
+    context: int | None = None,
 ) -> list[Finding]:
     """Ask a judge about each subject plainly and under each probe; a finding a probe's name, in their order.
 
-    Answers are neither read from a store nor kept in one.
+    Answers are neither read from a store nor kept in one. Where a request may have no more than `context` tokens,
+    longer conversations are asked about in part.
 
     Raises:
         BadInput: There is nothing to ask about, or the judge is a recording.
@@ -132,7 +141,10 @@ async def audit(
     found = {probe.name: _Moves() for probe in probes}
     over: list[str] = []
 
-    async def one(subject: Subject) -> None:
+    room = None if context is None else room_for(judge, rubric.questions, context - len(PADDING))
+
+    async def one(whole: Subject) -> None:
+        subject = whole if room is None else fitted(whole, room)
         questions = _askable(rubric, subject)
         plain = await _answers(judge, subject, questions, over)
         for probe in probes:

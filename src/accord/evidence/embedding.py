@@ -42,12 +42,12 @@ def cosine_documents(conversation: Conversation) -> float | None:
 @metrics.register("cosine-user")
 def cosine_user(conversation: Conversation) -> float | None:
     """Mean cosine of each reply with what somebody else said last before it."""
-    replies, others = conversation.replies, conversation.others
+    asks, answers = ({turn.role for turn in turns} for turns in (conversation.others, conversation.replies))
     said = ""
     cosines = []
-    for turn in conversation.turns:
-        if turn in others:
+    for index, turn in enumerate(conversation.turns):
+        if turn.role in asks:
             said = turn.content
-        elif said and turn in replies:
+        elif said and turn.role in answers and conversation.reply in {None, index}:
             cosines.append(_cosine(turn.content, said))
     return _mean(cosines)

@@ -7,11 +7,13 @@ To a judge a batch is a chat model whose replies come later: what is not there y
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from accord.llm.chat_completions import ChatCompletions, reply_from, request_of
+from accord.llm.flow import IN_BATCH
 from accord.llm.model import CallFailed, Prompt, Reply, Usage, key_of
 from accord.llm.wire import failures
 from accord.store import Store
@@ -20,7 +22,9 @@ ENDPOINT: Final = "/v1/chat/completions"
 WINDOW: Final = "24h"
 MOST_REQUESTS = 50_000
 MOST_BYTES = 150_000_000
-IN_BATCH = "in batch"
+GONE = "gone"
+AGAIN = re.compile(r"HTTP (408|409|429|5\d\d)|malformed|batch_expired|expired|cancelled|batch_cancelled|gone")
+"""Reasons of requests that are worth handing in again; a refusal or a rejected request will be the same again."""
 RUNNING = frozenset({"validating", "in_progress", "finalizing", "cancelling"})
 
 
@@ -28,10 +32,14 @@ class Batched:
     """A chat model that answers from the store alone and notes what it would have to ask."""
 
     def __init__(self, wire: ChatCompletions, store: Store) -> None:
-        """`wire` is the model whose endpoint the batches go to; it is never asked here."""
+        """`wire` is the model whose endpoint the batches go to; it is never asked here.
+
+        `failed` holds the reasons of requests that a batch has answered for good, by their keys.
+        """
         self.name = wire.name
         self.endpoint = wire.endpoint
         self.pending: dict[str, Prompt] = {}
+        self.failed: dict[str, str] = {}
         self._wire, self._store = wire, store
 
     async def ask(self, prompt: Prompt, /) -> Reply:
@@ -42,6 +50,8 @@ class Batched:
         """
         key = self.key(prompt)
         kept = self._store.reply(key)
+        if kept is None and key in self.failed:
+            raise CallFailed(self.failed[key], "a batch answered so; `accord judge` without --batch asks again")
         if kept is None:
             self.pending[key] = prompt
             raise CallFailed(IN_BATCH, "its reply has not come yet; run the command again later")
@@ -67,6 +77,7 @@ class Batch:
     total: int
     output: str | None
     errors: str | None
+    says: str = ""
 
     @property
     def is_running(self) -> bool:
@@ -99,17 +110,27 @@ class BatchEndpoint:
             return _batch(made)
 
     async def look(self, batch: str) -> Batch:
-        """How far a batch is; see `submit` for what is raised."""
+        """How far a batch is, `gone` where the provider does not know it; see `submit` for what is raised."""
+        from openai import NotFoundError
+
         with failures(self._wire.endpoint, self._wire.name):
-            return _batch(await self._wire.client.batches.retrieve(batch))
+            try:
+                return _batch(await self._wire.client.batches.retrieve(batch))
+            except NotFoundError:
+                return Batch(batch, GONE, 0, 0, 0, None, None, "the provider does not know it")
 
     async def results(self, batch: Batch) -> tuple[dict[str, Reply], dict[str, str]]:
         """Replies by key, and the reason of each request that failed; see `submit` for what is raised."""
+        from openai import NotFoundError
+
         replies: dict[str, Reply] = {}
         lost: dict[str, str] = {}
         for file in filter(None, (batch.output, batch.errors)):
             with failures(self._wire.endpoint, self._wire.name):
-                content = (await self._wire.client.files.content(file)).content
+                try:
+                    content = (await self._wire.client.files.content(file)).content
+                except NotFoundError:
+                    continue  # the provider keeps files for some weeks; what it held is lost
             for key, found in _read(content, self._wire.name):
                 if isinstance(found, Reply):
                     replies[key] = found
@@ -139,7 +160,9 @@ def batch_files(pending: Mapping[str, Prompt], model: str) -> Iterator[tuple[lis
 def _batch(found: Any) -> Batch:
     counts = found.request_counts
     completed, failed, total = (counts.completed, counts.failed, counts.total) if counts is not None else (0, 0, 0)
-    return Batch(found.id, found.status, completed, failed, total, found.output_file_id, found.error_file_id)
+    errors = getattr(found.errors, "data", None) or []
+    says = "; ".join(str(error.message) for error in errors[:3] if getattr(error, "message", None))
+    return Batch(found.id, found.status, completed, failed, total, found.output_file_id, found.error_file_id, says)
 
 
 def _read(content: bytes, model: str) -> Iterable[tuple[str, Reply | str]]:
@@ -147,13 +170,15 @@ def _read(content: bytes, model: str) -> Iterable[tuple[str, Reply | str]]:
     for line in content.splitlines():
         try:
             row = json.loads(line)
-            key, response = row["custom_id"], row.get("response") or {}
+            key, response, error = row["custom_id"], row.get("response"), row.get("error")
         except (ValueError, LookupError, TypeError, AttributeError):
             continue
         if not isinstance(key, str):
             continue
+        response = response if isinstance(response, dict) else {}
         if response.get("status_code") != 200:
-            yield key, str((row.get("error") or {}).get("code") or f"HTTP {response.get('status_code')}")
+            code = error.get("code") if isinstance(error, dict) else None
+            yield key, str(code or (f"HTTP {response['status_code']}" if "status_code" in response else "malformed"))
             continue
         try:
             yield key, reply_from(_completion(response.get("body")), model)

@@ -11,7 +11,9 @@ from accord.errors import BudgetReached
 from accord.llm.model import CallFailed, ChatModel, Failure, Prompt, Reply
 from accord.llm.waiting import wait
 
-OUT_OF_BUDGET = "out of budget"
+OUT_OF_BUDGET, IN_BATCH = "out of budget", "in batch"
+LATER = frozenset({OUT_OF_BUDGET, IN_BATCH})
+"""Reasons why there is no reply yet, although there will be one."""
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -177,16 +177,20 @@ class EchoLikelihood:
             return error.failure
         except BudgetReached as error:
             return Failure(OUT_OF_BUDGET, str(error))
-        return tuple(_within(echoed, spans[index]) for index in passage.spoken)
+        found = tuple(_within(echoed, spans[index]) for index in passage.spoken)
+        if not all(each.tokens for each in found):
+            return Failure("no tokens", f"{self.name} gave no probability for any token of a reply")
+        return found
 
 
 def _plain(passage: Passage) -> tuple[str, list[range]]:
     """The passage as text, and where in it each message's content stands."""
     text, spans = "", []
     for message in passage.messages:
-        text += f"{message.role}: "
-        spans.append(range(len(text), len(text) + len(message.content)))
-        text += f"{message.content}\n"
+        text += f"{message.role}:"
+        said = f" {message.content}"  # a token of most vocabularies begins with the space before its word
+        spans.append(range(len(text), len(text) + len(said)))
+        text += f"{said}\n"
     return text, spans
 
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from accord.conversation import Conversation, Turn
-from accord.errors import AccordError
+from accord.errors import AccordError, BadInput
 from accord.llm.chat_completions import ChatCompletions
 from accord.llm.decisions import Asked, Decided, OpenAIDecisions, Request, SystemOne
 from accord.llm.logprobs import TOP_LOGPROBS
-from accord.llm.model import CallFailed, Message, Prompt, Subject
+from accord.llm.model import CallFailed, Message, Prompt, Subject, in_process
 from accord.llm.render import prompt_for
 from accord.llm.verbalised import schema_of
-from accord.llm.wire import TIMEOUT_SECONDS, failures, open_client
+from accord.llm.wire import TIMEOUT_SECONDS, failures, open_client, plain_url
 from accord.rubric import Question, Scale
 
 QUESTION = Question(id="polite", text="Is the assistant polite?", scale=Scale(options=(1, 2, 3, 4)))
@@ -38,8 +38,11 @@ async def probe(
     """Try an endpoint's capabilities: about eight requests, each once.
 
     Raises:
+        BadInput: The model runs in this process.
         ModelError: There is no key.
     """
+    if in_process(model):
+        raise BadInput(f"{model!r} runs in this process; its way is logprobs, and there is no endpoint to check")
     tries: dict[str, Callable[..., Awaitable[tuple[bool, str]]]] = {
         "chat": _chat,
         "logprobs": _logprobs,
@@ -142,7 +145,7 @@ async def _echo(model: str, base_url: str | None, api_key: str | None, timeout: 
     """Whether the endpoint gives the probabilities of the prompt's own tokens: some answer 200 and ignore `echo`."""
     client = open_client(model, base_url, api_key, timeout)
     try:
-        with failures(str(client.base_url), model):
+        with failures(plain_url(client.base_url), model):
             asked = {"model": model, "prompt": ECHOED, "echo": True, "max_tokens": 1, "logprobs": 1}
             response: Any = await client.post("/completions", body=asked, cast_to=object)
             choice = response["choices"][0]
@@ -158,7 +161,7 @@ async def _context(model: str, base_url: str | None, api_key: str | None, timeou
     """The context length, where the list of models states it."""
     client = open_client(model, base_url, api_key, timeout)
     try:
-        with failures(str(client.base_url), model):
+        with failures(plain_url(client.base_url), model):
             listed: Any = await client.get("/models", cast_to=object)
             about: dict[str, Any] = next((entry for entry in listed["data"] if entry.get("id") == model), {})
             names = ("max_model_len", "context_length", "context_window")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from accord.llm.flow import ask
+from accord.llm.flow import LATER, ask
 from accord.llm.model import Answer, ChatModel, Failure, Prompt, Reply, Subject, Unanswered
 from accord.llm.render import answer_labels, prompt_for, prompt_hash
 from accord.rubric import Kind, Question
@@ -59,6 +59,9 @@ class SamplingJudge:
             return Unanswered(question.id, "no options", "a real-valued scale has no options to draw")
         replies = await asyncio.gather(*(ask(self.model, prompt) for prompt in self._prompts(subject, question)))
         failed = [reply for reply in replies if isinstance(reply, Failure)]
+        later = [reply for reply in failed if reply.reason in LATER]
+        if later:  # the others are kept, and the answer comes from all of them
+            return Unanswered(question.id, later[0].reason, later[0].detail)
         if len(failed) * 2 > self.k:
             return Unanswered(question.id, failed[0].reason, failed[0].detail)
         return frequencies(question, [reply.text for reply in replies if isinstance(reply, Reply)])

@@ -104,12 +104,14 @@ def open_likelihood(model: str, base_url: str | None, terms: Terms) -> Likelihoo
     """
     if model.startswith(EMBEDDED):
         return open_embedded_likelihood(model)
+    if in_process(model):
+        raise BadInput(f"{model!r} cannot give likelihoods: llama.cpp keeps its prompt's probabilities to itself")
     wire = EchoCompletions(model, base_url, timeout=terms.timeout)
     return EchoLikelihood(asked_on(wire, terms), wire.endpoint)
 
 
 def open_batched(
-    way: str, model: str, base_url: str | None, instructions: str, store: Store, samples: int
+    way: str, model: str, base_url: str | None, instructions: str, store: Store, samples: int, timeout: float
 ) -> tuple[Judge, Batched, BatchEndpoint]:
     """A judge that answers from a provider's batches, the model that notes what they lack, and their endpoint.
 
@@ -119,7 +121,7 @@ def open_batched(
     """
     if way not in CHAT_WAYS or in_process(model):
         raise BadInput(f"no batches for {model!r} by {way}; they are for endpoints by {', '.join(CHAT_WAYS)}")
-    wire = ChatCompletions(model, base_url)
+    wire = ChatCompletions(model, base_url, timeout=timeout)
     batched = Batched(wire, store)
     return _chat_judge(way, batched, wire.endpoint, instructions, samples), batched, BatchEndpoint(wire)
 

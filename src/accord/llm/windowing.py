@@ -58,7 +58,7 @@ def left_out(whole: Subject, shown: Subject) -> float:
     """The share of a subject's characters, documents included, that its shown form lacks; from 0 to 1."""
     if shown is whole:
         return 0.0
-    return 1.0 - _characters(shown) / max(_characters(whole), 1)
+    return max(0.0, 1.0 - _characters(shown) / max(_characters(whole), 1))
 
 
 def _characters(subject: Subject) -> int:

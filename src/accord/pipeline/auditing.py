@@ -5,12 +5,14 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
+from accord.config import Config
 from accord.conversation import Target
+from accord.errors import BudgetReached
 from accord.evidence.auditing import Probe, audit, audit_requests, injections, ways_to_ask
 from accord.llm.budget import Budget
 from accord.llm.model import Judge
 from accord.llm.waiting import wait
-from accord.pipeline.collecting import subjects_of
+from accord.pipeline.collecting import context_of, subjects_of
 from accord.pipeline.planning import Plan
 from accord.rubric import Rubric
 from accord.store import Store
@@ -33,21 +35,40 @@ def plan_audit(store: Store, rubric: Rubric, judge: Judge, budget: Budget, limit
     return plan
 
 
-def audit_stored(store: Store, rubric: Rubric, judge: Judge, limit: int, seed: int) -> dict[str, Any]:
+def audit_stored(
+    store: Store, config: Config, rubric: Rubric, judge: Judge, budget: Budget, limit: int
+) -> dict[str, Any]:
     """Audit the judge on the store's first conversations; returns the findings as rows.
 
     Raises:
         BadInput: The store holds no conversation, or the judge is a recording.
         ModelError: No call can succeed.
-        BudgetReached: The next call would pass the budget.
+        BudgetReached: The audit would pass the budget; nothing was asked, since half an audit says nothing.
     """
+    _check_budget(plan_audit(store, rubric, judge, budget, limit), budget)
+    seed, context = config.seed, None if config.judge is None else context_of(config.judge)
     subjects = subjects_of(store, map(Target, islice(store.conversation_ids(), limit)))
     settings = {"judge": judge.name, "way": judge.way, "rubric": rubric.hash, "limit": limit, "seed": seed}
     with store.run(COMMAND, settings) as run:
-        findings = wait(audit(judge, rubric, subjects, probes_of(judge, rubric), seed))
+        findings = wait(audit(judge, rubric, subjects, probes_of(judge, rubric), seed, context))
         run.results.update(judge=judge.name, way=judge.way, conversations=len(subjects))
         run.results.update(findings=[finding.to_json() for finding in findings])
     return run.results
+
+
+def _check_budget(plan: Plan, budget: Budget) -> None:
+    """Refuse an audit that would not be finished."""
+    tokens = plan.input_tokens + plan.output_tokens
+    needs: dict[str, tuple[float, float | None]] = {
+        "requests": (plan.requests, budget.caps.requests),
+        "tokens": (tokens, budget.caps.tokens),
+        "money": (plan.money or 0.0, budget.caps.money),
+    }
+    for what, (amount, cap) in needs.items():
+        if cap is not None and amount > cap:
+            raise BudgetReached(
+                f"the audit needs {amount:g} {what}, the budget is {cap:g}; nothing was asked. --limit less"
+            )
 
 
 def latest_audit(store: Store) -> dict[str, Any] | None:

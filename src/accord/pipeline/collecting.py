@@ -37,10 +37,7 @@ class StoredAnswers:
 
     def __init__(self, judge: Judge) -> None:
         self.name, self.way, self.together, self.made_from = judge.name, judge.way, judge.together, judge.made_from
-
-    def requests(self, subject: Subject, questions: Sequence[Question]) -> Sequence[Any]:
-        """Nothing goes over a wire."""
-        return ()
+        self.requests = judge.requests  # nothing is sent; how much room a conversation has follows from them
 
     async def answer(self, subject: Subject, questions: Sequence[Question]) -> list[Answer | Unanswered]:
         """No answers."""

@@ -81,9 +81,12 @@ def learn_unlabelled(store: Store, config: Config, rubric: Rubric, models: Model
     if not subjects:
         raise BadInput("no conversations to learn from; import some: accord import chats.jsonl")
     evidence = collect(store, config, rubric, subjects, models, ask=False)
-    return evaluators.get(config.evaluator.method)(rubric.main_question, **config.evaluator.settings).fit(
-        evidence, Labels([])
-    ), len(subjects)
+    learned = evaluators.get(config.evaluator.method)
+    if learned.needs_labels or config.evaluator.choose:
+        raise BadInput("without labels there is nothing to choose by; name settings instead of evaluator: choose")
+    evaluator = factory(config)(rubric.main_question).fit(evidence, Labels([]))
+    assert isinstance(evaluator, Evaluator)
+    return evaluator, len(evidence)
 
 
 def compare_stored(store: Store, config: Config, rubric: Rubric, models: Models, draws: int = DRAWS) -> Comparison:

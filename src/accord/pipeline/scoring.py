@@ -103,7 +103,7 @@ def score_file(
     imported = Imported()
     on_bad_row = imported.skip if skip_bad_rows else None
     conversations = _unique(source, read(source, format, columns, on_bad_row), on_bad_row)
-    settings = {"evaluator": str(folder), "source": str(source), **config.model_dump(mode="json")}
+    settings = {"evaluator": str(folder), "source": str(source), **config.shown()}
     with store.run("score", settings) as run:
         scores = score_all(store, config, rubric, models, evaluator, conversations, speaker, on_scored)
         run.results.update(written(store, run.id, scores, Path(out)))

@@ -13,7 +13,7 @@ def compare(config_file: ConfigFile = None, as_json: AsJson = False) -> None:
     from accord.pipeline import compare_stored
 
     with open_project(config_file) as project:
-        with project.store.run("compare", project.config.model_dump(mode="json")) as run:
+        with project.store.run("compare", project.config.shown()) as run:
             found = compare_stored(project.store, project.config, project.rubric, project.models)
             run.results.update(found.to_json())
         show(run.results, as_json, comparison_text)

@@ -14,7 +14,7 @@ from accord.cli.show import comparison_text, show
 
 @command("fit")
 def fit(
-    method: Annotated[str, typer.Argument(help="An evaluator's name, e.g. calibration.")] = "calibration",
+    method: Annotated[str | None, typer.Argument(help="An evaluator's name; default the project's.")] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder to save it in; default evaluators/METHOD.")
     ] = None,
@@ -28,6 +28,7 @@ def fit(
 
     with open_project(config_file) as project:
         config = project.config
+        method = method or config.evaluator.method
         if method != config.evaluator.method:
             config = config.model_copy(update={"evaluator": EvaluatorConfig(method=method)})
         folder = out or Path("evaluators") / method
@@ -37,7 +38,7 @@ def fit(
             result = {"evaluator": learned.describe(), "conversations": count, "folder": str(folder)}
             show(result, as_json, _unlabelled)
             return
-        with project.store.run("fit", config.model_dump(mode="json")) as run:
+        with project.store.run("fit", config.shown()) as run:
             trial = try_out(project.store, config, project.rubric, project.models)
             trial.evaluator.save(folder)
             run.results.update(comparison=trial.comparison.to_json(), evaluator=trial.evaluator.describe())

@@ -33,6 +33,7 @@ def judge(
 ) -> None:
     """Ask the project's judge. What is answered is not asked again: run it again to go on where it stopped."""
     from accord.errors import BadInput
+    from accord.llm.flow import IN_BATCH
     from accord.pipeline import judge_in_batches, judge_stored, plan_stored
 
     with open_project(config_file) as project:
@@ -51,10 +52,14 @@ def judge(
             show(found.to_json(), as_json, _plan_text)
             return
         if batch:
-            brought = judge_in_batches(project.store, project.config, project.rubric, project.budget, everything, limit)
+            brought = judge_in_batches(
+                project.store, project.config, project.rubric, project.budget, models.likelihood, everything, limit
+            )
             show(brought, as_json, _batch_text)
-            if brought["unanswered"]:
+            if IN_BATCH in brought["unanswered"]:
                 stop("some answers are still to come; the same command fetches them", PARTLY_UNSCORED)
+            if brought["unanswered"]:
+                stop("some questions stayed unanswered, each with its reason", PARTLY_UNSCORED)
             return
         try:
             with Progress("judged") as progress:

@@ -127,7 +127,7 @@ def audit(
             found = plan_audit(project.store, project.rubric, judge, project.budget, limit).to_json()
             show(found, as_json, lambda p: f"{p['subjects']} conversations\n{cost_text(p)}")
             return
-        result = audit_stored(project.store, project.rubric, judge, limit, project.config.seed)
+        result = audit_stored(project.store, project.config, project.rubric, judge, project.budget, limit)
         show({**result, "spent": project.budget.to_json()}, as_json, _audit_text)
 
 
