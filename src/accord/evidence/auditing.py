@@ -141,7 +141,7 @@ async def audit(
     found = {probe.name: _Moves() for probe in probes}
     over: list[str] = []
 
-    room = None if context is None else room_for(judge, rubric.questions, context - len(PADDING))
+    room = None if context is None else room_for(judge, rubric.questions, context) - len(PADDING)
 
     async def one(whole: Subject) -> None:
         subject = whole if room is None else fitted(whole, room)
