@@ -136,6 +136,28 @@ def test_an_answer_waits_for_all_of_its_samples(project: Path) -> None:
         assert judged(0)["answered"] * 3 == asked
 
 
+@pytest.mark.parametrize("reached", [True, False])
+def test_a_batch_whose_start_was_cut_off_is_not_paid_for_twice(project: Path, reached: bool) -> None:
+    provider = Batches(answer_any, looks=0)
+    cut = True
+
+    def cutting(request: Any) -> Wire:
+        if cut and request["_path"].endswith("/batches") and "endpoint" in request:
+            wire = provider(request) if reached else Wire(b"{" * 50)
+            return Wire(wire.body, close_after=5)
+        return provider(request)
+
+    with ChatServer(cutting) as server:
+        configure(server.url)
+        lost = RUNNER.invoke(app, ["judge", "--batch", "--limit", "4"])
+        assert lost.exit_code == 1 and "unreachable" in lost.stderr
+        cut = False
+        if reached:
+            assert judged(5)["handed_in"] == 0 and judged(0)["answered"] and len(provider.batches) == 1
+        else:
+            assert judged(5)["handed_in"] and judged(0)["answered"] and len(provider.batches) == 1
+
+
 def test_answers_to_what_was_not_asked_are_no_answers(project: Path) -> None:
     class Confused(Batches):
         def _answer(self, batch: dict[str, Any]) -> None:
@@ -168,6 +190,9 @@ def test_wrong_input(project: Path) -> None:
     with ChatServer(lambda request: Wire({"error": {"message": "sk-secret"}}, status=404)) as server:
         configure(server.url)
         assert "has no model 'm1', or does not speak this wire" in refused()
+    with ChatServer(lambda request: Wire({"id": "file-1"} if request["_path"].endswith("/files") else {})) as server:
+        configure(server.url)
+        assert "200 without a batch" in refused()
     with ChatServer(lambda request: Wire({"error": {"message": "sk-secret"}}, status=401)) as server:
         configure(server.url)
         assert "refused the key" in refused()

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.conversation import sendable
-from accord.embedded.catalogue import LANGUAGE_MODEL, opened
-from accord.embedded.gguf_files import CONFIG, TOKENIZER, WEIGHTS
+from accord.embedded.catalogue import LANGUAGE_MODEL
+from accord.embedded.gguf_files import CONFIG
 from accord.embedded.llama import Floats, Llama, Prefix, Shape
-from accord.errors import MissingExtra
+from accord.embedded.loading import load
 
 ROWS_AT_ONCE = 1024
 A_FEW = 32
@@ -204,20 +204,8 @@ def _drawn(mass: Floats, temperature: float, random: np.random.Generator) -> int
 
 @cache
 def open_language_model(name: str) -> LanguageModel:
-    """A pulled model, opened once for the whole process.
-
-    Raises:
-        BadInput: It is not on this machine, or is damaged.
-        UnknownName: Nothing is called so.
-        MissingExtra: `accord[embedded]` is not installed.
-    """
-    try:
-        from safetensors.numpy import load_file
-        from tokenizers import Tokenizer
-    except ImportError:
-        raise MissingExtra("an embedded model", "embedded") from None
-    folder, about = opened(name, LANGUAGE_MODEL)
-    config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    llama = Llama(Shape(**config["shape"]), load_file(folder / WEIGHTS))
-    tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
-    return LanguageModel(name, llama, tokenizer, about["files"][WEIGHTS][:12], config["system"])
+    """A pulled model, opened once for the whole process; see `load` for what is raised."""
+    found = load(name, LANGUAGE_MODEL)
+    config = json.loads((found.folder / CONFIG).read_text(encoding="utf-8"))
+    llama = Llama(Shape(**config["shape"]), found.tensors)
+    return LanguageModel(name, llama, found.tokenizer, found.fingerprint, config["system"])

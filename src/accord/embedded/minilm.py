@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.conversation import sendable
-from accord.embedded.catalogue import SENTENCE_EMBEDDER, opened
-from accord.errors import MissingExtra
+from accord.embedded.catalogue import SENTENCE_EMBEDDER
+from accord.embedded.loading import load
 
 Floats = NDArray[np.float32]
 
@@ -97,19 +97,6 @@ def _gelu(x: Floats) -> Floats:
 
 @cache
 def open_sentence_embedder(name: str) -> SentenceEmbedder:
-    """A pulled model, opened once for the whole process.
-
-    Raises:
-        BadInput: It is not on this machine, or is damaged.
-        UnknownName: Nothing is called so.
-        MissingExtra: `accord[embedded]` is not installed.
-    """
-    try:
-        from safetensors.numpy import load_file
-        from tokenizers import Tokenizer
-    except ImportError:
-        raise MissingExtra("an embedded model", "embedded") from None
-    folder, about = opened(name, SENTENCE_EMBEDDER)
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    tensors = load_file(folder / "model.safetensors")
-    return SentenceEmbedder(name, tensors, tokenizer, about["files"]["model.safetensors"][:12])
+    """A pulled model, opened once for the whole process; see `load` for what is raised."""
+    found = load(name, SENTENCE_EMBEDDER)
+    return SentenceEmbedder(name, found.tensors, found.tokenizer, found.fingerprint)

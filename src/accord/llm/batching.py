@@ -20,6 +20,9 @@ from accord.store import Store
 
 ENDPOINT: Final = "/v1/chat/completions"
 WINDOW: Final = "24h"
+MARK = "accord"
+LATEST = 100
+"""Batches that are looked through for one whose id was lost."""
 MOST_REQUESTS = 50_000
 MOST_BYTES = 150_000_000
 GONE = "gone"
@@ -95,8 +98,8 @@ class BatchEndpoint:
     def __init__(self, wire: ChatCompletions) -> None:
         self._wire = wire
 
-    async def submit(self, lines: bytes) -> Batch:
-        """Upload a batch file and start it.
+    async def submit(self, lines: bytes, mark: str) -> Batch:
+        """Upload a batch file and start it; `mark` finds it again where this call's answer is lost.
 
         Raises:
             CallFailed: The provider did not take it.
@@ -105,9 +108,15 @@ class BatchEndpoint:
         with failures(self._wire.endpoint, self._wire.name):
             file = await self._wire.client.files.create(file=("accord.jsonl", lines), purpose="batch")
             made = await self._wire.client.batches.create(
-                input_file_id=file.id, endpoint=ENDPOINT, completion_window=WINDOW
+                input_file_id=file.id, endpoint=ENDPOINT, completion_window=WINDOW, metadata={MARK: mark}
             )
             return _batch(made)
+
+    async def marked(self, mark: str) -> Batch | None:
+        """The batch that was started with a mark, among the provider's latest; see `submit` for what is raised."""
+        with failures(self._wire.endpoint, self._wire.name):
+            page = await self._wire.client.batches.list(limit=LATEST)
+            return next((_batch(found) for found in page.data if (found.metadata or {}).get(MARK) == mark), None)
 
     async def look(self, batch: str) -> Batch:
         """How far a batch is, `gone` where the provider does not know it; see `submit` for what is raised."""
@@ -158,6 +167,8 @@ def batch_files(pending: Mapping[str, Prompt], model: str) -> Iterator[tuple[lis
 
 
 def _batch(found: Any) -> Batch:
+    if not getattr(found, "id", None) or not getattr(found, "status", None):
+        raise CallFailed("malformed", "the endpoint answered 200 without a batch")
     counts = found.request_counts
     completed, failed, total = (counts.completed, counts.failed, counts.total) if counts is not None else (0, 0, 0)
     errors = getattr(found.errors, "data", None) or []

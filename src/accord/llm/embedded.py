@@ -113,5 +113,5 @@ def _shares_half(one: Sequence[int], other: Sequence[int]) -> bool:
 
 
 def open_embedded(name: str) -> EmbeddedChat:
-    """The embedded model of a name such as `embedded:smollm2-135m`; see `open_language_model` for what is raised."""
+    """The embedded model of a name such as `embedded:smollm2-135m`; see `embedded.loading.load` for what is raised."""
     return EmbeddedChat(open_language_model(name.removeprefix(EMBEDDED)))

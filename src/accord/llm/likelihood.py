@@ -207,5 +207,5 @@ def _shown(passage: Passage) -> str:
 
 
 def open_embedded_likelihood(name: str) -> EmbeddedLikelihood:
-    """The embedded model of a name such as `embedded:smollm2-135m`; see `open_language_model` for what is raised."""
+    """The embedded model of a name such as `embedded:smollm2-135m`; see `embedded.loading.load` for what is raised."""
     return EmbeddedLikelihood(open_language_model(name.removeprefix(EMBEDDED)))

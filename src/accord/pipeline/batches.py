@@ -74,7 +74,12 @@ def _fetched(store: Store, model: Batched, endpoint: BatchEndpoint) -> tuple[lis
         if run["status"] != "running":
             model.failed |= (run["results"] or {}).get("for_good", {})
             continue
-        state = wait(endpoint.look(about["batch"]))
+        found = wait(endpoint.look(about["batch"]) if about["batch"] else endpoint.marked(run["id"]))
+        if found is None:  # it never came to the provider
+            store.finish_run(run["id"], "failed", {})
+            continue
+        state = found
+        store.change_run(run["id"], {**about, "batch": state.id})
         states.append(state)
         if state.is_running:
             waited_for.update(about["keys"])
@@ -102,12 +107,14 @@ def _finished(store: Store, model: Batched, endpoint: BatchEndpoint, run: dict[s
 def _handed_in(
     store: Store, model: Batched, endpoint: BatchEndpoint, pending: dict[str, Prompt], budget: Budget
 ) -> list[Batch]:
-    """Hand in prompts, within the budget; a batch is noted before anything else can go wrong."""
+    """Hand in prompts, within the budget; a batch is noted before it is started, and found by its mark if need be."""
     for prompt in pending.values():
         budget.reserve(model.name, estimated_usage(prompt))
     states = []
     for keys, lines in batch_files(pending, model.name):
-        state = wait(endpoint.submit(lines))
-        store.start_run(COMMAND, {"batch": state.id, "endpoint": model.endpoint, "model": model.name, "keys": keys})
+        about = {"batch": "", "endpoint": model.endpoint, "model": model.name, "keys": keys}
+        run = store.start_run(COMMAND, about)
+        state = wait(endpoint.submit(lines, mark=run))
+        store.change_run(run, {**about, "batch": state.id})
         states.append(state)
     return states

@@ -214,6 +214,11 @@ class Store:
             self._add(connection, runs, [{**row, "results": None, "finished": None}])
         return run
 
+    def change_run(self, run: str, settings: Mapping[str, Any]) -> None:
+        """Put other settings in the place of a run's: what it knows by now."""
+        with said(self.url), self._engine.begin() as connection:
+            connection.execute(update(runs).where(runs.c.id == run).values(settings=canonical_json(settings)))
+
     def finish_run(self, run: str, status: str, results: Mapping[str, Any]) -> None:
         """Note how a run ended (`done`, `failed`, `interrupted`) and what it found."""
         change = {"status": status, "results": canonical_json(results), "finished": now()}

@@ -30,7 +30,7 @@ class Batches:
         if path.endswith("/files"):
             return self._file(request["_form"])
         if path.endswith("/batches"):
-            return self._made(request)
+            return self._made(request) if "endpoint" in request else self._listed()
         if parts[-2:-1] == ["batches"]:
             return self._looked(parts[-1])
         if parts[-1] == "content":
@@ -52,11 +52,15 @@ class Batches:
             **about,
             "input_file_id": request["input_file_id"],
             "completion_window": "24h",
+            "metadata": request.get("metadata"),
             "status": "validating",
             "request_counts": {"total": total, "completed": 0, "failed": 0},
             "looks": 0,
         }
         return Wire(self.batches[name])
+
+    def _listed(self) -> Wire:
+        return Wire({"object": "list", "data": list(reversed(self.batches.values())), "has_more": False})
 
     def _looked(self, name: str) -> Wire:
         if name not in self.batches:

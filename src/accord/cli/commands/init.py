@@ -15,7 +15,9 @@ PROJECT = """\
 # Accord's project file. `accord schema` prints its JSON Schema; unknown keys are refused.
 store: sqlite:///accord.db      # or postgresql://user@host/name, or ${ACCORD_STORE}
 rubric: rubric.yaml             # edit it: your questions, your scales, one main question
-metrics: [lexical]              # cheap evidence; `accord plugins` lists what there is
+metrics: [lexical]              # cheap evidence; `accord plugins` lists what there is; [lexical, embedding] for both
+# likelihood:                   # how likely a small model in this process finds each reply: accord models pull
+#   model: embedded:smollm2-135m
 # judge:                        # a model that answers the rubric
 #   way: logprobs               # how a distribution is obtained; nothing else is tried
 #   model: gpt-4o-mini          # at OPENAI_BASE_URL with OPENAI_API_KEY

@@ -28,6 +28,9 @@ def judge(
     max_requests: Annotated[int | None, typer.Option("--max-requests", help="Stop before the next request.")] = None,
     max_tokens: Annotated[int | None, typer.Option("--max-tokens", help="Stop before tokens pass this.")] = None,
     max_money: Annotated[float | None, typer.Option("--max-money", help="Stop before money passes this.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on where an earlier run stopped: what the command always does.")
+    ] = True,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -36,6 +39,7 @@ def judge(
     from accord.llm.flow import IN_BATCH
     from accord.pipeline import judge_in_batches, judge_stored, plan_stored
 
+    assert resume, "there is no other way to run it"
     with open_project(config_file) as project:
         project.cap(requests=max_requests, tokens=max_tokens, money=max_money)
         models = project.models
