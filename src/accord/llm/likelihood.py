@@ -18,6 +18,9 @@ from accord.llm.flow import OUT_OF_BUDGET
 from accord.llm.model import EMBEDDED, CallFailed, Failure, Message, Model, Usage
 from accord.llm.wire import Endpoint, failures
 
+PASSAGES_AT_ONCE = 16
+"""Passages that one piece of work reads: an interrupt waits for no more than these."""
+
 
 @dataclass(frozen=True, slots=True)
 class Passage:
@@ -82,22 +85,22 @@ class EmbeddedLikelihood:
         return ()
 
     async def measure(self, passages: Sequence[Passage]) -> list[Measured]:
-        """All passages in one go; one that is longer than the context is a failure of its own."""
-        return await asyncio.to_thread(self._measured, passages)
-
-    async def close(self) -> None:
-        """Nothing is open."""
-
-    def _measured(self, passages: Sequence[Passage]) -> list[Measured]:
+        """Some passages at a time, neighbours first; one that is longer than the context is a failure of its own."""
         spoken = [self._model.spoken([(m.role, m.content) for m in passage.messages]) for passage in passages]
         # Neighbours share most, and short ones come last: they can be read beside whatever is kept then.
         order = {i: (len(passages[i].messages) == 1, chat.tokens) for i, chat in enumerate(spoken) if self._fits(chat)}
         fitting = sorted(order, key=order.__getitem__)
         found: dict[int, Measured] = {}
-        likelihoods = self._model.log_likelihoods([(spoken[i], passages[i].spoken) for i in fitting])
-        for i, of_passage in zip(fitting, likelihoods, strict=True):
-            found[i] = tuple(Likelihood(float(each.sum()), len(each)) for each in of_passage)
+        for start in range(0, len(fitting), PASSAGES_AT_ONCE):
+            some = fitting[start : start + PASSAGES_AT_ONCE]
+            chats = [(spoken[i], passages[i].spoken) for i in some]
+            likelihoods = await asyncio.to_thread(self._model.log_likelihoods, chats)
+            for i, of_passage in zip(some, likelihoods, strict=True):
+                found[i] = tuple(Likelihood(float(each.sum()), len(each)) for each in of_passage)
         return [found.get(i) or self._too_long(chat) for i, chat in enumerate(spoken)]
+
+    async def close(self) -> None:
+        """Nothing is open."""
 
     def _too_long(self, chat: Spoken) -> Failure:
         return Failure("too long", f"{len(chat.tokens)} tokens exceed the {self._model.context} of {self.name}")
