@@ -29,7 +29,9 @@ from accord.errors import BadInput, MissingExtra, ModelError, UnknownName
 from accord.llm import Message, Prompt
 from accord.llm.embedded import EmbeddedChat
 from accord.llm.gguf import open_gguf
-from accord.llm.model import CallFailed
+from accord.llm.likelihood import EmbeddedLikelihood, Passage
+from accord.llm.model import CallFailed, Failure
+from accord.llm.waiting import wait
 from accord.testing.tiny import TINY, tiny_tensors, vocabulary, write_tiny_gguf
 
 
@@ -202,6 +204,26 @@ def test_what_does_not_fit_is_a_failure_with_its_reason(tiny: LanguageModel) -> 
     assert isinstance(long, CallFailed) and long.failure.reason == "too long" and "512" in str(long)
     assert isinstance(schema, CallFailed) and schema.failure.reason == "rejected"
     assert fine.text
+
+
+def test_likelihoods_of_many_passages_come_in_their_order_and_one_too_long_is_its_own_failure(
+    tiny: LanguageModel,
+) -> None:
+    model = EmbeddedLikelihood(tiny)
+    said = [Message("user", "what is it?"), Message("assistant", "it is that.")]
+    passages = [Passage((*said, Message("assistant", f"reply {i}")), (1, 2)) for i in range(12)]
+    passages += [Passage((Message("assistant", f"reply {i}"),), (0,)) for i in range(12)]
+    passages.insert(5, Passage((Message("assistant", "x" * 600),), (0,)))
+    together = wait(model.measure(passages))
+    assert isinstance(together[5], Failure) and together[5].reason == "too long"
+    for passage, found in zip(passages, together, strict=True):
+        if not isinstance(found, Failure):
+            [alone] = wait(model.measure([passage]))
+            assert not isinstance(alone, Failure) and len(found) == len(passage.spoken)
+            for one, other in zip(found, alone, strict=True):
+                assert one.tokens == other.tokens
+                assert one.log_probability == pytest.approx(other.log_probability, abs=1e-3)
+    assert not model.requests(passages) and model.made_from(passages[0]) != model.made_from(passages[1])
 
 
 # --- GGUF files through llama.cpp -----------------------------------------------------------------------------------
