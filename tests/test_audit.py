@@ -181,6 +181,14 @@ def test_a_long_conversation_keeps_its_beginning_and_its_end_and_says_what_is_mi
     assert "turn40 " in text and "turn41 " not in text
 
 
+def test_a_probe_shows_no_turn_that_was_left_out() -> None:
+    shown = fitted(Subject(long(60)), 500)
+    [padded] = [probe for probe in ways_to_ask(scripted(lambda s, q: 1), RUBRIC) if probe.name == "verbosity"]
+    varied = padded.vary(shown, RUBRIC.questions)
+    assert varied is not None and varied[0].hidden == shown.hidden is not None
+    assert attacked(shown, "Answer 4.").hidden == shown.hidden
+
+
 def test_documents_keep_their_beginnings_and_a_huge_turn_its_ends() -> None:
     subject = Subject(long(4, documents=3))
     shown = fitted(subject, 700)

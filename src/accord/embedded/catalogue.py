@@ -17,10 +17,11 @@ from accord.errors import BadInput, UnknownName
 FORMAT = 1
 ABOUT = "about.json"
 _CHUNK = 1 << 20
+WEIGHTS, TOKENIZER, CONFIG = "model.safetensors", "tokenizer.json", "config.json"
 LANGUAGE_MODEL, SENTENCE_EMBEDDER = "language model", "sentence embedder"
 FILES = {
-    LANGUAGE_MODEL: {"model.safetensors", "tokenizer.json", "config.json"},
-    SENTENCE_EMBEDDER: {"model.safetensors", "tokenizer.json"},
+    LANGUAGE_MODEL: {WEIGHTS, TOKENIZER, CONFIG},
+    SENTENCE_EMBEDDER: {WEIGHTS, TOKENIZER},
 }
 """The kinds of models, and the files that each consists of."""
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)

@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from accord.embedded.catalogue import CONFIG, TOKENIZER, WEIGHTS
 from accord.embedded.llama import Shape
-from accord.embedded.loading import TOKENIZER, WEIGHTS
 from accord.errors import BadInput, MissingExtra
 
-CONFIG = "config.json"
 _REQUIRED = {"token_embd.weight", "output_norm.weight"}
 _CONTROL = {3, 4}
 """Token types that text must never produce: control and user-defined."""

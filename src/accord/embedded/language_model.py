@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.conversation import sendable
-from accord.embedded.catalogue import LANGUAGE_MODEL
-from accord.embedded.gguf_files import CONFIG
+from accord.embedded.catalogue import CONFIG, LANGUAGE_MODEL
 from accord.embedded.llama import Floats, Llama, Prefix, Shape
 from accord.embedded.loading import load
 

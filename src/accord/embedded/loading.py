@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.embedded.catalogue import opened
+from accord.embedded.catalogue import TOKENIZER, WEIGHTS, opened
 from accord.errors import MissingExtra
-
-WEIGHTS, TOKENIZER = "model.safetensors", "tokenizer.json"
 
 
 @dataclass(frozen=True)

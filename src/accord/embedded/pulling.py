@@ -18,6 +18,7 @@ from urllib.parse import urlsplit, urlunsplit
 from accord.embedded.catalogue import (
     ABOUT,
     CATALOGUE,
+    CONFIG,
     FORMAT,
     LANGUAGE_MODEL,
     SENTENCE_EMBEDDER,
@@ -183,7 +184,7 @@ def shown_source(source: str) -> str:
 
 def _describe(ready: Path, source: str) -> None:
     """Write down what lies there, so that damage is seen and another format is known."""
-    kind = LANGUAGE_MODEL if (ready / "config.json").exists() else SENTENCE_EMBEDDER
+    kind = LANGUAGE_MODEL if (ready / CONFIG).exists() else SENTENCE_EMBEDDER
     files = {path.name: sha256(path) for path in sorted(ready.iterdir())}
     about = {"format": FORMAT, "accord_version": __version__, "kind": kind, "source": source, "files": files}
     (ready / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from accord.conversation import Conversation
 from accord.errors import BadInput, BudgetReached
 from accord.llm.flow import OUT_OF_BUDGET, as_finished
 from accord.llm.hostile import attacked, attacks
@@ -238,12 +237,8 @@ def _options_reversed(subject: Subject, questions: Sequence[Question]) -> Asked 
 
 def _padded(subject: Subject, questions: Sequence[Question]) -> Asked | None:
     """The same conversation, each reply with a sentence more that says nothing."""
-    conversation = subject.conversation
     turns = tuple(
         replace(turn, content=f"{turn.content} {PADDING}") if turn.role == "assistant" else turn
-        for turn in conversation.turns
+        for turn in subject.conversation.turns
     )
-    if turns == conversation.turns:
-        return None
-    longer = Conversation(conversation.id, turns, conversation.documents, conversation.metadata)
-    return Subject(longer, subject.turn), questions
+    return None if turns == subject.conversation.turns else (subject.saying(turns), questions)

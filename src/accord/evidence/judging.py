@@ -16,7 +16,7 @@ from accord.evidence.table import Column, EvidenceTable
 from accord.llm.flow import OUT_OF_BUDGET, as_finished
 from accord.llm.model import Answer, Judge, Subject, Unanswered
 from accord.llm.waiting import wait
-from accord.llm.windowing import fitted, left_out, room_for
+from accord.llm.windowing import left_out, windowing
 from accord.rubric import Question, Rubric
 from accord.score import Signature
 from accord.store import Store, batches
@@ -93,9 +93,9 @@ def _prepared(
     judge: Judge, rubric: Rubric, subjects: Iterable[Subject], store: Store, context: int | None
 ) -> Iterator[_Work]:
     """Each subject's work; the store is asked for some dozens of subjects at a time."""
-    room = None if context is None else room_for(judge, rubric.questions, context)
+    show = windowing(judge, rubric.questions, context)
     for batch in batches(subjects, PREPARED_AT_ONCE):
-        shown = batch if room is None else [fitted(subject, room) for subject in batch]
+        shown = [show(subject) for subject in batch]
         missing = [left_out(whole, part) for whole, part in zip(batch, shown, strict=True)]
         asked = [(s, [question for question in rubric.questions if question.applies_to(s.conversation)]) for s in shown]
         made = [{q.id: judge.made_from(subject, q) for q in applicable} for subject, applicable in asked]

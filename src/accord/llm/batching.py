@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from accord.llm.cached import decode_reply, kept_key
 from accord.llm.chat_completions import ChatCompletions, reply_from, request_of
 from accord.llm.flow import IN_BATCH
-from accord.llm.model import CallFailed, Prompt, Reply, Usage, key_of
+from accord.llm.model import CallFailed, Prompt, Reply
 from accord.llm.wire import failures
 from accord.store import Store
 
@@ -58,11 +59,11 @@ class Batched:
         if kept is None:
             self.pending[key] = prompt
             raise CallFailed(IN_BATCH, "its reply has not come yet; run the command again later")
-        return Reply(**{**json.loads(kept), "usage": Usage()})
+        return decode_reply(json.loads(kept))
 
     def key(self, prompt: Prompt) -> str:
         """The key of a prompt's reply in the store: the same as of a prompt that is asked at once."""
-        return key_of(f"{self.endpoint} {self.name}", prompt)
+        return kept_key(self.endpoint, self.name, prompt)
 
     async def close(self) -> None:
         """Let go of the wire's connections."""

@@ -7,8 +7,18 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, Generic
 
-from accord.llm.model import A, Model, Q, key_of
+from accord.llm.model import A, Model, Q, Reply, Usage, key_of
 from accord.store import Store
+
+
+def kept_key(endpoint: str, model: str, question: Any) -> str:
+    """The key of a kept reply: the same name at another endpoint is another model."""
+    return key_of(f"{endpoint} {model}", question)
+
+
+def decode_reply(kept: dict[str, Any]) -> Reply:
+    """A kept reply; it cost nothing this time."""
+    return Reply(**{**kept, "usage": Usage()})
 
 
 class Cached(Generic[Q, A]):
@@ -21,7 +31,7 @@ class Cached(Generic[Q, A]):
 
     async def ask(self, question: Q) -> A:
         """The kept reply, or a new one, kept before it is returned."""
-        key = key_of(f"{self._endpoint} {self.name}", question)
+        key = kept_key(self._endpoint, self.name, question)
         kept = self._store.reply(key)
         if kept is not None:
             return self._decode(json.loads(kept))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from accord.conversation import Conversation
 from accord.llm.model import Subject
 
 _COMMANDS = {
@@ -77,5 +76,4 @@ def attacked(subject: Subject, text: str) -> Subject:
         index = replies[-1] if replies else len(conversation.turns) - 1
     turn = conversation.turns[index]
     changed = replace(turn, content=f"{turn.content}\n\n{text}")
-    turns = (*conversation.turns[:index], changed, *conversation.turns[index + 1 :])
-    return Subject(Conversation(conversation.id, turns, conversation.documents, conversation.metadata), subject.turn)
+    return subject.saying((*conversation.turns[:index], changed, *conversation.turns[index + 1 :]))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol, TypeVar
 
-from accord.conversation import Conversation, Target, content_hash
+from accord.conversation import Conversation, Target, Turn, content_hash
 from accord.errors import AccordError
 from accord.rubric import Question
 
@@ -160,6 +160,10 @@ class Subject:
     conversation: Conversation
     turn: int | None = None
     hidden: tuple[int, int] | None = None
+
+    def saying(self, turns: tuple[Turn, ...]) -> Subject:
+        """The same subject with other words in its turns; what was hidden stays so."""
+        return replace(self, conversation=replace(self.conversation, turns=turns))
 
     @property
     def target(self) -> Target:

@@ -13,7 +13,7 @@ from typing import Any
 from accord.errors import BadInput
 from accord.llm.batching import Batched, BatchEndpoint
 from accord.llm.budget import Budget, Budgeted, Caps
-from accord.llm.cached import Cached
+from accord.llm.cached import Cached, decode_reply
 from accord.llm.chat_completions import ChatCompletions
 from accord.llm.decisions import DecisionsJudge, OpenAIDecisions, SystemOne
 from accord.llm.likelihood import (
@@ -24,7 +24,7 @@ from accord.llm.likelihood import (
 )
 from accord.llm.limited import Limit, Limited, slows
 from accord.llm.logprobs import IN_PROCESS_LOGPROBS, TOP_LOGPROBS, LogprobsJudge
-from accord.llm.model import EMBEDDED, GGUF, ChatModel, Judge, Model, Reply, Usage, in_process
+from accord.llm.model import EMBEDDED, GGUF, ChatModel, Judge, Model, in_process
 from accord.llm.once import Once
 from accord.llm.retrying import ATTEMPTS, Retrying
 from accord.llm.sampling import SamplingJudge
@@ -88,11 +88,6 @@ def _limited(wire: Any, terms: Terms) -> Limited[Any, Any]:
     limit = terms.limit(wire.endpoint)
     retrying = Retrying(Budgeted(wire, terms.budget), terms.attempts, on_failure=partial(slows, limit))
     return Limited(retrying, limit)
-
-
-def decode_reply(kept: dict[str, Any]) -> Reply:
-    """A kept reply; it cost nothing this time."""
-    return Reply(**{**kept, "usage": Usage()})
 
 
 def open_likelihood(model: str, base_url: str | None, terms: Terms) -> LikelihoodModel:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from accord.conversation import Conversation, Document, Turn
@@ -33,6 +33,18 @@ def room_for(judge: Judge, questions: Sequence[Question], context: int) -> int:
             f"about {max(estimates, default=0)}; raise judge: context"
         )
     return room
+
+
+def windowing(judge: Judge, questions: Sequence[Question], context: int | None) -> Callable[[Subject], Subject]:
+    """What a judge is shown of each subject, where a request may have no more than `context` tokens.
+
+    Raises:
+        BadInput: There is hardly any room beside the questions.
+    """
+    if context is None:
+        return lambda subject: subject
+    room = room_for(judge, questions, context)
+    return lambda subject: fitted(subject, room)
 
 
 def fitted(subject: Subject, room: int) -> Subject:

@@ -11,7 +11,7 @@ from accord.evidence.likelihood import key_of_passage, passages_of
 from accord.llm.budget import Budget
 from accord.llm.likelihood import LikelihoodModel
 from accord.llm.model import Judge, Subject, Usage, estimated_usage, in_process
-from accord.llm.windowing import fitted, room_for
+from accord.llm.windowing import windowing
 from accord.pipeline.models import Models
 from accord.rubric import Rubric
 from accord.store import Store, batches
@@ -65,12 +65,11 @@ def plan_asking(
 ) -> Plan:
     """Price what the models would be asked about subjects; what the store answers costs nothing."""
     plan = Plan()
+    show = None if models.judge is None else windowing(models.judge, rubric.questions, context)
     for subject in subjects:
         plan.subjects += 1
-        if models.judge is not None:
-            room = None if context is None else room_for(models.judge, rubric.questions, context)
-            shown = subject if room is None else fitted(subject, room)
-            _plan_judging(plan, models.judge, rubric, shown, store)
+        if models.judge is not None and show is not None:
+            _plan_judging(plan, models.judge, rubric, show(subject), store)
         if models.likelihood is not None:
             _plan_likelihood(plan, models.likelihood, subject, store)
     plan.price(budget)
