@@ -11,9 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from accord.errors import BadInput
 from accord.strict_yaml import check, load_yaml
+from accord.urls import plain_url
 
 FILE = "accord.yaml"
-_USER, _QUERY = re.compile(r"(?<=://)[^/@\s]*@"), re.compile(r"(\w+://[^?\s]*)\?\S*")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
@@ -95,7 +95,7 @@ def _without_secrets(value: Any) -> Any:
         return {key: _without_secrets(inner) for key, inner in value.items()}
     if isinstance(value, list):
         return [_without_secrets(inner) for inner in value]
-    return _QUERY.sub(r"\1", _USER.sub("", value)) if isinstance(value, str) else value
+    return plain_url(value) if isinstance(value, str) and "://" in value else value
 
 
 def load_config(path: str | Path | None = None) -> Config:

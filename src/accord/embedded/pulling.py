@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Callable
 from http.client import HTTPException
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 from accord.embedded.catalogue import (
     ABOUT,
@@ -28,6 +28,7 @@ from accord.embedded.catalogue import (
     sha256,
 )
 from accord.errors import BadInput, UnknownName
+from accord.urls import plain_url
 from accord.version import __version__
 
 _URL_SCHEMES = {"http", "https"}
@@ -175,11 +176,8 @@ def _is_gguf(file: Path) -> bool:
 
 
 def shown_source(source: str) -> str:
-    """A path as it is; a URL without a user, a password or a query."""
-    parts = urlsplit(source)
-    if parts.scheme not in _URL_SCHEMES:
-        return source
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+    """A path as it is; a URL as it may be shown."""
+    return plain_url(source) if urlsplit(source).scheme in _URL_SCHEMES else source
 
 
 def _describe(ready: Path, source: str) -> None:

@@ -15,8 +15,9 @@ from accord.llm.logprobs import TOP_LOGPROBS
 from accord.llm.model import CallFailed, Message, Prompt, Subject, in_process
 from accord.llm.render import prompt_for
 from accord.llm.verbalised import schema_of
-from accord.llm.wire import TIMEOUT_SECONDS, failures, open_client, plain_url
+from accord.llm.wire import TIMEOUT_SECONDS, failures, open_client
 from accord.rubric import Question, Scale
+from accord.urls import plain_url
 
 QUESTION = Question(id="polite", text="Is the assistant polite?", scale=Scale(options=(1, 2, 3, 4)))
 SUBJECT = Subject(Conversation("probe", (Turn("user", "Thank you!"), Turn("assistant", "You are welcome."))))

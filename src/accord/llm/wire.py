@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit, urlunsplit
 
 from accord.errors import ModelError
 from accord.llm.model import CallFailed
+from accord.urls import plain_url
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -34,13 +34,6 @@ def open_client(model: str, base_url: str | None, api_key: str | None, timeout: 
         return AsyncOpenAI(base_url=base_url, api_key=api_key, timeout=timeout, max_retries=0)
     except OpenAIError:
         raise ModelError(f"no key for {model!r}: set OPENAI_API_KEY (any text where the endpoint needs none)") from None
-
-
-def plain_url(url: Any) -> str:
-    """The URL without a user, a password or a query: what may be shown and kept."""
-    parts = urlsplit(str(url))
-    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-    return urlunsplit((parts.scheme, f"{host}:{parts.port}" if parts.port else str(host), parts.path, "", ""))
 
 
 class Endpoint(ABC):
