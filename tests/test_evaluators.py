@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from accord import Calibration, Label, Labels, Question, Scale, Score, Target, Unscored, compare
-from accord.comparison import is_better, other_people, out_of_fold, people_alpha
+from accord.comparison import is_better, other_people, people_alpha
 from accord.errors import BadInput, UnknownName
 from accord.evaluators import AnnotatorMean, Constant, JudgeArgmax, JudgeExpected, RandomDraw, evaluators
 from accord.evaluators.choosing import Choice
+from accord.evaluators.held_out import held_out
 from accord.evaluators.ratings import ratings
 from accord.evidence import Column, EvidenceTable
 from accord.splits import grouped_folds
@@ -187,7 +188,7 @@ def test_a_choice_is_made_inside_the_training_side() -> None:
     make = partial(Choice, candidates=candidates)
     splits = list(grouped_folds([label.target.conversation for label in corpus.labels], 3, seed=0))
     rated = ratings(corpus.evidence, corpus.labels, corpus.question)
-    system = out_of_fold("choice", make, corpus.evidence, corpus.labels, rated, corpus.question, splits)
+    system = held_out("choice", make, corpus.question, corpus.evidence, corpus.labels, rated, splits)
     assert system.scored.all()
     assert len(seen) == 3 * (2 * 4 + 1)
     for fold, split in enumerate(splits):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -11,47 +11,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord import agreement
-from accord.agreement import LOWER_IS_BETTER, STATISTICS, MeanStatistic, Paired
+from accord.agreement import LOWER_IS_BETTER, STATISTICS, MeanStatistic
 from accord.conversation import Target
-from accord.errors import AccordError, BadInput, UnknownName
+from accord.errors import BadInput, UnknownName
 from accord.evaluators.base import evaluators
 from accord.evaluators.baselines import RandomDraw
-from accord.evaluators.choosing import Learner
+from accord.evaluators.held_out import Factory, System, held_out
 from accord.evaluators.label_free import PMI
 from accord.evaluators.ratings import Ratings, ratings
 from accord.evidence.table import EvidenceTable
 from accord.labels import Labels
 from accord.resampling import DRAWS, Clusters, Interval, PairedTest, bootstrap, holm, paired_test
 from accord.rubric import Question
-from accord.score import Score
 from accord.splits import FOLDS, grouped_folds
 
 Floats = NDArray[np.float64]
-Factory = Callable[[Question], Learner]
 
 BASELINES = ("constant", "annotator-mean", "random", "label-free", "judge-argmax", "judge-expected")
 TESTED = ("rmse", "pearson", "log_loss")
 SMECE_DRAWS = 100
 """Draws for the intervals of calibration errors, which take the longest to compute."""
-
-
-@dataclass(frozen=True)
-class System:
-    """One system's predictions of every rating, made without that rating's conversation.
-
-    Attributes:
-        name: The method.
-        probabilities: (n, K); rows without a prediction are 0.
-        value: (n,).
-        scored: (n,) which rows have a prediction.
-        reasons: Why the others have none, counted.
-    """
-
-    name: str
-    probabilities: Floats
-    value: Floats
-    scored: NDArray[np.bool_]
-    reasons: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -172,7 +151,7 @@ def compare(
     chosen: dict[str, Factory] = {"random": partial(RandomDraw, random_state=seed), **(factories or {})}
     make = {name: chosen.get(name, evaluators.get(name)) for name in names}
     splits = list(grouped_folds(list(rated.conversation), folds, seed))
-    systems = [out_of_fold(name, make[name], evidence, labels, rated, question, splits) for name in names]
+    systems = [held_out(name, make[name], question, evidence, labels, rated, splits) for name in names]
     clusters = Clusters(rated.conversation)
     results = [result_of(system, rated, clusters, draws, seed) for system in systems]
     return Comparison(
@@ -188,45 +167,10 @@ def compare(
     )
 
 
-def out_of_fold(
-    name: str,
-    make: Factory,
-    evidence: EvidenceTable,
-    labels: Labels,
-    rated: Ratings,
-    question: Question,
-    splits: Sequence[Any],
-) -> System:
-    """Each rating predicted by an evaluator that never saw its conversation."""
-    n, options = len(rated), len(rated.options)
-    probabilities, value, scored = np.zeros((n, options)), np.zeros(n), np.zeros(n, dtype=bool)
-    reasons: dict[str, int] = {}
-    for split in splits:
-        rows = np.flatnonzero([conversation in split.test for conversation in rated.conversation])
-        try:
-            learned = make(question).fit(evidence.of(split.train), labels.of(split.train))
-            scores = learned.predict_each(evidence.take(rated.row[rows]), list(rated.annotator[rows]))
-        except AccordError as error:
-            # A method that cannot learn here is a line of the table, not the end of it.
-            reasons[str(error)] = reasons.get(str(error), 0) + len(rows)
-            continue
-        for row, score in zip(rows, scores, strict=True):
-            if isinstance(score, Score):
-                probabilities[row], value[row], scored[row] = score.probabilities, score.value, True
-            else:
-                reasons[score.reason] = reasons.get(score.reason, 0) + 1
-    return System(name, probabilities, value, scored, reasons)
-
-
-def paired_rows(system: System, rated: Ratings) -> Paired:
-    """A system's predictions beside what people said, all rows; those not scored hold zeros."""
-    return Paired(rated.options, rated.answer, system.probabilities, system.value)
-
-
 def result_of(system: System, rated: Ratings, clusters: Clusters, draws: int, seed: int) -> Result:
     """The statistics of one system with bootstrap intervals over conversations."""
     rows = np.flatnonzero(system.scored)
-    paired = paired_rows(system, rated).take(rows)
+    paired = system.paired(rated).take(rows)
     own = clusters if len(rows) == len(rated) else Clusters(rated.conversation[rows])
     intervals = {name: bootstrap(own, statistic, [paired], draws, seed) for name, statistic in STATISTICS.items()}
     return Result(
@@ -254,7 +198,7 @@ def _differences(
         rows = np.flatnonzero(first.scored & other.scored)
         if not len(rows):
             continue
-        ours, theirs = paired_rows(first, rated).take(rows), paired_rows(other, rated).take(rows)
+        ours, theirs = first.paired(rated).take(rows), other.paired(rated).take(rows)
         own = clusters if len(rows) == len(rated) else Clusters(rated.conversation[rows])
         for name in TESTED:
             statistic = STATISTICS[name]
@@ -305,7 +249,7 @@ def other_people(rated: Ratings, draws: int, seed: int) -> Result | None:
                 value[row], scored[row] = rated.value[others].mean(), True
     if not scored.any():
         return None
-    system = System("other people", probabilities, value, scored)
+    system = System("other people", probabilities, value, scored, np.full((len(rated), 2), np.nan))
     return result_of(system, rated, Clusters(rated.conversation), draws, seed)
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from accord.conversation import Target
+from accord.decoding import central_interval, decode, entropy, mean, variance
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Numbers = Sequence[float] | NDArray[np.float64]
+    from accord.decoding import Numbers
 
 INTERVAL_MASS = 0.8
 """Share of the distribution that a score's interval holds."""
@@ -34,6 +31,10 @@ class Signature:
         """A signature from keyword arguments, in their order; `None` values are left out."""
         return cls(name, tuple((key, str(value)) for key, value in parts.items() if value is not None))
 
+    def with_part(self, key: str, value: Any) -> Signature:
+        """This signature with one more pair at its end."""
+        return Signature(self.name, (*self.parts, (key, str(value))))
+
     def __str__(self) -> str:
         return "|".join([self.name, *(f"{key}:{value}" for key, value in self.parts)])
 
@@ -48,9 +49,13 @@ class Score:
             nobody has met.
         options: The scale's values, rising; shape (K,).
         probabilities: One probability an option, summing to 1; shape (K,).
-        value: The distribution's mean, the answer with the least expected squared error (LLM-RUBRIC, eq. 2).
+        value: The distribution's mean, the answer with the least expected squared error (LLM-RUBRIC, eq. 2);
+            after `decoded`, the answer with the least of another loss.
         interval: The central `INTERVAL_MASS` of the distribution, as two values of the scale.
         signature: How the score was made.
+        band: A conformal interval around the mean, where the evaluator has measured one: ratings fall into it as
+            often as it says, whether or not the distribution is right.
+        warning: Why the score deserves less trust than others; `None` where nothing speaks against it.
     """
 
     target: Target
@@ -60,20 +65,45 @@ class Score:
     value: float
     interval: tuple[float, float]
     signature: Signature
+    band: tuple[float, float] | None = None
+    warning: str | None = None
+
+    @property
+    def entropy(self) -> float:
+        """How undecided the distribution is, in nats."""
+        return entropy(self.probabilities)
+
+    @property
+    def variance(self) -> float:
+        """How far answers are expected to spread, in squared units of the scale."""
+        return variance(self.options, self.probabilities)
+
+    def decoded(self, loss: str) -> Score:
+        """This score with the answer that has the least expected loss as its value: the Bayes decision.
+
+        Args:
+            loss: `squared` (the mean), `absolute` (a median) or `zero-one` (the likeliest option).
+
+        Raises:
+            UnknownName: No loss is called so.
+        """
+        value = decode(self.options, self.probabilities, loss)
+        return replace(self, value=value, signature=self.signature.with_part("loss", loss))
 
     def to_json(self) -> dict[str, Any]:
         """The score as one flat JSON row."""
-        low, high = self.interval
+        (low, high), (band_low, band_high) = self.interval, self.band or (None, None)
         return {
-            "conversation": self.target.conversation,
-            "turn": self.target.turn,
-            "annotator": self.annotator,
+            **_row(self),
             "value": self.value,
             "low": low,
             "high": high,
+            "band_low": band_low,
+            "band_high": band_high,
+            "variance": self.variance,
+            "entropy": self.entropy,
             "distribution": {_text(o): p for o, p in zip(self.options, self.probabilities, strict=True)},
-            "unscored": None,
-            "signature": str(self.signature),
+            "warning": self.warning,
         }
 
 
@@ -88,20 +118,36 @@ class Unscored:
 
     def to_json(self) -> dict[str, Any]:
         """The same flat row as a score's, with the reason and without a value."""
-        return {
-            "conversation": self.target.conversation,
-            "turn": self.target.turn,
-            "annotator": self.annotator,
-            "value": None,
-            "low": None,
-            "high": None,
-            "distribution": None,
-            "unscored": self.reason,
-            "signature": str(self.signature),
-        }
+        return {**_row(self), "unscored": self.reason}
 
 
-def score_from(target: Target, annotator: str, options: Numbers, probabilities: Numbers, signature: Signature) -> Score:
+ROW = (
+    "conversation", "turn", "annotator", "value", "low", "high", "band_low", "band_high", "variance", "entropy",
+    "distribution", "warning", "unscored", "signature",
+)  # fmt: skip
+"""The names in a score's flat row, in their order."""
+
+
+def _row(score: Score | Unscored) -> dict[str, Any]:
+    """A flat row with nothing said but what it is about, for whom, and how it was made."""
+    about = {
+        "conversation": score.target.conversation,
+        "turn": score.target.turn,
+        "annotator": score.annotator,
+        "signature": str(score.signature),
+    }
+    return {name: about.get(name) for name in ROW}
+
+
+def score_from(
+    target: Target,
+    annotator: str,
+    options: Numbers,
+    probabilities: Numbers,
+    signature: Signature,
+    band: tuple[float, float] | None = None,
+    warning: str | None = None,
+) -> Score:
     """A score from a distribution: its mean and its central interval follow.
 
     `options` are K rising values; `probabilities` K numbers summing to 1.
@@ -111,25 +157,12 @@ def score_from(target: Target, annotator: str, options: Numbers, probabilities: 
         annotator=annotator,
         options=tuple(float(option) for option in options),
         probabilities=tuple(float(p) for p in probabilities),
-        value=float(sum(o * p for o, p in zip(options, probabilities, strict=True))),
-        interval=central_interval(options, probabilities),
+        value=mean(options, probabilities),
+        interval=central_interval(options, probabilities, INTERVAL_MASS),
         signature=signature,
+        band=band,
+        warning=warning,
     )
-
-
-def central_interval(options: Numbers, probabilities: Numbers, mass: float = INTERVAL_MASS) -> tuple[float, float]:
-    """The options at the (1 - mass)/2 and (1 + mass)/2 quantiles of the distribution."""
-    return quantile(options, probabilities, (1 - mass) / 2), quantile(options, probabilities, (1 + mass) / 2)
-
-
-def quantile(options: Numbers, probabilities: Numbers, share: float) -> float:
-    """The smallest option whose cumulative probability reaches `share`."""
-    total = 0.0
-    for option, probability in zip(options, probabilities, strict=True):
-        total += probability
-        if total >= share - 1e-12:
-            return float(option)
-    return float(options[-1])
 
 
 def _text(option: float) -> str:

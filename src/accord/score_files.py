@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from accord.errors import BadInput
+from accord.score import ROW as COLUMNS
 
-COLUMNS = ("conversation", "turn", "annotator", "value", "low", "high", "distribution", "unscored", "signature")
 ENDINGS = (".jsonl", ".csv", ".parquet")
 
 
@@ -60,8 +60,8 @@ def _to_parquet(lines: Path, path: Path) -> None:
     """JSON lines to Parquet, streamed."""
     import polars as pl
 
-    types = {"turn": pl.Int64, "value": pl.Float64, "low": pl.Float64, "high": pl.Float64}
-    schema = {name: types.get(name, pl.String) for name in COLUMNS}
+    texts = {"conversation", "annotator", "distribution", "warning", "unscored", "signature"}
+    schema = {name: pl.Int64 if name == "turn" else pl.String if name in texts else pl.Float64 for name in COLUMNS}
     if lines.stat().st_size:
         pl.scan_ndjson(lines, schema=schema).select(COLUMNS).sink_parquet(path)
     else:

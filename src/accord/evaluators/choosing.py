@@ -4,27 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
 from accord.evaluators.base import Evaluator
+from accord.evaluators.held_out import held_out
 from accord.evaluators.ratings import ratings
 from accord.evidence.table import EvidenceTable
 from accord.labels import Labels
 from accord.rubric import Question
-from accord.score import Score
 from accord.splits import grouped_folds
 
 INNER_FOLDS = 4
-
-
-class Learner(Protocol):
-    """What can learn: an evaluator, or a choice among several."""
-
-    def fit(self, evidence: EvidenceTable, labels: Labels, /) -> Evaluator:
-        """A fitted evaluator."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -47,7 +38,7 @@ class Choice:
         """The best candidate, fitted on everything.
 
         Raises:
-            BadInput: Too few rated conversations for the inner folds, or for a candidate.
+            BadInput: Too few rated conversations for the inner folds, or for every candidate.
         """
         losses = [self._loss(make, evidence, labels) for make in self.candidates]
         return self.candidates[int(np.argmin(losses))](self.question).fit(evidence, labels)
@@ -55,13 +46,7 @@ class Choice:
     def _loss(self, make: Callable[[Question], Evaluator], evidence: EvidenceTable, labels: Labels) -> float:
         """Mean -log probability of each rating, predicted without its conversation; unscored rows are left out."""
         rated = ratings(evidence, labels, self.question)
-        losses = np.full(len(rated), np.inf)
-        for split in grouped_folds(list(rated.conversation), INNER_FOLDS, self.seed):
-            rows = np.flatnonzero([name in split.test for name in rated.conversation])
-            learned = make(self.question).fit(evidence.of(split.train), labels.of(split.train))
-            scores = learned.predict_each(evidence.take(rated.row[rows]), list(rated.annotator[rows]))
-            for row, score in zip(rows, scores, strict=True):
-                if isinstance(score, Score) and score.probabilities[rated.answer[row]] > 0:
-                    losses[row] = -np.log(score.probabilities[rated.answer[row]])
-        known = np.isfinite(losses)
-        return float(losses[known].mean()) if known.any() else np.inf
+        splits = grouped_folds(list(rated.conversation), INNER_FOLDS, self.seed)
+        found = held_out("candidate", make, self.question, evidence, labels, rated, splits)
+        chance = found.probabilities[np.arange(len(rated)), rated.answer]
+        return float(-np.log(chance[chance > 0]).mean()) if (chance > 0).any() else np.inf

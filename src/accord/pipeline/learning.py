@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from inspect import signature
 from itertools import product
 
-from accord.comparison import Comparison, Factory, compare
+from accord.comparison import Comparison, compare
 from accord.config import Config
 from accord.conversation import Target
 from accord.errors import BadInput, UnknownName
@@ -20,7 +20,7 @@ from accord.llm.model import Subject
 from accord.pipeline.collecting import collect, subjects_of
 from accord.pipeline.models import Models
 from accord.resampling import DRAWS
-from accord.rubric import Rubric
+from accord.rubric import Question, Rubric
 from accord.store import Store
 
 
@@ -36,7 +36,7 @@ class Trial:
     evaluator: Evaluator
 
 
-def factory(config: Config) -> Factory:
+def factory(config: Config) -> Callable[[Question], Evaluator | Choice]:
     """How to make the configured evaluator for a question.
 
     Raises:
