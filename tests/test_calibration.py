@@ -200,8 +200,8 @@ def test_domains_start_from_home_and_doubt_goes_with_labels(tmp_path: Path) -> N
         assert isinstance(score, Score)
         return float(stats.entropy(score.probabilities))
 
-    assert dict(zip(once.annotators, once.doubt_, strict=True))["p0"] < 0.2
-    assert dict(zip(once.annotators, once.doubt_, strict=True))["p5"] == pytest.approx(0.75)
+    assert dict(zip(once.annotators, once.core_.doubt_, strict=True))["p0"] < 0.2
+    assert dict(zip(once.annotators, once.core_.doubt_, strict=True))["p5"] == pytest.approx(0.75)
     assert "domain:adapted|carry_over:0.5" in str(once.signature())
     once.save(tmp_path / "e")
     loaded = load_evaluator(tmp_path / "e")

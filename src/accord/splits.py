@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from accord.errors import BadInput
 
 FOLDS = 5
+INNER_FOLDS = 4
+"""Folds inside a training side, by which settings are chosen."""
 
 
 @dataclass(frozen=True, slots=True)

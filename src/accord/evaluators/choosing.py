@@ -13,9 +13,7 @@ from accord.evaluators.ratings import ratings
 from accord.evidence.table import EvidenceTable
 from accord.labels import Labels
 from accord.rubric import Question
-from accord.splits import grouped_folds
-
-INNER_FOLDS = 4
+from accord.splits import INNER_FOLDS, grouped_folds
 
 
 @dataclass(frozen=True)

@@ -99,6 +99,27 @@ class EvidenceTable:
             {**self.absences, **other.absences},
         )
 
+    def like(self, columns: Sequence[Column]) -> EvidenceTable:
+        """This table with those columns alone, in their order.
+
+        Raises:
+            BadInput: A column is missing, or made otherwise than the one of that name asks for.
+        """
+        place = {column.name: index for index, column in enumerate(self.columns)}
+        for column in columns:
+            if column.name not in place:
+                raise BadInput(
+                    f"the evidence has no {column.name!r}, which this evaluator learned from; gather it first"
+                )
+            made_by = self.columns[place[column.name]].made_by
+            if made_by != column.made_by:
+                raise BadInput(
+                    f"evidence {column.name!r} is made by {made_by}, the evaluator learned from {column.made_by}; "
+                    "gather it the same way, or fit again"
+                )
+        order = [place[column.name] for column in columns]
+        return EvidenceTable(self.targets, tuple(columns), self.values[:, order], self.present[:, order], self.absences)
+
     def expected(self) -> EvidenceTable:
         """The same table with each answer block collapsed to one column: the expected answer, named by its question.
 

@@ -1,14 +1,14 @@
-"""The calibration evaluator with its `mixed` core: mixed effects under an ordinal link, one habit per annotator.
+"""The calibration evaluator: a judge's answers in, each annotator's own distribution over the main question out.
 
-Evidence comes in as expected answers (LLM-RUBRIC, eq. 2) and as whatever other columns there are; what comes out is
-each annotator's own distribution over the main question's options.
+How answers follow from evidence is its core's business: linear mixed effects, or the paper's network. What both need
+stands here: which evidence was learned from, conformal bands, and whether new evidence is like it.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from fnmatch import fnmatchcase
 from typing import Any, Self
 
 import numpy as np
@@ -16,17 +16,20 @@ from numpy.typing import NDArray
 
 from accord.errors import BadInput, UnknownName
 from accord.evaluators.base import Arrays, Evaluator, evaluators
-from accord.evaluators.calibration.mixed import OFFSET, OWN_SLOPE, SLOPE, TEXT, MixedEffects
-from accord.evaluators.calibration.new_domain import adapted, carried_over, remaining_doubt
-from accord.evaluators.calibration.ordinal import OrdinalLink
-from accord.evaluators.ratings import ratings
+from accord.evaluators.calibration.auto import Losses, better_core
+from accord.evaluators.calibration.conformal import band_width, bands
+from accord.evaluators.calibration.core import Core
+from accord.evaluators.calibration.familiarity import Familiarity
+from accord.evaluators.calibration.mixed_core import MixedCore
+from accord.evaluators.calibration.network_core import NetworkCore, NetworkSettings
+from accord.evaluators.ratings import Ratings, ratings
 from accord.evidence.table import Column, EvidenceTable
 from accord.labels import Labels
 from accord.rubric import Question
 from accord.score import POPULATION, Score, Signature, Unscored, score_from
 from accord.version import __version__
 
-CORES = ("mixed",)
+CORES = ("auto", "mixed", "network")
 FEWEST_LABELS = 8
 
 Floats = NDArray[np.float64]
@@ -34,16 +37,21 @@ Floats = NDArray[np.float64]
 
 @evaluators.register("calibration")
 class Calibration(Evaluator):
-    """Learns how each annotator turns evidence into an answer.
+    """Learns how each annotator turns evidence into an answer (LLM-RUBRIC).
 
     Args:
         question: The main question, ordinal or binary.
-        core: How the mapping is learned; `mixed` is a linear mixed model by REML under an ordered probit.
-        own_slopes: Whether annotators may weigh the evidence differently, or differ in level alone.
-        threshold_spread: Prior standard deviation of an annotator's own thresholds around the common ones, in units
-            of the latent scale.
+        core: How answers follow from evidence: `mixed` is a linear mixed model by REML under an ordered probit,
+            `network` the paper's network or its regularised variant, `auto` whichever predicts the training side's
+            own folds with the lower log loss.
+        own_slopes: Of `mixed`: whether annotators may weigh the evidence differently, or differ in level alone.
+        threshold_spread: Of `mixed`: prior standard deviation of an annotator's own thresholds around the common
+            ones, in units of the latent scale.
         carry_over: In a new domain, the correlation believed between a person's habits there and here: 1 trusts
             them wholly, 0 forgets them. Used by `in_new_domain` and `adapt` alone.
+        network: Of `network`: its settings by name (`NetworkSettings`).
+        coverage: Share of new ratings that the conformal band of a score should hold.
+        groups: Patterns of annotators (`user-*`) who are treated as one: end users who each leave a thumb or two.
     """
 
     method = "calibration"
@@ -51,76 +59,96 @@ class Calibration(Evaluator):
     def __init__(
         self,
         question: Question,
-        core: str = "mixed",
+        core: str = "auto",
         own_slopes: bool = True,
         threshold_spread: float = 0.2,
         carry_over: float = 0.5,
+        network: Mapping[str, Any] | None = None,
+        coverage: float = 0.9,
+        groups: Sequence[str] = (),
     ) -> None:
         super().__init__(question)
         if core not in CORES:
             raise UnknownName("core", core, CORES)
         if not 0 <= carry_over <= 1:
             raise BadInput(f"carry_over is a correlation from 0 to 1, got {carry_over}")
+        if not 0 < coverage < 1:
+            raise BadInput(f"coverage is a share between 0 and 1, got {coverage}")
+        if isinstance(groups, str):
+            raise BadInput(f"groups is a list of patterns, got {groups!r}; write [{groups!r}]")
+        NetworkSettings.of(network or {})
         self.core = core
         self.own_slopes = own_slopes
         self.threshold_spread = threshold_spread
         self.carry_over = carry_over
-        self.model_: MixedEffects | None = None
+        self.network = network
+        self.coverage = coverage
+        self.groups = groups
+        self.core_: Core | None = None
 
     def settings(self) -> dict[str, Any]:
         """The constructor's arguments beyond the question."""
-        return {
-            "core": self.core,
-            "own_slopes": self.own_slopes,
-            "threshold_spread": self.threshold_spread,
-            "carry_over": self.carry_over,
-        }
+        plain = {name: getattr(self, name) for name in ("core", "own_slopes", "threshold_spread", "carry_over")}
+        network = None if self.network is None else dict(self.network)
+        return {**plain, "network": network, "coverage": self.coverage, "groups": list(self.groups)}
 
     @property
     def is_fitted(self) -> bool:
         """Whether `fit` or `restore` has run."""
-        return self.model_ is not None
+        return self.core_ is not None
 
     @property
     def annotators(self) -> list[str]:
-        """Everyone whose labels were learned from."""
-        return [] if self.model_ is None else [str(name) for name in self.model_.annotators_]
+        """Everyone whose labels were learned from; a group counts as one."""
+        return [] if self.core_ is None else self.core_.annotators
 
     def fit(self, evidence: EvidenceTable, labels: Labels) -> Self:
         """Learn from every label on the main question whose target has evidence.
 
         Raises:
             BadInput: Fewer than `FEWEST_LABELS` such labels, or a label outside the scale.
+            MissingExtra: The network was asked for and JAX is not installed.
         """
-        features = evidence.expected()
-        rated = ratings(features, labels, self.question)
+        said = self._grouped(labels)
+        rated = ratings(evidence, said, self.question)
         if len(rated) < FEWEST_LABELS:
             raise BadInput(
                 f"{len(rated)} labels on {self.question.id!r} have evidence; it needs {FEWEST_LABELS} or more. "
                 "Import more labels, or gather evidence for the conversations they rate."
             )
-        X = _matrix(features)[rated.row]
-        people = np.asarray(rated.annotator)
-        model = MixedEffects(self.own_slopes).fit(X, rated.value, people, rated.text)
-        self.options_ = rated.options
-        self.columns_ = features.columns
-        self.link_ = OrdinalLink.fit(
-            mean=self._in_steps(model.held_out_mean_),
-            answer=rated.answer,
-            annotator=model.index_of(people, len(X)),
-            people=len(model.annotators_),
-            options=len(rated.options),
-            spread=self.threshold_spread,
-        )
-        self.counts_ = {str(name): int((people == name).sum()) for name in model.annotators_}
-        self._speak_for(model, model, np.zeros(len(model.annotators_)), domain=None)
-        return self
+        core, distributions, self.losses_ = self._learned(evidence, rated, said)
+        features = core.shown(evidence)
+        self.options_, self.columns_ = rated.options, features.columns
+        self.counts_ = {name: int((rated.annotator == name).sum()) for name in core.annotators}
+        self.width_ = band_width(rated.options, distributions, rated.value, self.coverage)
+        self.familiarity_ = Familiarity.fit(features.take(np.unique(rated.row)))
+        return self._take(core, domain=None)
+
+    def _learned(self, evidence: EvidenceTable, rated: Ratings, labels: Labels) -> tuple[Core, Floats, Losses]:
+        """The fitted core, each rating's distribution as predicted without its text, and what decided the core."""
+        if self.core == "auto":
+            return better_core(self._made, evidence, rated, labels, self.question)
+        core = self._made(self.core)
+        return core, core.learn(core.shown(evidence), rated, labels), {}
+
+    def _made(self, core: str) -> Core:
+        if core == "mixed":
+            return MixedCore(self.own_slopes, self.threshold_spread)
+        return NetworkCore(NetworkSettings.of(self.network or {}))
+
+    def _grouped(self, labels: Labels) -> Labels:
+        """The labels, those of a group's members under the group's pattern as one annotator's."""
+        if not self.groups:
+            return labels
+        return Labels(replace(label, annotator=self._speaker(label.annotator)) for label in labels)
+
+    def _speaker(self, annotator: str) -> str:
+        return next((pattern for pattern in self.groups if fnmatchcase(str(annotator), pattern)), annotator)
 
     def in_new_domain(self) -> Calibration:
         """This evaluator for conversations from another place, before anyone has labelled any of them there."""
-        self.check_fitted()
-        doubt = np.full(len(self.home_.annotators_), 1 - self.carry_over**2)
-        return self._copy()._speak_for(self.home_, carried_over(self.home_, self.carry_over), doubt, domain="new")
+        core = self._fitted().in_new_domain(self.carry_over)
+        return self._copy()._take(core, domain="new")
 
     def adapt(self, evidence: EvidenceTable, labels: Labels) -> Calibration:
         """This evaluator for another place, after a few labels per annotator from there.
@@ -128,141 +156,127 @@ class Calibration(Evaluator):
         Starts from what was learned at home, whatever this evaluator was adapted to before.
 
         Raises:
-            BadInput: No label on the main question has evidence, or the evidence is made otherwise than at `fit`.
+            BadInput: No label on the main question has evidence, the evidence is made otherwise than at `fit`, or
+                the core cannot adapt.
         """
-        self.check_fitted()
+        core = self._fitted()
         features = self._features(evidence)
-        rated = ratings(features, labels, self.question)
+        rated = ratings(features, self._grouped(labels), self.question)
         if not len(rated):
             raise BadInput(f"no label on {self.question.id!r} has evidence; adapting needs at least one")
-        X = _matrix(features)[rated.row]
-        model = adapted(self.home_, self.carry_over, X, rated.value, rated.annotator, rated.text)
-        moved = self._copy()
-        newcomers = len(model.annotators_) - len(self.link_.shifts)
-        shifts = np.vstack([self.link_.shifts, np.zeros((newcomers, self.link_.shifts.shape[1]))])
-        moved.link_ = OrdinalLink(self.link_.thresholds, self.link_.slope, shifts, self.link_.floor)
-        given = Counter(map(str, rated.annotator))
-        moved.counts_ = {name: self.counts_.get(name, 0) + given[name] for name in map(str, model.annotators_)}
-        doubt = remaining_doubt(self.home_, self.carry_over, model.annotators_, given)
-        return moved._speak_for(self.home_, model, doubt, domain="adapted")
+        moved, here = self._copy(), core.adapt(features, rated, self.carry_over)
+        given = {name: int((rated.annotator == name).sum()) for name in here.annotators}
+        moved.counts_ = {name: self.counts_.get(name, 0) + count for name, count in given.items()}
+        return moved._take(here, domain="adapted")
 
     def _copy(self) -> Calibration:
         twin = Calibration(self.question, **self.settings())
-        twin.link_, twin.options_, twin.columns_, twin.counts_ = self.link_, self.options_, self.columns_, self.counts_
+        for name in ("options_", "columns_", "counts_", "width_", "familiarity_", "losses_"):
+            setattr(twin, name, getattr(self, name))
         return twin
 
-    def _speak_for(self, home: MixedEffects, model: MixedEffects, doubt: Floats, domain: str | None) -> Calibration:
-        """Take what was learned at home, what is believed here, and each annotator's share of habit unknown here."""
-        self.home_, self.model_, self.doubt_, self.domain_ = home, model, doubt, domain
+    def _take(self, core: Core, domain: str | None) -> Self:
+        self.core_, self.domain_ = core, domain
         return self
-
-    def _in_steps(self, mean: Floats) -> Floats:
-        """Predictions as places among the options, 0 to K-1, so that no unit of the scale matters to the link."""
-        return np.asarray((mean - self.options_[0]) / self._step)
-
-    @property
-    def _step(self) -> float:
-        return float(np.ptp(self.options_)) / (len(self.options_) - 1)
 
     def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
         """One score a row, for that row's annotator; rows without any evidence are unscored."""
         features = self._features(evidence)
-        distributions = self.distributions(features, annotators)
-        signature = self.signature()
-        known = set(self.annotators)
+        speakers = [None if name is None else self._speaker(name) for name in annotators]
+        distributions = self.distributions(features, speakers)
+        ends = bands(self.options_, distributions, self.width_)
+        warnings = self.familiarity_.warnings(features)
+        signature, known = self.signature(), set(self.annotators)
         scores: list[Score | Unscored] = []
-        for row, name in enumerate(annotators):
-            target, who = features.targets[row], name if name in known else POPULATION
+        for row, name in enumerate(speakers):
+            target, who = features.targets[row], str(name) if name in known else POPULATION
             if not features.present[row].any():
-                scores.append(Unscored(target, str(who), _why_nothing(features, row), signature))
-            else:
-                scores.append(score_from(target, str(who), self.options_, distributions[row], signature))
+                scores.append(Unscored(target, who, _why_nothing(features, row), signature))
+                continue
+            shares, band = distributions[row], (float(ends[row, 0]), float(ends[row, 1]))
+            scores.append(score_from(target, who, self.options_, shares, signature, band, warnings[row]))
         return scores
+
+    def predict(self, evidence: EvidenceTable, annotator: str | None = None) -> list[Score | Unscored]:
+        """One score a row; the member of a group is predicted as the group.
+
+        Raises:
+            NotFitted: Nothing was learned yet.
+            UnknownName: The annotator gave no label that was learned from.
+        """
+        return super().predict(evidence, annotator if annotator is None else self._speaker(annotator))
 
     def distributions(self, features: EvidenceTable, annotators: Sequence[str | None]) -> Floats:
         """(n, K) each row's distribution for its annotator; `features` are this evaluator's own columns."""
-        model = self._fitted()
-        X = _matrix(features)
-        who = model.index_of(annotators, len(X))  # type: ignore[arg-type]
-        # A person nobody met may have any habit; a person met elsewhere may have another one here.
-        doubt = np.append(self.doubt_, 1.0)[who] * model.habit_variance(X)
-        return self.link_.distribution(self._in_steps(model.predict(X, annotators)), who, doubt / self._step**2)  # type: ignore[arg-type]
+        return self._fitted().distributions(features, annotators)
 
     def signature(self) -> Signature:
         """How this evaluator's scores are made."""
+        mixed = isinstance(self.core_, MixedCore)
         makers = dict.fromkeys(c.made_by for c in self.columns_ if c.question is not None)
+        judges = dict.fromkeys("|".join(p for p in m.split("|") if not p.startswith("question:")) for m in makers)
         return Signature.of(
             self.method,
-            core=self.core,
+            core="mixed" if mixed else "network",
             question=self.question.id,
             features=len(self.columns_),
             annotators=len(self.annotators),
             labels=sum(self.counts_.values()),
-            slopes="own" if self.own_slopes else "common",
-            spread=self.threshold_spread,
+            slopes=("own" if self.own_slopes else "common") if mixed else None,
+            spread=self.threshold_spread if mixed else None,
             domain=self.domain_,
             carry_over=self.carry_over if self.domain_ else None,
-            evidence="+".join(makers) or None,
+            coverage=self.coverage,
+            evidence="+".join(judges) or None,
             version=__version__,
         )
 
     def describe(self) -> dict[str, Any]:
-        """What was learned: each feature's weight, each annotator's level, and where the variance lies."""
-        model = self._fitted()
-        names = {SLOPE: "evidence", OFFSET: "annotator level", OWN_SLOPE: "annotator weights", TEXT: "text"}
+        """What was learned, and how the core was chosen."""
+        learned = self._fitted().describe()
+        levels = learned.pop("levels", {})
+        people = {
+            name: {"labels": self.counts_.get(name, 0), **({"level": levels[name]} if name in levels else {})}
+            for name in self.annotators
+        }
         return {
             "method": self.method,
-            "core": self.core,
+            "core": "mixed" if isinstance(self.core_, MixedCore) else "network",
+            "chosen_by": dict(self.losses_),
             "signature": str(self.signature()),
-            "level": model.intercept_,
-            "noise_variance": model.noise_,
-            "variance_ratios": {name: float(model.ratios_[effect]) for effect, name in names.items()},
-            "weights": {c.name: float(w) for c, w in zip(self.columns_, model.coef_, strict=True)},
-            "annotators": {
-                name: {"labels": self.counts_.get(name, 0), "level": float(offset)}
-                for name, offset in zip(self.annotators, model.offsets_, strict=True)
-            },
+            "coverage": self.coverage,
+            "band_width": self.width_,
+            **learned,
+            "annotators": people,
         }
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """What was learned, as JSON and arrays."""
-        model = self._fitted()
+        core, arrays = self._fitted().state()
         card = {
             "columns": [asdict(column) for column in self.columns_],
             "counts": self.counts_,
-            "link": {"slope": self.link_.slope, "floor": self.link_.floor},
             "domain": self.domain_,
-            "here": _plain_parts(model),
-            "home": _plain_parts(self.home_),
+            "losses": self.losses_,
+            "width": self.width_,
+            "core": "mixed" if isinstance(self.core_, MixedCore) else "network",
+            "parts": core,
         }
-        arrays = {f"here.{name}": np.asarray(getattr(model, name), dtype=np.float64) for name in _MODEL_ARRAYS}
-        arrays |= {f"home.{name}": np.asarray(getattr(self.home_, name), dtype=np.float64) for name in _MODEL_ARRAYS}
-        arrays |= {"thresholds": self.link_.thresholds, "shifts": self.link_.shifts, "options": self.options_}
-        return card, {**arrays, "doubt": self.doubt_}
+        own = {"scale.options": self.options_, **self.familiarity_.arrays()}
+        return card, {**own, **{f"core.{name}": array for name, array in arrays.items()}}
 
     def restore(self, card: Mapping[str, Any], arrays: Arrays) -> Self:
         """The inverse of `state`."""
-        here, home = (self._restored(card[place], arrays, place, len(card["columns"])) for place in ("here", "home"))
-        self.link_ = OrdinalLink(arrays["thresholds"], card["link"]["slope"], arrays["shifts"], card["link"]["floor"])
-        self.options_ = arrays["options"]
         self.columns_ = tuple(Column(**column) for column in card["columns"])
-        self.counts_ = dict(card["counts"])
-        self._speak_for(home, here, np.asarray(arrays["doubt"]), card["domain"])
-        return self
+        self.counts_, self.losses_, self.width_ = dict(card["counts"]), dict(card["losses"]), card["width"]
+        self.options_, self.familiarity_ = arrays["scale.options"], Familiarity.from_arrays(arrays)
+        parts = {name.removeprefix("core."): array for name, array in arrays.items() if name.startswith("core.")}
+        return self._take(self._made(card["core"]).restore(card["parts"], parts), card["domain"])
 
-    def _restored(self, parts: Mapping[str, Any], arrays: Arrays, place: str, features: int) -> MixedEffects:
-        model = MixedEffects(self.own_slopes)
-        for name in _MODEL_ARRAYS:
-            setattr(model, name, np.asarray(arrays[f"{place}.{name}"]))
-        model.annotators_ = np.array(parts["annotators"], dtype=object)
-        model.intercept_, model.noise_ = parts["intercept"], parts["noise"]
-        model.n_features_in_ = features
-        return model
-
-    def _fitted(self) -> MixedEffects:
+    def _fitted(self) -> Core:
         self.check_fitted()
-        assert self.model_ is not None
-        return self.model_
+        assert self.core_ is not None
+        return self.core_
 
     def _features(self, evidence: EvidenceTable) -> EvidenceTable:
         """The evidence as this evaluator's own columns, in their order.
@@ -270,37 +284,7 @@ class Calibration(Evaluator):
         Raises:
             BadInput: A column is missing, or made otherwise than the one that was learned from.
         """
-        self.check_fitted()
-        found = evidence.expected()
-        place = {column.name: index for index, column in enumerate(found.columns)}
-        for column in self.columns_:
-            if column.name not in place:
-                raise BadInput(
-                    f"the evidence has no {column.name!r}, which this evaluator learned from; gather it first"
-                )
-            made_by = found.columns[place[column.name]].made_by
-            if made_by != column.made_by:
-                raise BadInput(
-                    f"evidence {column.name!r} is made by {made_by}, the evaluator learned from {column.made_by}; "
-                    "gather it the same way, or fit again"
-                )
-        order = [place[column.name] for column in self.columns_]
-        return EvidenceTable(
-            found.targets, self.columns_, found.values[:, order], found.present[:, order], found.absences
-        )
-
-
-_MODEL_ARRAYS = ("coef_", "offsets_", "own_slopes_", "ratios_", "feature_mean_", "feature_scale_")
-
-
-def _plain_parts(model: MixedEffects) -> dict[str, Any]:
-    names = [str(name) for name in model.annotators_]
-    return {"annotators": names, "intercept": model.intercept_, "noise": model.noise_}
-
-
-def _matrix(features: EvidenceTable) -> Floats:
-    """(n, d) values, NaN where missing: the numeric cores' own convention, never seen outside them."""
-    return np.where(features.present, features.values, np.nan)
+        return self._fitted().shown(evidence).like(self.columns_)
 
 
 def _why_nothing(features: EvidenceTable, row: int) -> str:

@@ -63,7 +63,7 @@ class MixedEffects(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """
         checked = validate_data(self, X, y, y_numeric=True, ensure_all_finite="allow-nan", dtype=np.float64)
         rows, rated = checked[0], np.asarray(checked[1], dtype=float)
-        self.feature_mean_, self.feature_scale_ = _standardisation(rows)
+        self.feature_mean_, self.feature_scale_ = standardisation(rows)
         Z = self._standardised(rows)
         self.annotators_, who = _indexed(annotator)
         _, which = _indexed(text)
@@ -113,7 +113,7 @@ class MixedEffects(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def _standardisation(X: Floats) -> tuple[Floats, Floats]:
+def standardisation(X: Floats) -> tuple[Floats, Floats]:
     """Mean and standard deviation of each column over what is present; 0 and 1 where nothing is or nothing varies."""
     known = ~np.isnan(X)
     count = np.maximum(known.sum(axis=0), 1)

@@ -1,0 +1,75 @@
+"""Which core to believe: the one that predicts the training side's own folds better, by log loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accord.evaluators.calibration.core import Core
+from accord.evaluators.ratings import Ratings, ratings
+from accord.evidence.table import EvidenceTable
+from accord.labels import Labels
+from accord.rubric import Question
+from accord.splits import INNER_FOLDS, grouped_folds
+
+Floats = NDArray[np.float64]
+Losses = dict[str, float | str]
+
+FEWEST_FOR_NETWORK = 200
+"""With fewer labels the network is not tried: it has never been the better one there."""
+
+
+def better_core(
+    make: Callable[[str], Core], evidence: EvidenceTable, rated: Ratings, labels: Labels, question: Question
+) -> tuple[Core, Floats, Losses]:
+    """The core with the lower log loss on inner folds, fitted on everything.
+
+    Returns:
+        The core, each rating's distribution as predicted without its text, and the losses that decided, or why the
+        network was not tried.
+    """
+    mixed, network = make("mixed"), make("network")
+    reason = _why_not(rated)
+    if reason is not None:
+        return mixed, mixed.learn(mixed.shown(evidence), rated, labels), {"network": f"not tried: {reason}"}
+    without = network.learn(network.shown(evidence), rated, labels)
+    losses: Losses = {
+        "mixed": _loss(_across_folds(make, evidence, rated, labels, question), rated),
+        "network": _loss(without, rated),
+    }
+    if _loss(without, rated) < float(losses["mixed"]):
+        return network, without, losses
+    return mixed, mixed.learn(mixed.shown(evidence), rated, labels), losses
+
+
+def _across_folds(
+    make: Callable[[str], Core], evidence: EvidenceTable, rated: Ratings, labels: Labels, question: Question
+) -> Floats:
+    """(n, K) each rating predicted by a mixed core that did not see its conversation."""
+    shares = np.zeros((len(rated), len(rated.options)))
+    for split in grouped_folds(list(rated.conversation), INNER_FOLDS):
+        core, train = make("mixed"), evidence.of(split.train)
+        core.learn(core.shown(train), ratings(train, labels.of(split.train), question), labels)
+        rows = np.flatnonzero([name in split.test for name in rated.conversation])
+        test = core.shown(evidence).take(rated.row[rows])
+        shares[rows] = core.distributions(test, list(rated.annotator[rows]))
+    return shares
+
+
+def _why_not(rated: Ratings) -> str | None:
+    """Why the network is not tried on these ratings; `None` where it is."""
+    conversations = len(set(rated.conversation))
+    if len(rated) < FEWEST_FOR_NETWORK:
+        return f"{len(rated)} labels, it is tried from {FEWEST_FOR_NETWORK}"
+    if conversations < INNER_FOLDS:
+        return f"{conversations} conversations cannot make {INNER_FOLDS} folds"
+    return None if find_spec("jax") and find_spec("optax") else "accord[networks] is not installed"
+
+
+def _loss(distributions: Floats, rated: Ratings) -> float:
+    """Mean -log probability of what was said."""
+    chance = distributions[np.arange(len(rated)), rated.answer]
+    return float(-np.log(np.maximum(chance, 1e-12)).mean())

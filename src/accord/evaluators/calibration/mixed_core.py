@@ -1,0 +1,153 @@
+"""The `mixed` core: linear mixed effects by REML under an ordinal link, one habit per annotator."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from accord.evaluators.base import Arrays
+from accord.evaluators.calibration.core import Core, Floats, matrix
+from accord.evaluators.calibration.mixed import OFFSET, OWN_SLOPE, SLOPE, TEXT, MixedEffects
+from accord.evaluators.calibration.new_domain import adapted, carried_over, remaining_doubt
+from accord.evaluators.calibration.ordinal import OrdinalLink
+from accord.evaluators.ratings import Ratings
+from accord.evidence.table import EvidenceTable
+from accord.labels import Labels
+
+_ARRAYS = ("coef_", "offsets_", "own_slopes_", "ratios_", "feature_mean_", "feature_scale_")
+
+
+class MixedCore(Core):
+    """Expected answers and other columns in; an ordered probit of a linear mixed model's prediction out.
+
+    Args:
+        own_slopes: Whether annotators may weigh the evidence differently, or differ in level alone.
+        threshold_spread: Prior standard deviation of an annotator's own thresholds around the common ones, in units
+            of the latent scale.
+    """
+
+    model_: MixedEffects
+
+    def __init__(self, own_slopes: bool = True, threshold_spread: float = 0.2) -> None:
+        self.own_slopes = own_slopes
+        self.threshold_spread = threshold_spread
+
+    def shown(self, evidence: EvidenceTable) -> EvidenceTable:
+        """Each answer block as its expected answer (eq. 2)."""
+        return evidence.expected()
+
+    def learn(self, features: EvidenceTable, rated: Ratings, labels: Labels) -> Floats:
+        """Learn from the ratings of the main question; other questions' labels are not looked at."""
+        X, people = matrix(features)[rated.row], np.asarray(rated.annotator)
+        model = MixedEffects(self.own_slopes).fit(X, rated.value, people, rated.text)
+        self.options_ = rated.options
+        means, who = self._in_steps(model.held_out_mean_), model.index_of(people, len(X))
+        self.link_ = OrdinalLink.fit(
+            mean=means,
+            answer=rated.answer,
+            annotator=who,
+            people=len(model.annotators_),
+            options=len(rated.options),
+            spread=self.threshold_spread,
+        )
+        self.names_ = [column.name for column in features.columns]
+        self._speak_for(model, model, np.zeros(len(model.annotators_)))
+        return self.link_.distribution(means, who)
+
+    def distributions(self, features: EvidenceTable, annotators: Sequence[str | None]) -> Floats:
+        """(n, K) each row's distribution for its annotator."""
+        X, model = matrix(features), self.model_
+        who = model.index_of(annotators, len(X))  # type: ignore[arg-type]
+        # A person nobody met may have any habit; a person met elsewhere may have another one here.
+        doubt = np.append(self.doubt_, 1.0)[who] * model.habit_variance(X)
+        return self.link_.distribution(self._in_steps(model.predict(X, annotators)), who, doubt / self._step**2)  # type: ignore[arg-type]
+
+    @property
+    def annotators(self) -> list[str]:
+        """Everyone whose labels were learned from."""
+        return [str(name) for name in self.model_.annotators_]
+
+    def in_new_domain(self, carry_over: float) -> MixedCore:
+        """Habits shrunk by `carry_over`, with doubt in their place."""
+        doubt = np.full(len(self.home_.annotators_), 1 - carry_over**2)
+        return copy.copy(self)._speak_for(self.home_, carried_over(self.home_, carry_over), doubt)
+
+    def adapt(self, features: EvidenceTable, rated: Ratings, carry_over: float) -> MixedCore:
+        """Starts from what was learned at home, whatever this core was adapted to before."""
+        X = matrix(features)[rated.row]
+        model = adapted(self.home_, carry_over, X, rated.value, rated.annotator, rated.text)
+        moved = copy.copy(self)
+        newcomers = len(model.annotators_) - len(self.link_.shifts)
+        shifts = np.vstack([self.link_.shifts, np.zeros((newcomers, self.link_.shifts.shape[1]))])
+        moved.link_ = OrdinalLink(self.link_.thresholds, self.link_.slope, shifts, self.link_.floor)
+        doubt = remaining_doubt(self.home_, carry_over, model.annotators_, Counter(map(str, rated.annotator)))
+        return moved._speak_for(self.home_, model, doubt)
+
+    def _speak_for(self, home: MixedEffects, model: MixedEffects, doubt: Floats) -> MixedCore:
+        """Take what was learned at home, what is believed here, and each annotator's share of habit unknown here."""
+        self.home_, self.model_, self.doubt_ = home, model, doubt
+        return self
+
+    def _in_steps(self, mean: Floats) -> Floats:
+        """Predictions as places among the options, 0 to K-1, so that no unit of the scale matters to the link."""
+        return np.asarray((mean - self.options_[0]) / self._step)
+
+    @property
+    def _step(self) -> float:
+        return float(np.ptp(self.options_)) / (len(self.options_) - 1)
+
+    def describe(self) -> dict[str, Any]:
+        """Each feature's weight, each annotator's level, and where the variance lies."""
+        model = self.model_
+        names = {SLOPE: "evidence", OFFSET: "annotator level", OWN_SLOPE: "annotator weights", TEXT: "text"}
+        return {
+            "level": model.intercept_,
+            "noise_variance": model.noise_,
+            "variance_ratios": {name: float(model.ratios_[effect]) for effect, name in names.items()},
+            "weights": dict(zip(self.names_, map(float, model.coef_), strict=True)),
+            "levels": dict(zip(self.annotators, map(float, model.offsets_), strict=True)),
+        }
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        """What was learned, as JSON and arrays."""
+        card = {
+            "features": self.names_,
+            "link": {"slope": self.link_.slope, "floor": self.link_.floor},
+            "here": _plain_parts(self.model_),
+            "home": _plain_parts(self.home_),
+        }
+        places = {"here": self.model_, "home": self.home_}
+        arrays = {
+            f"{place}.{name}": np.asarray(getattr(model, name), dtype=np.float64)
+            for place, model in places.items()
+            for name in _ARRAYS
+        }
+        arrays |= {"thresholds": self.link_.thresholds, "shifts": self.link_.shifts, "options": self.options_}
+        return card, {**arrays, "doubt": self.doubt_}
+
+    def restore(self, card: Mapping[str, Any], arrays: Arrays) -> Self:
+        """The inverse of `state`."""
+        self.names_ = list(card["features"])
+        self.link_ = OrdinalLink(arrays["thresholds"], card["link"]["slope"], arrays["shifts"], card["link"]["floor"])
+        self.options_ = arrays["options"]
+        here, home = (self._restored(card[place], arrays, place) for place in ("here", "home"))
+        self._speak_for(home, here, np.asarray(arrays["doubt"]))
+        return self
+
+    def _restored(self, parts: Mapping[str, Any], arrays: Arrays, place: str) -> MixedEffects:
+        model = MixedEffects(self.own_slopes)
+        for name in _ARRAYS:
+            setattr(model, name, np.asarray(arrays[f"{place}.{name}"]))
+        model.annotators_ = np.array(parts["annotators"], dtype=object)
+        model.intercept_, model.noise_ = parts["intercept"], parts["noise"]
+        model.n_features_in_ = len(self.names_)
+        return model
+
+
+def _plain_parts(model: MixedEffects) -> dict[str, Any]:
+    names = [str(name) for name in model.annotators_]
+    return {"annotators": names, "intercept": model.intercept_, "noise": model.noise_}

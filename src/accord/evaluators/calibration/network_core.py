@@ -1,0 +1,212 @@
+"""The `network` core: LLM-RUBRIC's calibration network, as in the paper or regularised, seeds ensembled.
+
+Training needs JAX (`accord[networks]`); a trained network predicts with NumPy alone.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accord.errors import BadInput
+from accord.evaluators.base import Arrays
+from accord.evaluators.calibration.core import Core, Floats
+from accord.evaluators.calibration.inputs import Inputs
+from accord.evaluators.calibration.network import Indices, Parameters, Shape, inputs, predict
+from accord.evaluators.calibration.tasks import answers_to
+from accord.evaluators.ratings import Ratings
+from accord.evidence.table import EvidenceTable
+from accord.labels import Labels
+from accord.splits import INNER_FOLDS, fold_of
+
+if TYPE_CHECKING:
+    from accord.evaluators.calibration.training import Sheets
+
+POOLING = (30.0, 100.0, 300.0)
+"""Strengths of partial pooling to choose from."""
+
+
+@dataclass(frozen=True)
+class NetworkSettings:
+    """How a network is made and trained. The defaults are the regularised variant; `PAPER` is the paper's.
+
+    Attributes:
+        reads: `distributions` (the paper's x) or `expected` answers, standardised.
+        head: `softmax` (eq. 5) or `ordinal` (appendix B).
+        hidden: h₁ and h₂.
+        batch: The most rows of a step; `None` takes all.
+        rate: Adam's step size.
+        pretrain: Epochs on all questions.
+        finetune: Epochs on the main question alone.
+        pooling: Strength of the pull of each annotator's weights towards the shared ones; `None` chooses among
+            `POOLING` inside the training side, 0 is no pull.
+        decay: Strength of the pull of the shared weights towards 0.
+        dropout: Share of the questions that a training step hides: above 0 the network can do without some.
+        members: Networks whose distributions are averaged, each from another seed.
+        seed: Of the first one.
+    """
+
+    reads: str = "expected"
+    head: str = "ordinal"
+    hidden: tuple[int, int] = (16, 16)
+    batch: int | None = None
+    rate: float = 0.02
+    pretrain: int = 0
+    finetune: int = 100
+    pooling: float | None = None
+    decay: float = 8.0
+    dropout: float = 0.0
+    members: int = 5
+    seed: int = 0
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> NetworkSettings:
+        """Settings from a mapping, `hidden` as any pair.
+
+        Raises:
+            BadInput: There is no such setting, or a value that cannot be.
+        """
+        try:
+            found = cls(**{**given, "hidden": tuple(given.get("hidden", cls.hidden))})
+        except TypeError:
+            strange = sorted(set(given) - set(cls.__dataclass_fields__))
+            allowed = ", ".join(cls.__dataclass_fields__)
+            raise BadInput(f"unknown setting of a network: {', '.join(strange)}; allowed: {allowed}") from None
+        if found.reads not in {"expected", "distributions"} or found.head not in {"ordinal", "softmax"}:
+            raise BadInput("a network reads 'expected' or 'distributions', and its head is 'ordinal' or 'softmax'")
+        if min(found.hidden) < 1 or len(found.hidden) != 2 or found.pretrain + found.finetune < 1 or found.members < 1:
+            raise BadInput("a network has two hidden layers of one unit or more, some epochs, and at least one member")
+        return found
+
+
+PAPER = NetworkSettings(
+    "distributions", "softmax", (50, 50), 64, 0.001, pretrain=30, finetune=20, pooling=0.0, decay=0.0, members=1
+)
+"""The paper's network (eq. 1 to 5); its sizes, rate and epochs are one cell of the paper's grid."""
+
+
+class NetworkCore(Core):
+    """Evidence in; the distribution that the network, or the mean of an ensemble, gives for each annotator."""
+
+    def __init__(self, settings: NetworkSettings) -> None:
+        self.settings = settings
+        self.trust_ = 1.0
+
+    def shown(self, evidence: EvidenceTable) -> EvidenceTable:
+        """Answer blocks as they are, masses outside the options left out, or as expected answers."""
+        return evidence.expected() if self.settings.reads == "expected" else evidence
+
+    def learn(self, features: EvidenceTable, rated: Ratings, labels: Labels) -> Floats:
+        """Learn all questions that anybody answered beside a rating, then the main one."""
+        from accord.evaluators.calibration.training import Sheets
+
+        with_mask = self.settings.dropout > 0
+        self.inputs_ = Inputs.fit(features.take(np.unique(rated.row)), with_mask)
+        answers, options = answers_to(rated, labels)
+        self.people_, who = np.unique(rated.annotator.astype(str), return_inverse=True)
+        values, present = self.inputs_.of(features.take(rated.row))
+        sheets = Sheets(values, present, self.inputs_.group, who.astype(np.intp), answers)
+        width = values.shape[1] + present.shape[1]
+        self.shape_ = Shape(width, self.settings.hidden, options, len(self.people_), self.settings.head)
+        return self._train(sheets, rated)
+
+    def _train(self, sheets: Sheets, rated: Ratings) -> Floats:
+        """Choose the pooling by inner folds, then train the members on everything, and one a fold for what it says."""
+        place = fold_of(map(str, rated.text), INNER_FOLDS, self.settings.seed)
+        fold = np.array([place[text] for text in rated.text])
+        folds = [fold != each for each in range(INNER_FOLDS)]
+        strengths = POOLING if self.settings.pooling is None else (self.settings.pooling,)
+        nets = self._networks(sheets, [(rows, strength, 0) for strength in strengths for rows in folds])
+        shares = [self._held_out(sheets, nets[i * INNER_FOLDS :], fold) for i in range(len(strengths))]
+        chance = [each[np.arange(len(fold)), rated.answer] for each in shares]
+        losses = [-np.log(np.maximum(each, 1e-12)).mean() for each in chance]
+        best = int(np.argmin(losses))
+        self.pooling_ = float(strengths[best])
+        everything = np.ones(len(fold), dtype=bool)
+        self.members_ = self._networks(
+            sheets, [(everything, self.pooling_, member) for member in range(self.settings.members)]
+        )
+        return shares[best]
+
+    def _networks(self, sheets: Sheets, wanted: Sequence[tuple[NDArray[np.bool_], float, int]]) -> list[Parameters]:
+        from accord.evaluators.calibration.training import Job, Terms, train
+
+        own = self.settings
+        jobs = [Job(rows, own.rate, pooling, own.decay, own.seed + member) for rows, pooling, member in wanted]
+        return train(self.shape_, sheets, Terms(own.pretrain, own.finetune, own.batch, own.dropout), jobs)
+
+    def _held_out(self, sheets: Sheets, nets: Sequence[Parameters], fold: Indices) -> Floats:
+        """(n, K) each row predicted by the network that did not learn from its fold."""
+        x = inputs(np, sheets.values, sheets.present, sheets.group)
+        shares = np.zeros((len(x), self.shape_.options[0]))
+        for each in range(INNER_FOLDS):
+            rows = fold == each
+            shares[rows] = predict(self.shape_, [nets[each]], x[rows], sheets.annotator[rows])
+        return shares
+
+    def distributions(self, features: EvidenceTable, annotators: Sequence[str | None]) -> Floats:
+        """(n, K) each row's distribution for its annotator; in a new domain partly that of a person nobody has met."""
+        x = inputs(np, *self.inputs_.of(features), self.inputs_.group)
+        place = {str(name): index for index, name in enumerate(self.people_)}
+        who = np.array([-1 if name is None else place.get(str(name), -1) for name in annotators], dtype=np.intp)
+        own = predict(self.shape_, self.members_, x, who)
+        if self.trust_ == 1:
+            return own
+        anybody = predict(self.shape_, self.members_, x, np.full(len(x), -1, dtype=np.intp))
+        return np.asarray(self.trust_ * own + (1 - self.trust_) * anybody)
+
+    @property
+    def annotators(self) -> list[str]:
+        """Everyone whose labels were learned from."""
+        return [str(name) for name in self.people_]
+
+    def in_new_domain(self, carry_over: float) -> NetworkCore:
+        """A person speaks as before with weight `carry_over`, and as anybody with the rest."""
+        moved = copy.copy(self)
+        moved.trust_ = carry_over
+        return moved
+
+    def describe(self) -> dict[str, Any]:
+        """The settings, the chosen pooling, and how far each annotator's weights are from the shared ones."""
+        own = [np.sqrt(sum((np.asarray(w["own"]) ** 2).reshape(len(self.people_), -1).sum(axis=1) for w in m.values()))
+               for m in self.members_]  # fmt: skip
+        return {
+            "network": {**asdict(self.settings), "pooling": self.pooling_},
+            "questions": len(self.shape_.options),
+            "distance": dict(zip(self.annotators, np.mean(own, axis=0).tolist(), strict=True)),
+        }
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        """What was learned, as JSON and arrays."""
+        card = {
+            "pooling": self.pooling_,
+            "trust": self.trust_,
+            "people": self.annotators,
+            "shape": asdict(self.shape_),
+        }
+        arrays: dict[str, NDArray[Any]] = {
+            f"{layer}.{part}": np.stack([np.asarray(member[layer][part]) for member in self.members_])
+            for layer, parts in self.members_[0].items()
+            for part in parts
+        }
+        return card, {**arrays, **self.inputs_.arrays()}
+
+    def restore(self, card: Mapping[str, Any], arrays: Arrays) -> Self:
+        """The inverse of `state`."""
+        self.pooling_, self.trust_ = card["pooling"], card["trust"]
+        self.people_ = np.array(card["people"], dtype=object)
+        about = card["shape"]
+        self.shape_ = Shape(**{**about, "hidden": tuple(about["hidden"]), "options": tuple(about["options"])})
+        self.inputs_ = Inputs.from_arrays(arrays)
+        layers = ("W1", "W2", "V", *(("cuts",) if self.shape_.head == "ordinal" else ()))
+        count = len(arrays["W1.shared"])
+        self.members_ = [
+            {layer: {part: arrays[f"{layer}.{part}"][i] for part in ("shared", "own")} for layer in layers}
+            for i in range(count)
+        ]
+        return self
