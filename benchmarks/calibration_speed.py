@@ -1,9 +1,15 @@
-"""How long `mixed` takes to choose its variance ratios, fit and predict, on one core, beside the textbook way.
+"""How long the two cores of calibration take to learn, beside the way they are usually trained.
 
-    python benchmarks/calibration_speed.py [--data ../shared/data] [--quick] --json OUT
+    python benchmarks/calibration_speed.py [--data ../shared/data] [--only mixed,network-grid] [--quick] --json OUT
 
-The textbook way is the same restricted likelihood on the dense (n, n) covariance, with numerical gradients, by the
-same optimiser from the same start; its ratios must agree.
+mixed         chooses its variance ratios, fits and predicts, on one core. The textbook way is the same restricted
+              likelihood on the dense (n, n) covariance, with numerical gradients, by the same optimiser from the same
+              start; its ratios must agree.
+network-grid  the paper's grid (16,128 cells, 5 folds) in CPU seconds, beside training every cell by itself, eagerly:
+              a step of each program is timed and multiplied by the steps that its cells take. `--limit N` takes N of
+              the 64 programs, evenly spaced from the cheapest to the dearest; `--quick` the two cheapest. The cells
+              and folds are the same on both sides. `--budget 60s` then searches the grid for so long and compares the
+              best cell with that of all programs.
 """
 
 from __future__ import annotations
@@ -13,24 +19,34 @@ import os
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_name] = "1"  # one core, before NumPy is imported
 
+import resource  # noqa: E402
+import sys  # noqa: E402
 import time  # noqa: E402
-from collections.abc import Callable  # noqa: E402
+from collections.abc import Callable, Sequence  # noqa: E402
+from dataclasses import replace  # noqa: E402
 from pathlib import Path  # noqa: E402
 from statistics import median  # noqa: E402
 
 import numpy as np  # noqa: E402
-from harness import Row, finish, options  # noqa: E402
+from eager import seconds_of_a_step  # noqa: E402
+from harness import Row, chosen, finish, options  # noqa: E402
 from llm_rubric import load  # noqa: E402
 from numpy.typing import NDArray  # noqa: E402
 from scipy import optimize  # noqa: E402
 
 from accord.evaluators import Calibration  # noqa: E402
+from accord.evaluators.calibration.grid import Cell, Grid, losses, search  # noqa: E402
 from accord.evaluators.calibration.mixed_core import MixedCore  # noqa: E402
+from accord.evaluators.calibration.network import Shape, predict  # noqa: E402
+from accord.evaluators.calibration.tasks import answers_to  # noqa: E402
+from accord.evaluators.calibration.training import Job, Sheets, Terms, train  # noqa: E402
 from accord.evaluators.ratings import Ratings, ratings  # noqa: E402
 from accord.evidence import EvidenceTable  # noqa: E402
 from accord.labels import Labels  # noqa: E402
 from accord.llm import RecordedJudge  # noqa: E402
+from accord.resampling import Clusters  # noqa: E402
 from accord.rubric import Question, load_rubric  # noqa: E402
+from accord.splits import grouped_folds  # noqa: E402
 from accord.testing import planted  # noqa: E402
 
 Floats = NDArray[np.float64]
@@ -77,29 +93,126 @@ def timed(work: Callable[[], object], times: int) -> float:
     return median(seconds)
 
 
+# --- the network's grid --------------------------------------------------------------------------------------------
+
+
+def sheets_of(evidence: EvidenceTable, labels: Labels, question: Question) -> tuple[Shape, Sheets, Ratings]:
+    """The paper's network's shape, and what it learns from: every question's answers as tasks."""
+    rated = ratings(evidence, labels, question)
+    answers, choices = answers_to(rated, labels)
+    people, who = np.unique(rated.annotator.astype(str), return_inverse=True)
+    x = evidence.values[rated.row]
+    sheets = Sheets(x, np.ones((len(x), 0)), np.ones((0, x.shape[1])), who.astype(np.intp), answers)
+    return Shape(x.shape[1], (1, 1), choices, len(people), "softmax"), sheets, rated
+
+
+def eager_steps(grid: Grid, batch: int, folds: Sequence[NDArray[np.bool_]]) -> int:
+    """Steps that the cells of one program take when each is trained by itself, over all folds."""
+    epochs = sum(pretrain + finetune for pretrain in grid.epochs for finetune in grid.epochs)
+    return sum(epochs * len(grid.rate) * -(-int(rows.sum()) // batch) for rows in folds)
+
+
+def network_grid(
+    evidence: EvidenceTable, labels: Labels, question: Question, count: int | None, budget: float | None
+) -> list[Row]:
+    """The grid's cost beside eager training, and what a bounded search of it finds."""
+    shape, sheets, rated = sheets_of(evidence, labels, question)
+    folds = [
+        np.array([name in split.train for name in rated.conversation])
+        for split in grouped_folds(list(rated.conversation), 5, 43)
+    ]
+    grid = Grid()
+    programs = grid.programs()
+    if count is not None:
+        programs = programs[:2] if count == 2 else [programs[i] for i in np.linspace(0, 63, count).astype(int)]
+    spent, eager, best = 0.0, dict[str, float](), np.inf
+    for first, second, batch in programs:
+        sized = replace(shape, hidden=(first, second))
+        start = time.process_time()
+        loss = float(losses(sized, batch, sheets, folds, grid, seed=0).min())
+        seconds = time.process_time() - start
+        spent, best = spent + seconds, min(best, loss)
+        for way, step in seconds_of_a_step(sized, sheets, batch).items():
+            eager[way] = eager.get(way, 0.0) + step * eager_steps(grid, batch, folds)
+        print(
+            f"  {first:3} x {second:3}, batch {batch:3}: {seconds:6.1f} s, best {loss:.4f}", file=sys.stderr, flush=True
+        )
+    cells = len(programs) * len(grid) // 64
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    about = {"n": len(rated), "programs": len(programs), "cells": cells}
+    rows: list[Row] = [
+        {"what": way, "seconds": seconds, "ratio": 1.0, **about} for way, seconds in sorted(eager.items())
+    ]
+    ratio = min(eager.values()) / spent
+    rows.append({"what": "network-grid", "seconds": spent, "ratio": ratio, "peak_mb": peak, "log_loss": best, **about})
+    if budget is not None:
+        start = time.process_time()
+        found = search(shape, sheets, folds, grid, seconds=budget)
+        error = standard_error(shape, sheets, folds, found[0], rated)
+        seconds = time.process_time() - start
+        bounded = {"what": f"bounded search, {budget:.0f} s", "seconds": seconds, "cells": len(found)}
+        rows.append({**bounded, "log_loss": found[0].loss, "standard_error": error, "n": len(rated)})
+    return rows
+
+
+def standard_error(
+    shape: Shape, sheets: Sheets, folds: Sequence[NDArray[np.bool_]], cell: Cell, rated: Ratings
+) -> float:
+    """Of a cell's held-out log loss, a mean over conversations as clusters."""
+    sized = replace(shape, hidden=cell.hidden)
+    terms = Terms(cell.pretrain, cell.finetune, cell.batch, dropout=0.0, penalised=False)
+    networks = train(sized, sheets, terms, [Job(rows, cell.rate, 0.0, 0.0, 0) for rows in folds])
+    surprise = np.zeros(len(rated))
+    for network, learned in zip(networks, folds, strict=True):
+        rest = np.flatnonzero(~learned)
+        shares = predict(sized, [network], sheets.values[rest], sheets.annotator[rest])
+        surprise[rest] = -np.log(np.maximum(shares[np.arange(len(rest)), rated.answer[rest]], 1e-12))
+    clusters = Clusters(rated.conversation)
+    off = clusters.sums((surprise - surprise.mean())[:, None])[:, 0]
+    return float(np.sqrt((off**2).sum()) / len(rated))
+
+
+PARTS = ("mixed", "network-grid")
+
+
 def main() -> None:
-    parser = options("calibration_speed", "Fit, selection and prediction of the mixed core on one core.")
+    parser = options("calibration_speed", "Learning, selection and prediction of calibration's two cores.", PARTS)
+    parser.add_argument("--budget", help="also search the grid for so long, for instance 60s")
     given = parser.parse_args()
+    wanted = chosen(parser, given.only, PARTS)
     dataset, evidence, labels, question = corpus(given.data)
+    rows: list[Row] = []
+    if "mixed" in wanted:
+        rows += mixed(evidence, labels, question, given.limit or (3 if given.quick else 9))
+    if "network-grid" in wanted:
+        budget = None if given.budget is None else float(given.budget.removesuffix("s"))
+        rows += network_grid(evidence, labels, question, 2 if given.quick else given.limit, budget)
+    for row in rows:
+        row["dataset"] = dataset
+    columns = ["what", "dataset", "n", "seconds", "ratio", "log_ratio_difference", "programs", "cells", "peak_mb"]
+    finish("calibration_speed", rows, [*columns, "log_loss", "standard_error"], given.json)
+
+
+def mixed(evidence: EvidenceTable, labels: Labels, question: Question, times: int) -> list[Row]:
+    """The mixed core beside the textbook way."""
     rated = ratings(evidence, labels, question)
     annotators = list(rated.annotator)
 
     def ours() -> None:
         Calibration(question, core="mixed").fit(evidence, labels).predict_each(evidence.take(rated.row), annotators)
 
-    seconds = timed(ours, given.limit or (3 if given.quick else 9))
+    seconds = timed(ours, times)
     start = time.perf_counter()
     ratios = textbook(evidence.expected(), rated)
     dense = time.perf_counter() - start
     core = Calibration(question, core="mixed").fit(evidence, labels).core_
     assert isinstance(core, MixedCore)
     same = float(np.abs(np.log(ratios) - np.log(core.model_.ratios_)).max())
-    about = {"dataset": dataset, "n": len(rated), "cores": 1}
-    rows: list[Row] = [
+    about = {"n": len(rated), "cores": 1}
+    return [
         {"what": "mixed", "seconds": seconds, "ratio": dense / seconds, **about},
         {"what": "textbook-reml", "seconds": dense, "ratio": 1.0, "log_ratio_difference": same, **about},
     ]
-    finish("calibration_speed", rows, ["what", "dataset", "n", "seconds", "ratio", "log_ratio_difference"], given.json)
 
 
 if __name__ == "__main__":

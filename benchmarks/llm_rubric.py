@@ -54,7 +54,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class DataSet:
-    """One of the two sets: its conversations, the recorded judge's answers, and the comparable ratings of Q0."""
+    """One of the two sets: conversations, the recorded judge's answers, the comparable ratings and those beside them."""
 
     name: str
     system_of: Mapping[str, str | None]
@@ -74,11 +74,11 @@ def load(folder: Path, name: str, rubric: Rubric, judge: RecordedJudge) -> DataS
     conversations = [record.conversation for record in records]
     evidence = judge_subjects(judge, rubric, [Subject(c) for c in conversations], Store("sqlite:///:memory:"))
     answered = [row for row in range(len(evidence)) if evidence.present[row].all()]
-    labels = Labels(label for record in records for label in record.labels).on(rubric.main)
+    labels = Labels(label for record in records for label in record.labels)
     known = frozenset(evidence.targets[row] for row in answered)
-    kept = Labels(
-        x for x in labels if x.target in known and (x.target.conversation, x.annotator) not in WITH_EMPTY_CELLS
-    )
+    rated = {(x.target, x.annotator) for x in labels.on(rubric.main) if x.target in known}
+    rated -= {who for who in rated if (who[0].conversation, who[1]) in WITH_EMPTY_CELLS}
+    kept = Labels(x for x in labels if x.value is not None and (x.target, x.annotator) in rated)
     return DataSet(name, systems(conversations), evidence.take(answered), kept, rubric.main_question)
 
 
@@ -326,7 +326,7 @@ def finish_with(path: Path | None, rows: Sequence[Row], figures: Sequence[Row], 
 
 def check_manifest(synth: DataSet) -> None:
     """Refuse to print figures for other rows than the ones that earlier figures were measured on."""
-    rows = [[label.target.conversation, label.annotator, label.value] for label in synth.labels]
+    rows = [[label.target.conversation, label.annotator, label.value] for label in synth.rated.labels]
     found = content_hash(sorted(map(str, rows)))
     if (len(rows), len({row[0] for row in rows}), found) != COMPARABLE:
         raise SystemExit(f"the comparable rows are not those of the manifest: {len(rows)} rows, {found}")

@@ -23,6 +23,7 @@ Parameters = dict[str, dict[str, Array]]
 """By layer, `shared` (…) and `own` (A, …): W of eq. 3 to 5, and each annotator's Wᵃ."""
 
 _FAR = 1e4
+_LARGEST = 80.0
 _TINY = 1e-7
 _UNKNOWN_AT_ONCE = 256
 
@@ -119,7 +120,8 @@ def _sigmoid(xp: Any, z: Array) -> Array:
 
 
 def _softmax(xp: Any, outputs: Array) -> Array:
-    powers = xp.exp(outputs - outputs.max(axis=-1, keepdims=True))
+    # A softmax's gradient sums to 0 over its options, so that outputs stay around 0: cutting the largest is enough.
+    powers = xp.exp(xp.minimum(outputs, _LARGEST))
     return powers / powers.sum(axis=-1, keepdims=True)
 
 

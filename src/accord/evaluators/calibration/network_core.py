@@ -138,7 +138,8 @@ class NetworkCore(Core):
 
         own = self.settings
         jobs = [Job(rows, own.rate, pooling, own.decay, own.seed + member) for rows, pooling, member in wanted]
-        return train(self.shape_, sheets, Terms(own.pretrain, own.finetune, own.batch, own.dropout), jobs)
+        penalised = own.decay > 0 or any(job.pooling > 0 for job in jobs)
+        return train(self.shape_, sheets, Terms(own.pretrain, own.finetune, own.batch, own.dropout, penalised), jobs)
 
     def _held_out(self, sheets: Sheets, nets: Sequence[Parameters], fold: Indices) -> Floats:
         """(n, K) each row predicted by the network that did not learn from its fold."""

@@ -8,7 +8,7 @@ has met missing answers can do without them).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -32,8 +32,8 @@ Settings = dict[str, Array]
 State = tuple[Parameters, Any]
 
 _TINY = 1e-12
-_WIDTH = 8
 _NUMBERS = ("rate", "pooling", "decay")
+_WIDTH = 8
 """Places by annotator come in steps of so many, so that folds of a data set share one compiled program."""
 
 
@@ -65,12 +65,14 @@ class Terms:
         finetune: Epochs on the main question.
         batch: The most rows of a step; `None` takes all of them.
         dropout: Share of the groups of inputs that a step hides.
+        penalised: Whether any job has a penalty; without one, none is computed.
     """
 
     pretrain: int
     finetune: int
     batch: int | None
     dropout: float
+    penalised: bool
 
 
 @dataclass(frozen=True)
@@ -111,9 +113,9 @@ def _train(shape: Shape, terms: Terms, sheets: Tables, steps: Array, jobs: Setti
         job: Settings = jax.tree.map(lambda each: each[place], jobs)
         mine = steps[jnp.minimum(place, len(steps) - 1)]
         key = jax.random.key(job["seed"])
-        learned = phase(shape, terms, sheets, mine, job, key, initial(shape, key), terms.pretrain)
+        learned, _ = phase(shape, terms, sheets, mine, job, key, initial(shape, key), terms.pretrain)
         main, begun = main_alone(shape, learned)
-        return phase(main, terms, sheets, mine, job, key, begun, terms.finetune)
+        return phase(main, terms, sheets, mine, job, key, begun, terms.finetune)[0]
 
     # One network after another: a network's arrays then stay in the processor's cache (docs/decisions/0011).
     found: Parameters = jax.lax.map(one, jnp.arange(len(jobs["seed"])))
@@ -142,10 +144,14 @@ def phase(
     key: Array,
     begun: Parameters,
     epochs: int,
-) -> Parameters:
+    watch: Callable[[Parameters, Array], Any] = lambda parameters, epoch: None,
+) -> tuple[Parameters, Any]:
     """Some epochs of Adam, begun afresh, on the first questions that `shape` has.
 
     `steps` is (E, S, A, c): epoch e takes the batches of row e mod E.
+
+    Returns:
+        The parameters, and what `watch` said of them and of the epoch's number after each epoch, stacked.
     """
     adam = optax.scale_by_adam()
     slope = jax.grad(partial(surprise, shape, terms, sheets, job))
@@ -157,13 +163,14 @@ def phase(
         moved = jax.tree.map(lambda weight, by: weight - job["rate"] * by, parameters, change)
         return (moved, moments), None
 
-    def epoch(state: State, number: Array) -> tuple[State, None]:
+    def epoch(state: State, number: Array) -> tuple[State, Any]:
         batches = steps[number % len(steps)]
         times = number * len(batches) + jnp.arange(len(batches))
-        return jax.lax.scan(step, state, (batches, times))
+        state, _ = jax.lax.scan(step, state, (batches, times))
+        return state, watch(state[0], number)
 
-    (learned, _), _ = jax.lax.scan(epoch, (begun, adam.init(begun)), jnp.arange(epochs))
-    return learned
+    (learned, _), watched = jax.lax.scan(epoch, (begun, adam.init(begun)), jnp.arange(epochs))
+    return learned, watched
 
 
 def surprise(
@@ -174,21 +181,30 @@ def surprise(
     if terms.dropout > 0:
         present = present * jax.random.bernoulli(key, 1 - terms.dropout, present.shape)
     x = inputs(jnp, sheets["values"][rows], present, sheets["group"])
-    allowed = job["rows"][rows]
-    answers = jnp.where(allowed[..., None], sheets["answers"][rows][..., : len(shape.options)], -1)
-    said = answers >= 0
-    p = jnp.take_along_axis(chances(jnp, shape, parameters, x), jnp.maximum(answers, 0)[..., None], axis=-1)[..., 0]
-    misfit = -jnp.where(said, jnp.log(jnp.maximum(p, _TINY)), 0.0).sum() / jnp.maximum(said.sum(), 1)
+    total, count = total_surprise(shape, sheets, parameters, x, rows, job["rows"])
+    misfit = total / jnp.maximum(count, 1)
+    if not terms.penalised:
+        return misfit
     own = sum((weights["own"] ** 2).sum() for weights in parameters.values())
     shared = sum((parameters[name]["shared"][1:] ** 2).sum() for name in ("W1", "W2", "V"))
     return misfit + 0.5 * (job["pooling"] * own + job["decay"] * shared) / sheets["count"]
+
+
+def total_surprise(
+    shape: Shape, sheets: Tables, parameters: Parameters, x: Array, rows: Array, allowed: Array
+) -> tuple[Array, Array]:
+    """Σ -log p̂ of the answers in some rows with inputs `x`, as far as they are `allowed`, and how many those are."""
+    answers = sheets["answers"][rows][..., : len(shape.options), : shape.widest]
+    chance = (chances(jnp, shape, parameters, x) * answers).sum(axis=-1)
+    said = answers.sum(axis=-1) * allowed[rows][..., None]
+    return -(jnp.log(jnp.where(said > 0, chance, 1.0) + _TINY) * said).sum(), said.sum()
 
 
 # --- what the compiled program takes -------------------------------------------------------------------------------
 
 
 def tables(sheets: Sheets) -> Tables:
-    """The sheets as arrays, with an empty row at the end for the empty places of a batch."""
+    """The sheets as arrays, answers as 1 for the chosen option; an empty row at the end fills a batch."""
 
     def with_empty(rows: NDArray[Any], fill: float, kind: Any) -> Array:
         return jnp.asarray(np.concatenate([rows, np.full((1, *rows.shape[1:]), fill)]), dtype=kind)
@@ -197,7 +213,7 @@ def tables(sheets: Sheets) -> Tables:
         "values": with_empty(sheets.values, 0, jnp.float32),
         "present": with_empty(sheets.present, 1, jnp.float32),
         "group": jnp.asarray(sheets.group, dtype=jnp.float32),
-        "answers": with_empty(sheets.answers, -1, jnp.int32),
+        "answers": with_empty(sheets.answers[..., None] == np.arange(sheets.answers.max() + 1), 0, jnp.float32),
         "count": jnp.asarray(float((sheets.answers[:, 0] >= 0).sum()), dtype=jnp.float32),
     }
 
