@@ -54,7 +54,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class DataSet:
-    """One of the two sets: conversations, the recorded judge's answers, the comparable ratings and those beside them."""
+    """One of the two sets: conversations, recorded answers, the comparable ratings, and what was said beside them."""
 
     name: str
     system_of: Mapping[str, str | None]

@@ -1,0 +1,225 @@
+"""The calibration network against its formula written with loops, its training against cells trained one by one."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from accord import Calibration, Label, Labels, load_evaluator
+from accord.errors import BadInput, MissingExtra
+from accord.evaluators.calibration.grid import Grid, losses, search
+from accord.evaluators.calibration.network import Shape, blocks, chances, inputs, predict
+from accord.evaluators.calibration.network_core import PAPER, NetworkSettings
+from accord.evaluators.calibration.tasks import answers_to
+from accord.evaluators.calibration.training import Job, Sheets, Terms, train
+from accord.evaluators.ratings import ratings
+from accord.evidence import EvidenceTable
+from accord.testing import planted
+
+SMALL = {"hidden": (6, 5), "finetune": 40, "members": 1, "pooling": 30.0}
+
+
+def drawn(shape: Shape, seed: int = 0) -> dict[str, dict[str, np.ndarray]]:
+    rng = np.random.default_rng(seed)
+    return {
+        name: {"shared": rng.normal(size=size), "own": rng.normal(size=(shape.annotators, *size)) * 0.3}
+        for name, size in shape.sizes().items()
+    }
+
+
+def by_loops(shape: Shape, p: dict[str, dict[str, np.ndarray]], x: np.ndarray, a: int) -> list[list[float]]:
+    """Equations 3 to 5, and appendix B's ordinal answers, one number at a time."""
+
+    def layer(name: str, z: np.ndarray) -> np.ndarray:
+        W = p[name]["shared"] + p[name]["own"][a]
+        return np.array([W[0, j] + sum(z[i] * W[i + 1, j] for i in range(len(z))) for j in range(W.shape[1])])
+
+    z = 1 / (1 + np.exp(-layer("W1", x)))
+    z = 1 / (1 + np.exp(-layer("W2", z)))
+    out, found = layer("V", z), []
+    for question, options in enumerate(shape.options):
+        if shape.head == "softmax":
+            mine = out[question * shape.widest :][:options]
+            found.append(list(np.exp(mine) / np.exp(mine).sum()))
+            continue
+        r, log_s = out[2 * question : 2 * question + 2]
+        steps = (p["cuts"]["shared"] + p["cuts"]["own"][a])[question]
+        theta = [steps[0] + sum(np.exp(steps[1:k])) for k in range(1, options)]
+        below = [0.0, *(1 / (1 + np.exp(-(t - r) / np.exp(log_s))) for t in theta), 1.0]
+        found.append([high - low for low, high in zip(below, below[1:], strict=False)])
+    return found
+
+
+@pytest.mark.parametrize("head", ["softmax", "ordinal"])
+def test_the_network_is_the_papers_formula(head: str) -> None:
+    shape = Shape(3, (4, 5), (4, 2, 3), 2, head)
+    p, rng = drawn(shape), np.random.default_rng(1)
+    x = rng.normal(size=(2, 6, 3))
+    found = chances(np, shape, p, x)
+    for a in range(2):
+        for row in range(6):
+            for question, expected in enumerate(by_loops(shape, p, x[a, row], a)):
+                assert found[a, row, question, : len(expected)] == pytest.approx(expected, abs=1e-6)
+                assert found[a, row, question, len(expected) :] == pytest.approx(0, abs=1e-6)
+
+
+def test_rows_are_laid_out_by_annotator_and_a_stranger_is_the_mean_of_all() -> None:
+    assert blocks(np.array([1, 0, 1, 1]), 2, np.arange(4)).tolist() == [[1, 4, 4], [0, 2, 3]]
+    shape = Shape(3, (4, 5), (4, 2), 2, "softmax")
+    p, x = drawn(shape), np.random.default_rng(1).normal(size=(3, 3))
+    each = [np.array([by_loops(shape, p, row, a)[0] for row in x]) for a in range(2)]
+    assert predict(shape, [p], x, np.array([1, 0, -1])) == pytest.approx(
+        np.array([each[1][0], each[0][1], (each[0][2] + each[1][2]) / 2])
+    )
+
+
+def test_what_is_missing_is_marked_and_moves_nothing_else() -> None:
+    group = np.array([[1.0, 1, 0], [0, 0, 1]])
+    x = inputs(np, np.array([[0.2, 0.8, 3.0]]), np.array([[0.0, 1.0]]), group)
+    assert x.tolist() == [[0.0, 0.0, 3.0, 1.0, 0.0]]
+
+
+def sheets(answers: np.ndarray, seed: int = 0) -> tuple[Shape, Sheets]:
+    rng = np.random.default_rng(seed)
+    n = len(answers)
+    x = rng.normal(size=(n, 3))
+    shape = Shape(3, (4, 4), (4, 3), 3, "softmax")
+    return shape, Sheets(x, np.ones((n, 0)), np.ones((0, 3)), rng.integers(3, size=n), answers)
+
+
+def answers(seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return np.column_stack([rng.integers(4, size=60), rng.integers(3, size=60)])
+
+
+def test_masked_answers_and_rows_of_other_folds_teach_nothing() -> None:
+    everything, terms = np.ones(60, dtype=bool), Terms(3, 3, 16, 0.0, False)
+    some = np.arange(60) % 4 != 0
+    given = answers()
+    masked, other = given.copy(), given.copy()
+    masked[::7, 1] = -1
+    other[~some] = (other[~some] + 1) % 3
+    [a], [b] = (train(*sheets(each), terms, [Job(some, 0.01, 0, 0, 5)]) for each in (given, other))
+    assert all(np.array_equal(a[layer]["own"], b[layer]["own"]) for layer in a)
+    [c] = train(*sheets(masked), terms, [Job(everything, 0.01, 0, 0, 5)])
+    [d] = train(*sheets(given), terms, [Job(everything, 0.01, 0, 0, 5)])
+    assert not np.allclose(c["W1"]["shared"], d["W1"]["shared"])
+    nobody = np.where(np.arange(2) == 1, -1, given)
+    [e] = train(*sheets(nobody), Terms(3, 0, 16, 0.0, False), [Job(everything, 0.01, 0, 0, 5)])
+    assert all(np.isfinite(e[layer]["shared"]).all() for layer in e)
+
+
+def test_pooling_pulls_annotators_to_the_shared_weights() -> None:
+    jobs = [Job(np.ones(60, dtype=bool), 0.02, strength, 0.0, 1) for strength in (0.0, 10.0, 1e4)]
+    nets = train(*sheets(answers()), Terms(0, 60, None, 0.0, True), jobs)
+    distance = [sum(float((net[layer]["own"] ** 2).sum()) for layer in net) for net in nets]
+    assert distance[0] > 4 * distance[1] > 40 * distance[2]
+
+
+def test_the_grid_gives_what_training_each_cell_gives() -> None:
+    shape, given = sheets(answers())
+    folds = [np.arange(60) % 3 != fold for fold in range(3)]
+    grid = Grid(hidden=(4,), batch=(16,), rate=(0.001, 0.02), epochs=(2, 3, 5))
+    assert len(grid) == 2 * 9 and len(Grid()) == 16_128
+    found = losses(shape, 16, given, folds, grid, seed=3)
+    for place, rate in enumerate(grid.rate):
+        for pretrain in (0, 2):
+            for finetune in (0, 1):
+                terms = Terms(grid.epochs[pretrain], grid.epochs[finetune], 16, 0.0, False)
+                nets = train(shape, given, terms, [Job(rows, rate, 0, 0, 3) for rows in folds])
+                total = 0.0
+                for net, rows in zip(nets, folds, strict=True):
+                    shares = predict(shape, [net], given.values[~rows], given.annotator[~rows])
+                    total -= np.log(shares[np.arange((~rows).sum()), given.answers[~rows, 0]]).sum()
+                assert found[place, pretrain, finetune] == pytest.approx(total / 60, rel=1e-4)
+    cells = search(shape, given, folds, grid, seed=3)
+    assert cells[0].loss == pytest.approx(found.min()) and [c.loss for c in cells] == sorted(c.loss for c in cells)
+    assert len(search(shape, given, folds, Grid((4, 5), (16,), (0.02,), (2,)), seconds=0)) == 1
+
+
+def test_a_network_finds_planted_habits_and_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = planted(conversations=150, annotators=4, share=0.9, noise=0.3)
+    evaluator = Calibration(corpus.question, core="network", network=SMALL).fit(corpus.evidence, corpus.labels)
+    generous, strict = ([s.value for s in evaluator.predict(corpus.evidence, name)] for name in ("p3", "p0"))
+    assert np.mean(generous) > np.mean(strict) + 0.5
+    assert np.mean([s.value for s in evaluator.predict(corpus.evidence)]) == pytest.approx(
+        np.mean([[s.value for s in evaluator.predict(corpus.evidence, p)] for p in evaluator.annotators]), abs=1e-6
+    )
+    elsewhere = evaluator.in_new_domain().predict(corpus.evidence, "p0")
+    assert np.mean(strict) < np.mean([s.value for s in elsewhere]) < np.mean(generous)
+    with pytest.raises(BadInput, match="core: mixed"):
+        evaluator.adapt(corpus.evidence, corpus.labels)
+    evaluator.save(tmp_path)
+    monkeypatch.setitem(sys.modules, "jax", None)  # a trained network predicts without it
+    again = load_evaluator(tmp_path)
+    assert again.predict(corpus.evidence, "p0") == evaluator.predict(corpus.evidence, "p0")
+    assert again.describe()["network"]["pooling"] == 30.0
+
+
+def test_training_without_jax_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = planted(conversations=60, annotators=4, share=0.9)
+    monkeypatch.setitem(sys.modules, "jax", None)
+    monkeypatch.delitem(sys.modules, "accord.evaluators.calibration.training")
+    with pytest.raises(MissingExtra, match=r"accord\[networks\]"):
+        Calibration(corpus.question, core="network").fit(corpus.evidence, corpus.labels)
+
+
+def test_settings_that_cannot_be_are_said() -> None:
+    corpus = planted(conversations=10)
+    for wrong in ({"layers": 3}, {"head": "linear"}, {"hidden": (3,)}, {"members": 0}):
+        with pytest.raises(BadInput):
+            Calibration(corpus.question, network=wrong)
+    assert NetworkSettings.of({"hidden": [4, 5]}).hidden == (4, 5)
+    assert PAPER.pooling == PAPER.decay == 0
+
+
+def crossed(conversations: int = 120) -> tuple[EvidenceTable, Labels, object]:
+    """Answers that depend on a product of two features: nothing a linear model can see."""
+    corpus = planted(conversations=conversations, annotators=3, share=1.0)
+    x = corpus.evidence.values
+    value = np.clip(np.round(2.5 + 1.6 * np.sign(x[:, 0] * x[:, 1])), 1, 4).astype(int)
+    labels = [
+        Label(t, "main", f"p{i}", int(v)) for t, v in zip(corpus.evidence.targets, value, strict=True) for i in range(3)
+    ]
+    return corpus.evidence, Labels(labels), corpus.question
+
+
+def test_the_core_is_the_one_that_inner_folds_prefer() -> None:
+    evidence, labels, question = crossed()
+    network = {"hidden": (12, 8), "decay": 0.1, "finetune": 250, "members": 1, "pooling": 30.0}
+    bent = Calibration(question, network=network).fit(evidence, labels).describe()  # type: ignore[arg-type]
+    assert bent["core"] == "network" and bent["chosen_by"]["network"] < bent["chosen_by"]["mixed"]
+    corpus = planted(conversations=120, annotators=3, share=1.0)
+    straight = Calibration(corpus.question, network=SMALL).fit(corpus.evidence, corpus.labels).describe()
+    assert straight["core"] == "mixed" and straight["chosen_by"]["mixed"] < straight["chosen_by"]["network"]
+    few = planted(conversations=30, annotators=2)
+    said = Calibration(few.question).fit(few.evidence, few.labels).describe()
+    assert said["core"] == "mixed" and "not tried" in said["chosen_by"]["network"]
+
+
+def test_a_network_that_met_missing_answers_does_without_some() -> None:
+    corpus = planted(conversations=150, annotators=3, share=0.9, features=2, noise=0.2)
+    settings = {**SMALL, "dropout": 0.4, "finetune": 200, "decay": 1.0}
+    evaluator = Calibration(corpus.question, core="network", network=settings).fit(corpus.evidence, corpus.labels)
+    table = corpus.evidence
+    hidden = table.present.copy()
+    hidden[:, 1] = False
+    part = EvidenceTable(table.targets, table.columns, np.where(hidden, table.values, 0), hidden)
+    whole, less = ([s.value for s in evaluator.predict(t, "p1")] for t in (table, part))  # type: ignore[union-attr]
+    assert np.corrcoef(whole, less)[0, 1] > 0.9
+    assert not np.allclose(whole, less)
+
+
+def test_every_question_that_somebody_answered_is_a_task() -> None:
+    corpus = planted(conversations=20, annotators=2, share=1.0)
+    t = corpus.evidence.targets
+    more = [Label(t[0], "tone", "p0", "warm"), Label(t[1], "tone", "p0", "cold"), Label(t[2], "length", "p1", 3)]
+    more += [Label(t[i], "seconds", "p0", i * 1.5) for i in range(20)] + [Label(t[3], "tone", "p0", None)]
+    found, options = answers_to(
+        ratings(corpus.evidence, corpus.labels, corpus.question), Labels([*corpus.labels, *more])
+    )
+    assert options == (4, 10, 2)  # one option of `length` is no task; twenty numbers become ten ranges
+    assert found.shape == (40, 3) and (found[:, 2] >= 0).sum() == 2 and found[:, 1].max() == 9
