@@ -39,7 +39,7 @@ def _timed(step: Callable[[], object]) -> float:
 def _with_jax(shape: Shape, sheets: Sheets, rows: Any) -> Callable[[], object]:
     terms = Terms(1, 1, len(rows), dropout=0.0, penalised=False)
     job = jax.tree.map(lambda each: each[0], settings([Job(np.ones(len(sheets.annotator), bool), 1e-3, 0.0, 0.0, 0)]))
-    known, key, adam = tables(sheets), jax.random.key(0), optax.adam(1e-3)
+    known, key, adam = tables(sheets, shape.widest), jax.random.key(0), optax.adam(1e-3)
     laid = jnp.asarray(blocks(sheets.annotator, shape.annotators, rows))
     state = [initial(shape, key)]
     state.append(adam.init(state[0]))

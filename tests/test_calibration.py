@@ -125,7 +125,7 @@ def test_the_ordinal_link_finds_planted_thresholds() -> None:
 
 def test_planted_weights_and_habits_are_found() -> None:
     corpus = planted(conversations=600, annotators=5, options=10, noise=0.5)
-    learned = Calibration(corpus.question).fit(corpus.evidence, corpus.labels)
+    learned = Calibration(corpus.question, core="mixed").fit(corpus.evidence, corpus.labels)
     described = learned.describe()
     levels = [described["annotators"][name]["level"] for name in corpus.levels]
     assert pearson(np.array(levels), np.array(list(corpus.levels.values()))) > 0.98
@@ -138,7 +138,7 @@ def test_every_annotator_is_predicted_as_themselves() -> None:
         corpus.labels.of(f"c{i:04d}" for i in range(200)),
         corpus.labels.of(f"c{i:04d}" for i in range(200, 300)),
     )
-    learned = Calibration(corpus.question).fit(corpus.evidence, train)
+    learned = Calibration(corpus.question, core="mixed").fit(corpus.evidence, train)
     rows = corpus.evidence.rows_of(label.target for label in test)
     who = [label.annotator for label in test]
     truth = np.array([label.value for label in test], dtype=float)
@@ -153,7 +153,7 @@ def test_every_annotator_is_predicted_as_themselves() -> None:
 
 def test_a_person_nobody_met_is_predicted_with_more_doubt() -> None:
     corpus = planted(noise=0.2)
-    learned = Calibration(corpus.question).fit(corpus.evidence, corpus.labels)
+    learned = Calibration(corpus.question, core="mixed").fit(corpus.evidence, corpus.labels)
     known, unknown = learned.predict(corpus.evidence, "p2")[0], learned.predict(corpus.evidence)[0]
     assert isinstance(known, Score) and isinstance(unknown, Score)
     assert unknown.annotator == "population" and known.annotator == "p2"
@@ -167,7 +167,7 @@ def test_a_new_domain_shrinks_habits_and_a_few_labels_there_correct_them() -> No
     moved = Labels(
         Label(label.target, label.question, swap[label.annotator], max(1, label.value - 1)) for label in there.labels
     )  # type: ignore[operator]
-    learned = Calibration(here.question).fit(here.evidence, here.labels)
+    learned = Calibration(here.question, core="mixed").fit(here.evidence, here.labels)
     few = Labels(label for name in here.levels for label in [x for x in moved if x.annotator == name][:8])
     rest = Labels(label for label in moved if label not in set(few))
 
@@ -188,7 +188,7 @@ def test_a_new_domain_shrinks_habits_and_a_few_labels_there_correct_them() -> No
 
 def test_domains_start_from_home_and_doubt_goes_with_labels(tmp_path: Path) -> None:
     here, there = planted(seed=1), planted(conversations=60, seed=2)
-    learned = Calibration(here.question).fit(here.evidence, here.labels)
+    learned = Calibration(here.question, core="mixed").fit(here.evidence, here.labels)
     new = learned.in_new_domain()
     assert new.in_new_domain().predict(there.evidence, "p0") == new.predict(there.evidence, "p0"), "new is new once"
     few = Labels(label for label in there.labels if label.annotator == "p0")
@@ -220,7 +220,7 @@ def test_annotators_may_be_called_by_numbers() -> None:
 
 def test_an_annotator_met_only_in_the_new_domain_joins_with_their_labels() -> None:
     here, there = planted(seed=1), planted(conversations=60, seed=2)
-    learned = Calibration(here.question).fit(here.evidence, here.labels)
+    learned = Calibration(here.question, core="mixed").fit(here.evidence, here.labels)
     newcomer = Labels(Label(label.target, "main", "new", 4) for label in there.labels if label.annotator == "p0")
     adapted = learned.adapt(there.evidence, newcomer)
     assert "new" in adapted.annotators and "new" not in learned.annotators
@@ -230,7 +230,7 @@ def test_an_annotator_met_only_in_the_new_domain_joins_with_their_labels() -> No
 
 def test_panels_follow_the_rule_that_was_named() -> None:
     corpus = planted()
-    learned = Calibration(corpus.question).fit(corpus.evidence, corpus.labels)
+    learned = Calibration(corpus.question, core="mixed").fit(corpus.evidence, corpus.labels)
     members = ["p0", "p5"]
     single = {name: learned.predict(corpus.evidence, name) for name in members}
     for row in range(5):
@@ -249,7 +249,7 @@ def test_panels_follow_the_rule_that_was_named() -> None:
 
 def test_rows_without_evidence_are_unscored_and_missing_columns_are_no_zeros() -> None:
     corpus = planted()
-    learned = Calibration(corpus.question).fit(corpus.evidence, corpus.labels)
+    learned = Calibration(corpus.question, core="mixed").fit(corpus.evidence, corpus.labels)
     present = corpus.evidence.present.copy()
     present[0] = False
     present[1, 0] = False
@@ -262,7 +262,7 @@ def test_rows_without_evidence_are_unscored_and_missing_columns_are_no_zeros() -
 
 def test_evidence_made_otherwise_never_passes_unnoticed() -> None:
     corpus = planted()
-    learned = Calibration(corpus.question).fit(corpus.evidence, corpus.labels)
+    learned = Calibration(corpus.question, core="mixed").fit(corpus.evidence, corpus.labels)
     columns = tuple(type(c)(c.name, "another judge") for c in corpus.evidence.columns)
     other = EvidenceTable(corpus.evidence.targets, columns, corpus.evidence.values, corpus.evidence.present)
     with pytest.raises(BadInput, match="'f0' is made by another judge, the evaluator learned from planted"):
@@ -287,7 +287,7 @@ def test_poor_data_still_give_sane_scores(case: str) -> None:
     else:
         values = np.ones((len(evidence), 1))
         evidence = EvidenceTable(evidence.targets, evidence.columns[:1], values, values.astype(bool))
-    learned = Calibration(corpus.question).fit(evidence, Labels(labels))
+    learned = Calibration(corpus.question, core="mixed").fit(evidence, Labels(labels))
     for score in learned.predict(evidence):
         assert isinstance(score, Score) and 1 <= score.value <= 4
         if case == "all equal":
@@ -297,14 +297,14 @@ def test_poor_data_still_give_sane_scores(case: str) -> None:
 def test_what_cannot_be_learned_from_is_said() -> None:
     corpus = planted()
     with pytest.raises(BadInput, match="3 labels on 'main' have evidence; it needs 8 or more"):
-        Calibration(corpus.question).fit(corpus.evidence, Labels(list(corpus.labels)[:3]))
+        Calibration(corpus.question, core="mixed").fit(corpus.evidence, Labels(list(corpus.labels)[:3]))
     nominal = Question(id="main", text="?", scale=Scale(kind="nominal", options=("a", "b")))
     with pytest.raises(BadInput, match="has a nominal scale; the main question needs an ordinal or binary one"):
         Calibration(nominal).fit(corpus.evidence, corpus.labels)
     with pytest.raises(UnknownName, match="unknown core 'netwrok'"):
         Calibration(corpus.question, core="netwrok")
     with pytest.raises(BadInput, match="carry_over is a correlation from 0 to 1, got 2"):
-        Calibration(corpus.question, carry_over=2)
+        Calibration(corpus.question, core="mixed", carry_over=2)
 
 
 def test_folders_missing_damaged_and_from_the_future(tmp_path: Path) -> None:
@@ -312,7 +312,7 @@ def test_folders_missing_damaged_and_from_the_future(tmp_path: Path) -> None:
     folder = tmp_path / "evaluator"
     with pytest.raises(BadInput, match=r"holds no evaluator: evaluator.json is missing"):
         load_evaluator(folder)
-    Calibration(corpus.question).fit(corpus.evidence, corpus.labels).save(folder)
+    Calibration(corpus.question, core="mixed").fit(corpus.evidence, corpus.labels).save(folder)
     assert sorted(path.name for path in folder.iterdir()) == ["arrays.safetensors", "evaluator.json"]
     card = json.loads((folder / "evaluator.json").read_text())
     (folder / "evaluator.json").write_text(json.dumps({**card, "format": 99, "accord_version": "9.9"}))

@@ -12,13 +12,17 @@ from accord.rubric import Question, Rubric, Value
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """One answer of one person. `value` is `None` where the person said the question does not apply."""
+    """One answer of one person. `value` is `None` where the person said the question does not apply.
+
+    `wording` is the key of the question as it was asked (`Question.key`), where that is known.
+    """
 
     target: Target
     question: str
     annotator: str
     value: Value | None
     time: str | None = None
+    wording: str | None = None
 
 
 class Labels(Sequence[Label]):

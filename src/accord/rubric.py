@@ -108,6 +108,11 @@ class Question(_Frozen):
             raise ValueError(f"question {self.id!r} explains {strangers[0]!r}, which is none of its options")
         return self
 
+    @property
+    def key(self) -> str:
+        """A tagged digest of all that is asked; a question that is edited has another key."""
+        return content_hash(self.model_dump(mode="json"), length=12)
+
     def applies_to(self, conversation: Conversation) -> bool:
         """Whether the question can be asked of this conversation.
 

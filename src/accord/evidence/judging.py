@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
 
@@ -41,6 +41,11 @@ class Judged:
     answers: Sequence[Answer | Unanswered]
     asked: int
     left_out: float = 0.0
+
+    @property
+    def version(self) -> str:
+        """What the endpoint said answered; several versions, where it changed between questions, joined by `+`."""
+        return "+".join(sorted({a.version for a in self.answers if isinstance(a, Answer) and a.version}))
 
 
 async def judge_all(
@@ -158,12 +163,13 @@ def _row(work: _Work, judge: Judge, answer: Answer) -> dict[str, Any]:
         "probabilities": canonical_json(dict(answer.probabilities)),
         "outside": answer.outside,
         "made_from": canonical_json(work.made_from[answer.question]),
+        "version": answer.version or None,
     }
 
 
 def _from_row(question: str, row: Mapping[str, Any]) -> Answer:
     # Under another rubric the same question may have another name: the key says what was asked, not the name.
-    return Answer(question, json.loads(row["probabilities"]), row["outside"])
+    return Answer(question, json.loads(row["probabilities"]), row["outside"], row["version"])
 
 
 def answer_table(judge: Judge, rubric: Rubric, judged: Iterable[Judged], windowed: bool = False) -> EvidenceTable:
@@ -172,16 +178,19 @@ def answer_table(judge: Judge, rubric: Rubric, judged: Iterable[Judged], windowe
     Where subjects are `windowed`, shown in part if they are long, one more column says which share of each was not
     shown.
     """
-    made_by = str(judging_signature(judge, rubric))
+    made_by = judging_signature(judge, rubric)
     columns = [
-        Column(f"{question.id}={option}", made_by, question.id, _position(question, index))
+        Column(f"{question.id}={option}", str(signature), question.id, _position(question, index))
         for question in rubric.questions
+        for signature in [made_by.with_part("question", question.key)]
         for index, option in enumerate(question.scale.options)
     ]
-    columns += [Column(LEFT_OUT, made_by)] if windowed else []
+    columns += [Column(LEFT_OUT, str(made_by))] if windowed else []
     rows: dict[Target, dict[str, float]] = {}
     absences: dict[tuple[Target, str], str] = {}
+    versions: dict[Target, str] = {}
     for one in judged:
+        versions[one.target] = one.version
         features: dict[str, float] = {LEFT_OUT: one.left_out} if windowed else {}
         rows[one.target] = features
         for answer in one.answers:
@@ -189,7 +198,7 @@ def answer_table(judge: Judge, rubric: Rubric, judged: Iterable[Judged], windowe
                 features |= {f"{answer.question}={option}": p for option, p in answer.probabilities.items()}
             else:
                 absences[one.target, answer.question] = answer.reason
-    return EvidenceTable.from_rows(columns, rows, absences)
+    return replace(EvidenceTable.from_rows(columns, rows, absences), versions=versions)
 
 
 def _position(question: Question, index: int) -> float:
@@ -199,8 +208,9 @@ def _position(question: Question, index: int) -> float:
 
 
 def judging_signature(judge: Judge, rubric: Rubric) -> Signature:
-    """How answers were made: the judge, the way to its distributions, the rubric by its hash."""
-    return Signature.of("judge", model=judge.name, via=judge.way, rubric=rubric.hash[:13])
+    """How answers were made: the judge, the way to its distributions, what it is told before every question."""
+    told = content_hash(rubric.instructions, length=6) if rubric.instructions else None
+    return Signature.of("judge", model=judge.name, via=judge.way, instructions=told)
 
 
 def judge_subjects(

@@ -36,6 +36,7 @@ class EvidenceTable:
         values: (n, d) floats; 0 where nothing is present.
         present: (n, d) booleans.
         absences: Why a value is missing, by (target, question or column name).
+        versions: Which version of the judge answered about a target, where its endpoint said so.
     """
 
     targets: tuple[Target, ...]
@@ -43,6 +44,7 @@ class EvidenceTable:
     values: NDArray[np.float64]
     present: NDArray[np.bool_]
     absences: Mapping[tuple[Target, str], str] = field(default_factory=dict)
+    versions: Mapping[Target, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         shape = (len(self.targets), len(self.columns))
@@ -80,7 +82,7 @@ class EvidenceTable:
         targets = tuple(self.targets[row] for row in index)
         kept = frozenset(targets)
         absences = {key: reason for key, reason in self.absences.items() if key[0] in kept}
-        return EvidenceTable(targets, self.columns, self.values[index], self.present[index], absences)
+        return EvidenceTable(targets, self.columns, self.values[index], self.present[index], absences, self.versions)
 
     def of(self, conversations: Iterable[str]) -> EvidenceTable:
         """The rows of the named conversations."""
@@ -97,6 +99,7 @@ class EvidenceTable:
             np.hstack([values for values, _ in parts]),
             np.hstack([present for _, present in parts]),
             {**self.absences, **other.absences},
+            {**self.versions, **other.versions},
         )
 
     def like(self, columns: Sequence[Column]) -> EvidenceTable:
@@ -118,7 +121,8 @@ class EvidenceTable:
                     "gather it the same way, or fit again"
                 )
         order = [place[column.name] for column in columns]
-        return EvidenceTable(self.targets, tuple(columns), self.values[:, order], self.present[:, order], self.absences)
+        values, present = self.values[:, order], self.present[:, order]
+        return EvidenceTable(self.targets, tuple(columns), values, present, self.absences, self.versions)
 
     def expected(self) -> EvidenceTable:
         """The same table with each answer block collapsed to one column: the expected answer, named by its question.
@@ -146,6 +150,7 @@ class EvidenceTable:
             _stacked(values, len(self)),
             _stacked(present, len(self)).astype(bool),
             self.absences,
+            self.versions,
         )
 
     def distribution(self, question: str) -> tuple[tuple[float, ...], NDArray[np.float64], NDArray[np.bool_]]:

@@ -6,7 +6,7 @@ Two dialects of one idea: OpenAI's `/v1/decisions` (ordered answers), System One
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from accord.errors import BadInput, BudgetReached
@@ -44,6 +44,7 @@ class Decided:
 
     answers: tuple[tuple[Mapping[str, float] | None, str], ...]
     usage: Usage = Usage()
+    version: str = ""
 
 
 DecisionsModel = Model[Request, Decided]
@@ -91,7 +92,8 @@ class DecisionsJudge:
             return [Unanswered(q.id, error.failure.reason, error.failure.detail) for q in questions]
         except BudgetReached as error:
             return [Unanswered(q.id, OUT_OF_BUDGET, str(error)) for q in questions]
-        return [_read(q, mass, reason) for q, (mass, reason) in zip(questions, decided.answers, strict=True)]
+        found = [_read(q, mass, reason) for q, (mass, reason) in zip(questions, decided.answers, strict=True)]
+        return [replace(a, version=decided.version) if isinstance(a, Answer) else a for a in found]
 
     async def close(self) -> None:
         """Let go of the model's connections."""
@@ -147,7 +149,8 @@ class OpenAIDecisions(Endpoint):
             pairs = zip(request.questions, decision.answers, strict=True)
             answers = tuple(_openai_answer(asked, answer) for asked, answer in pairs)
             usage = decision.usage
-            return Decided(answers, Usage(usage.input_tokens, usage.output_tokens) if usage else Usage())
+            spent = Usage(usage.input_tokens, usage.output_tokens) if usage else Usage()
+            return Decided(answers, spent, str(getattr(decision, "model", "") or ""))
 
 
 def _openai_question(asked: Asked) -> dict[str, Any]:
@@ -201,7 +204,8 @@ class SystemOne(Endpoint):
                 raise CallFailed("malformed", f"an answer to {strangers[0]!r}, which was not asked")
             found = tuple(_system_one_answer(asked, answers.get(asked.name)) for asked in request.questions)
             usage = response.get("usage") or {}
-            return Decided(found, Usage(usage.get("input_tokens", 0), usage.get("output_tokens", 0)))
+            spent = Usage(usage.get("input_tokens", 0), usage.get("output_tokens", 0))
+            return Decided(found, spent, str(response.get("model") or ""))
 
 
 def _system_one_question(asked: Asked) -> dict[str, Any]:

@@ -89,4 +89,4 @@ def read_first_token(question: Question, reply: Reply) -> Answer | Unanswered:
     if inside == 0.0:
         return Unanswered(question.id, "no option", f"none of the likeliest tokens is one of {', '.join(labels)}")
     probabilities = {labels[label]: probability for label, probability in mass.items()}
-    return Answer(question.id, probabilities, max(0.0, 1.0 - inside))
+    return Answer(question.id, probabilities, max(0.0, 1.0 - inside), reply.model)

@@ -173,11 +173,15 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One question's distribution: a probability an option, by the option's text, and the mass outside them all."""
+    """One question's distribution: a probability an option, by the option's text, and the mass outside them all.
+
+    `version` is what the endpoint says answered (a dated snapshot, say), which may change under one name.
+    """
 
     question: str
     probabilities: Mapping[str, float]
     outside: float = 0.0
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,10 @@ class SamplingJudge:
             return Unanswered(question.id, later[0].reason, later[0].detail)
         if len(failed) * 2 > self.k:
             return Unanswered(question.id, failed[0].reason, failed[0].detail)
-        return frequencies(question, [reply.text for reply in replies if isinstance(reply, Reply)])
+        said = [reply for reply in replies if isinstance(reply, Reply)]
+        found = frequencies(question, [reply.text for reply in said])
+        versions = "+".join(sorted({reply.model for reply in said}))
+        return replace(found, version=versions) if isinstance(found, Answer) else found
 
     async def close(self) -> None:
         """Let go of the model's connections."""

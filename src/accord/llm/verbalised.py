@@ -59,7 +59,8 @@ class VerbalisedJudge:
             stated = None
         if not isinstance(stated, dict):
             return [Unanswered(question.id, "invalid JSON", "the reply is no JSON object") for question in questions]
-        return [read_stated(question, stated.get(question.id)) for question in questions]
+        found = [read_stated(question, stated.get(question.id)) for question in questions]
+        return [replace(a, version=reply.model) if isinstance(a, Answer) else a for a in found]
 
     async def close(self) -> None:
         """Let go of the model's connections."""

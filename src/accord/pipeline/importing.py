@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -158,8 +158,9 @@ def _checked(
 
 
 def _noted(labels: Iterable[Label], rubric: Rubric, done: Imported) -> Iterator[Label]:
-    """The labels as they are; those on questions that the rubric does not ask are counted."""
+    """The labels, each with its question's wording; those on questions that the rubric does not ask are counted."""
     for label in labels:
-        if rubric.get(label.question) is None:
+        question = rubric.get(label.question)
+        if question is None:
             done.other_questions[label.question] += 1
-        yield label
+        yield label if question is None else replace(label, wording=question.key)

@@ -80,6 +80,7 @@ def label_row(label: Label, seen: Counter[bytes], place: int) -> dict[str, Any]:
         "annotator": label.annotator,
         "value": canonical_json(label.value),
         "time": label.time,
+        "wording": label.wording,
         "added": now(),
         "place": place,
     }

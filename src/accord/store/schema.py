@@ -27,6 +27,7 @@ labels = Table(
     Column("annotator", String, nullable=False),
     Column("value", Text),
     Column("time", String),
+    Column("wording", String),
     Column("added", String, nullable=False),
     Column("place", Integer, nullable=False),
     Index("labels_by_conversation", "conversation"),
@@ -44,6 +45,7 @@ answers = Table(
     Column("probabilities", Text, nullable=False),
     Column("outside", Float, nullable=False),
     Column("made_from", Text, nullable=False),
+    Column("version", String),
     Column("added", String, nullable=False),
     Index("answers_by_conversation", "conversation"),
 )

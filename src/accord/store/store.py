@@ -156,10 +156,10 @@ class Store:
     def labels(self) -> Labels:
         """All labels, in the order they were added."""
         columns = (labels.c.conversation, labels.c.turn, labels.c.question, labels.c.annotator, labels.c.value)
-        query = select(*columns, labels.c.time).order_by(labels.c.place, labels.c.key)
+        query = select(*columns, labels.c.time, labels.c.wording).order_by(labels.c.place, labels.c.key)
         return Labels(
-            Label(Target(conversation, turn), question, annotator, json.loads(value), time)
-            for conversation, turn, question, annotator, value, time in self._stream(query)
+            Label(Target(conversation, turn), question, annotator, json.loads(value), time, wording)
+            for conversation, turn, question, annotator, value, time, wording in self._stream(query)
         )
 
     # --- answers ------------------------------------------------------------------------------------------------
@@ -175,12 +175,12 @@ class Store:
         return total
 
     def answers(self, keys: Iterable[str]) -> dict[str, Mapping[str, Any]]:
-        """The answers with these keys, by key: their `probabilities` (JSON) and the mass `outside`."""
-        columns = (answers.c.key, answers.c.probabilities, answers.c.outside)
+        """The answers with these keys, by key: `probabilities` (JSON), the mass `outside`, the judge's `version`."""
+        columns = (answers.c.key, answers.c.probabilities, answers.c.outside, answers.c.version)
         return {
-            key: {"probabilities": probabilities, "outside": outside}
+            key: {"probabilities": probabilities, "outside": outside, "version": version or ""}
             for batch in batches(keys, BATCH)
-            for key, probabilities, outside in self._stream(select(*columns).where(answers.c.key.in_(batch)))
+            for key, probabilities, outside, version in self._stream(select(*columns).where(answers.c.key.in_(batch)))
         }
 
     def answered(self) -> list[tuple[str, str]]:

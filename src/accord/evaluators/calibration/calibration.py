@@ -14,6 +14,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from accord.conversation import Target, content_hash
 from accord.errors import BadInput, UnknownName
 from accord.evaluators.base import Arrays, Evaluator, evaluators
 from accord.evaluators.calibration.auto import Losses, better_core
@@ -31,6 +32,9 @@ from accord.version import __version__
 
 CORES = ("auto", "mixed", "network")
 FEWEST_LABELS = 8
+HISTORY = 400
+"""The most texts whose evidence is kept, for the adaptive rubric to guess missing answers from."""
+CHANGED_JUDGE = "the judge answered as version"
 
 Floats = NDArray[np.float64]
 
@@ -122,6 +126,8 @@ class Calibration(Evaluator):
         self.counts_ = {name: int((rated.annotator == name).sum()) for name in core.annotators}
         self.width_ = band_width(rated.options, distributions, rated.value, self.coverage)
         self.familiarity_ = Familiarity.fit(features.take(np.unique(rated.row)))
+        self.versions_ = judge_versions(evidence, rated)
+        self.history_ = _complete(features.take(np.unique(rated.row)))
         return self._take(core, domain=None)
 
     def _learned(self, evidence: EvidenceTable, rated: Ratings, labels: Labels) -> tuple[Core, Floats, Losses]:
@@ -160,7 +166,7 @@ class Calibration(Evaluator):
                 the core cannot adapt.
         """
         core = self._fitted()
-        features = self._features(evidence)
+        features = self.features(evidence)
         rated = ratings(features, self._grouped(labels), self.question)
         if not len(rated):
             raise BadInput(f"no label on {self.question.id!r} has evidence; adapting needs at least one")
@@ -171,7 +177,7 @@ class Calibration(Evaluator):
 
     def _copy(self) -> Calibration:
         twin = Calibration(self.question, **self.settings())
-        for name in ("options_", "columns_", "counts_", "width_", "familiarity_", "losses_"):
+        for name in ("options_", "columns_", "counts_", "width_", "familiarity_", "losses_", "versions_", "history_"):
             setattr(twin, name, getattr(self, name))
         return twin
 
@@ -181,11 +187,11 @@ class Calibration(Evaluator):
 
     def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
         """One score a row, for that row's annotator; rows without any evidence are unscored."""
-        features = self._features(evidence)
+        features = self.features(evidence)
         speakers = [None if name is None else self._speaker(name) for name in annotators]
         distributions = self.distributions(features, speakers)
         ends = bands(self.options_, distributions, self.width_)
-        warnings = self.familiarity_.warnings(features)
+        warnings = self._warnings(features)
         signature, known = self.signature(), set(self.annotators)
         scores: list[Score | Unscored] = []
         for row, name in enumerate(speakers):
@@ -196,6 +202,16 @@ class Calibration(Evaluator):
             shares, band = distributions[row], (float(ends[row, 0]), float(ends[row, 1]))
             scores.append(score_from(target, who, self.options_, shares, signature, band, warnings[row]))
         return scores
+
+    def _warnings(self, features: EvidenceTable) -> list[str | None]:
+        """Why each row's score deserves less trust: unlike what was learned from, or judged by a changed judge."""
+        found = []
+        for target, unlike in zip(features.targets, self.familiarity_.warnings(features), strict=True):
+            version = features.versions.get(target, "")
+            strange = bool(version) and bool(self.versions_) and version not in self.versions_
+            changed = f"{CHANGED_JUDGE} {version}, learned from {', '.join(self.versions_)}" if strange else None
+            found.append("; ".join(part for part in (changed, unlike) if part) or None)
+        return found
 
     def predict(self, evidence: EvidenceTable, annotator: str | None = None) -> list[Score | Unscored]:
         """One score a row; the member of a group is predicted as the group.
@@ -210,11 +226,25 @@ class Calibration(Evaluator):
         """(n, K) each row's distribution for its annotator; `features` are this evaluator's own columns."""
         return self._fitted().distributions(features, annotators)
 
+    def history(self) -> EvidenceTable:
+        """The evidence of some texts that were learned from, those with all of it, without their names."""
+        self.check_fitted()
+        names = tuple(Target(f"learned from {place}") for place in range(len(self.history_)))
+        return EvidenceTable(names, self.columns_, self.history_, np.ones(self.history_.shape, dtype=bool))
+
+    def features(self, evidence: EvidenceTable) -> EvidenceTable:
+        """The evidence as this evaluator's own columns, in their order.
+
+        Raises:
+            BadInput: A column is missing, or made otherwise than the one that was learned from.
+        """
+        return self._fitted().shown(evidence).like(self.columns_)
+
     def signature(self) -> Signature:
         """How this evaluator's scores are made."""
         mixed = isinstance(self.core_, MixedCore)
         makers = dict.fromkeys(c.made_by for c in self.columns_ if c.question is not None)
-        judges = dict.fromkeys("|".join(p for p in m.split("|") if not p.startswith("question:")) for m in makers)
+        judges = dict.fromkeys(maker.partition("|question:")[0] for maker in makers)
         return Signature.of(
             self.method,
             core="mixed" if mixed else "network",
@@ -228,6 +258,7 @@ class Calibration(Evaluator):
             carry_over=self.carry_over if self.domain_ else None,
             coverage=self.coverage,
             evidence="+".join(judges) or None,
+            rubric=content_hash(sorted(makers), length=8) if makers else None,
             version=__version__,
         )
 
@@ -258,17 +289,19 @@ class Calibration(Evaluator):
             "counts": self.counts_,
             "domain": self.domain_,
             "losses": self.losses_,
+            "versions": self.versions_,
             "width": self.width_,
             "core": "mixed" if isinstance(self.core_, MixedCore) else "network",
             "parts": core,
         }
-        own = {"scale.options": self.options_, **self.familiarity_.arrays()}
+        own = {"scale.options": self.options_, "history": self.history_, **self.familiarity_.arrays()}
         return card, {**own, **{f"core.{name}": array for name, array in arrays.items()}}
 
     def restore(self, card: Mapping[str, Any], arrays: Arrays) -> Self:
         """The inverse of `state`."""
         self.columns_ = tuple(Column(**column) for column in card["columns"])
         self.counts_, self.losses_, self.width_ = dict(card["counts"]), dict(card["losses"]), card["width"]
+        self.versions_, self.history_ = list(card["versions"]), np.asarray(arrays["history"])
         self.options_, self.familiarity_ = arrays["scale.options"], Familiarity.from_arrays(arrays)
         parts = {name.removeprefix("core."): array for name, array in arrays.items() if name.startswith("core.")}
         return self._take(self._made(card["core"]).restore(card["parts"], parts), card["domain"])
@@ -278,13 +311,17 @@ class Calibration(Evaluator):
         assert self.core_ is not None
         return self.core_
 
-    def _features(self, evidence: EvidenceTable) -> EvidenceTable:
-        """The evidence as this evaluator's own columns, in their order.
 
-        Raises:
-            BadInput: A column is missing, or made otherwise than the one that was learned from.
-        """
-        return self._fitted().shown(evidence).like(self.columns_)
+def _complete(features: EvidenceTable) -> Floats:
+    """(m, d) the rows with all evidence, evenly spaced ones where they are more than `HISTORY`."""
+    whole = np.flatnonzero(features.present.all(axis=1))
+    spaced = np.linspace(0, len(whole) - 1, min(len(whole), HISTORY)).astype(int)
+    return np.asarray(features.values[whole[spaced]])
+
+
+def judge_versions(evidence: EvidenceTable, rated: Ratings) -> list[str]:
+    """Every version of the judge that answered about what was rated, sorted."""
+    return sorted({version for target in rated.target if (version := evidence.versions.get(target, ""))})
 
 
 def _why_nothing(features: EvidenceTable, row: int) -> str:

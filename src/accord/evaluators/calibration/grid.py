@@ -109,7 +109,9 @@ def losses(
     jobs = [Job(rows, rate, 0.0, 0.0, seed) for rate in grid.rate for rows in folds]
     steps = schedules(sheets.annotator, shape.annotators, jobs[: len(folds)], terms)
     stops = tuple(epochs - 1 for epochs in grid.epochs)
-    found = _losses(shape, terms, stops, tables(sheets), steps, _unseen(shape, sheets, folds), settings(jobs))
+    found = _losses(
+        shape, terms, stops, tables(sheets, shape.widest), steps, _unseen(shape, sheets, folds), settings(jobs)
+    )
     surprise, count = (np.asarray(each, dtype=float) for each in found)
     by_fold = surprise.reshape(len(grid.rate), len(folds), len(stops), len(stops))
     return np.asarray(by_fold.sum(axis=1) / count.reshape(len(grid.rate), len(folds))[0].sum())

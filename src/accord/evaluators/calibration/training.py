@@ -33,8 +33,8 @@ State = tuple[Parameters, Any]
 
 _TINY = 1e-12
 _NUMBERS = ("rate", "pooling", "decay")
-_WIDTH = 8
-"""Places by annotator come in steps of so many, so that folds of a data set share one compiled program."""
+_WIDTH, _ROUND = 16, 128
+"""Places by annotator, and rows, come in steps of so many: folds of a data set share one compiled program."""
 
 
 @dataclass(frozen=True)
@@ -100,9 +100,8 @@ def train(shape: Shape, sheets: Sheets, terms: Terms, jobs: Sequence[Job]) -> li
     Returns:
         The networks for the main question alone.
     """
-    found = _train(
-        shape, terms, tables(sheets), schedules(sheets.annotator, shape.annotators, jobs, terms), settings(jobs)
-    )
+    steps = schedules(sheets.annotator, shape.annotators, jobs, terms)
+    found = _train(shape, terms, tables(sheets, shape.widest), steps, settings(jobs))
     whole = jax.tree.map(np.asarray, found)
     return [jax.tree.map(lambda each, place=place: each[place], whole) for place in range(len(jobs))]
 
@@ -203,25 +202,31 @@ def total_surprise(
 # --- what the compiled program takes -------------------------------------------------------------------------------
 
 
-def tables(sheets: Sheets) -> Tables:
-    """The sheets as arrays, answers as 1 for the chosen option; an empty row at the end fills a batch."""
+def tables(sheets: Sheets, widest: int) -> Tables:
+    """The sheets as arrays, answers as 1 for the chosen option; empty rows at the end fill a batch."""
 
     def with_empty(rows: NDArray[Any], fill: float, kind: Any) -> Array:
-        return jnp.asarray(np.concatenate([rows, np.full((1, *rows.shape[1:]), fill)]), dtype=kind)
+        empty = np.full((_empty(len(rows)), *rows.shape[1:]), fill)
+        return jnp.asarray(np.concatenate([rows, empty]), dtype=kind)
 
     return {
         "values": with_empty(sheets.values, 0, jnp.float32),
         "present": with_empty(sheets.present, 1, jnp.float32),
         "group": jnp.asarray(sheets.group, dtype=jnp.float32),
-        "answers": with_empty(sheets.answers[..., None] == np.arange(sheets.answers.max() + 1), 0, jnp.float32),
+        "answers": with_empty(sheets.answers[..., None] == np.arange(widest), 0, jnp.float32),
         "count": jnp.asarray(float((sheets.answers[:, 0] >= 0).sum()), dtype=jnp.float32),
     }
+
+
+def _empty(rows: int) -> int:
+    """How many empty rows follow so many: one at least, and up to a round number that folds of one data set share."""
+    return _ROUND - rows % _ROUND
 
 
 def settings(jobs: Sequence[Job]) -> Settings:
     """The jobs as arrays."""
     numbers = {name: jnp.asarray([getattr(job, name) for job in jobs], dtype=jnp.float32) for name in _NUMBERS}
-    rows = np.array([np.append(job.rows, False) for job in jobs])
+    rows = np.array([np.append(job.rows, np.zeros(_empty(len(job.rows)), dtype=bool)) for job in jobs])
     return {**numbers, "rows": jnp.asarray(rows), "seed": jnp.asarray([job.seed for job in jobs], dtype=jnp.uint32)}
 
 
