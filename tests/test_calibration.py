@@ -14,7 +14,8 @@ from accord import Calibration, Label, Labels, Question, Scale, Score, Unscored,
 from accord.agreement import pearson
 from accord.errors import BadInput, UnknownName
 from accord.evaluators import predict_panel
-from accord.evaluators.calibration.mixed import OFFSET, OWN_SLOPE, SLOPE, TEXT, MixedEffects, _Design
+from accord.evaluators.calibration.equations import OFFSET, OWN_SLOPE, SLOPE, TEXT, Design
+from accord.evaluators.calibration.mixed import MixedEffects
 from accord.evaluators.calibration.ordinal import OrdinalLink, _Objective
 from accord.evidence import EvidenceTable
 from accord.testing import planted
@@ -58,7 +59,7 @@ def test_the_criterion_effects_and_gradient_are_those_of_the_definition() -> Non
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
     people, who = np.unique(annotator, return_inverse=True)
     _, which = np.unique(text, return_inverse=True)
-    design = _Design.of(Z, y, who, len(people), which, own_slopes=True)
+    design = Design.of(Z, y, who, len(people), which, own_slopes=True)
     ratios = np.array([0.3, 0.5, 0.1, 0.2])
     solved = design.solve(ratios)
     criterion, P, noise = restricted(y, covariance(Z, annotator, text, ratios))
@@ -76,7 +77,7 @@ def test_the_criterion_effects_and_gradient_are_those_of_the_definition() -> Non
 def test_held_out_means_are_those_of_a_model_that_never_saw_the_text() -> None:
     X, y, annotator, text = small()
     fitted = MixedEffects().fit(X, y, annotator, text)
-    Z = fitted._standardised(X)
+    Z = fitted.standardised(X)
     V = covariance(Z, annotator, text, fitted.ratios_)
     for left_out in ("t00", "t07"):
         out = text == left_out
@@ -90,7 +91,7 @@ def test_held_out_means_are_those_of_a_model_that_never_saw_the_text() -> None:
 def test_the_ratios_are_where_the_likelihood_is_highest() -> None:
     X, y, annotator, text = small()
     fitted = MixedEffects().fit(X, y, annotator, text)
-    Z = fitted._standardised(X)
+    Z = fitted.standardised(X)
     best = restricted(y, covariance(Z, annotator, text, fitted.ratios_))[0]
     rng = np.random.default_rng(1)
     for _ in range(50):

@@ -29,7 +29,7 @@ LAYERS = [
     {"llm"},
     {"evidence"},
     {"evaluators"},
-    {"comparison", "config", "plugins", "score_files"},
+    {"comparison", "config", "plugins", "score_files", "fairness", "suspects", "estimation"},
     {"pipeline"},
     {"report", "gate"},
     {"whole_run"},

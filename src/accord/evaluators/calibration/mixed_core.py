@@ -11,7 +11,8 @@ import numpy as np
 
 from accord.evaluators.base import Arrays
 from accord.evaluators.calibration.core import Core, Floats, matrix
-from accord.evaluators.calibration.mixed import OFFSET, OWN_SLOPE, SLOPE, TEXT, MixedEffects
+from accord.evaluators.calibration.equations import OFFSET, OWN_SLOPE, SLOPE, TEXT
+from accord.evaluators.calibration.mixed import MixedEffects
 from accord.evaluators.calibration.new_domain import adapted, carried_over, remaining_doubt
 from accord.evaluators.calibration.ordinal import OrdinalLink
 from accord.evaluators.ratings import Ratings

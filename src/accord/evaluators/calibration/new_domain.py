@@ -13,7 +13,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.evaluators.calibration.mixed import OFFSET, OWN_SLOPE, TEXT, MixedEffects
+from accord.evaluators.calibration.equations import OFFSET, OWN_SLOPE, TEXT
+from accord.evaluators.calibration.mixed import MixedEffects
 
 Floats = NDArray[np.float64]
 
@@ -41,7 +42,7 @@ def adapted(
     the model knows and 1 for others; τ, the variance of the domain's own level, is that of the ratings.
     """
     moved = _with_newcomers(carried_over(model, carry_over), annotator)
-    Z = moved._standardised(X)
+    Z = moved.standardised(X)
     who = moved.index_of(annotator, len(Z))
     known = np.isin(moved.annotators_, model.annotators_)
     looseness = np.where(known, 1 - carry_over**2, 1.0)[who]
