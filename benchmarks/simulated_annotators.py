@@ -5,8 +5,9 @@
 Ratings are drawn as y = round(level + x·w + the annotator's level and weights + the text + noise), cut to 1..5, three
 of each text. Levels have standard deviation .6, own weights .15 each. `coverage` is the share of true levels inside
 their 95 % intervals; `held` the share of new ratings inside the 90 % conformal bands. Each row is a process of its
-own; `peak_mb` is that process's. The last row has a million labels; sizes below 1,000 annotators are means of five draws. The baseline is each annotator's mean of their
-residuals from one regression for all, the way habits are usually corrected.
+own; `peak_mb` is that process's. The last row has a million labels; sizes below 1,000 annotators are means of five
+draws. The baseline is each annotator's mean of their residuals from one regression for all, the way habits are
+usually corrected.
 """
 
 from __future__ import annotations

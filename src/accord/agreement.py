@@ -31,12 +31,14 @@ class Paired:
         answer: (n,) index of the option that was said.
         probabilities: (n, K) predicted.
         value: (n,) predicted number, in units of the scale.
+        band: (n, 2) ends of the interval around it; NaN, or nothing at all, where it has none.
     """
 
     options: Floats
     answer: Indices
     probabilities: Floats
     value: Floats
+    band: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.answer)
@@ -58,7 +60,8 @@ class Paired:
 
     def take(self, rows: Indices) -> Paired:
         """The rows with these indices, repeats included."""
-        return Paired(self.options, self.answer[rows], self.probabilities[rows], self.value[rows])
+        band = None if self.band is None else self.band[rows]
+        return Paired(self.options, self.answer[rows], self.probabilities[rows], self.value[rows], band)
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,12 @@ def _within_one(paired: Paired) -> Floats:
 def _surprise(paired: Paired) -> Floats:
     with np.errstate(divide="ignore"):
         return np.asarray(-np.log(paired.probabilities[np.arange(len(paired)), paired.answer])[:, None])
+
+
+def _covered(paired: Paired) -> Floats:
+    band = np.full((len(paired), 2), np.nan) if paired.band is None else paired.band
+    inside = (band[:, 0] <= paired.truth) & (paired.truth <= band[:, 1])
+    return np.where(np.isnan(band[:, 0]), np.nan, inside)[:, None]
 
 
 def _products(paired: Paired) -> Floats:
@@ -196,6 +205,8 @@ STATISTICS: Mapping[str, Statistic] = {
     "weighted_kappa": MeanStatistic(_cells, _kappa),
     # Krippendorff's ordinal α between people and the nearest options, as two coders
     "alpha": RankStatistic(_alpha),
+    # share of answers inside the conformal band, which promises one
+    "coverage": MeanStatistic(_covered, _only),
     # mean -log p(answer), in nats
     "log_loss": MeanStatistic(_surprise, _only),
 }

@@ -108,6 +108,22 @@ def _cell(line: Mapping[str, Any], name: str) -> str:
     return f"{value:.3f}" + ("" if low is None else f" [{low:.2f}, {high:.2f}]")
 
 
+def groups_text(groups: Iterable[Mapping[str, Any]]) -> str:
+    """Agreement by group: how far each one's predictions are from its ratings, beside all others."""
+    names = {"bias": "bias", "rmse": "RMSE", "pearson": "r", "calibration_error": "smECE"}
+    rows = [
+        [
+            f"{g['by']}: {g['group']}",
+            str(g["n"]),
+            *(_cell(g, name) for name in names),
+            f"{g['apart']:+.2f}",
+            f"{g['p_holm']:.3f}",
+        ]
+        for g in groups
+    ]
+    return table(["group", "n", *names.values(), "apart", "p"], rows)
+
+
 def _notes(lines: Iterable[Mapping[str, Any]]) -> list[str]:
     notes = [
         f"{line['system']}: {line['unscored']} unscored ({_reasons(line['reasons'])})"

@@ -59,7 +59,9 @@ class AdaptiveRubric:
             BadInput: The evaluator learned from no answers of a judge, or from too few complete ones.
         """
         self.evaluator = evaluator
-        self.table = evaluator.history()
+        evaluator.check_fitted()
+        self.side = evaluator.trained_on_
+        self.table = self.side.texts()
         self.places: dict[str, list[int]] = {}
         for place, column in enumerate(self.table.columns):
             if column.question is not None:
@@ -92,7 +94,7 @@ class AdaptiveRubric:
         whole = EvidenceTable(self.table.targets, self.table.columns, completed, np.ones_like(completed, dtype=bool))
         each = [self.evaluator.distributions(whole, [name] * len(whole)) for name in annotators]
         shares = np.mean(each, axis=0)
-        predicted = shares @ self.evaluator.options_
+        predicted = shares @ self.side.options
         variance = _variance(predicted, weight)
         missing = {name: places for name, places in self.places.items() if not present[places].all()}
         gains = {name: variance - self._left(predicted, weight, places) for name, places in missing.items()}
@@ -120,12 +122,12 @@ class AdaptiveRubric:
         """The score of a row whose answers are known in part; the missing ones are averaged over."""
         found = self.outlook(features, row, (annotator,))
         own = self.evaluator
-        [band] = bands(own.options_, found.distribution[None], own.width_).tolist()
+        [band] = bands(self.side.options, found.distribution[None], self.side.width).tolist()
         known = sum(bool(features.present[row, places].all()) for places in self.places.values())
         signature = own.signature().with_part("asked", f"{known} of {len(self.places)}")
         speaker = annotator if annotator in own.annotators else POPULATION
         target = features.targets[row]
-        return score_from(target, str(speaker), own.options_, found.distribution, signature, (band[0], band[1]))
+        return score_from(target, str(speaker), self.side.options, found.distribution, signature, (band[0], band[1]))
 
 
 def _variance(values: Floats, weight: Floats) -> float:

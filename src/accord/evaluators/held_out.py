@@ -62,7 +62,7 @@ class System:
 
     def paired(self, rated: Ratings) -> Paired:
         """These predictions beside what people said, all rows; those not scored hold zeros."""
-        return Paired(rated.options, rated.answer, self.probabilities, self.value)
+        return Paired(rated.options, rated.answer, self.probabilities, self.value, self.band)
 
 
 def held_out(
@@ -73,9 +73,11 @@ def held_out(
     labels: Labels,
     rated: Ratings,
     splits: Iterable[Split],
+    personal: bool = True,
 ) -> System:
     """Each rating predicted by an evaluator that never saw its conversation.
 
+    Each is predicted for its own annotator, or, unless `personal`, for a person nobody has met.
     Where a method cannot learn on one side of a split, the other side's rows stay unscored with its reason.
     """
     n, options = len(rated), len(rated.options)
@@ -87,7 +89,8 @@ def held_out(
         rows = np.flatnonzero([each in split.test for each in conversation])
         try:
             learned = make(question).fit(evidence.of(split.train), labels.of(split.train))
-            scores = learned.predict_each(evidence.take(rated.row[rows]), list(rated.annotator[rows]))
+            whom = list(rated.annotator[rows]) if personal else [None] * len(rows)
+            scores = learned.predict_each(evidence.take(rated.row[rows]), whom)
         except AccordError as error:
             reasons[str(error)] = reasons.get(str(error), 0) + len(rows)
             continue

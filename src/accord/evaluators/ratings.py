@@ -36,6 +36,11 @@ class Ratings:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def take(self, rows: NDArray[np.intp]) -> Ratings:
+        """The ratings with these indices."""
+        kept = [self.labels[int(row)] for row in rows]
+        return Ratings(kept, self.row[rows], self.answer[rows], self.value[rows], self.options)
+
     @property
     def annotator(self) -> NDArray[np.object_]:
         """(n,) who rated."""

@@ -89,6 +89,17 @@ class EvidenceTable:
         wanted = frozenset(conversations)
         return self.take([row for row, target in enumerate(self.targets) if target.conversation in wanted])
 
+    def above(self, other: EvidenceTable) -> EvidenceTable:
+        """This table's rows, then those of another with the same columns."""
+        return EvidenceTable(
+            (*self.targets, *other.targets),
+            self.columns,
+            np.vstack([self.values, other.values]),
+            np.vstack([self.present, other.present]),
+            {**self.absences, **other.absences},
+            {**self.versions, **other.versions},
+        )
+
     def beside(self, other: EvidenceTable) -> EvidenceTable:
         """Both tables' columns, for every target of either; what one of them lacks is missing."""
         targets = tuple(dict.fromkeys((*self.targets, *other.targets)))

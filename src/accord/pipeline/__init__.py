@@ -4,27 +4,34 @@ from accord.pipeline.auditing import audit_stored, latest_audit, plan_audit
 from accord.pipeline.batches import judge_in_batches
 from accord.pipeline.collecting import collect, judge_stored, plan_stored, subjects_of
 from accord.pipeline.importing import Imported, import_files
+from accord.pipeline.insights import Insights
+from accord.pipeline.labelling import estimate_stored, next_labels
 from accord.pipeline.learning import Trial, compare_stored, learn_unlabelled, try_out
 from accord.pipeline.models import Models, make_budget, make_judge, make_models
-from accord.pipeline.scoring import Speaker, latest_scores, score_all, score_file
+from accord.pipeline.scoring import How, Speaker, latest_drift, latest_scores, score_all, score_file
 
 __all__ = [
+    "How",
     "Imported",
+    "Insights",
     "Models",
     "Speaker",
     "Trial",
     "audit_stored",
     "collect",
     "compare_stored",
+    "estimate_stored",
     "import_files",
     "judge_in_batches",
     "judge_stored",
     "latest_audit",
+    "latest_drift",
     "latest_scores",
     "learn_unlabelled",
     "make_budget",
     "make_judge",
     "make_models",
+    "next_labels",
     "plan_audit",
     "plan_stored",
     "score_all",

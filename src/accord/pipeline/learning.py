@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from inspect import signature
 from itertools import product
+from typing import Any
 
 from accord.comparison import Comparison, compare
 from accord.config import Config
@@ -18,6 +19,7 @@ from accord.evidence import EvidenceTable
 from accord.labels import Labels
 from accord.llm.model import Subject
 from accord.pipeline.collecting import collect, subjects_of
+from accord.pipeline.insights import Insights, groups_of, insights
 from accord.pipeline.models import Models
 from accord.resampling import DRAWS
 from accord.rubric import Question, Rubric
@@ -34,6 +36,10 @@ class Trial:
     evidence: EvidenceTable
     comparison: Comparison
     evaluator: Evaluator
+
+    def insights(self) -> Insights:
+        """What to know before the evaluator is trusted; takes about as long as the trial."""
+        return insights(self.rubric, self.subjects, self.labels, self.evidence, self.comparison, self.evaluator)
 
 
 def factory(config: Config) -> Callable[[Question], Evaluator | Choice]:
@@ -89,10 +95,17 @@ def learn_unlabelled(store: Store, config: Config, rubric: Rubric, models: Model
     return evaluator, len(evidence)
 
 
-def compare_stored(store: Store, config: Config, rubric: Rubric, models: Models, draws: int = DRAWS) -> Comparison:
-    """The configured method and the baselines on honest folds of what the store holds."""
-    _, labels, evidence = rated_evidence(store, config, rubric, models)
-    return _compared(config, rubric, labels, evidence, draws)
+def compare_stored(
+    store: Store, config: Config, rubric: Rubric, models: Models, draws: int = DRAWS, by: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The configured method and the baselines on honest folds of what the store holds, and its agreement by groups.
+
+    `by` names what groups are made of: `system`, `annotator`, `judge-version`, `wording`, or a metadata entry.
+    """
+    subjects, labels, evidence = rated_evidence(store, config, rubric, models)
+    found = _compared(config, rubric, labels, evidence, draws)
+    groups = [group.to_json() for each in by for group in groups_of(found, subjects, evidence, each)]
+    return {**found.to_json(), "groups": groups}
 
 
 def try_out(store: Store, config: Config, rubric: Rubric, models: Models, draws: int = DRAWS) -> Trial:

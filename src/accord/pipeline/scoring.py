@@ -11,10 +11,15 @@ from typing import Any
 
 from accord.config import Config
 from accord.conversation import Conversation
+from accord.decoding import LOSSES
+from accord.drift import said, shifts
 from accord.errors import BadInput, UnknownName
 from accord.evaluators import Evaluator, load_evaluator, predict_panel
+from accord.evaluators.calibration import Calibration
 from accord.evaluators.panel import RULES
+from accord.evidence import EvidenceTable
 from accord.llm.model import Subject
+from accord.pipeline.adaptive import score_adaptively
 from accord.pipeline.collecting import collect
 from accord.pipeline.importing import Imported
 from accord.pipeline.models import Models
@@ -26,6 +31,34 @@ from accord.score_files import ScoreWriter
 from accord.store import Store, batches
 
 SCORED_AT_ONCE = 500
+WATCHED = 2000
+"""Of so many conversations the evidence is compared with what was learned from."""
+
+
+@dataclass(frozen=True)
+class How:
+    """How scores are made.
+
+    Attributes:
+        new_domain: The conversations come from another place: habits are trusted less.
+        ask: The most questions that an adaptive rubric asks of a conversation; without it all are asked.
+        until: Of the adaptive rubric: ask no further once the score varies less than this, in units of the scale.
+        loss: Whose least expectation the value is.
+    """
+
+    new_domain: bool = False
+    ask: int | None = None
+    until: float = 0.0
+    loss: str = "squared"
+
+    def check(self) -> None:
+        """Refuse what cannot be.
+
+        Raises:
+            UnknownName: No loss is called so.
+        """
+        if self.loss not in LOSSES:
+            raise UnknownName("loss", self.loss, LOSSES)
 
 
 @dataclass(frozen=True)
@@ -62,6 +95,7 @@ def score_all(
     conversations: Iterable[Conversation],
     speaker: Speaker,
     on_scored: Callable[[int], None] | None = None,
+    on_evidence: Callable[[EvidenceTable], None] = lambda evidence: None,
 ) -> Iterator[Score | Unscored]:
     """Scores of conversations as they are read, some hundreds at a time; memory does not grow with their number."""
     predict = partial(predict_panel, evaluator, annotators=speaker.panel, rule=speaker.rule) if speaker.panel else (
@@ -70,7 +104,9 @@ def score_all(
     done = 0
     for batch in batches(conversations, SCORED_AT_ONCE):
         subjects = [Subject(conversation) for conversation in batch]
-        yield from predict(evidence=collect(store, config, rubric, subjects, models))
+        evidence = collect(store, config, rubric, subjects, models)
+        on_evidence(evidence)
+        yield from predict(evidence=evidence)
         done += len(batch)
         if on_scored is not None:
             on_scored(done)
@@ -85,7 +121,7 @@ def score_file(
     source: str | Path,
     out: str | Path,
     speaker: Speaker,
-    new_domain: bool = False,
+    how: How = How(),
     format: str = "auto",
     columns: Mapping[str, str] | None = None,
     skip_bad_rows: bool = False,
@@ -97,18 +133,51 @@ def score_file(
         Counts, the mean, the reasons of what stayed unscored, and the bad rows that were skipped.
     """
     locate(source)
+    how.check()
     evaluator = load_evaluator(folder)
-    if new_domain:
+    if how.new_domain:
         evaluator = evaluator.in_new_domain()
     imported = Imported()
     on_bad_row = imported.skip if skip_bad_rows else None
     conversations = _unique(source, read(source, format, columns, on_bad_row), on_bad_row)
     settings = {"evaluator": str(folder), "source": str(source), **config.shown()}
     with store.run("score", settings) as run:
-        scores = score_all(store, config, rubric, models, evaluator, conversations, speaker, on_scored)
-        run.results.update(written(store, run.id, scores, Path(out)))
+        watch = _Watch(evaluator)
+        if how.ask is None:
+            arguments = (store, config, rubric, models, evaluator, conversations, speaker, on_scored, watch.see)
+            scores = score_all(*arguments)
+        else:
+            if speaker.panel:
+                raise BadInput("an adaptive rubric asks for one speaker; name none or one with --annotator")
+            asked = (store, config, rubric, models, evaluator, conversations, speaker.annotator, how.ask, how.until)
+            scores = score_adaptively(*asked)
+        decoded = (score.decoded(how.loss) if isinstance(score, Score) else score for score in scores)
+        run.results.update(written(store, run.id, scores if how.loss == "squared" else decoded, Path(out)))
+        run.results.update(watch.found())
         run.results.update(out=str(out), run=run.id, skipped=imported.skipped, bad_rows=imported.bad_rows)
     return run.results
+
+
+class _Watch:
+    """The evidence of the first conversations that are scored, to be compared with what was learned from."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self.evaluator = evaluator if isinstance(evaluator, Calibration) else None
+        self.seen: EvidenceTable | None = None
+
+    def see(self, evidence: EvidenceTable) -> None:
+        """Note some more evidence, up to `WATCHED` rows."""
+        if self.evaluator is None or (self.seen is not None and len(self.seen) >= WATCHED):
+            return
+        now = self.evaluator.features(evidence)
+        self.seen = now if self.seen is None else self.seen.above(now)
+
+    def found(self) -> dict[str, Any]:
+        """How far each feature moved, and a sentence; nothing where nothing can be compared."""
+        if self.evaluator is None or self.seen is None:
+            return {}
+        moved = shifts(self.evaluator.trained_on_.texts(), self.seen)
+        return {"drift": [shift.to_json() for shift in moved], "drift_said": said(moved)} if moved else {}
 
 
 def _unique(
@@ -131,6 +200,7 @@ def written(store: Store, run: str, scores: Iterable[Score | Unscored], out: Pat
     """Scores to the file and to the store as they come, counted on the way."""
     total = count = 0.0
     unscored: Counter[str] = Counter()
+    warnings: Counter[str] = Counter()
     with ScoreWriter(out) as writer:
         for batch in batches(scores, SCORED_AT_ONCE):
             rows = [score.to_json() for score in batch]
@@ -139,12 +209,23 @@ def written(store: Store, run: str, scores: Iterable[Score | Unscored], out: Pat
             values = [row["value"] for row in rows if row["value"] is not None]
             total, count = total + sum(values), count + len(values)
             unscored.update(row["unscored"] for row in rows if row["value"] is None)
-    return {"scored": int(count), "mean": total / count if count else None, "unscored": dict(unscored)}
+            warnings.update(row["warning"].split(":")[0] for row in rows if row["warning"])
+    found = {"scored": int(count), "mean": total / count if count else None, "unscored": dict(unscored)}
+    return {**found, "warnings": dict(warnings)}
 
 
 def latest_scores(store: Store) -> list[dict[str, Any]]:
     """The scores of the last finished `score` or `run`; none where nothing was scored yet."""
-    for run in reversed(store.runs()):
-        if run["status"] == "done" and run["command"] in {"score", "run"}:
-            return list(store.scores(run["id"]))
-    return []
+    run = _latest(store)
+    return [] if run is None else list(store.scores(run["id"]))
+
+
+def latest_drift(store: Store) -> list[dict[str, Any]]:
+    """How far the evidence of what was scored last had moved from what was learned from; none where unknown."""
+    run = _latest(store)
+    return [] if run is None else list((run["results"] or {}).get("drift", []))
+
+
+def _latest(store: Store) -> dict[str, Any] | None:
+    done = [run for run in store.runs() if run["status"] == "done" and run["command"] in {"score", "run"}]
+    return dict(done[-1]) if done else None

@@ -68,6 +68,76 @@ def weights(rows: Sequence[Mapping[str, Any]]) -> str:
     return _svg(chart)
 
 
+def reliability(rows: Sequence[Mapping[str, Any]]) -> str:
+    """How often it happened where it was predicted. Rows: `predicted`, `happened`, `low`, `high`, `density`."""
+    import altair as alt
+
+    base = alt.Chart(_inline(rows))
+    x = alt.X("predicted:Q", title="predicted", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=3))
+    y = alt.Y("happened:Q", title="happened", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=3))
+    band = base.mark_area(opacity=0.25, color=ACCENT).encode(x=x, y=alt.Y("low:Q", title="happened"), y2="high:Q")
+    size = alt.Size("density:Q", scale=alt.Scale(domain=[0, 1], range=[0.5, 5]), legend=None)
+    line = base.mark_trail(color=ACCENT).encode(x=x, y=y, size=size)
+    diagonal = alt.Chart(_inline([{"a": 0, "b": 0}, {"a": 1, "b": 1}])).mark_line(color=THIRD, strokeDash=[4, 3])
+    return _svg((band + diagonal.encode(x="a:Q", y="b:Q") + line).properties(width=150, height=150))
+
+
+def biases(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Points with intervals around zero, one a group. Rows: `group`, `value`, `low`, `high`, `flagged`."""
+    return _points(rows, "group", "prediction minus rating", [str(row["group"]) for row in rows])
+
+
+def importance(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Points with intervals around zero, one a question. Rows: `question`, `value`, `low`, `high`."""
+    order = [str(row["question"]) for row in rows]
+    return _points([{**row, "flagged": False} for row in rows], "question", "rise of the main answer", order)
+
+
+def _points(rows: Sequence[Mapping[str, Any]], name: str, title: str, order: Sequence[str]) -> str:
+    import altair as alt
+
+    y = alt.Y(f"{name}:N", sort=list(order), title=None)
+    colour = alt.condition("datum.flagged", alt.value(SECOND), alt.value(ACCENT))
+    base = alt.Chart(_inline(rows))
+    bars = base.mark_rule(strokeWidth=2.5).encode(y=y, x=alt.X("low:Q", title=title), x2="high:Q", color=colour)
+    points = base.mark_point(filled=True, size=60, opacity=1).encode(y=y, x="value:Q", color=colour)
+    zero = alt.Chart(_inline([{"at": 0}])).mark_rule(color=THIRD, strokeDash=[4, 3]).encode(x="at:Q")
+    return _svg((zero + bars + points).properties(width=330, height=24 * len(rows)))
+
+
+def curve(rows: Sequence[Mapping[str, Any]], along: str, title: str) -> str:
+    """A line with its band. Rows: `labels` (the place along the axis), `value`, `low`, `high`."""
+    import altair as alt
+
+    if not rows:
+        return ""
+    base = alt.Chart(_inline(rows))
+    x = alt.X("labels:Q", title=along, axis=alt.Axis(tickCount=5))
+    y = alt.Y("value:Q", title=title, scale=alt.Scale(zero=False))
+    line = base.mark_line(color=ACCENT, point=alt.OverlayMarkDef(color=ACCENT)).encode(x=x, y=y)
+    if rows[0]["low"] is not None:
+        area = alt.Y("low:Q", title=title, scale=alt.Scale(zero=False))
+        line = base.mark_area(opacity=0.2, color=ACCENT).encode(x=x, y=area, y2="high:Q") + line
+    return _svg(line.properties(width=330, height=170))
+
+
+def stability(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Bars, one a feature. Rows: `feature`, `value`, `flagged`."""
+    import altair as alt
+
+    chart = (
+        alt.Chart(_inline(rows))
+        .mark_bar(height=12)
+        .encode(
+            y=alt.Y("feature:N", sort="-x", title=None),
+            x=alt.X("value:Q", title="population stability index"),
+            color=alt.condition("datum.flagged", alt.value(SECOND), alt.value(ACCENT)),
+        )
+        .properties(width=330, height=20 * len(rows))
+    )
+    return _svg(chart)
+
+
 def _inline(rows: Sequence[Mapping[str, Any]]) -> Any:
     import altair as alt
 

@@ -15,6 +15,7 @@ from accord.evaluators.calibration import Calibration
 from accord.evidence import EvidenceTable
 from accord.pipeline import Trial
 from accord.report import charts
+from accord.report.sections import sections
 from accord.version import __version__
 
 WORST_SHOWN = 8
@@ -32,15 +33,21 @@ def write_report(
     path: str | Path,
     scores: Sequence[Mapping[str, Any]] = (),
     audit: Mapping[str, Any] | None = None,
+    drift: Sequence[Mapping[str, Any]] = (),
 ) -> Path:
-    """Write the report of a trial, of `Score.to_json` rows, and of an audit's results, to one HTML file."""
+    """Write the report of a trial, of `Score.to_json` rows, an audit's results, and the drift of what was scored."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(render(trial, scores, audit), encoding="utf-8", errors="xmlcharrefreplace")
+    target.write_text(render(trial, scores, audit, drift), encoding="utf-8", errors="xmlcharrefreplace")
     return target
 
 
-def render(trial: Trial, scores: Sequence[Mapping[str, Any]] = (), audit: Mapping[str, Any] | None = None) -> str:
+def render(
+    trial: Trial,
+    scores: Sequence[Mapping[str, Any]] = (),
+    audit: Mapping[str, Any] | None = None,
+    drift: Sequence[Mapping[str, Any]] = (),
+) -> str:
     """The report as HTML. Every text that came from outside is escaped by the template."""
     from jinja2 import Environment, StrictUndefined
 
@@ -48,11 +55,14 @@ def render(trial: Trial, scores: Sequence[Mapping[str, Any]] = (), audit: Mappin
     environment.filters["number"] = number
     environment.filters["percent"] = lambda share: f"{100 * share:.0f} %"
     source = (files("accord.report") / "report.html").read_text(encoding="utf-8")
-    return environment.from_string(source).render(**content(trial, scores, audit))
+    return environment.from_string(source).render(**content(trial, scores, audit, drift))
 
 
 def content(
-    trial: Trial, scores: Sequence[Mapping[str, Any]] = (), audit: Mapping[str, Any] | None = None
+    trial: Trial,
+    scores: Sequence[Mapping[str, Any]] = (),
+    audit: Mapping[str, Any] | None = None,
+    drift: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """Everything the page shows, as plain values and SVG."""
     found = trial.comparison
@@ -73,6 +83,7 @@ def content(
         "learned": _learned(trial),
         "scores": _scores(scores),
         "audit": audit,
+        **sections(trial.insights(), drift, str(found.question.scale)),
         "folds": found.folds,
         "seed": found.seed,
         "alpha": found.alpha,
@@ -207,8 +218,8 @@ def _unscored(found: Comparison, evidence: EvidenceTable) -> dict[str, Any]:
 def _learned(trial: Trial) -> dict[str, Any]:
     evaluator = trial.evaluator
     about: dict[str, Any] = {"signature": str(evaluator.describe().get("signature", evaluator.method)), "chart": None}
-    if isinstance(evaluator, Calibration):
-        described = evaluator.describe()
+    described = evaluator.describe()
+    if isinstance(evaluator, Calibration) and described["core"] == "mixed":
         rows = [{"feature": name, "weight": weight} for name, weight in described["weights"].items()]
         about |= {"chart": charts.weights(rows), "variance": _variance_shares(described)}
         levels = described["annotators"].items()

@@ -8,6 +8,8 @@ from accord.cli.commands import (  # noqa: F401, I001 - the order is the help's
     judge,
     fit,
     compare,
+    label,
+    estimate,
     score,
     report,
     gate,

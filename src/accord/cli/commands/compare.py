@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from accord.cli.app import command
 from accord.cli.options import AsJson, ConfigFile, open_project
-from accord.cli.show import comparison_text, show
+from accord.cli.show import comparison_text, groups_text, show
 
 
 @command("compare")
-def compare(config_file: ConfigFile = None, as_json: AsJson = False) -> None:
+def compare(
+    by: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--by", help="Also by group: system, annotator, judge-version, wording or a metadata entry; repeat."
+        ),
+    ] = None,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
     """One table: methods, baselines, and how well people agree with each other."""
     from accord.pipeline import compare_stored
 
     with open_project(config_file) as project:
         with project.store.run("compare", project.config.shown()) as run:
-            found = compare_stored(project.store, project.config, project.rubric, project.models)
-            run.results.update(found.to_json())
-        show(run.results, as_json, comparison_text)
+            found = compare_stored(project.store, project.config, project.rubric, project.models, by=tuple(by or ()))
+            run.results.update(found)
+        show(run.results, as_json, _text)
+
+
+def _text(result) -> str:  # type: ignore[no-untyped-def]
+    shown = comparison_text(result)
+    return f"{shown}\n\n{groups_text(result['groups'])}" if result["groups"] else shown

@@ -19,10 +19,12 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Write the report: agreement, habits, misses with transcripts, what stayed unscored and why."""
-    from accord.pipeline import latest_audit, latest_scores, try_out
+    from accord.pipeline import latest_audit, latest_drift, latest_scores, try_out
     from accord.report import write_report
 
     with open_project(config_file) as project:
         trial = try_out(project.store, project.config, project.rubric, project.models)
-        path = write_report(trial, out, latest_scores(project.store), latest_audit(project.store))
+        path = write_report(
+            trial, out, latest_scores(project.store), latest_audit(project.store), latest_drift(project.store)
+        )
         show({"report": str(path)}, as_json, lambda result: f"report in {result['report']}")

@@ -27,6 +27,15 @@ def score(
     new_domain: Annotated[
         bool, typer.Option("--new-domain", help="The conversations come from another place: trust habits less.")
     ] = False,
+    ask: Annotated[
+        int | None, typer.Option("--ask", min=1, help="Adaptive rubric: at most so many questions a conversation.")
+    ] = None,
+    until: Annotated[
+        float, typer.Option("--until", min=0.0, help="With --ask: stop once the score varies less, in its units.")
+    ] = 0.0,
+    loss: Annotated[
+        str, typer.Option("--loss", help="The value with the least expected loss: squared, absolute or zero-one.")
+    ] = "squared",
     config_file: ConfigFile = None,
     format: Format = "auto",
     columns: Columns = None,
@@ -34,14 +43,15 @@ def score(
     as_json: AsJson = False,
 ) -> None:
     """Score conversations, some hundreds at a time, for a person nobody has met unless someone is named."""
-    from accord.pipeline import Speaker, score_file
+    from accord.pipeline import How, Speaker, score_file
 
     with open_project(config_file) as project:
         speaker = Speaker.named(annotator, tuple(panel or ()), rule)
+        how = How(new_domain, ask, until, loss)
         with Progress("scored") as progress:
             result = score_file(
                 project.store, project.config, project.rubric, project.models, evaluator, source, out, speaker,
-                new_domain, format, column_map(columns), skip_bad_rows, progress.at,
+                how, format, column_map(columns), skip_bad_rows, progress.at,
             )  # fmt: skip
         show(result, as_json, _text)
         if result["unscored"]:
@@ -52,5 +62,7 @@ def _text(result) -> str:  # type: ignore[no-untyped-def]
     mean = "–" if result["mean"] is None else f"{result['mean']:.3f}"
     lines = [f"{result['scored']} scored, mean {mean}, in {result['out']}"]
     lines += [f"  {count} unscored: {reason}" for reason, count in result["unscored"].items()]
+    lines += [f"  {count} with a warning: {warning}" for warning, count in result["warnings"].items()]
+    lines += [f"  {result['drift_said']}"] if result.get("drift_said") else []
     lines += [f"  {row}" for row in result["bad_rows"]]
     return "\n".join(lines)

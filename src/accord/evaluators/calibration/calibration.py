@@ -7,24 +7,24 @@ stands here: which evidence was learned from, conformal bands, and whether new e
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.conversation import Target, content_hash
+from accord.conversation import content_hash
 from accord.errors import BadInput, UnknownName
 from accord.evaluators.base import Arrays, Evaluator, evaluators
 from accord.evaluators.calibration.auto import Losses, better_core
-from accord.evaluators.calibration.conformal import band_width, bands
+from accord.evaluators.calibration.conformal import bands
 from accord.evaluators.calibration.core import Core
-from accord.evaluators.calibration.familiarity import Familiarity
 from accord.evaluators.calibration.mixed_core import MixedCore
 from accord.evaluators.calibration.network_core import NetworkCore, NetworkSettings
+from accord.evaluators.calibration.trained_on import TrainedOn
 from accord.evaluators.ratings import Ratings, ratings
-from accord.evidence.table import Column, EvidenceTable
+from accord.evidence.table import EvidenceTable
 from accord.labels import Labels
 from accord.rubric import Question
 from accord.score import POPULATION, Score, Signature, Unscored, score_from
@@ -32,9 +32,6 @@ from accord.version import __version__
 
 CORES = ("auto", "mixed", "network")
 FEWEST_LABELS = 8
-HISTORY = 400
-"""The most texts whose evidence is kept, for the adaptive rubric to guess missing answers from."""
-CHANGED_JUDGE = "the judge answered as version"
 
 Floats = NDArray[np.float64]
 
@@ -121,14 +118,8 @@ class Calibration(Evaluator):
                 "Import more labels, or gather evidence for the conversations they rate."
             )
         core, distributions, self.losses_ = self._learned(evidence, rated, said)
-        features = core.shown(evidence)
-        self.options_, self.columns_ = rated.options, features.columns
-        self.counts_ = {name: int((rated.annotator == name).sum()) for name in core.annotators}
-        self.width_ = band_width(rated.options, distributions, rated.value, self.coverage)
-        self.familiarity_ = Familiarity.fit(features.take(np.unique(rated.row)))
-        self.versions_ = judge_versions(evidence, rated)
-        self.history_ = _complete(features.take(np.unique(rated.row)))
-        return self._take(core, domain=None)
+        side = TrainedOn.of(core.shown(evidence), rated, distributions, core.annotators, self.coverage)
+        return self._take(core, side, domain=None)
 
     def _learned(self, evidence: EvidenceTable, rated: Ratings, labels: Labels) -> tuple[Core, Floats, Losses]:
         """The fitted core, each rating's distribution as predicted without its text, and what decided the core."""
@@ -154,7 +145,7 @@ class Calibration(Evaluator):
     def in_new_domain(self) -> Calibration:
         """This evaluator for conversations from another place, before anyone has labelled any of them there."""
         core = self._fitted().in_new_domain(self.carry_over)
-        return self._copy()._take(core, domain="new")
+        return self._copy()._take(core, self.trained_on_, domain="new")
 
     def adapt(self, evidence: EvidenceTable, labels: Labels) -> Calibration:
         """This evaluator for another place, after a few labels per annotator from there.
@@ -170,19 +161,18 @@ class Calibration(Evaluator):
         rated = ratings(features, self._grouped(labels), self.question)
         if not len(rated):
             raise BadInput(f"no label on {self.question.id!r} has evidence; adapting needs at least one")
-        moved, here = self._copy(), core.adapt(features, rated, self.carry_over)
+        here, home = core.adapt(features, rated, self.carry_over), self.trained_on_
         given = {name: int((rated.annotator == name).sum()) for name in here.annotators}
-        moved.counts_ = {name: self.counts_.get(name, 0) + count for name, count in given.items()}
-        return moved._take(here, domain="adapted")
+        counts = {name: home.counts.get(name, 0) + count for name, count in given.items()}
+        return self._copy()._take(here, replace(home, counts=counts), domain="adapted")
 
     def _copy(self) -> Calibration:
         twin = Calibration(self.question, **self.settings())
-        for name in ("options_", "columns_", "counts_", "width_", "familiarity_", "losses_", "versions_", "history_"):
-            setattr(twin, name, getattr(self, name))
+        twin.losses_ = self.losses_
         return twin
 
-    def _take(self, core: Core, domain: str | None) -> Self:
-        self.core_, self.domain_ = core, domain
+    def _take(self, core: Core, side: TrainedOn, domain: str | None) -> Self:
+        self.core_, self.trained_on_, self.domain_ = core, side, domain
         return self
 
     def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
@@ -190,8 +180,9 @@ class Calibration(Evaluator):
         features = self.features(evidence)
         speakers = [None if name is None else self._speaker(name) for name in annotators]
         distributions = self.distributions(features, speakers)
-        ends = bands(self.options_, distributions, self.width_)
-        warnings = self._warnings(features)
+        side = self.trained_on_
+        ends = bands(side.options, distributions, side.width)
+        warnings = side.warnings(features)
         signature, known = self.signature(), set(self.annotators)
         scores: list[Score | Unscored] = []
         for row, name in enumerate(speakers):
@@ -200,18 +191,8 @@ class Calibration(Evaluator):
                 scores.append(Unscored(target, who, _why_nothing(features, row), signature))
                 continue
             shares, band = distributions[row], (float(ends[row, 0]), float(ends[row, 1]))
-            scores.append(score_from(target, who, self.options_, shares, signature, band, warnings[row]))
+            scores.append(score_from(target, who, side.options, shares, signature, band, warnings[row]))
         return scores
-
-    def _warnings(self, features: EvidenceTable) -> list[str | None]:
-        """Why each row's score deserves less trust: unlike what was learned from, or judged by a changed judge."""
-        found = []
-        for target, unlike in zip(features.targets, self.familiarity_.warnings(features), strict=True):
-            version = features.versions.get(target, "")
-            strange = bool(version) and bool(self.versions_) and version not in self.versions_
-            changed = f"{CHANGED_JUDGE} {version}, learned from {', '.join(self.versions_)}" if strange else None
-            found.append("; ".join(part for part in (changed, unlike) if part) or None)
-        return found
 
     def predict(self, evidence: EvidenceTable, annotator: str | None = None) -> list[Score | Unscored]:
         """One score a row; the member of a group is predicted as the group.
@@ -226,32 +207,26 @@ class Calibration(Evaluator):
         """(n, K) each row's distribution for its annotator; `features` are this evaluator's own columns."""
         return self._fitted().distributions(features, annotators)
 
-    def history(self) -> EvidenceTable:
-        """The evidence of some texts that were learned from, those with all of it, without their names."""
-        self.check_fitted()
-        names = tuple(Target(f"learned from {place}") for place in range(len(self.history_)))
-        return EvidenceTable(names, self.columns_, self.history_, np.ones(self.history_.shape, dtype=bool))
-
     def features(self, evidence: EvidenceTable) -> EvidenceTable:
         """The evidence as this evaluator's own columns, in their order.
 
         Raises:
             BadInput: A column is missing, or made otherwise than the one that was learned from.
         """
-        return self._fitted().shown(evidence).like(self.columns_)
+        return self._fitted().shown(evidence).like(self.trained_on_.columns)
 
     def signature(self) -> Signature:
         """How this evaluator's scores are made."""
         mixed = isinstance(self.core_, MixedCore)
-        makers = dict.fromkeys(c.made_by for c in self.columns_ if c.question is not None)
+        makers = dict.fromkeys(c.made_by for c in self.trained_on_.columns if c.question is not None)
         judges = dict.fromkeys(maker.partition("|question:")[0] for maker in makers)
         return Signature.of(
             self.method,
             core="mixed" if mixed else "network",
             question=self.question.id,
-            features=len(self.columns_),
+            features=len(self.trained_on_.columns),
             annotators=len(self.annotators),
-            labels=sum(self.counts_.values()),
+            labels=sum(self.trained_on_.counts.values()),
             slopes=("own" if self.own_slopes else "common") if mixed else None,
             spread=self.threshold_spread if mixed else None,
             domain=self.domain_,
@@ -267,7 +242,10 @@ class Calibration(Evaluator):
         learned = self._fitted().describe()
         levels = learned.pop("levels", {})
         people = {
-            name: {"labels": self.counts_.get(name, 0), **({"level": levels[name]} if name in levels else {})}
+            name: {
+                "labels": self.trained_on_.counts.get(name, 0),
+                **({"level": levels[name]} if name in levels else {}),
+            }
             for name in self.annotators
         }
         return {
@@ -276,52 +254,34 @@ class Calibration(Evaluator):
             "chosen_by": dict(self.losses_),
             "signature": str(self.signature()),
             "coverage": self.coverage,
-            "band_width": self.width_,
+            "band_width": self.trained_on_.width,
             **learned,
             "annotators": people,
         }
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """What was learned, as JSON and arrays."""
-        core, arrays = self._fitted().state()
-        card = {
-            "columns": [asdict(column) for column in self.columns_],
-            "counts": self.counts_,
-            "domain": self.domain_,
-            "losses": self.losses_,
-            "versions": self.versions_,
-            "width": self.width_,
-            "core": "mixed" if isinstance(self.core_, MixedCore) else "network",
-            "parts": core,
-        }
-        own = {"scale.options": self.options_, "history": self.history_, **self.familiarity_.arrays()}
-        return card, {**own, **{f"core.{name}": array for name, array in arrays.items()}}
+        core, of_core = self._fitted().state()
+        side, of_side = self.trained_on_.state()
+        name = "mixed" if isinstance(self.core_, MixedCore) else "network"
+        card = {"trained_on": side, "core": name, "parts": core, "domain": self.domain_, "losses": self.losses_}
+        parts = {"core": of_core, "trained_on": of_side}
+        return card, {f"{part}.{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
 
     def restore(self, card: Mapping[str, Any], arrays: Arrays) -> Self:
         """The inverse of `state`."""
-        self.columns_ = tuple(Column(**column) for column in card["columns"])
-        self.counts_, self.losses_, self.width_ = dict(card["counts"]), dict(card["losses"]), card["width"]
-        self.versions_, self.history_ = list(card["versions"]), np.asarray(arrays["history"])
-        self.options_, self.familiarity_ = arrays["scale.options"], Familiarity.from_arrays(arrays)
-        parts = {name.removeprefix("core."): array for name, array in arrays.items() if name.startswith("core.")}
-        return self._take(self._made(card["core"]).restore(card["parts"], parts), card["domain"])
+        core, side = (
+            {name.removeprefix(f"{part}."): array for name, array in arrays.items() if name.startswith(f"{part}.")}
+            for part in ("core", "trained_on")
+        )
+        self.losses_ = dict(card["losses"])
+        made = self._made(card["core"]).restore(card["parts"], core)
+        return self._take(made, TrainedOn.restored(card["trained_on"], side), card["domain"])
 
     def _fitted(self) -> Core:
         self.check_fitted()
         assert self.core_ is not None
         return self.core_
-
-
-def _complete(features: EvidenceTable) -> Floats:
-    """(m, d) the rows with all evidence, evenly spaced ones where they are more than `HISTORY`."""
-    whole = np.flatnonzero(features.present.all(axis=1))
-    spaced = np.linspace(0, len(whole) - 1, min(len(whole), HISTORY)).astype(int)
-    return np.asarray(features.values[whole[spaced]])
-
-
-def judge_versions(evidence: EvidenceTable, rated: Ratings) -> list[str]:
-    """Every version of the judge that answered about what was rated, sorted."""
-    return sorted({version for target in rated.target if (version := evidence.versions.get(target, ""))})
 
 
 def _why_nothing(features: EvidenceTable, row: int) -> str:

@@ -96,7 +96,7 @@ class LargeDesign:
         return Learned(effects, noise, errors, self._held_out_residuals(ratios, effects))
 
     def _level_variance(self, ratios: Floats) -> Floats:
-        """(A,) variance of each level over s², that of an annotator whose texts nobody else rates: a small system each."""
+        """(A,) variance of each level over s², as if nobody else rated the annotator's texts: a small system each."""
         says = 1 / (1 + ratios[TEXT])
         own = [OFFSET, *([OWN_SLOPE] * self.Z.shape[1] if self.own_slopes else [])]
         prior = np.diag(1 / np.maximum(ratios[own], 1e-9))

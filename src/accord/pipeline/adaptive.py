@@ -1,0 +1,104 @@
+"""Scoring with an adaptive rubric: each conversation is asked the questions that say most about its main answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+import numpy as np
+
+from accord.config import Config
+from accord.conversation import Conversation
+from accord.errors import BadInput
+from accord.evaluators import Evaluator
+from accord.evaluators.adaptive import AdaptiveRubric
+from accord.evaluators.calibration import Calibration
+from accord.evidence import EvidenceTable
+from accord.llm.model import Subject
+from accord.pipeline.collecting import JUDGED_AT_ONCE, collect
+from accord.pipeline.models import Models
+from accord.rubric import Rubric
+from accord.score import Score, Unscored
+from accord.store import Store, batches
+
+
+def score_adaptively(
+    store: Store,
+    config: Config,
+    rubric: Rubric,
+    models: Models,
+    evaluator: Evaluator,
+    conversations: Iterable[Conversation],
+    annotator: str | None,
+    most: int,
+    until: float = 0.0,
+) -> Iterator[Score | Unscored]:
+    """Scores after at most `most` questions a conversation, fewer once the prediction hardly varies any more.
+
+    Answers are kept like any others: what the store holds is not asked for again, nor counted less.
+
+    Raises:
+        BadInput: The evaluator is no calibration, there is no judge, or it learned from too few complete answers.
+    """
+    if not isinstance(evaluator, Calibration) or models.judge is None:
+        raise BadInput("an adaptive rubric needs a calibration evaluator, and a judge to ask")
+    asking = AdaptiveRubric(evaluator)
+    for batch in batches(conversations, JUDGED_AT_ONCE):
+        subjects = [Subject(conversation) for conversation in batch]
+        features = evaluator.features(_asked(store, config, rubric, models, asking, subjects, most, until))
+        yield from (asking.score(features, row, annotator) for row in range(len(features)))
+
+
+def _asked(
+    store: Store,
+    config: Config,
+    rubric: Rubric,
+    models: Models,
+    asking: AdaptiveRubric,
+    subjects: list[Subject],
+    most: int,
+    until: float,
+) -> EvidenceTable:
+    """The evidence of subjects, question by question: each round asks every subject its own best next one."""
+    questions: dict[str, list[str]] = {subject.conversation.id: [] for subject in subjects}
+    judge, bare = Models(judge=models.judge), config.model_copy(update={"metrics": []})
+    measured = collect(store, config, rubric, subjects, Models(likelihood=models.likelihood))
+
+    def known() -> EvidenceTable:
+        return _only(collect(store, bare, rubric, subjects, judge, ask=False), questions).beside(measured)
+
+    table = known()
+    for _ in range(most):
+        features = asking.evaluator.features(table)
+        wanted: list[tuple[str, Subject]] = []
+        for row, subject in enumerate(subjects):
+            found, done = asking.outlook(features, row), questions[subject.conversation.id]
+            open_ = {
+                name: gain
+                for name, gain in found.gains.items()
+                if name not in done and rubric[name].applies_to(subject.conversation)
+            }
+            if open_ and found.spread > until:
+                wanted.append((max(open_, key=lambda name: open_[name]), subject))
+        if not wanted:
+            break
+        for name, group in groupby(sorted(wanted, key=lambda one: one[0]), key=lambda one: one[0]):
+            alone = rubric.model_copy(update={"questions": (rubric[name],), "main": name})
+            chosen = [subject for _, subject in group]
+            collect(store, bare, alone, chosen, judge)
+            for subject in chosen:
+                questions[subject.conversation.id].append(name)
+        table = known()
+    return table
+
+
+def _only(table: EvidenceTable, questions: dict[str, list[str]]) -> EvidenceTable:
+    """The table without the answers that were not asked for here, though the store may hold them."""
+    present = table.present.copy()
+    for row, target in enumerate(table.targets):
+        asked = questions[target.conversation]
+        for place, column in enumerate(table.columns):
+            if column.question is not None and column.question not in asked:
+                present[row, place] = False
+    values = np.where(present, table.values, 0.0)
+    return EvidenceTable(table.targets, table.columns, values, present, table.absences, table.versions)

@@ -1,0 +1,176 @@
+"""What to know before an evaluator is trusted: for whom it is wrong, what it lacks, and what was odd in the data."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accord.adaptive_curve import Asked, adaptive_curve
+from accord.comparison import Comparison
+from accord.errors import AccordError
+from accord.evaluators import Evaluator
+from accord.evaluators.calibration import Calibration
+from accord.evaluators.held_out import held_out
+from accord.evaluators.importance import Importance, importance
+from accord.evaluators.ratings import Ratings
+from accord.evidence import EvidenceTable
+from accord.fairness import Group, by_group
+from accord.labels import Labels
+from accord.learning_curve import Point, learning_curve
+from accord.llm.model import Subject
+from accord.reliability import Diagram, diagrams
+from accord.resampling import Clusters
+from accord.rubric import Question, Rubric
+from accord.splits import grouped_folds
+from accord.suspects import named, suspects
+
+AUTOMATIC = ("system", "annotator", "judge-version", "wording")
+"""What groups are made by without being asked for, wherever there is more than one."""
+T = TypeVar("T")
+_CURVE_RATINGS = 150
+"""The most ratings whose questions are asked one by one for the adaptive curve of a report."""
+
+
+@dataclass(frozen=True)
+class Insights:
+    """What a report tells beyond agreement.
+
+    Attributes:
+        cautions: Sentences on what was odd in labels, answers and evidence.
+        diagrams: One an option of the main question.
+        groups: Agreement by group, grouped by each of several attributes.
+        importance: Of each question for the main one.
+        curve: Agreement against the share of the labels.
+        adaptive: Agreement against questions asked; none where no judge answered.
+    """
+
+    cautions: Sequence[str]
+    diagrams: Sequence[Diagram]
+    groups: Sequence[Group]
+    importance: Sequence[Importance]
+    curve: Sequence[Point]
+    adaptive: Sequence[Asked]
+
+
+def insights(
+    rubric: Rubric,
+    subjects: Sequence[Subject],
+    labels: Labels,
+    evidence: EvidenceTable,
+    comparison: Comparison,
+    evaluator: Evaluator,
+) -> Insights:
+    """All of it, from a trial's parts. What cannot be said of these data is left out."""
+    rated, system = comparison.ratings, comparison.systems[0]
+    scored = np.flatnonzero(system.scored)
+    clusters = Clusters(rated.conversation[scored])
+    groups = [g for by in AUTOMATIC for g in groups_of(comparison, subjects, evidence, by)]
+    return Insights(
+        cautions=cautions(comparison, evidence, make_like(evaluator), labels),
+        diagrams=diagrams(system.paired(rated).take(scored), clusters) if len(clusters) > 1 else [],
+        groups=groups,
+        importance=_if_possible(lambda: importance(evidence, labels, rubric.main_question, rubric.questions)),
+        curve=learning_curve(
+            make_like(evaluator), comparison.question, evidence, labels, rated, folds=comparison.folds
+        ),
+        adaptive=_if_possible(lambda: _adaptive(evaluator, comparison, evidence, labels)),
+    )
+
+
+def _if_possible(work: Callable[[], list[T]]) -> list[T]:
+    """What the work finds; nothing where the data cannot say."""
+    try:
+        return work()
+    except AccordError:
+        return []
+
+
+def make_like(evaluator: Evaluator) -> Callable[[Question], Evaluator]:
+    """Makes unfitted evaluators with the settings of a fitted one; a core that was chosen stays chosen."""
+    settings = evaluator.settings()
+    if isinstance(evaluator, Calibration):
+        settings["core"] = evaluator.describe()["core"]
+    return lambda question: type(evaluator)(question, **settings)
+
+
+def groups_of(comparison: Comparison, subjects: Sequence[Subject], evidence: EvidenceTable, by: str) -> list[Group]:
+    """Agreement of the first method by group.
+
+    Args:
+        comparison: With predictions of every rating.
+        subjects: What was rated.
+        evidence: Of them.
+        by: `system`, `annotator`, `judge-version`, `wording`, or the name of a metadata entry of conversations.
+    """
+    rated = comparison.ratings
+    return by_group(comparison.systems[0], rated, _groups(rated, subjects, evidence, by), by, seed=comparison.seed)
+
+
+def _groups(rated: Ratings, subjects: Sequence[Subject], evidence: EvidenceTable, by: str) -> list[str | None]:
+    if by == "annotator":
+        return [str(name) for name in rated.annotator]
+    if by == "wording":
+        return [label.wording for label in rated.labels]
+    if by == "judge-version":
+        return [evidence.versions.get(target) or None for target in rated.target]
+    found = {subject.conversation.id: subject.conversation for subject in subjects}
+    if by == "system":
+        return [found[name].system if name in found else None for name in rated.conversation]
+    values = [found[name].metadata.get(by) if name in found else None for name in rated.conversation]
+    return [None if value is None else str(value) for value in values]
+
+
+def cautions(
+    comparison: Comparison, evidence: EvidenceTable, make: Callable[[Question], Evaluator], labels: Labels
+) -> list[str]:
+    """What was odd: one annotator, equal answers, changed judges and wordings, annotators who do not follow."""
+    rated, said = comparison.ratings, []
+    people = Counter(map(str, rated.annotator))
+    if len(people) == 1:
+        said.append(f"all labels are {next(iter(people))}'s: what is learned is one person's taste, not a panel's")
+    if np.ptp(rated.value) == 0:
+        said.append(f"every label of {comparison.question.id!r} is {rated.value[0]:g}: there is nothing to learn")
+    versions = Counter(evidence.versions.get(target, "") for target in set(rated.target))
+    versions.pop("", None)
+    if len(versions) > 1:
+        counted = ", ".join(f"{count} by {name}" for name, count in versions.most_common())
+        said.append(f"the judge changed: rated targets were judged {counted}; compare the groups before trusting both")
+    wordings = Counter(label.wording for label in rated.labels if label.wording)
+    now = comparison.question.key
+    old = sum(count for key, count in wordings.items() if key != now)
+    if old:
+        said.append(
+            f"{old} of {len(rated)} labels answer {comparison.question.id!r} as it was worded before the rubric was "
+            "edited; they are used. Compare the groups by wording, and leave them out where they differ"
+        )
+    return [*said, *named(suspects(rated, _anybody(comparison, evidence, make, labels)))]
+
+
+def _anybody(
+    comparison: Comparison, evidence: EvidenceTable, make: Callable[[Question], Evaluator], labels: Labels
+) -> NDArray[np.float64]:
+    """(n,) what a person nobody has met is predicted to say, without the conversation; NaN where nothing is."""
+    rated = comparison.ratings
+    splits = grouped_folds(list(rated.conversation), comparison.folds, comparison.seed)
+    found = held_out("anybody", make, comparison.question, evidence, labels, rated, splits, personal=False)
+    return np.where(found.scored, found.value, np.nan)
+
+
+def _adaptive(evaluator: Evaluator, comparison: Comparison, evidence: EvidenceTable, labels: Labels) -> list[Asked]:
+    if not isinstance(evaluator, Calibration):
+        return []
+    rated = comparison.ratings
+    splits = list(grouped_folds(list(rated.conversation), comparison.folds, comparison.seed))
+    if len(rated) > _CURVE_RATINGS:
+        splits = splits[:1]
+    settings = {**evaluator.settings(), "core": evaluator.describe()["core"]}
+    make = lambda question: Calibration(question, **settings)  # noqa: E731
+    tested = {name for split in splits for name in split.test}
+    rows = np.flatnonzero([name in tested for name in rated.conversation])
+    part = rated.take(rows)
+    return adaptive_curve(make, comparison.question, evidence, labels, part, splits)

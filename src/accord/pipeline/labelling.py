@@ -1,0 +1,67 @@
+"""What a store's labels can still be asked for: which labels are worth most next, and how good each system is."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from accord.config import Config
+from accord.conversation import Target
+from accord.errors import BadInput
+from accord.estimation import gaps, system_means
+from accord.evaluators.labelling import suggest_labels
+from accord.pipeline.collecting import collect, subjects_of
+from accord.pipeline.learning import factory
+from accord.pipeline.models import Models
+from accord.rubric import Rubric
+from accord.store import Store
+
+
+def next_labels(
+    store: Store, config: Config, rubric: Rubric, models: Models, count: int, annotators: Collection[str] = ()
+) -> list[dict[str, Any]]:
+    """The labels on the main question that would teach most, the best first; asks no model.
+
+    Raises:
+        BadInput: Too few labels to say, or nothing left to label.
+        UnknownName: An annotator who has not labelled yet.
+    """
+    labels = store.labels()
+    about_turns = any(label.target.turn is not None for label in labels.on(rubric.main))
+    targets = [Target(name) for name in store.conversation_ids()]
+    if about_turns:
+        targets = [
+            Target(c.id, place)
+            for c in store.conversations(target.conversation for target in targets)
+            for place, turn in enumerate(c.turns)
+            if turn.role == "assistant"
+        ]
+    evidence = collect(store, config, rubric, subjects_of(store, targets), models, ask=False)
+    found = suggest_labels(evidence, labels, rubric.main_question, count, annotators)
+    return [
+        {
+            "conversation": each.target.conversation, "turn": each.target.turn, "question": rubric.main,
+            "annotator": each.annotator, "gain": each.gain,
+        }
+        for each in found
+    ]  # fmt: skip
+
+
+def estimate_stored(store: Store, config: Config, rubric: Rubric, models: Models) -> dict[str, Any]:
+    """Each system's mean rating from its labels and the scores of all its conversations, and every difference.
+
+    Raises:
+        BadInput: Labels are about turns, or a system has too few labelled conversations.
+    """
+    labels = store.labels()
+    if any(label.target.turn is not None for label in labels.on(rubric.main)):
+        raise BadInput("labels are about turns; a system's mean is taken over whole conversations")
+    subjects = subjects_of(store, [Target(name) for name in store.conversation_ids()])
+    evidence = collect(store, config, rubric, subjects, models, ask=False)
+    systems = {subject.conversation.id: subject.conversation.system or "not said" for subject in subjects}
+    found = system_means(evidence, labels, rubric.main_question, factory(config), systems, config.folds, config.seed)
+    return {
+        "question": rubric.main,
+        "systems": [each.to_json() for each in found],
+        "differences": [gap.to_json() for gap in gaps(found)],
+    }

@@ -1,0 +1,110 @@
+"""The report's parts beyond agreement: reliability, groups, importance, curves, drift, and what to do about each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from accord.pipeline import Insights
+from accord.report import charts
+
+GROUPS_SHOWN = 12
+FLAGGED = 0.05
+
+
+def sections(insights: Insights, drift: Sequence[Mapping[str, Any]], scale: str) -> dict[str, Any]:
+    """Charts, rows and sentences of every part; a part of which nothing can be said is `None`."""
+    return {
+        "cautions": insights.cautions,
+        "reliability": _reliability(insights),
+        "groups": _groups(insights),
+        "importance": _importance(insights, scale),
+        "curve": _curve(insights),
+        "adaptive": _adaptive(insights),
+        "drift": _drift(drift),
+    }
+
+
+def _reliability(insights: Insights) -> dict[str, Any] | None:
+    shown = [one for one in insights.diagrams if len(one.predicted) > 1]
+    if not shown:
+        return None
+    worst = max(shown, key=lambda one: one.error or 0.0)
+    panels = []
+    for one in shown:
+        rows = [
+            {"predicted": float(p), "happened": float(h), "low": float(low), "high": float(high), "density": float(d)}
+            for p, h, low, high, d in zip(one.predicted, one.happened, one.low, one.high, one.density, strict=True)
+        ]
+        error = "–" if one.error is None else f"{one.error:.3f}"
+        panels.append((f"answer {one.option:g}: smECE {error}", charts.reliability(rows)))
+    return {"panels": panels, "worst": worst.option, "error": worst.error or 0.0}
+
+
+def _groups(insights: Insights) -> dict[str, Any] | None:
+    if not insights.groups:
+        return None
+    shown = insights.groups[:GROUPS_SHOWN] if len(insights.groups) > GROUPS_SHOWN else insights.groups
+    rows = [
+        {
+            "group": f"{g.by}: {g.name}",
+            "value": g.bias,
+            "low": g.intervals["bias"].low,
+            "high": g.intervals["bias"].high,
+            "flagged": g.p_holm < FLAGGED,
+        }
+        for g in sorted(shown, key=lambda group: (group.by, group.name))
+        if g.bias is not None and g.intervals["bias"].low is not None
+    ]
+    flagged = [f"{g.by} {g.name} ({g.apart:+.2f})" for g in insights.groups if g.p_holm < FLAGGED]
+    chart = charts.biases(rows) if rows else None
+    return {"chart": chart, "rows": insights.groups, "flagged": flagged, "left_out": len(insights.groups) - len(shown)}
+
+
+def _importance(insights: Insights, scale: str) -> dict[str, Any] | None:
+    rows = [
+        {"question": one.question, "value": one.value, "low": one.interval.low, "high": one.interval.high}
+        for one in insights.importance
+        if one.interval.low is not None
+    ]
+    if not rows:
+        return None
+    first = insights.importance[0]
+    return {"chart": charts.importance(rows), "first": first.question, "value": first.value, "scale": scale}
+
+
+def _curve(insights: Insights) -> dict[str, Any] | None:
+    rows = [
+        {"labels": point.labels, "value": point.values[name], "low": found.low, "high": found.high, "statistic": name}
+        for point in insights.curve
+        for name, found in point.intervals.items()
+        if point.values[name] is not None and found.low is not None
+    ]
+    whole = [(point.labels, value) for point in insights.curve if (value := point.values["rmse"]) is not None]
+    if len(whole) < 2:
+        return None
+    (before, worse), (after, better) = whole[-2:]
+    panels = [
+        (title, charts.curve([row for row in rows if row["statistic"] == name], "labels learned from", title))
+        for name, title in (("rmse", "RMSE"), ("pearson", "r"))
+    ]
+    return {"panels": [panel for panel in panels if panel[1]], "gain": worse - better, "more": round(after - before)}
+
+
+def _adaptive(insights: Insights) -> dict[str, Any] | None:
+    from accord.agreement import STATISTICS
+
+    known = [(one.most, value) for one in insights.adaptive if (value := STATISTICS["rmse"](one.paired)) is not None]
+    if len(known) < 2:
+        return None
+    enough = next(most for most, value in known if value <= 1.01 * known[-1][1])
+    rows = [{"labels": most, "value": value, "low": None, "high": None} for most, value in known]
+    return {"chart": charts.curve(rows, "questions asked", "RMSE"), "enough": enough, "all": known[-1][0]}
+
+
+def _drift(drift: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    if not drift:
+        return None
+    rows = [{"feature": row["feature"], "value": row["stability"], "flagged": row["is_shifted"]} for row in drift[:15]]
+    moved = [row["feature"] for row in drift if row["is_shifted"]]
+    return {"chart": charts.stability(rows), "moved": moved, "of": len(drift)}
