@@ -8,6 +8,7 @@ Protocols:
     T+k        T, then adapted with k labelled real dialogues per person (k = 1, 2, 4, 8), 20 draws, tested on the rest.
     R          5-fold inside the real set, the same fold seeds.
     by-system  learned on four synthetic systems, tested on the fifth, for each carry_over: what the default rests on.
+    network, oracle, ablations, questions, curve, adaptive, diagrams: the paper's other tables (llm_rubric_paper.py).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from harness import Row, chosen, data_folder, options, table, write
@@ -39,6 +41,7 @@ from accord.splits import grouped_folds
 from accord.store import Store
 
 PROTOCOLS = ("S", "T", "T+k", "R", "by-system")
+PAPER = ("network", "oracle", "ablations", "questions", "curve", "adaptive", "diagrams")
 FOLD_SEEDS = range(43, 53)
 ADAPTED_ON = (1, 2, 4, 8)
 ADAPTATIONS = 20
@@ -47,7 +50,7 @@ WITH_EMPTY_CELLS = {("lrs-V2_21", "judge7"), ("lrs-V5_45", "judge22")}
 """The two rows in which a person left a cell empty (Q7; Q4): the paper's authors leave them out."""
 COMPARABLE = (660, 223, "s256:ff587d840cc2d13dd707ad232303222955147dab4f9444ac468d2ab7ac35ab95")
 """Rows, dialogues, and the digest of the manifest of synthetic rows."""
-SHOWN = ("rmse", "pearson", "spearman", "kendall", "log_loss")
+SHOWN = ("rmse", "pearson", "spearman", "kendall", "log_loss", "coverage")
 TESTED = ("rmse", "pearson", "log_loss")
 Floats = NDArray[np.float64]
 
@@ -89,8 +92,15 @@ def systems(conversations: Sequence[Conversation]) -> dict[str, str | None]:
 
 # --- systems ------------------------------------------------------------------------------------------------------
 
-Predicted = tuple[Floats, Floats | None]
-"""Values (n,), and probabilities (n, K) where the system gives a distribution."""
+
+class Predicted(NamedTuple):
+    """Values (n,); probabilities (n, K) where the system gives a distribution, bands (n, 2) where it gives those."""
+
+    value: Floats
+    shares: Floats | None = None
+    band: Floats | None = None
+
+
 Predict = Callable[[EvidenceTable, Labels, EvidenceTable, Sequence[str]], Predicted]
 """From training evidence and labels, and test rows with their annotators."""
 
@@ -106,10 +116,12 @@ def learned(make: Callable[[], Evaluator], in_new_domain: bool = False) -> Predi
 
 
 def predictions(evaluator: Evaluator, test: EvidenceTable, annotators: Sequence[str]) -> Predicted:
-    """A fitted evaluator's values and probabilities; these data leave no row unscored."""
+    """What a fitted evaluator says; these data leave no row unscored."""
     scores = [score for score in evaluator.predict_each(test, list(annotators)) if isinstance(score, Score)]
     assert len(scores) == len(annotators)
-    return np.array([score.value for score in scores]), np.array([score.probabilities for score in scores])
+    bands = [score.band for score in scores if score.band is not None]
+    shares = np.array([score.probabilities for score in scores])
+    return Predicted(np.array([s.value for s in scores]), shares, np.array(bands) if bands else None)
 
 
 def ridge(question: Question) -> Predict:
@@ -124,7 +136,7 @@ def ridge(question: Question) -> Predict:
 
         X = matrix(train.expected().values[rated.row], list(rated.annotator))
         model = make_pipeline(StandardScaler(), RidgeCV(np.logspace(0, 4, 17))).fit(X, rated.value)
-        return np.asarray(model.predict(matrix(test.expected().values, annotators))), None
+        return Predicted(np.asarray(model.predict(matrix(test.expected().values, annotators))))
 
     return predict
 
@@ -150,21 +162,24 @@ def cross_validated(predict: Predict, data: DataSet, seeds: Sequence[int]) -> li
     rated = data.rated
     repeats = []
     for seed in seeds:
-        value, shares = np.zeros(len(rated)), np.zeros((len(rated), len(rated.options)))
+        value, shares, band = np.zeros(len(rated)), nothing(rated), np.full((len(rated), 2), np.nan)
         for split in grouped_folds(list(rated.conversation), 5, seed):
             rows = np.flatnonzero([name in split.test for name in rated.conversation])
             train = data.evidence.of(split.train), data.labels.of(split.train)
-            predicted, probabilities = predict(*train, data.evidence.take(rated.row[rows]), list(rated.annotator[rows]))
-            value[rows], shares[rows] = predicted, np.nan if probabilities is None else probabilities
-        repeats.append(Paired(rated.options, rated.answer, shares, value))
+            found = predict(*train, data.evidence.take(rated.row[rows]), list(rated.annotator[rows]))
+            value[rows] = found.value
+            shares[rows] = np.nan if found.shares is None else found.shares
+            band[rows] = np.nan if found.band is None else found.band
+        repeats.append(Paired(rated.options, rated.answer, shares, value, band))
     return repeats
 
 
 def transferred(predict: Predict, train: DataSet, test: DataSet) -> list[Paired]:
     """Every real rating predicted from all synthetic ones."""
     rated = test.rated
-    value, shares = predict(train.evidence, train.labels, test.evidence.take(rated.row), list(rated.annotator))
-    return [Paired(rated.options, rated.answer, nothing(rated) if shares is None else shares, value)]
+    found = predict(train.evidence, train.labels, test.evidence.take(rated.row), list(rated.annotator))
+    shares = nothing(rated) if found.shares is None else found.shares
+    return [Paired(rated.options, rated.answer, shares, found.value, found.band)]
 
 
 def nothing(rated: Ratings) -> Floats:
@@ -229,7 +244,7 @@ def adapted_rows(train: DataSet, test: DataSet, draws: int) -> list[Row]:
                 "annotator-mean of the new labels": AnnotatorMean(test.question).fit(test.evidence, few),
             }
             for name, adapted in made.items():
-                value, shares = predictions(adapted, *rows_left)
+                value, shares, _ = predictions(adapted, *rows_left)
                 assert shares is not None
                 paired = Paired(rated.options, rated.answer[rest], shares, value)
                 found[name].append({statistic: STATISTICS[statistic](paired) for statistic in SHOWN})
@@ -269,8 +284,8 @@ def by_system(data: DataSet) -> dict[float, Paired]:
             rows = np.flatnonzero(held_by == system)
             predict = learned(partial(Calibration, data.question, carry_over=carry_over), in_new_domain=True)
             test = data.evidence.take(rated.row[rows]), list(rated.annotator[rows])
-            value[rows], probabilities = predict(data.evidence.of(train), data.labels.of(train), *test)
-            shares[rows] = probabilities
+            made = predict(data.evidence.of(train), data.labels.of(train), *test)
+            value[rows], shares[rows] = made.value, made.shares
         found[carry_over] = Paired(rated.options, rated.answer, shares, value)
     return found
 
@@ -284,9 +299,10 @@ def chosen_on_synthetic(data: DataSet) -> Predict:
 
 def main() -> None:
     parser = options("llm_rubric", "Calibration and its baselines on LLM-RUBRIC's data.")
-    parser.add_argument("--protocols", "--only", help=f"run these alone, separated by commas: {', '.join(PROTOCOLS)}")
+    names = (*PROTOCOLS, *PAPER)
+    parser.add_argument("--protocols", "--only", help=f"run these alone, separated by commas: {', '.join(names)}")
     given = parser.parse_args()
-    wanted = chosen(parser, given.protocols, PROTOCOLS)
+    wanted = chosen(parser, given.protocols, PROTOCOLS if given.quick and not given.protocols else names)
     folder = data_folder(parser, given.data)
     seeds = list(FOLD_SEEDS)[: 2 if given.quick else given.limit or 10]
     judge = RecordedJudge.read([folder / "llm_rubric_synth", folder / "llm_rubric_real"])
@@ -311,15 +327,35 @@ def main() -> None:
     if "by-system" in wanted:
         tried = {f"accord, carry_over {trust}": [paired] for trust, paired in by_system(synth).items()}
         rows += fold_rows("by-system", synth, tried)
+    rows += paper_rows(wanted, rubric, synth, real, seeds, given.quick)
     figures = [row for row in rows if "against" not in row]
     tests = [row for row in rows if "against" in row]
     finish_with(given.json, rows, figures, tests)
 
 
+def paper_rows(
+    wanted: Sequence[str], rubric: Rubric, synth: DataSet, real: DataSet, seeds: Sequence[int], quick: bool
+) -> list[Row]:
+    """The paper's other tables and figures, as far as they are wanted."""
+    import llm_rubric_paper as paper
+
+    few = seeds[:1] if quick else seeds[:3]
+    parts: dict[str, Callable[[], list[Row]]] = {
+        "network": lambda: paper.network(synth, 3 if quick else paper.NETWORK_SEEDS),
+        "oracle": lambda: paper.oracle(synth, rubric, few),
+        "ablations": lambda: paper.ablations(synth, rubric, few),
+        "questions": lambda: paper.questions(synth, rubric, few),
+        "curve": lambda: paper.curve(synth, real, 2 if quick else paper.DRAWS),
+        "adaptive": lambda: paper.adaptive(synth, few),
+        "diagrams": lambda: paper.diagrams(synth),
+    }
+    return [row for name, part in parts.items() if name in wanted for row in part()]
+
+
 def finish_with(path: Path | None, rows: Sequence[Row], figures: Sequence[Row], tests: Sequence[Row]) -> None:
     """Print the tests, then the figures, and write all rows."""
     print(table(tests, ["protocol", "system", "against", "statistic", "difference", "p", "p_holm"]), end="\n\n")
-    shown = ["protocol", "system", *SHOWN, "lowest_rmse", "smece"]
+    shown = ["protocol", "system", *SHOWN, "lowest_rmse", "questions_asked", "smece"]
     print(table(figures, shown))
     write("llm_rubric", rows, path)
 

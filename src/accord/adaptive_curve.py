@@ -97,8 +97,8 @@ def _ask(
             shares[step][place] = rubric.outlook(part, 0, (rated.annotator[place],)).distribution
             asked[step][place] = known
         found = rubric.outlook(part, 0)
-        if found.best is not None and found.spread > until and step + 1 < len(shares):
+        given = {name: gain for name, gain in found.gains.items() if whole.present[:, rubric.places[name]].all()}
+        if given and found.spread > until and step + 1 < len(shares):
             present = present.copy()
-            # An answer that the judge did not give cannot be asked for again.
-            present[:, rubric.places[found.best]] = True
+            present[:, rubric.places[max(given, key=lambda name: given[name])]] = True
             known += 1

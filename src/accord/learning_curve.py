@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from accord.agreement import STATISTICS
-from accord.evaluators.held_out import Factory, held_out
+from accord.evaluators.held_out import Factory, System, held_out
 from accord.evaluators.ratings import Ratings
 from accord.evidence.table import EvidenceTable
 from accord.labels import Labels
@@ -16,8 +18,8 @@ from accord.resampling import Clusters, Interval, bootstrap
 from accord.rubric import Question
 from accord.splits import FOLDS, Split, grouped_folds
 
-SHARES = (0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
-REPEATS = 3
+SHARES = (0.1, 0.25, 0.5, 0.75, 1.0)
+REPEATS = 1
 DRAWS = 500
 SHOWN = ("rmse", "pearson", "log_loss")
 
@@ -29,7 +31,8 @@ class Point:
     Attributes:
         share: Of the training conversations that was learned from.
         labels: How many labels that is on average, in the folds' training sides.
-        values: Statistics over all held-out ratings, means over the repeats; `None` where nothing could be learned.
+        values: Statistics over the held-out ratings that every repeat predicts, means over the repeats; `None` where
+            nothing could be learned.
         intervals: Theirs, over conversations.
     """
 
@@ -67,7 +70,7 @@ def learning_curve(
             splits = [_thinned(split, share, seed + 1000 * repeat + place) for place, split in enumerate(whole)]
             runs.append(held_out("curve", make, question, evidence, labels, rated, splits))
             counts += [sum(name in split.train for name in conversations) for split in splits]
-        points.append(_point(share, sum(counts) / len(counts), [run for run in runs if run.scored.all()], rated))
+        points.append(_point(share, sum(counts) / len(counts), runs, rated))
     return points
 
 
@@ -78,11 +81,12 @@ def _thinned(split: Split, share: float, seed: int) -> Split:
     return Split(frozenset(kept), split.test)
 
 
-def _point(share: float, count: float, runs: Sequence[Any], rated: Ratings) -> Point:
-    if not runs:
+def _point(share: float, count: float, runs: Sequence[System], rated: Ratings) -> Point:
+    rows = np.flatnonzero(np.all([run.scored for run in runs], axis=0))
+    if not len(rows):
         nothing = Interval(None, None)
         return Point(share, count, dict.fromkeys(SHOWN), dict.fromkeys(SHOWN, nothing))
-    paired, clusters = [run.paired(rated) for run in runs], Clusters(rated.conversation)
+    paired, clusters = [run.paired(rated).take(rows) for run in runs], Clusters(rated.conversation[rows])
     values = {}
     for name in SHOWN:
         found = [value for each in paired if (value := STATISTICS[name](each)) is not None]

@@ -73,6 +73,7 @@ class AdaptiveRubric:
                 f"{len(self.table)} conversations with every answer were learned from; an adaptive rubric needs "
                 f"{_FEWEST} or more. Judge what is rated in full, and fit again."
             )
+        self._asked = np.isin(np.arange(len(self.table.columns)), [p for each in self.places.values() for p in each])
         self._scale = np.where(self.table.values.std(axis=0) > 0, self.table.values.std(axis=0), 1.0)
 
     @property
@@ -89,9 +90,11 @@ class AdaptiveRubric:
             annotators: Whose answers are predicted, averaged; by default a person's nobody has met.
         """
         present = features.present[row]
-        completed = np.where(present, features.values[row], self.table.values)
-        weight = self._likeness(features.values[row], present)
-        whole = EvidenceTable(self.table.targets, self.table.columns, completed, np.ones_like(completed, dtype=bool))
+        # Only answers are guessed: a metric that cannot be measured stays missing.
+        completed = np.where(self._asked & ~present, self.table.values, features.values[row])
+        weight = self._likeness(features.values[row], present & self.table.present.all(axis=0))
+        there = np.broadcast_to(self._asked | present, completed.shape)
+        whole = EvidenceTable(self.table.targets, self.table.columns, completed, there)
         each = [self.evaluator.distributions(whole, [name] * len(whole)) for name in annotators]
         shares = np.mean(each, axis=0)
         predicted = shares @ self.side.options

@@ -3,8 +3,8 @@
     importance(i) = ∇ŷ₀·∇ŷ_i / ∇ŷ_i·∇ŷ_i
 
 The rise of the main answer per unit of rise of question i's answer, if a text changed in the direction in which
-question i's answer rises most steeply. ŷ_i is what a person nobody has met would answer to question i; its gradient
-is over the judge's expected answers, each in units of its standard deviation.
+question i's answer rises most steeply. ŷ_i is what a person nobody has met would answer to question i, by a mixed
+model with a level for each annotator; its gradient is over all evidence, each piece in its standard deviations.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class _Fit:
         self.rated = rated
         self.X = Z[rated.row]
         self.of = Clusters(rated.conversation)
-        self.ratios = MixedEffects().fit(self.X, rated.value, rated.annotator, rated.text).ratios_
+        self.ratios = MixedEffects(own_slopes=False).fit(self.X, rated.value, rated.annotator, rated.text).ratios_
 
     def gradient(self, counts: dict[str, float] | None) -> Floats:
         """(p,) slope of the expected answer, where each conversation counts as often as it was drawn."""
@@ -110,6 +110,6 @@ class _Fit:
             rows = self.of.rows(np.array([counts[str(name)] for name in self.of.names]))
         if not len(rows):
             return np.zeros(self.X.shape[1])
-        model = MixedEffects(ratios=self.ratios)
+        model = MixedEffects(own_slopes=False, ratios=self.ratios)
         model.fit(self.X[rows], self.rated.value[rows], self.rated.annotator[rows], self.rated.text[rows])
         return np.asarray(model.coef_ / model.feature_scale_)

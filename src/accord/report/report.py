@@ -100,7 +100,7 @@ def number(value: float | None, digits: int = 3) -> str:
 
 def _data(trial: Trial) -> dict[str, Any]:
     rated = trial.comparison.ratings
-    makers = Counter(column.made_by.split("|name:")[0] for column in trial.evidence.columns)
+    makers = Counter(_maker(column.made_by) for column in trial.evidence.columns)
     systems = Counter(subject.conversation.system or "not said" for subject in trial.subjects)
     return {
         "ratings": len(rated),
@@ -112,6 +112,11 @@ def _data(trial: Trial) -> dict[str, Any]:
         "evidence": sorted(makers.items()),
         "rubric": trial.rubric,
     }
+
+
+def _maker(made_by: str) -> str:
+    """What made a column, without which of its questions or metrics it is."""
+    return made_by.split("|name:")[0].split("|question:")[0]
 
 
 def verdict(found: Comparison) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.evaluators.calibration.core import Core
+from accord.evaluators.calibration.network_core import NetworkCore
 from accord.evaluators.ratings import Ratings, ratings
 from accord.evidence.table import EvidenceTable
 from accord.labels import Labels
@@ -32,15 +33,17 @@ def better_core(
         network was not tried.
     """
     mixed, network = make("mixed"), make("network")
+    assert isinstance(network, NetworkCore)
     reason = _why_not(rated)
     if reason is not None:
         return mixed, mixed.learn(mixed.shown(evidence), rated, labels), {"network": f"not tried: {reason}"}
-    without = network.learn(network.shown(evidence), rated, labels)
+    without = network.try_out(network.shown(evidence), rated, labels)
     losses: Losses = {
         "mixed": _loss(_across_folds(make, evidence, rated, labels, question), rated),
         "network": _loss(without, rated),
     }
     if _loss(without, rated) < float(losses["mixed"]):
+        network.finish()
         return network, without, losses
     return mixed, mixed.learn(mixed.shown(evidence), rated, labels), losses
 

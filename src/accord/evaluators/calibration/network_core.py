@@ -85,7 +85,7 @@ class NetworkSettings:
 
 
 PAPER = NetworkSettings(
-    "distributions", "softmax", (50, 50), 64, 0.001, pretrain=30, finetune=20, pooling=0.0, decay=0.0, members=1
+    "distributions", "softmax", (50, 50), 64, 0.005, pretrain=20, finetune=20, pooling=0.0, decay=0.0, members=1
 )
 """The paper's network (eq. 1 to 5); its sizes, rate and epochs are one cell of the paper's grid."""
 
@@ -103,6 +103,12 @@ class NetworkCore(Core):
 
     def learn(self, features: EvidenceTable, rated: Ratings, labels: Labels) -> Floats:
         """Learn all questions that anybody answered beside a rating, then the main one."""
+        shares = self.try_out(features, rated, labels)
+        self.finish()
+        return shares
+
+    def try_out(self, features: EvidenceTable, rated: Ratings, labels: Labels) -> Floats:
+        """The first half of `learn`: the pooling chosen by inner folds, and what they say; no member is trained."""
         from accord.evaluators.calibration.training import Sheets
 
         with_mask = self.settings.dropout > 0
@@ -113,10 +119,11 @@ class NetworkCore(Core):
         sheets = Sheets(values, present, self.inputs_.group, who.astype(np.intp), answers)
         width = values.shape[1] + present.shape[1]
         self.shape_ = Shape(width, self.settings.hidden, options, len(self.people_), self.settings.head)
-        return self._train(sheets, rated)
+        self._sheets = sheets
+        return self._choose(sheets, rated)
 
-    def _train(self, sheets: Sheets, rated: Ratings) -> Floats:
-        """Choose the pooling by inner folds, then train the members on everything, and one a fold for what it says."""
+    def _choose(self, sheets: Sheets, rated: Ratings) -> Floats:
+        """The strength of the pooling with the lowest log loss over inner folds."""
         place = fold_of(map(str, rated.text), INNER_FOLDS, self.settings.seed)
         fold = np.array([place[text] for text in rated.text])
         folds = [fold != each for each in range(INNER_FOLDS)]
@@ -127,11 +134,14 @@ class NetworkCore(Core):
         losses = [-np.log(np.maximum(each, 1e-12)).mean() for each in chance]
         best = int(np.argmin(losses))
         self.pooling_ = float(strengths[best])
-        everything = np.ones(len(fold), dtype=bool)
-        self.members_ = self._networks(
-            sheets, [(everything, self.pooling_, member) for member in range(self.settings.members)]
-        )
         return shares[best]
+
+    def finish(self) -> None:
+        """The second half of `learn`: the members, trained on everything."""
+        everything = np.ones(len(self._sheets.annotator), dtype=bool)
+        wanted = [(everything, self.pooling_, member) for member in range(self.settings.members)]
+        self.members_ = self._networks(self._sheets, wanted)
+        del self._sheets
 
     def _networks(self, sheets: Sheets, wanted: Sequence[tuple[NDArray[np.bool_], float, int]]) -> list[Parameters]:
         from accord.evaluators.calibration.training import Job, Terms, train

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from accord.conversation import Target
 from accord.evaluators.base import Arrays
 from accord.evaluators.calibration.conformal import band_width
+from accord.evaluators.calibration.core import matrix
 from accord.evaluators.calibration.familiarity import Familiarity
 from accord.evaluators.ratings import Ratings
 from accord.evidence.table import Column, EvidenceTable
@@ -34,7 +35,7 @@ class TrainedOn:
         width: q of the conformal bands.
         familiarity: How far inputs like these lie from each other.
         versions: Of the judge, sorted; none where its endpoint does not say.
-        history: (m, d) evidence of texts that have all of it.
+        history: (m, d) evidence of texts of which the judge gave all answers; NaN where something else is missing.
     """
 
     columns: tuple[Column, ...]
@@ -63,7 +64,8 @@ class TrainedOn:
     def texts(self) -> EvidenceTable:
         """The history as a table, without the texts' names."""
         names = tuple(Target(f"learned from {place}") for place in range(len(self.history)))
-        return EvidenceTable(names, self.columns, self.history, np.ones(self.history.shape, dtype=bool))
+        present = np.isfinite(self.history)
+        return EvidenceTable(names, self.columns, np.where(present, self.history, 0.0), present)
 
     def warnings(self, features: EvidenceTable) -> list[str | None]:
         """Why each row's score deserves less trust: unlike what was learned from, or judged by a changed judge."""
@@ -105,7 +107,8 @@ def judge_versions(evidence: EvidenceTable, rated: Ratings) -> list[str]:
 
 
 def _complete(features: EvidenceTable) -> Floats:
-    """(m, d) the rows with all evidence, evenly spaced ones where they are more than `HISTORY`."""
-    whole = np.flatnonzero(features.present.all(axis=1))
+    """(m, d) the rows with all answers, evenly spaced ones where they are more than `HISTORY`."""
+    answers = [place for place, column in enumerate(features.columns) if column.question is not None]
+    whole = np.flatnonzero(features.present[:, answers].all(axis=1))
     spaced = np.linspace(0, len(whole) - 1, min(len(whole), HISTORY)).astype(int)
-    return np.asarray(features.values[whole[spaced]])
+    return np.asarray(matrix(features)[whole[spaced]])

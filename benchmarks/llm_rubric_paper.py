@@ -1,0 +1,265 @@
+"""The paper's other tables and figures on LLM-RUBRIC's data; `llm_rubric.py` runs them under their names.
+
+network     the authors' network: a cell of the grid that lands where their stored settings do, 20 seeds, on S.
+oracle      table 1, rows a to f: what an evaluator could do that knew people's answers to the other questions.
+ablations   table 2: without fine-tuning, pre-training, personalisation, and without each question, on S.
+questions   table 3: each question as the main one, beside the judge's own expected answer, on S.
+curve       appendix J: learned on shares of the synthetic rows, tested on the real ones.
+adaptive    appendix B: agreement against questions asked, on S.
+diagrams    appendix K: the smooth calibration error, ours beside the `relplot` library's.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from harness import Row
+from llm_rubric import (
+    FOLD_SEEDS,
+    DataSet,
+    Predict,
+    Predicted,
+    cross_validated,
+    fold_rows,
+    learned,
+    test_rows,
+    transferred,
+)
+from numpy.typing import NDArray
+from sklearn.isotonic import IsotonicRegression
+
+from accord.adaptive_curve import adaptive_curve
+from accord.agreement import STATISTICS, smece_by_option
+from accord.conversation import Target
+from accord.evaluators import Calibration, JudgeExpected
+from accord.evaluators.calibration.network_core import PAPER
+from accord.evaluators.ratings import ratings
+from accord.evidence import EvidenceTable
+from accord.evidence.table import Column
+from accord.labels import Labels
+from accord.resampling import Clusters, bootstrap
+from accord.rubric import Question, Rubric
+from accord.splits import grouped_folds
+
+Floats = NDArray[np.float64]
+NETWORK_SEEDS = 20
+SHARES = (0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
+DRAWS = 10
+MOST_ASKED = 5
+UNTIL = 0.005
+
+
+def authors_network(question: Question, seed: int = 0, **changed: Any) -> Calibration:
+    """The paper's network (eq. 1 to 5) with the given settings changed."""
+    settings = {**vars(PAPER), "seed": seed, **changed}
+    return Calibration(question, core="network", network=settings)
+
+
+def network(data: DataSet, seeds: int) -> list[Row]:
+    """The authors' network on S: figures are means over seeds, each of which also draws the folds."""
+    found = [
+        cross_validated(learned(partial(authors_network, data.question, seed)), data, [43 + seed])[0]
+        for seed in range(seeds)
+    ]
+    rows = fold_rows("S", data, {"the authors' network": found})
+    for name in ("rmse", "pearson", "log_loss"):
+        values = [STATISTICS[name](paired) for paired in found]
+        rows[0][f"{name}_sd"] = float(np.std([value for value in values if value is not None]))
+    return rows
+
+
+# --- table 1, rows a to f ------------------------------------------------------------------------------------------
+
+
+def told(data: DataSet, rubric: Rubric, llm: bool, own: bool) -> DataSet:
+    """The same ratings, one evidence row each, with what people answered to the other questions, as shares of options.
+
+    `own` gives the rating's own annotator's answers (one option has it all), otherwise the mean of the other
+    annotators'; `llm` keeps the judge's expected answers. Where nobody answered all shares are 0, as in the paper.
+    """
+    rated = data.rated
+    options = [(q.id, float(option)) for q in rubric.questions if q.id != rubric.main for option in q.scale.options]
+    said: dict[tuple[Target, str], dict[str, float]] = {}
+    for label in data.labels:
+        said.setdefault((label.target, label.question), {})[label.annotator] = float(label.value or 0)
+    people = np.zeros((len(rated), len(options)))
+    for row, label in enumerate(rated.labels):
+        for place, (question, option) in enumerate(options):
+            answers = said.get((label.target, question), {})
+            chosen = [value for who, value in answers.items() if (who == label.annotator) == own]
+            people[row, place] = np.mean([value == option for value in chosen]) if chosen else 0.0
+    judged = data.evidence.expected().take(rated.row)
+    columns = [*(judged.columns if llm else ()), *(Column(f"told {q} = {o:g}", "people") for q, o in options)]
+    values = np.hstack([judged.values, people]) if llm else people
+    targets = tuple(Target(label.target.conversation, row) for row, label in enumerate(rated.labels))
+    table = EvidenceTable(targets, tuple(columns), values, np.ones(values.shape, dtype=bool))
+    labels = Labels(replace(label, target=target) for label, target in zip(rated.labels, targets, strict=True))
+    return DataSet(data.name, data.system_of, table, labels, data.question)
+
+
+def anonymous(make: Predict) -> Predict:
+    """Without personalised calibration: everyone's labels are one person's."""
+
+    def predict(train: EvidenceTable, labels: Labels, test: EvidenceTable, annotators: Sequence[str]) -> Predicted:
+        one = Labels(replace(label, annotator="anybody") for label in labels)
+        return make(train, one, test, ["anybody"] * len(annotators))
+
+    return predict
+
+
+def isotonic(make: Predict, question: Question) -> Predict:
+    """Each annotator's predictions corrected by an isotonic regression of their own, learned on inner folds."""
+
+    def predict(train: EvidenceTable, labels: Labels, test: EvidenceTable, annotators: Sequence[str]) -> Predicted:
+        rated = ratings(train, labels, question)
+        inner = np.zeros(len(rated))
+        for split in grouped_folds(list(rated.conversation), 4, 0):
+            rows = np.flatnonzero([name in split.test for name in rated.conversation])
+            part = train.of(split.train), labels.of(split.train)
+            inner[rows] = make(*part, train.take(rated.row[rows]), list(rated.annotator[rows])).value
+        value = make(train, labels, test, annotators).value
+        for name in set(annotators):
+            mine, here = rated.annotator == name, np.array([who == name for who in annotators])
+            if mine.sum() >= 5:
+                fitted = IsotonicRegression(out_of_bounds="clip").fit(inner[mine], rated.value[mine])
+                value[here] = fitted.predict(value[here])
+        return Predicted(value)
+
+    return predict
+
+
+def oracle(data: DataSet, rubric: Rubric, seeds: Sequence[int]) -> list[Row]:
+    """Table 1, rows a to f; the last two need dialogues that several people rated."""
+    ours = learned(partial(Calibration, data.question, "mixed"))
+    known = told(data, rubric, llm=True, own=True)
+    shared = told(data, rubric, llm=True, own=False)
+    systems = {
+        "a oracle": (ours, known),
+        "b without the judge's answers": (ours, told(data, rubric, llm=False, own=True)),
+        "c without personalisation": (anonymous(ours), known),
+        "d c, personalised isotonic": (isotonic(anonymous(ours), data.question), known),
+        "e depersonalised oracle": (anonymous(ours), shared),
+        "f e, personalised isotonic": (isotonic(anonymous(ours), data.question), shared),
+    }
+    found = {name: cross_validated(predict, told_of, seeds) for name, (predict, told_of) in systems.items()}
+    return fold_rows("oracle", data, found)
+
+
+# --- tables 2 and 3 ------------------------------------------------------------------------------------------------
+
+
+def without(data: DataSet, question: str) -> DataSet:
+    """The same set with one question's answers left out of the evidence."""
+    kept = [place for place, column in enumerate(data.evidence.columns) if column.question != question]
+    table = data.evidence
+    columns = tuple(table.columns[place] for place in kept)
+    part = EvidenceTable(table.targets, columns, table.values[:, kept], table.present[:, kept])
+    return DataSet(data.name, data.system_of, part, data.labels, data.question)
+
+
+def ablations(data: DataSet, rubric: Rubric, seeds: Sequence[int]) -> list[Row]:
+    """Table 2 on S: ours first, each line tested against it; then the network's own parts."""
+    ours = learned(partial(Calibration, data.question, "mixed"))
+    found = {"accord": cross_validated(ours, data, seeds)}
+    found["accord, without personalisation"] = cross_validated(anonymous(ours), data, seeds)
+    for question in rubric.questions:
+        found[f"accord, without {question.id}"] = cross_validated(ours, without(data, question.id), seeds)
+    rows = fold_rows("ablations", data, found) + test_rows("ablations", data, found)
+    parts: dict[str, dict[str, Any]] = {
+        "network": {},
+        "network, without fine-tuning": {"pretrain": 40, "finetune": 0},
+        "network, without pre-training": {"pretrain": 0, "finetune": 40},
+        "network, without personalisation": {"pooling": 1e6},
+    }
+    made = {name: learned(partial(authors_network, data.question, 0, **changed)) for name, changed in parts.items()}
+    networks = {name: cross_validated(predict, data, seeds[:3]) for name, predict in made.items()}
+    return rows + fold_rows("ablations", data, networks)
+
+
+def questions(data: DataSet, rubric: Rubric, seeds: Sequence[int]) -> list[Row]:
+    """Table 3 on S: every question in turn as the main one."""
+    rows = []
+    for question in rubric.questions:
+        mine = DataSet(data.name, data.system_of, data.evidence, data.labels, question)
+        systems = {
+            "accord": learned(partial(Calibration, question, "mixed")),
+            "judge-expected": learned(partial(JudgeExpected, question)),
+        }
+        found = {name: cross_validated(predict, mine, seeds[:2]) for name, predict in systems.items()}
+        rows += [{**row, "question": question.id} for row in fold_rows(f"question {question.id}", mine, found)]
+    return rows
+
+
+# --- appendices ----------------------------------------------------------------------------------------------------
+
+
+def curve(train: DataSet, test: DataSet, draws: int) -> list[Row]:
+    """Appendix J: T on growing random shares of the synthetic dialogues; mean and deviation over draws."""
+    names = sorted({target.conversation for target in train.evidence.targets})
+    rows: list[Row] = []
+    for share in SHARES:
+        found: list[Mapping[str, float | None]] = []
+        for draw in range(draws if share < 1 else 1):
+            kept = random.Random(draw).sample(names, round(share * len(names)))
+            part = DataSet(train.name, train.system_of, train.evidence.of(kept), train.labels.of(kept), train.question)
+            predict = learned(partial(Calibration, train.question, "mixed"), in_new_domain=True)
+            [paired] = transferred(predict, part, test)
+            found.append({name: STATISTICS[name](paired) for name in ("rmse", "pearson", "log_loss")})
+        row: Row = {"protocol": "curve", "dataset": test.name, "system": f"accord, {share:.0%}", "share": share}
+        for name in found[0]:
+            values = [each[name] for each in found if each[name] is not None]
+            row |= {name: float(np.mean(values)), f"{name}_sd": float(np.std(values))}  # type: ignore[arg-type]
+        rows.append(row)
+    return rows
+
+
+def adaptive(data: DataSet, seeds: Sequence[int]) -> list[Row]:
+    """Appendix B: each dialogue asked in its own order, after 0 to 9 questions, and with a stop."""
+    rated, clusters = data.rated, Clusters(data.rated.conversation)
+    make = partial(Calibration, core="mixed")
+    rows: list[Row] = []
+    for name, most, until in (
+        ("by number", None, 0.0),
+        (f"at most {MOST_ASKED}, or surer than {UNTIL}", MOST_ASKED, UNTIL),
+    ):
+        runs = [
+            adaptive_curve(
+                make, data.question, data.evidence, data.labels, rated,
+                grouped_folds(list(rated.conversation), 5, seed), most, until,
+            )
+            for seed in seeds
+        ]  # fmt: skip
+        for step in range(len(runs[0])) if most is None else [len(runs[0]) - 1]:
+            repeats = [run[step].paired for run in runs]
+            asked = float(np.mean([run[step].mean for run in runs]))
+            about = "accord" if most is not None else f"after {step}"
+            row: Row = {"protocol": "adaptive", "dataset": data.name, "system": about, "rule": name}
+            row["questions_asked"] = asked
+            for statistic in ("rmse", "pearson", "log_loss"):
+                values = [STATISTICS[statistic](paired) for paired in repeats]
+                row[statistic] = float(np.mean([value for value in values if value is not None]))
+                interval = bootstrap(clusters, STATISTICS[statistic], repeats, 400)
+                row |= {f"{statistic}_low": interval.low, f"{statistic}_high": interval.high}
+            rows.append(row)
+    return rows
+
+
+def diagrams(data: DataSet) -> list[Row]:
+    """Appendix K: smECE by answer, ours and that of `relplot`, where it is installed."""
+    [paired] = cross_validated(learned(partial(Calibration, data.question, "mixed")), data, [FOLD_SEEDS[0]])
+    rows: list[Row] = [{"protocol": "diagrams", "system": "accord", "smece": smece_by_option(paired)}]
+    if find_spec("relplot"):
+        relplot = import_module("relplot")
+        errors = [
+            float(relplot.smECE(paired.probabilities[:, option], (paired.answer == option).astype(float)))
+            for option in range(len(paired.options))
+        ]
+        rows.append({"protocol": "diagrams", "system": "relplot", "smece": errors})
+    return rows
