@@ -184,6 +184,7 @@ def _by_panel(evaluator: Evaluator, evidence: EvidenceTable) -> dict[str, float]
     speakers: Sequence[str | None] = evaluator.annotators or [None]
     each = [evaluator.predict_each(evidence, [name] * len(evidence)) for name in speakers]
     values = np.array([[s.value if isinstance(s, Score) else np.nan for s in scores] for scores in each])
-    mean = np.nanmean(values, axis=0) if values.size else np.zeros(0)
-    filled = np.where(np.isfinite(mean), mean, np.nanmean(mean) if np.isfinite(mean).any() else 0.0)
+    known = np.isfinite(values).all(axis=0)
+    mean = np.where(known, np.where(known, values, 0.0).mean(axis=0), np.nan)
+    filled = np.where(known, mean, mean[known].mean() if known.any() else 0.0)
     return {target.conversation: float(v) for target, v in zip(evidence.targets, filled, strict=True)}

@@ -73,7 +73,8 @@ def suggest_labels(
         if str(name) not in people:
             raise UnknownName("annotator", str(name), people)
     wanted = [place for place, name in enumerate(people) if not annotators or name in set(map(str, annotators))]
-    rows = np.unique(np.linspace(0, len(evidence) - 1, min(len(evidence), POOL)).astype(int))
+    told = np.flatnonzero(np.isfinite(X).any(axis=1))
+    rows = told[np.unique(np.linspace(0, len(told) - 1, min(len(told), POOL)).astype(int))]
     state = _State(model, X[rated.row], rated.annotator, rated.text, X[rows])
     done = {(label.target, str(label.annotator)) for label in rated.labels}
     given = {(place, who) for place, row in enumerate(rows) for who in wanted

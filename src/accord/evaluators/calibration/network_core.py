@@ -85,7 +85,7 @@ class NetworkSettings:
 
 
 PAPER = NetworkSettings(
-    "distributions", "softmax", (50, 50), 64, 0.005, pretrain=20, finetune=20, pooling=0.0, decay=0.0, members=1
+    "distributions", "softmax", (50, 50), 64, 0.001, pretrain=10, finetune=20, pooling=0.0, decay=0.0, members=1
 )
 """The paper's network (eq. 1 to 5); its sizes, rate and epochs are one cell of the paper's grid."""
 

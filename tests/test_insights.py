@@ -1,0 +1,374 @@
+"""Statements about an evaluator beyond agreement, each against data of which the truth is known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from accord import Calibration, Label, Labels, Score, Target
+from accord.adaptive_curve import adaptive_curve
+from accord.agreement import Paired, smece_by_option
+from accord.decoding import decode, least_cost
+from accord.drift import said, shifts, stability
+from accord.errors import BadInput, UnknownName
+from accord.estimation import estimate, gaps, system_means
+from accord.evaluators.adaptive import AdaptiveRubric
+from accord.evaluators.calibration.conformal import band_width, bands
+from accord.evaluators.calibration.equations import Design
+from accord.evaluators.calibration.large_equations import LargeDesign
+from accord.evaluators.held_out import System, held_out
+from accord.evaluators.importance import importance
+from accord.evaluators.labelling import suggest_labels
+from accord.evaluators.ratings import ratings
+from accord.evidence import EvidenceTable
+from accord.evidence.table import Column
+from accord.fairness import by_group
+from accord.learning_curve import learning_curve
+from accord.reliability import diagrams
+from accord.resampling import Clusters
+from accord.splits import grouped_folds
+from accord.suspects import suspects
+from accord.testing import Planted, planted
+
+
+def mixed(question: object) -> Calibration:
+    return Calibration(question, core="mixed")  # type: ignore[arg-type]
+
+
+def judged(corpus: Planted) -> Planted:
+    """The planted corpus with its features as expected answers to questions."""
+    columns = tuple(Column(f"Q{i}", "judge|model:planted", f"Q{i}") for i in range(len(corpus.weights)))
+    table = corpus.evidence
+    return replace(corpus, evidence=EvidenceTable(table.targets, columns, table.values, table.present))
+
+
+# --- decoding and bands --------------------------------------------------------------------------------------------
+
+
+def test_a_decision_has_the_least_expected_loss() -> None:
+    options, p = (1.0, 2.0, 3.0, 4.0), (0.4, 0.15, 0.15, 0.3)
+    losses = {
+        "squared": lambda a, y: (a - y) ** 2,
+        "absolute": lambda a, y: abs(a - y),
+        "zero-one": lambda a, y: a != y,
+    }
+    for name, loss in losses.items():
+        candidates = options if name == "zero-one" else np.linspace(1, 4, 301)
+        expected = [sum(q * loss(a, y) for y, q in zip(options, p, strict=True)) for a in candidates]
+        mine = decode(options, p, name)
+        assert sum(q * loss(mine, y) for y, q in zip(options, p, strict=True)) <= min(expected) + 1e-3
+    assert least_cost(p, [[0, 1, 1, 9], [1, 1, 1, 1]]) == 1
+    with pytest.raises(UnknownName, match="unknown loss 'sqared'"):
+        decode(options, p, "sqared")
+
+
+def test_a_score_says_how_undecided_it_is_and_how_it_was_decoded() -> None:
+    corpus = planted(conversations=60)
+    score = mixed(corpus.question).fit(corpus.evidence, corpus.labels).predict(corpus.evidence)[0]
+    assert isinstance(score, Score) and score.band is not None
+    p, y = np.array(score.probabilities), np.array(score.options)
+    assert score.entropy == pytest.approx(-(p * np.log(p)).sum())
+    assert score.variance == pytest.approx((p * (y - score.value) ** 2).sum())
+    likeliest = score.decoded("zero-one")
+    assert likeliest.value == y[p.argmax()] and str(likeliest.signature).endswith("|loss:zero-one")
+
+
+def test_bands_hold_as_often_as_they_say() -> None:
+    held = []
+    for seed in range(6):
+        corpus = planted(conversations=160, annotators=5, noise=0.8, seed=seed)
+        rated = ratings(corpus.evidence, corpus.labels, corpus.question)
+        splits = grouped_folds(list(rated.conversation), 4, seed)
+        make = lambda question: Calibration(question, core="mixed", coverage=0.8)  # noqa: E731
+        system = held_out("m", make, corpus.question, corpus.evidence, corpus.labels, rated, splits)
+        held.append(((system.band[:, 0] <= rated.value) & (rated.value <= system.band[:, 1])).mean())
+    assert np.mean(held) == pytest.approx(0.8, abs=0.03)
+
+
+def test_a_band_is_the_quantile_of_its_definition() -> None:
+    options, shares = np.array([1.0, 2.0]), np.array([[0.5, 0.5]] * 9)
+    truth = np.array([1, 1, 1, 1, 1, 1, 1, 1, 2.0])
+    assert band_width(options, shares, truth, 0.8) == pytest.approx(1.0)  # |1 - 1.5| / 0.5
+    assert bands(options, shares[:1], 3.0).tolist() == [[1.0, 2.0]]  # cut to the scale
+
+
+def test_evidence_unlike_the_training_data_is_said() -> None:
+    corpus = planted(conversations=200)
+    learned = mixed(corpus.question).fit(corpus.evidence, corpus.labels)
+    own = [score.warning for score in learned.predict(corpus.evidence) if isinstance(score, Score)]
+    assert sum(warning is not None for warning in own) <= 0.05 * len(own)
+    table = corpus.evidence
+    far = EvidenceTable(table.targets, table.columns, table.values + 12, table.present)
+    assert all("unlike" in str(s.warning) for s in learned.predict(far) if isinstance(s, Score))
+
+
+def test_a_changed_judge_is_said_at_every_score(tmp_path: Path) -> None:
+    from accord import load_evaluator
+
+    corpus = planted(conversations=60)
+    versions = {target: "judge-0613" for target in corpus.evidence.targets}
+    learned = mixed(corpus.question).fit(replace(corpus.evidence, versions=versions), corpus.labels)
+    learned.save(tmp_path)
+    later = replace(corpus.evidence, versions={**versions, corpus.evidence.targets[0]: "judge-1106"})
+    first, second, *_ = load_evaluator(tmp_path).predict(later)
+    assert isinstance(first, Score) and isinstance(second, Score)
+    assert "judge-1106, learned from judge-0613" in str(first.warning) and second.warning is None
+
+
+# --- groups and annotators -----------------------------------------------------------------------------------------
+
+
+def test_a_group_that_is_scored_too_high_is_found_and_others_are_not() -> None:
+    corpus = planted(conversations=200, annotators=4)
+    rated = ratings(corpus.evidence, corpus.labels, corpus.question)
+    rng = np.random.default_rng(0)
+    place = {name: rng.integers(3) for name in sorted(set(rated.conversation))}
+    group = [f"system {place[name]}" for name in rated.conversation]
+    value = rated.value + rng.normal(scale=0.5, size=len(rated)) + 0.4 * np.array([g == "system 1" for g in group])
+    shares = np.full((len(rated), 4), 0.25)
+    system = System("m", shares, value, np.ones(len(rated), dtype=bool), np.full((len(rated), 2), np.nan))
+    first, *rest = by_group(system, rated, group, "system")
+    assert first.name == "system 1" and first.p_holm < 0.001 and first.apart == pytest.approx(0.4, abs=0.1)
+    assert first.intervals["bias"].low is not None and first.intervals["bias"].low > 0.2
+    fair = by_group(replace(system, value=rated.value + rng.normal(size=len(rated))), rated, group, "system")
+    assert all(g.p_holm > 0.01 for g in fair) and len(fair) == 3
+    assert by_group(system, rated, [None] * len(rated), "topic") == []
+
+
+def test_reversed_and_random_annotators_are_named_and_honest_ones_are_not() -> None:
+    corpus = planted(conversations=150, annotators=6, noise=0.4, share=0.6)
+    rng = np.random.default_rng(1)
+
+    def twisted(label: Label) -> Label:
+        assert isinstance(label.value, int)
+        if label.annotator == "p2":
+            return replace(label, value=5 - label.value)
+        return replace(label, value=int(rng.integers(1, 5))) if label.annotator == "p4" else label
+
+    labels = Labels(twisted(label) for label in corpus.labels)
+    rated = ratings(corpus.evidence, labels, corpus.question)
+    splits = list(grouped_folds(list(rated.conversation), 5, 0))
+    found = held_out("m", mixed, corpus.question, corpus.evidence, labels, rated, splits, personal=False)
+    assert {s.annotator: s.kind for s in suspects(rated, found.value)} == {"p2": "reversed", "p4": "random"}
+    honest = ratings(corpus.evidence, corpus.labels, corpus.question)
+    found = held_out("m", mixed, corpus.question, corpus.evidence, corpus.labels, honest, splits, personal=False)
+    assert suspects(honest, found.value) == []
+
+
+def test_end_users_are_one_annotator() -> None:
+    corpus = planted(conversations=120, annotators=3, share=0.9)
+    users = [
+        replace(label, annotator=f"user-{place}")
+        for place, label in enumerate(corpus.labels)
+        if label.annotator == "p2"
+    ]
+    labels = Labels([*(label for label in corpus.labels if label.annotator != "p2"), *users])
+    learned = Calibration(corpus.question, core="mixed", groups=["user-*"]).fit(corpus.evidence, labels)
+    assert learned.annotators == ["p0", "p1", "user-*"]
+    assert learned.predict(corpus.evidence, "user-7") == learned.predict(corpus.evidence, "user-*")
+    means = {n: np.mean([s.value for s in learned.predict(corpus.evidence, n)]) for n in ("p0", "user-*")}
+    assert means["user-*"] > means["p0"] + 0.5
+    with pytest.raises(BadInput, match="list of patterns"):
+        Calibration(corpus.question, groups="user-*")
+
+
+# --- questions -----------------------------------------------------------------------------------------------------
+
+
+def test_importance_is_the_papers_ratio_of_gradients() -> None:
+    corpus = judged(planted(conversations=300, annotators=3, noise=0.3))
+    other = corpus.question.model_copy(update={"id": "Q0"})
+    noise = corpus.question.model_copy(update={"id": "noise"})
+    rng = np.random.default_rng(0)
+    more = []
+    for row, target in enumerate(corpus.evidence.targets):
+        value = int(np.clip(round(2.5 + 1.0 * corpus.evidence.values[row, 0]), 1, 4))
+        more += [Label(target, "Q0", "p0", value), Label(target, "noise", "p0", int(rng.integers(1, 5)))]
+    labels = Labels([*corpus.labels, *more])
+    found = {
+        one.question: one for one in importance(corpus.evidence, labels, corpus.question, (other, noise), draws=60)
+    }
+    # ŷ_Q0 rises with the first feature alone, by b; the main answer by about .8 of its unit: the ratio is near .8 / 1.
+    assert found["Q0"].value == pytest.approx(0.8, abs=0.2)
+    assert found["Q0"].interval.low is not None and found["Q0"].interval.low > 0.5
+    low, high = found["noise"].interval.low, found["noise"].interval.high
+    assert low is not None and high is not None and high - low > 1  # a question without a gradient says nothing
+    with pytest.raises(BadInput, match="needs 30"):
+        importance(corpus.evidence, Labels(list(labels)[:5]), corpus.question, ())
+
+
+def test_an_adaptive_rubric_asks_what_matters_first_and_needs_few() -> None:
+    corpus = judged(planted(conversations=150, annotators=4, features=3, noise=0.3))
+    learned = mixed(corpus.question).fit(corpus.evidence, corpus.labels)
+    rubric = AdaptiveRubric(learned)
+    features = learned.features(corpus.evidence)
+    nothing = np.zeros_like(features.present)
+    blank = EvidenceTable(features.targets, features.columns, features.values * 0, nothing)
+    first = rubric.outlook(blank, 0)
+    assert first.best == "Q0" and first.gains["Q0"] > 2 * first.gains["Q2"]
+    assert first.distribution.sum() == pytest.approx(1)
+    present = nothing.copy()
+    present[0, 0] = True
+    part = EvidenceTable(features.targets, features.columns, np.where(present, features.values, 0), present)
+    second = rubric.outlook(part, 0)
+    assert second.best == "Q1" and second.spread < first.spread and "Q0" not in second.gains
+    score = rubric.score(part, 0, "p1")
+    assert score.annotator == "p1" and str(score.signature).endswith("|asked:1 of 3")
+    whole = rubric.outlook(features, 0, ("p1",))
+    assert whole.best is None and whole.spread == pytest.approx(0)
+    assert whole.distribution == pytest.approx(learned.distributions(features, ["p1"] * len(features))[0])
+
+
+def test_the_adaptive_curve_ends_at_all_questions_and_stops_when_told() -> None:
+    corpus = judged(planted(conversations=60, annotators=3, features=4, noise=0.3))
+    rated = ratings(corpus.evidence, corpus.labels, corpus.question)
+    splits = list(grouped_folds(list(rated.conversation), 3, 0))
+    found = adaptive_curve(mixed, corpus.question, corpus.evidence, corpus.labels, rated, splits)
+    whole = held_out("m", mixed, corpus.question, corpus.evidence, corpus.labels, rated, splits)
+    assert [one.mean for one in found] == [0, 1, 2, 3, 4]
+    assert found[-1].paired.value == pytest.approx(whole.value, abs=1e-6)
+    errors = [np.mean((one.paired.value - rated.value) ** 2) for one in found]
+    assert errors[0] > errors[1] > errors[-1]
+    stopped = adaptive_curve(mixed, corpus.question, corpus.evidence, corpus.labels, rated, splits, 3, until=0.3)
+    assert 0.5 < stopped[-1].mean < 3
+    plain = planted(conversations=40)
+    with pytest.raises(BadInput, match="no answers of a judge"):
+        AdaptiveRubric(mixed(plain.question).fit(plain.evidence, plain.labels))
+
+
+# --- labels --------------------------------------------------------------------------------------------------------
+
+
+def test_suggested_labels_are_new_worth_more_than_chance_and_for_those_who_can() -> None:
+    corpus = planted(conversations=120, annotators=4, features=3, share=1.0)
+    # p3 has given three labels, everybody else forty.
+    given = [
+        label
+        for label in corpus.labels
+        if label.target.conversation < "c0040" and (label.annotator != "p3" or label.target.conversation < "c0003")
+    ]
+    found = suggest_labels(corpus.evidence, Labels(given), corpus.question, 12)
+    done = {(label.target, label.annotator) for label in given}
+    assert len({(s.target, s.annotator) for s in found}) == 12 and not done & {(s.target, s.annotator) for s in found}
+    assert sum(s.annotator == "p3" for s in found) >= 6  # who is known least is asked most
+    assert all(a.gain >= b.gain - 1e-9 for a, b in zip(found, found[1:], strict=False))
+    only = suggest_labels(corpus.evidence, Labels(given), corpus.question, 3, ["p1"])
+    assert {s.annotator for s in only} == {"p1"}
+    with pytest.raises(UnknownName, match="annotator 'p9'"):
+        suggest_labels(corpus.evidence, Labels(given), corpus.question, 3, ["p9"])
+    with pytest.raises(BadInput, match="8 conversations at random"):
+        suggest_labels(corpus.evidence, Labels(given[:4]), corpus.question, 3)
+    with pytest.raises(BadInput, match="everyone has labelled everything"):
+        suggest_labels(corpus.evidence, corpus.labels, corpus.question, 3)
+
+
+def test_the_learning_curve_falls_and_ends_where_everything_is_learned_from() -> None:
+    corpus = planted(conversations=100, annotators=4)
+    rated = ratings(corpus.evidence, corpus.labels, corpus.question)
+    points = learning_curve(mixed, corpus.question, corpus.evidence, corpus.labels, rated, shares=(0.1, 1.0))
+    whole = held_out("m", mixed, corpus.question, corpus.evidence, corpus.labels, rated,
+                     grouped_folds(list(rated.conversation), 5, 0))  # fmt: skip
+    assert points[0].values["rmse"] > points[1].values["rmse"]  # type: ignore[operator]
+    assert points[1].values["rmse"] == pytest.approx(np.sqrt(np.mean((whole.value - rated.value) ** 2)))
+    assert points[0].labels < 0.15 * len(rated)
+
+
+def test_prediction_powered_intervals_hold_and_are_shorter() -> None:
+    rng = np.random.default_rng(0)
+    inside, shorter, useless = 0, 0, 0
+    for _ in range(300):
+        quality = rng.normal(size=640)
+        said_, scored = quality + rng.normal(scale=0.5, size=640), 0.7 * quality + 1.3  # biased, on another scale
+        found = estimate("s", said_[:40], scored[:40], scored[40:])
+        inside += found.low <= 0 <= found.high
+        shorter += found.worth > 1
+        blind = estimate("s", said_[:40], rng.normal(size=40), rng.normal(size=600))
+        useless += blind.low <= 0 <= blind.high
+    assert inside >= 0.92 * 300 and useless >= 0.92 * 300 and shorter >= 0.95 * 300
+    alone = estimate("s", said_[:40], scored[:40], np.zeros(0))
+    assert (alone.mean, alone.low, alone.trust) == pytest.approx((alone.label_mean, alone.label_low, 0))
+    with pytest.raises(BadInput, match="needs 5"):
+        estimate("s", said_[:4], scored[:4], scored[40:])
+
+
+def test_systems_are_compared_by_all_their_conversations() -> None:
+    corpus = planted(conversations=400, annotators=4, noise=0.4)
+    quality = corpus.evidence.values @ corpus.weights
+    system = {
+        t.conversation: ("good" if q > 0 else "poor") for t, q in zip(corpus.evidence.targets, quality, strict=True)
+    }
+    few = Labels(label for label in corpus.labels if label.target.conversation < "c0120")
+    good, poor = system_means(corpus.evidence, few, corpus.question, mixed, system)
+    assert (good.system, poor.system) == ("good", "poor") and good.scored + poor.scored == 400
+    assert good.worth > 1 and poor.worth > 1
+    [gap] = gaps([good, poor])
+    assert gap.difference == pytest.approx(good.mean - poor.mean) and gap.low > 0 and gap.p_holm < 0.001
+
+
+# --- drift, reliability, many annotators ---------------------------------------------------------------------------
+
+
+def test_drift_is_seen_in_the_feature_that_moved() -> None:
+    then, now = planted(conversations=200).evidence, planted(conversations=200, seed=1).evidence
+    assert not any(shift.is_shifted for shift in shifts(then, now)) and "are like those" in said(shifts(then, now))
+    values = now.values.copy()
+    values[:, 1] += 1.5
+    moved = shifts(then, EvidenceTable(now.targets, now.columns, values, now.present))
+    assert [shift.feature for shift in moved if shift.is_shifted] == ["f1"] and "f1" in said(moved)
+    assert stability(np.arange(100.0), np.arange(100.0)) == pytest.approx(0)
+    assert "Too few" in said(shifts(then.take(range(5)), now))
+
+
+def test_reliability_diagrams_show_what_happened() -> None:
+    rng = np.random.default_rng(0)
+    p = rng.uniform(0.05, 0.95, size=4000)
+    happened = (rng.random(4000) < p).astype(int)
+    paired = Paired(np.array([0.0, 1.0]), happened, np.column_stack([1 - p, p]), p)
+    one = diagrams(paired, Clusters([f"c{i}" for i in range(4000)]), draws=50)[1]
+    middle = (one.predicted > 0.2) & (one.predicted < 0.8)
+    assert np.abs(one.happened - one.predicted)[middle].max() < 0.08
+    assert one.error == smece_by_option(paired)[1] and one.error < 0.03
+    assert (one.low <= one.happened).all() and (one.happened <= one.high).all()
+    bold = Paired(np.array([0.0, 1.0]), happened, np.column_stack([1 - p**3, p**3]), p)
+    assert diagrams(bold, Clusters([f"c{i}" for i in range(4000)]), draws=20)[1].error > 0.1  # type: ignore[operator]
+
+
+def test_the_sparse_equations_give_the_dense_ones_effects() -> None:
+    rng = np.random.default_rng(0)
+    n, people, texts = 400, 12, 90
+    Z, who, text = rng.normal(size=(n, 3)), rng.integers(people, size=n), rng.integers(texts, size=n)
+    text = np.unique(text, return_inverse=True)[1]
+    y = Z @ [0.5, 0.2, 0] + rng.normal(size=people)[who] + rng.normal(size=texts)[text] * 0.5 + rng.normal(size=n)
+    ratios = np.array([0.2, 0.8, 0.05, 0.3])
+    dense = Design.of(Z, y, who, people, text, own_slopes=True).learn(ratios)
+    large = LargeDesign.of(Z, y, who, people, text, own_slopes=True)
+    learned = large.learn(ratios)
+    assert learned.effects == pytest.approx(dense.effects, abs=1e-4) and learned.noise == pytest.approx(
+        dense.noise, rel=1e-4
+    )
+    assert (learned.errors <= dense.errors).all()  # they leave out what is not known of the shared effects
+    assert np.corrcoef(learned.held_out_residuals, dense.held_out_residuals)[0, 1] > 0.98
+    assert np.log(large.best_ratios()) == pytest.approx(
+        np.log(Design.of(Z, y, who, people, text, True).best_ratios()), abs=0.01
+    )
+
+
+@pytest.mark.parametrize("case", ["one annotator", "equal labels", "few"])
+def test_odd_data_are_said_and_still_learned_from(case: str) -> None:
+    corpus = planted(conversations=40, annotators=3, share=0.9)
+    if case == "one annotator":
+        labels = Labels(label for label in corpus.labels if label.annotator == "p1")
+    elif case == "equal labels":
+        labels = Labels(replace(label, value=3) for label in corpus.labels)
+    else:
+        labels = Labels(list(corpus.labels)[:9])
+    learned = mixed(corpus.question).fit(corpus.evidence, labels)
+    scores = [score for score in learned.predict(corpus.evidence) if isinstance(score, Score)]
+    assert len(scores) == 40 and all(np.isfinite(s.value) and s.band is not None for s in scores)
+    if case == "equal labels":
+        assert all(score.value == pytest.approx(3, abs=0.3) for score in scores)
+    learned.predict(corpus.evidence.take([0]).like(learned.trained_on_.columns))
+    assert Target("c0000") == corpus.evidence.targets[0]
