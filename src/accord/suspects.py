@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,8 +82,3 @@ def _z(r: float) -> float:
 
 def _is_above_zero(r: float, n: int) -> bool:
     return bool(_z(r) * np.sqrt(n - 3) > norm.ppf(1 - LEVEL))
-
-
-def named(found: Sequence[Suspect]) -> list[str]:
-    """A sentence for each."""
-    return [str(suspect) for suspect in found]

@@ -14,6 +14,8 @@ from accord.evidence.table import EvidenceTable
 from accord.labels import Label, Labels, check_value
 from accord.rubric import Kind, Question
 
+_LEAST_CHANCE = 1e-12
+
 
 @dataclass(frozen=True)
 class Ratings:
@@ -40,6 +42,15 @@ class Ratings:
         """The ratings with these indices."""
         kept = [self.labels[int(row)] for row in rows]
         return Ratings(kept, self.row[rows], self.answer[rows], self.value[rows], self.options)
+
+    def counts(self, annotators: Sequence[str]) -> dict[str, int]:
+        """How many of these ratings each of some annotators gave."""
+        return {name: int((self.annotator == name).sum()) for name in annotators}
+
+    def log_loss(self, distributions: NDArray[np.float64]) -> float:
+        """Mean -log probability of what was said, in nats, of (n, K) distributions; nothing counts as impossible."""
+        chance = distributions[np.arange(len(self)), self.answer]
+        return float(-np.log(np.maximum(chance, _LEAST_CHANCE)).mean())
 
     @property
     def annotator(self) -> NDArray[np.object_]:

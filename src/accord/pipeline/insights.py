@@ -27,11 +27,12 @@ from accord.reliability import Diagram, diagrams
 from accord.resampling import Clusters
 from accord.rubric import Question, Rubric
 from accord.splits import grouped_folds
-from accord.suspects import named, suspects
+from accord.suspects import suspects
 
 AUTOMATIC = ("system", "annotator", "judge-version", "wording")
 """What groups are made by without being asked for, wherever there is more than one."""
 T = TypeVar("T")
+E = TypeVar("E", bound=Evaluator)
 _CURVE_RATINGS = 150
 """The most ratings whose questions are asked one by one for the adaptive curve of a report."""
 
@@ -90,7 +91,7 @@ def _if_possible(work: Callable[[], list[T]]) -> list[T]:
         return []
 
 
-def make_like(evaluator: Evaluator) -> Callable[[Question], Evaluator]:
+def make_like(evaluator: E) -> Callable[[Question], E]:
     """Makes unfitted evaluators with the settings of a fitted one; a core that was chosen stays chosen."""
     settings = evaluator.settings()
     if isinstance(evaluator, Calibration):
@@ -148,7 +149,7 @@ def cautions(
             f"{old} of {len(rated)} labels answer {comparison.question.id!r} as it was worded before the rubric was "
             "edited; they are used. Compare the groups by wording, and leave them out where they differ"
         )
-    return [*said, *named(suspects(rated, _anybody(comparison, evidence, make, labels)))]
+    return [*said, *map(str, suspects(rated, _anybody(comparison, evidence, make, labels)))]
 
 
 def _anybody(
@@ -168,9 +169,7 @@ def _adaptive(evaluator: Evaluator, comparison: Comparison, evidence: EvidenceTa
     splits = list(grouped_folds(list(rated.conversation), comparison.folds, comparison.seed))
     if len(rated) > _CURVE_RATINGS:
         splits = splits[:1]
-    settings = {**evaluator.settings(), "core": evaluator.describe()["core"]}
-    make = lambda question: Calibration(question, **settings)  # noqa: E731
     tested = {name for split in splits for name in split.test}
     rows = np.flatnonzero([name in tested for name in rated.conversation])
     part = rated.take(rows)
-    return adaptive_curve(make, comparison.question, evidence, labels, part, splits)
+    return adaptive_curve(make_like(evaluator), comparison.question, evidence, labels, part, splits)

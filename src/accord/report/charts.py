@@ -55,17 +55,8 @@ def weights(rows: Sequence[Mapping[str, Any]]) -> str:
     """Bars to the left and right of zero, one a feature. Rows: `feature`, `weight`."""
     import altair as alt
 
-    chart = (
-        alt.Chart(_inline(rows))
-        .mark_bar(height=12)
-        .encode(
-            y=alt.Y("feature:N", sort="-x", title=None),
-            x=alt.X("weight:Q", title="change of the expected answer per standard deviation"),
-            color=alt.condition("datum.weight > 0", alt.value(ACCENT), alt.value(SECOND)),
-        )
-        .properties(width=330, height=20 * len(rows))
-    )
-    return _svg(chart)
+    colour = alt.condition("datum.weight > 0", alt.value(ACCENT), alt.value(SECOND))
+    return _bars(rows, "weight", "change of the expected answer per standard deviation", colour)
 
 
 def reliability(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -125,17 +116,16 @@ def stability(rows: Sequence[Mapping[str, Any]]) -> str:
     """Bars, one a feature. Rows: `feature`, `value`, `flagged`."""
     import altair as alt
 
-    chart = (
-        alt.Chart(_inline(rows))
-        .mark_bar(height=12)
-        .encode(
-            y=alt.Y("feature:N", sort="-x", title=None),
-            x=alt.X("value:Q", title="population stability index"),
-            color=alt.condition("datum.flagged", alt.value(SECOND), alt.value(ACCENT)),
-        )
-        .properties(width=330, height=20 * len(rows))
-    )
-    return _svg(chart)
+    colour = alt.condition("datum.flagged", alt.value(SECOND), alt.value(ACCENT))
+    return _bars(rows, "value", "population stability index", colour)
+
+
+def _bars(rows: Sequence[Mapping[str, Any]], name: str, title: str, colour: Any) -> str:
+    import altair as alt
+
+    y, x = alt.Y("feature:N", sort="-x", title=None), alt.X(f"{name}:Q", title=title)
+    chart = alt.Chart(_inline(rows)).mark_bar(height=12).encode(y=y, x=x, color=colour)
+    return _svg(chart.properties(width=330, height=20 * len(rows)))
 
 
 def _inline(rows: Sequence[Mapping[str, Any]]) -> Any:

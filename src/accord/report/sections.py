@@ -44,7 +44,7 @@ def _reliability(insights: Insights) -> dict[str, Any] | None:
 def _groups(insights: Insights) -> dict[str, Any] | None:
     if not insights.groups:
         return None
-    shown = insights.groups[:GROUPS_SHOWN] if len(insights.groups) > GROUPS_SHOWN else insights.groups
+    shown = insights.groups[:GROUPS_SHOWN]
     rows = [
         {
             "group": f"{g.by}: {g.name}",

@@ -38,11 +38,10 @@ def better_core(
     if reason is not None:
         return mixed, mixed.learn(mixed.shown(evidence), rated, labels), {"network": f"not tried: {reason}"}
     without = network.try_out(network.shown(evidence), rated, labels)
-    losses: Losses = {
-        "mixed": _loss(_across_folds(make, evidence, rated, labels, question), rated),
-        "network": _loss(without, rated),
-    }
-    if _loss(without, rated) < float(losses["mixed"]):
+    of_mixed = rated.log_loss(_across_folds(make, evidence, rated, labels, question))
+    of_network = rated.log_loss(without)
+    losses: Losses = {"mixed": of_mixed, "network": of_network}
+    if of_network < of_mixed:
         network.finish()
         return network, without, losses
     return mixed, mixed.learn(mixed.shown(evidence), rated, labels), losses
@@ -70,9 +69,3 @@ def _why_not(rated: Ratings) -> str | None:
     if conversations < INNER_FOLDS:
         return f"{conversations} conversations cannot make {INNER_FOLDS} folds"
     return None if find_spec("jax") and find_spec("optax") else "accord[networks] is not installed"
-
-
-def _loss(distributions: Floats, rated: Ratings) -> float:
-    """Mean -log probability of what was said."""
-    chance = distributions[np.arange(len(rated)), rated.answer]
-    return float(-np.log(np.maximum(chance, 1e-12)).mean())

@@ -162,7 +162,7 @@ class Calibration(Evaluator):
         if not len(rated):
             raise BadInput(f"no label on {self.question.id!r} has evidence; adapting needs at least one")
         here, home = core.adapt(features, rated, self.carry_over), self.trained_on_
-        given = {name: int((rated.annotator == name).sum()) for name in here.annotators}
+        given = rated.counts(here.annotators)
         counts = {name: home.counts.get(name, 0) + count for name, count in given.items()}
         return self._copy()._take(here, replace(home, counts=counts), domain="adapted")
 
@@ -219,12 +219,12 @@ class Calibration(Evaluator):
 
     def signature(self) -> Signature:
         """How this evaluator's scores are made."""
-        mixed = isinstance(self.core_, MixedCore)
+        core, mixed = self._fitted(), isinstance(self.core_, MixedCore)
         makers = dict.fromkeys(c.made_by for c in self.trained_on_.columns if c.question is not None)
         judges = dict.fromkeys(maker.partition("|question:")[0] for maker in makers)
         return Signature.of(
             self.method,
-            core="mixed" if mixed else "network",
+            core=core.name,
             question=self.question.id,
             features=len(self.trained_on_.columns),
             annotators=len(self.annotators),
@@ -252,7 +252,7 @@ class Calibration(Evaluator):
         }
         return {
             "method": self.method,
-            "core": "mixed" if isinstance(self.core_, MixedCore) else "network",
+            "core": self._fitted().name,
             "chosen_by": dict(self.losses_),
             "signature": str(self.signature()),
             "coverage": self.coverage,
@@ -263,10 +263,10 @@ class Calibration(Evaluator):
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """What was learned, as JSON and arrays."""
-        core, of_core = self._fitted().state()
-        side, of_side = self.trained_on_.state()
-        name = "mixed" if isinstance(self.core_, MixedCore) else "network"
-        card = {"trained_on": side, "core": name, "parts": core, "domain": self.domain_, "losses": self.losses_}
+        core = self._fitted()
+        (parts_of_core, of_core), (side, of_side) = core.state(), self.trained_on_.state()
+        learned = {"trained_on": side, "core": core.name, "parts": parts_of_core}
+        card = {**learned, "domain": self.domain_, "losses": self.losses_}
         parts = {"core": of_core, "trained_on": of_side}
         return card, {f"{part}.{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
 

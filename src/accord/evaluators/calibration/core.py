@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,8 @@ Floats = NDArray[np.float64]
 
 class Core(ABC):
     """Learns from rated evidence; gives one distribution a row, each for its annotator."""
+
+    name: ClassVar[str]
 
     @abstractmethod
     def shown(self, evidence: EvidenceTable) -> EvidenceTable:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 
@@ -89,7 +89,7 @@ def search(
     for first, second, batch in grid.programs():
         if found and seconds is not None and time.monotonic() - start > seconds:
             break
-        sized = Shape(shape.inputs, (first, second), shape.options, shape.annotators, shape.head)
+        sized = replace(shape, hidden=(first, second))
         found += _cells(sized, batch, losses(sized, batch, sheets, folds, grid, seed), grid)
     return sorted(found, key=lambda cell: cell.loss)
 

@@ -31,6 +31,7 @@ class MixedCore(Core):
             of the latent scale.
     """
 
+    name = "mixed"
     model_: MixedEffects
 
     def __init__(self, own_slopes: bool = True, threshold_spread: float = 0.2) -> None:

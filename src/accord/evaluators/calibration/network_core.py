@@ -93,6 +93,8 @@ PAPER = NetworkSettings(
 class NetworkCore(Core):
     """Evidence in; the distribution that the network, or the mean of an ensemble, gives for each annotator."""
 
+    name = "network"
+
     def __init__(self, settings: NetworkSettings) -> None:
         self.settings = settings
         self.trust_ = 1.0
@@ -130,9 +132,7 @@ class NetworkCore(Core):
         strengths = POOLING if self.settings.pooling is None else (self.settings.pooling,)
         nets = self._networks(sheets, [(rows, strength, 0) for strength in strengths for rows in folds])
         shares = [self._held_out(sheets, nets[i * INNER_FOLDS :], fold) for i in range(len(strengths))]
-        chance = [each[np.arange(len(fold)), rated.answer] for each in shares]
-        losses = [-np.log(np.maximum(each, 1e-12)).mean() for each in chance]
-        best = int(np.argmin(losses))
+        best = int(np.argmin([rated.log_loss(each) for each in shares]))
         self.pooling_ = float(strengths[best])
         return shares[best]
 

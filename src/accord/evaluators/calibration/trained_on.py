@@ -54,7 +54,7 @@ class TrainedOn:
         return cls(
             columns=features.columns,
             options=rated.options,
-            counts={name: int((rated.annotator == name).sum()) for name in annotators},
+            counts=rated.counts(annotators),
             width=band_width(rated.options, distributions, rated.value, coverage),
             familiarity=Familiarity.fit(features.take(np.unique(rated.row))),
             versions=tuple(judge_versions(features, rated)),
