@@ -92,7 +92,7 @@ def _ask(
         present[:, places] = False
     known = 0
     for step in range(len(shares)):
-        part = EvidenceTable(whole.targets, whole.columns, np.where(present, whole.values, 0.0), present)
+        part = whole.with_only(present)
         for place in mine:
             shares[step][place] = rubric.outlook(part, 0, (rated.annotator[place],)).distribution
             asked[step][place] = known

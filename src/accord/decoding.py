@@ -65,15 +65,24 @@ LOSSES: Mapping[str, Callable[[Numbers, Numbers], float]] = {
 """The answer with the least expected loss, by the loss's name."""
 
 
-def decode(options: Numbers, probabilities: Numbers, loss: str = "squared") -> float:
-    """The answer with the least expected loss under the distribution: the Bayes decision.
+def decision(loss: str) -> Callable[[Numbers, Numbers], float]:
+    """What to answer under a loss.
 
     Raises:
         UnknownName: No loss is called so.
     """
     if loss not in LOSSES:
         raise UnknownName("loss", loss, LOSSES)
-    return LOSSES[loss](options, probabilities)
+    return LOSSES[loss]
+
+
+def decode(options: Numbers, probabilities: Numbers, loss: str = "squared") -> float:
+    """The answer with the least expected loss under the distribution: the Bayes decision.
+
+    Raises:
+        UnknownName: No loss is called so.
+    """
+    return decision(loss)(options, probabilities)
 
 
 def least_cost(probabilities: Numbers, costs: Sequence[Numbers]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,6 +89,11 @@ class EvidenceTable:
         wanted = frozenset(conversations)
         return self.take([row for row, target in enumerate(self.targets) if target.conversation in wanted])
 
+    def with_only(self, present: NDArray[np.bool_]) -> EvidenceTable:
+        """The same table where no more than `present` (n, d) is known."""
+        known = self.present & present
+        return replace(self, values=np.where(known, self.values, 0.0), present=known)
+
     def above(self, other: EvidenceTable) -> EvidenceTable:
         """This table's rows, then those of another with the same columns."""
         return EvidenceTable(
@@ -132,8 +137,7 @@ class EvidenceTable:
                     "gather it the same way, or fit again"
                 )
         order = [place[column.name] for column in columns]
-        values, present = self.values[:, order], self.present[:, order]
-        return EvidenceTable(self.targets, tuple(columns), values, present, self.absences, self.versions)
+        return replace(self, columns=tuple(columns), values=self.values[:, order], present=self.present[:, order])
 
     def expected(self) -> EvidenceTable:
         """The same table with each answer block collapsed to one column: the expected answer, named by its question.

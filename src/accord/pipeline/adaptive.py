@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-import numpy as np
-
 from accord.config import Config
 from accord.conversation import Conversation
 from accord.errors import BadInput
@@ -100,5 +98,4 @@ def _only(table: EvidenceTable, questions: dict[str, list[str]]) -> EvidenceTabl
         for place, column in enumerate(table.columns):
             if column.question is not None and column.question not in asked:
                 present[row, place] = False
-    values = np.where(present, table.values, 0.0)
-    return EvidenceTable(table.targets, table.columns, values, present, table.absences, table.versions)
+    return table.with_only(present)

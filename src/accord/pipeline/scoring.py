@@ -11,7 +11,7 @@ from typing import Any
 
 from accord.config import Config
 from accord.conversation import Conversation
-from accord.decoding import LOSSES
+from accord.decoding import decision
 from accord.drift import said, shifts
 from accord.errors import BadInput, UnknownName
 from accord.evaluators import Evaluator, load_evaluator, predict_panel
@@ -57,8 +57,7 @@ class How:
         Raises:
             UnknownName: No loss is called so.
         """
-        if self.loss not in LOSSES:
-            raise UnknownName("loss", self.loss, LOSSES)
+        decision(self.loss)
 
 
 @dataclass(frozen=True)
