@@ -8,7 +8,7 @@ Protocols:
     T+k        T, then adapted with k labelled real dialogues per person (k = 1, 2, 4, 8), 20 draws, tested on the rest.
     R          5-fold inside the real set, the same fold seeds.
     by-system  learned on four synthetic systems, tested on the fifth, for each carry_over: what the default rests on.
-    network, oracle, ablations, questions, curve, adaptive, diagrams: the paper's other tables (llm_rubric_paper.py).
+    oracle, ablations, questions, curve, adaptive, diagrams: the paper's other tables (llm_rubric_paper.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from harness import Row, chosen, data_folder, options, table, write
@@ -29,6 +29,7 @@ from sklearn.preprocessing import StandardScaler
 from accord.agreement import STATISTICS, MeanStatistic, Paired, lowest_rmse, smece_by_option
 from accord.conversation import Conversation, content_hash
 from accord.evaluators import AnnotatorMean, Calibration, Constant, Evaluator, JudgeArgmax, JudgeExpected, RandomDraw
+from accord.evaluators.calibration.network_core import PAPER
 from accord.evaluators.ratings import Ratings, ratings
 from accord.evidence import EvidenceTable, judge_subjects
 from accord.labels import Labels
@@ -41,7 +42,7 @@ from accord.splits import grouped_folds
 from accord.store import Store
 
 PROTOCOLS = ("S", "T", "T+k", "R", "by-system")
-PAPER = ("network", "oracle", "ablations", "questions", "curve", "adaptive", "diagrams")
+PAPERS_PARTS = ("oracle", "ablations", "questions", "curve", "adaptive", "diagrams")
 FOLD_SEEDS = range(43, 53)
 ADAPTED_ON = (1, 2, 4, 8)
 ADAPTATIONS = 20
@@ -124,6 +125,11 @@ def predictions(evaluator: Evaluator, test: EvidenceTable, annotators: Sequence[
     return Predicted(np.array([s.value for s in scores]), shares, np.array(bands) if bands else None)
 
 
+def authors_network(question: Question, **changed: Any) -> Calibration:
+    """The paper's network (eq. 1 to 5), a cell of its grid that lands where the authors' stored settings do."""
+    return Calibration(question, core="network", network={**vars(PAPER), **changed})
+
+
 def ridge(question: Question) -> Predict:
     """A peer: ridge on the nine expected answers and one indicator a person; a number, no distribution."""
 
@@ -148,6 +154,8 @@ def all_systems(question: Question, new_domain: bool) -> dict[str, Predict]:
     if new_domain:
         named["mixed, habits trusted wholly"] = learned(calibration)
     named["mixed, without own slopes"] = learned(partial(calibration, own_slopes=False), new_domain)
+    if not new_domain:
+        named["the authors' network"] = learned(partial(authors_network, question))
     named["ridge"] = ridge(question)
     for kind in (AnnotatorMean, Constant, JudgeExpected, JudgeArgmax, RandomDraw):
         named[kind.method] = learned(partial(kind, question))
@@ -199,6 +207,7 @@ def fold_rows(protocol: str, data: DataSet, systems: Mapping[str, Sequence[Paire
             if row[statistic] is not None:
                 interval = bootstrap(clusters, STATISTICS[statistic], repeats)
                 row |= {f"{statistic}_low": interval.low, f"{statistic}_high": interval.high}
+                row |= {f"{statistic}_sd": float(np.std(found))} if len(found) > 1 else {}
         if row["log_loss"] is not None:
             errors = np.array([smece_by_option(paired) for paired in repeats], dtype=float)
             row["smece"] = errors.mean(axis=0).tolist()
@@ -299,7 +308,7 @@ def chosen_on_synthetic(data: DataSet) -> Predict:
 
 def main() -> None:
     parser = options("llm_rubric", "Calibration and its baselines on LLM-RUBRIC's data.")
-    names = (*PROTOCOLS, *PAPER)
+    names = (*PROTOCOLS, *PAPERS_PARTS)
     parser.add_argument("--protocols", "--only", help=f"run these alone, separated by commas: {', '.join(names)}")
     given = parser.parse_args()
     wanted = chosen(parser, given.protocols, PROTOCOLS if given.quick and not given.protocols else names)
@@ -341,7 +350,6 @@ def paper_rows(
 
     few = seeds[:1] if quick else seeds[:3]
     parts: dict[str, Callable[[], list[Row]]] = {
-        "network": lambda: paper.network(synth, 3 if quick else paper.NETWORK_SEEDS),
         "oracle": lambda: paper.oracle(synth, rubric, few),
         "ablations": lambda: paper.ablations(synth, rubric, few),
         "questions": lambda: paper.questions(synth, rubric, few),

@@ -1,6 +1,5 @@
 """The paper's other tables and figures on LLM-RUBRIC's data; `llm_rubric.py` runs them under their names.
 
-network     the authors' network: a cell of the grid that lands where their stored settings do, 20 seeds, on S.
 oracle      table 1, rows a to f: what an evaluator could do that knew people's answers to the other questions.
 ablations   table 2: without fine-tuning, pre-training, personalisation, and without each question, on S.
 questions   table 3: each question as the main one, beside the judge's own expected answer, on S.
@@ -26,6 +25,7 @@ from llm_rubric import (
     DataSet,
     Predict,
     Predicted,
+    authors_network,
     cross_validated,
     fold_rows,
     learned,
@@ -39,7 +39,6 @@ from accord.adaptive_curve import adaptive_curve
 from accord.agreement import STATISTICS, smece_by_option
 from accord.conversation import Target
 from accord.evaluators import Calibration, JudgeExpected
-from accord.evaluators.calibration.network_core import PAPER
 from accord.evaluators.ratings import ratings
 from accord.evidence import EvidenceTable
 from accord.evidence.table import Column
@@ -49,30 +48,10 @@ from accord.rubric import Question, Rubric
 from accord.splits import grouped_folds
 
 Floats = NDArray[np.float64]
-NETWORK_SEEDS = 20
 SHARES = (0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
 DRAWS = 10
 MOST_ASKED = 5
 UNTIL = 0.005
-
-
-def authors_network(question: Question, seed: int = 0, **changed: Any) -> Calibration:
-    """The paper's network (eq. 1 to 5) with the given settings changed."""
-    settings = {**vars(PAPER), "seed": seed, **changed}
-    return Calibration(question, core="network", network=settings)
-
-
-def network(data: DataSet, seeds: int) -> list[Row]:
-    """The authors' network on S: figures are means over seeds, each of which also draws the folds."""
-    found = [
-        cross_validated(learned(partial(authors_network, data.question, seed)), data, [43 + seed])[0]
-        for seed in range(seeds)
-    ]
-    rows = fold_rows("S", data, {"the authors' network": found})
-    for name in ("rmse", "pearson", "log_loss"):
-        values = [STATISTICS[name](paired) for paired in found]
-        rows[0][f"{name}_sd"] = float(np.std([value for value in values if value is not None]))
-    return rows
 
 
 # --- table 1, rows a to f ------------------------------------------------------------------------------------------
@@ -178,7 +157,7 @@ def ablations(data: DataSet, rubric: Rubric, seeds: Sequence[int]) -> list[Row]:
         "network, without pre-training": {"pretrain": 0, "finetune": 40},
         "network, without personalisation": {"pooling": 1e6},
     }
-    made = {name: learned(partial(authors_network, data.question, 0, **changed)) for name, changed in parts.items()}
+    made = {name: learned(partial(authors_network, data.question, **changed)) for name, changed in parts.items()}
     networks = {name: cross_validated(predict, data, seeds[:3]) for name, predict in made.items()}
     return rows + fold_rows("ablations", data, networks)
 
