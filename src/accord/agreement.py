@@ -18,6 +18,8 @@ Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 Level = Literal["ordinal", "interval", "nominal"]
 
+LONG, RANGES = 10, 5
+"""A scale with more options than `LONG` is shown in `RANGES` parts of equal width."""
 _SMECE_BINS = 1000
 _TINY = 1e-12
 
@@ -50,18 +52,42 @@ class Paired:
 
     @property
     def step(self) -> float:
-        """The mean distance between neighbouring options, in units of the scale."""
-        return float(np.ptp(self.options)) / max(len(self.options) - 1, 1)
+        """The mean distance between neighbouring options, in units of the scale; of a long one, a tenth of it."""
+        return float(np.ptp(self.options)) / min(max(len(self.options) - 1, 1), 10)
 
     @property
     def decided(self) -> Indices:
         """(n,) index of the option nearest to each predicted value: what a reader of one number takes it for."""
         return np.asarray(np.abs(self.value[:, None] - self.options).argmin(axis=1))
 
+    def in_ranges(self) -> Paired:
+        """The same with the ranges of a long scale as its options (`ranges`); a short scale stays as it is."""
+        groups = ranges(self.options)
+        if groups[-1] + 1 == len(self.options):
+            return self
+        members = np.eye(groups[-1] + 1)[groups]
+        middles = (self.options @ members) / members.sum(axis=0)
+        return Paired(middles, groups[self.answer], self.probabilities @ members, self.value, self.band)
+
     def take(self, rows: Indices) -> Paired:
         """The rows with these indices, repeats included."""
         band = None if self.band is None else self.band[rows]
         return Paired(self.options, self.answer[rows], self.probabilities[rows], self.value[rows], band)
+
+
+def ranges(options: Floats) -> Indices:
+    """(K,) which range each option is shown in: of a scale with more than ten, one of five; else its own."""
+    if len(options) <= LONG:
+        return np.arange(len(options))
+    part = (options - options[0]) / np.ptp(options)
+    return np.asarray(np.minimum((part * RANGES).astype(int), RANGES - 1))
+
+
+def range_names(options: Floats) -> list[str]:
+    """What the ranges are called: `3`, or `20 to 38`."""
+    groups = ranges(options)
+    ends = [options[groups == group][[0, -1]] for group in range(groups[-1] + 1)]
+    return [f"{low:g}" if low == high else f"{low:g} to {high:g}" for low, high in ends]
 
 
 @dataclass(frozen=True)
@@ -149,19 +175,17 @@ def _correlation(means: Floats) -> Floats:
         return np.where(varies, (yv - y * v) / np.sqrt(np.where(varies, of_y * of_v, 1.0)), np.nan)
 
 
-def _cells(paired: Paired) -> Floats:
-    options = len(paired.options)
-    return np.asarray(np.eye(options**2)[paired.answer * options + paired.decided])
+def _places(paired: Paired) -> Floats:
+    i, j = paired.answer.astype(float), paired.decided.astype(float)
+    return np.column_stack([i, j, i * i + j * j, (i - j) ** 2])
 
 
 def _kappa(means: Floats) -> Floats:
-    options = round(means.shape[-1] ** 0.5)
-    observed = means.reshape(*means.shape[:-1], options, options)
-    expected = observed.sum(axis=-1)[..., :, None] * observed.sum(axis=-2)[..., None, :]
-    weight = (np.arange(options)[:, None] - np.arange(options)) ** 2
-    chance = (weight * expected).sum(axis=(-2, -1))
+    # With quadratic weights Σ w·expected is E[i²] + E[j²] - 2 E[i] E[j].
+    i, j, squares, observed = np.moveaxis(means, -1, 0)
+    chance = squares - 2 * i * j
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(chance > _TINY, 1 - (weight * observed).sum(axis=(-2, -1)) / chance, np.nan)
+        return np.where(chance > _TINY, 1 - observed / chance, np.nan)
 
 
 # --- ranks --------------------------------------------------------------------------------------------------------
@@ -202,7 +226,7 @@ STATISTICS: Mapping[str, Statistic] = {
     # mean [|y - ŷ| ≤ one step of the scale]
     "within_one": MeanStatistic(_within_one, _only),
     # quadratic weights: 1 - Σ w·observed / Σ w·expected, w = (i - j)² (Cohen, 1968)
-    "weighted_kappa": MeanStatistic(_cells, _kappa),
+    "weighted_kappa": MeanStatistic(_places, _kappa),
     # Krippendorff's ordinal α between people and the nearest options, as two coders
     "alpha": RankStatistic(_alpha),
     # share of answers inside the conformal band, which promises one
@@ -287,8 +311,9 @@ def smece_of(option: int) -> RankStatistic:
 
 
 def smece_by_option(paired: Paired) -> list[float | None]:
-    """The smECE of each option's predicted probability, in the order of the options."""
-    return [smece_of(option)(paired) for option in range(len(paired.options))]
+    """The smECE of each option's predicted probability, in the order of the options; of a long scale, each range's."""
+    shown = paired.in_ranges()
+    return [smece_of(option)(shown) for option in range(len(shown.options))]
 
 
 def lowest_rmse(truth: Floats, r: float) -> float:

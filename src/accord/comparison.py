@@ -171,6 +171,7 @@ def result_of(system: System, rated: Ratings, clusters: Clusters, draws: int, se
     """The statistics of one system with bootstrap intervals over conversations."""
     rows = np.flatnonzero(system.scored)
     paired = system.paired(rated).take(rows)
+    shown = paired.in_ranges()
     own = clusters if len(rows) == len(rated) else Clusters(rated.conversation[rows])
     intervals = {name: bootstrap(own, statistic, [paired], draws, seed) for name, statistic in STATISTICS.items()}
     return Result(
@@ -181,8 +182,8 @@ def result_of(system: System, rated: Ratings, clusters: Clusters, draws: int, se
         intervals=intervals,
         smece=agreement.smece_by_option(paired),
         smece_intervals=[
-            bootstrap(own, agreement.smece_of(option), [paired], min(draws, SMECE_DRAWS), seed)
-            for option in range(len(rated.options))
+            bootstrap(own, agreement.smece_of(option), [shown], min(draws, SMECE_DRAWS), seed)
+            for option in range(len(shown.options))
         ],
         reasons=system.reasons,
     )

@@ -14,7 +14,8 @@ from accord.rubric import Question, Rubric, Value
 class Label:
     """One answer of one person. `value` is `None` where the person said the question does not apply.
 
-    `wording` is the key of the question as it was asked (`Question.key`), where that is known.
+    `wording` is the key of the question as it was asked (`Question.key`), where that is known. A comparison says
+    `against` what the target was held.
     """
 
     target: Target
@@ -23,6 +24,7 @@ class Label:
     value: Value | None
     time: str | None = None
     wording: str | None = None
+    against: Target | None = None
 
 
 class Labels(Sequence[Label]):
@@ -56,8 +58,9 @@ class Labels(Sequence[Label]):
 
     @property
     def targets(self) -> list[Target]:
-        """Everything that was rated, in the order of the first rating."""
-        return list(dict.fromkeys(label.target for label in self))
+        """Everything that was rated or compared, in the order of the first time."""
+        sides = (side for label in self for side in (label.target, label.against))
+        return list(dict.fromkeys(side for side in sides if side is not None))
 
 
 def check_label(label: Label, rubric: Rubric) -> None:
@@ -66,11 +69,19 @@ def check_label(label: Label, rubric: Rubric) -> None:
     Labels of questions that the rubric does not ask are kept: they may belong to another rubric.
 
     Raises:
-        BadInput: The value is not on the question's scale.
+        BadInput: The value is not on the question's scale, or one side of a comparison is missing.
     """
     question = rubric.get(label.question)
-    if question is not None and label.value is not None:
-        check_value(label.value, question, f"label of {label.annotator!r} on {label.target}")
+    if question is None:
+        return
+    where = f"label of {label.annotator!r} on {label.target}"
+    if question.compares != (label.against is not None):
+        kind = "compares two conversations; name the other one in a column `against`" if question.compares else (
+            "is about one conversation; give it `applies: pairs` in the rubric, or leave `against` out"
+        )  # fmt: skip
+        raise BadInput(f"{where}: question {question.id!r} {kind}")
+    if label.value is not None:
+        check_value(label.value, question, where)
 
 
 def check_value(value: Value, question: Question, where: str) -> None:

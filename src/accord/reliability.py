@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.agreement import Paired, smece
+from accord.agreement import Paired, range_names, smece
 from accord.resampling import Clusters, Interval, interval
 
 Floats = NDArray[np.float64]
@@ -26,14 +26,14 @@ class Diagram:
     """One option's curve.
 
     Attributes:
-        option: Its value.
+        option: Its name, or that of a range of a long scale.
         predicted: (m,) probabilities along the axis, where there are predictions.
         happened: (m,) share of ratings that chose the option there; `low` and `high` its band over conversations.
         density: (m,) how many predictions lie there, 1 at the most.
         error: The smooth calibration error, and its interval.
     """
 
-    option: float
+    option: str
     predicted: Floats
     happened: Floats
     low: Floats
@@ -44,12 +44,13 @@ class Diagram:
 
 
 def diagrams(paired: Paired, clusters: Clusters, draws: int = DRAWS, seed: int = 0) -> list[Diagram]:
-    """One diagram an option of the scale."""
-    counts = clusters.counts(draws, seed)
-    return [_diagram(paired, option, clusters, counts) for option in range(len(paired.options))]
+    """One diagram an option of the scale, or a range of a long one."""
+    counts, shown = clusters.counts(draws, seed), paired.in_ranges()
+    names = enumerate(range_names(paired.options))
+    return [_diagram(shown, option, name, clusters, counts) for option, name in names]
 
 
-def _diagram(paired: Paired, option: int, clusters: Clusters, counts: Floats) -> Diagram:
+def _diagram(paired: Paired, option: int, name: str, clusters: Clusters, counts: Floats) -> Diagram:
     p, happened = paired.probabilities[:, option], paired.answer == option
     error = smece(p, happened)
     width = max(error or 0.0, 0.02)
@@ -64,5 +65,4 @@ def _diagram(paired: Paired, option: int, clusters: Clusters, counts: Floats) ->
     low, high = np.nanquantile(drawn[:, shown], [0.025, 0.975], axis=0)
     errors = [smece(p[rows], happened[rows]) for rows in (clusters.rows(count) for count in counts[:60])]
     spread = interval(np.array([np.nan if each is None else each for each in errors]))
-    value = float(paired.options[option])
-    return Diagram(value, axis[shown], curve[shown], low, high, (mass / mass.max())[shown], error, spread)
+    return Diagram(name, axis[shown], curve[shown], low, high, (mass / mass.max())[shown], error, spread)

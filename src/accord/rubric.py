@@ -18,7 +18,11 @@ from accord.strict_yaml import check, load_yaml, reasons
 Value = int | float | str
 """An answer: a number on an ordered or real scale, a word on a nominal one."""
 
-MAX_OPTIONS = 10
+MOST_ASKED = 10
+"""The most options that a judge is asked to choose from."""
+MAX_OPTIONS = 101
+STEPS = 100
+"""A real-valued answer is read to so many parts of its scale."""
 
 
 class Kind(StrEnum):
@@ -37,6 +41,7 @@ class Applies(StrEnum):
     WITH_DOCUMENTS = "with-documents"
     WITHOUT_DOCUMENTS = "without-documents"
     MULTI_TURN = "multi-turn"
+    PAIRS = "pairs"
 
 
 class _Frozen(BaseModel):
@@ -61,6 +66,8 @@ class Scale(_Frozen):
             raise ValueError(f"a scale has 2 to {MAX_OPTIONS} options, got {len(self.options)}")
         if len(set(self.options)) != len(self.options):
             raise ValueError("two options of a scale are equal")
+        if not self.is_ordered and len(self.options) > MOST_ASKED:
+            raise ValueError(f"a nominal scale has 2 to {MOST_ASKED} options, got {len(self.options)}")
         if self.kind is Kind.BINARY and len(self.options) != 2:
             raise ValueError(f"a binary scale has 2 options, got {len(self.options)}")
         if self.is_ordered and list(self.options) != sorted(self.options, key=float):
@@ -71,6 +78,18 @@ class Scale(_Frozen):
     def is_ordered(self) -> bool:
         """Whether answers are numbers, so that means and distances say something."""
         return self.kind is not Kind.NOMINAL
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """The answers of an ordered scale as numbers, rising; those of a real one at `STEPS` equal steps.
+
+        Raises:
+            ValueError: Answers are words.
+        """
+        if self.kind is not Kind.REAL:
+            return tuple(float(option) for option in self.options)
+        assert self.low is not None and self.high is not None
+        return tuple(self.low + (self.high - self.low) * step / STEPS for step in range(STEPS + 1))
 
     def holds(self, value: Value) -> bool:
         """Whether `value` is an answer this scale allows."""
@@ -112,6 +131,16 @@ class Question(_Frozen):
     def key(self) -> str:
         """A tagged digest of all that is asked; a question that is edited has another key."""
         return content_hash(self.model_dump(mode="json"), length=12)
+
+    @property
+    def compares(self) -> bool:
+        """Whether people answer it about two conversations: which is better, on which side of the scale."""
+        return self.applies is Applies.PAIRS
+
+    @property
+    def can_be_judged(self) -> bool:
+        """Whether a judge can be asked: about one conversation, with few enough options to choose from."""
+        return not self.compares and 0 < len(self.scale.options) <= MOST_ASKED
 
     def applies_to(self, conversation: Conversation) -> bool:
         """Whether the question can be asked of this conversation.
@@ -168,6 +197,11 @@ class Rubric(_Frozen):
     def main_question(self) -> Question:
         """The question whose answers are predicted."""
         return self[self.main]
+
+    @property
+    def judged(self) -> tuple[Question, ...]:
+        """The questions that a judge can be asked; the others are for people alone."""
+        return tuple(question for question in self.questions if question.can_be_judged)
 
     @cached_property
     def hash(self) -> str:

@@ -74,17 +74,17 @@ class Ratings:
 
 
 def options_of(question: Question) -> NDArray[np.float64]:
-    """(K,) the options of an ordered question as numbers.
+    """(K,) the options of an ordered question as numbers; of a real-valued one, the steps it is read to.
 
     Raises:
-        BadInput: The question's answers are names or real numbers, which no evaluator here predicts.
+        BadInput: The question's answers are names, which no evaluator here predicts.
     """
-    if question.scale.kind in {Kind.NOMINAL, Kind.REAL}:
+    if question.scale.kind is Kind.NOMINAL:
         raise BadInput(
-            f"question {question.id!r} has a {question.scale.kind.value} scale; "
-            "the main question needs an ordinal or binary one, so that answers have an order and a mean"
+            f"question {question.id!r} has a nominal scale; "
+            "the main question needs an ordered one, so that answers have an order and a mean"
         )
-    return np.array(question.scale.options, dtype=float)
+    return np.array(question.scale.numbers)
 
 
 def ratings(evidence: EvidenceTable, labels: Labels, question: Question) -> Ratings:
@@ -100,11 +100,12 @@ def ratings(evidence: EvidenceTable, labels: Labels, question: Question) -> Rati
     for label, _ in kept:
         assert label.value is not None
         check_value(label.value, question, f"label of {label.annotator!r} on {label.target}")
-    value = np.array([label.value for label, _ in kept], dtype=float)
+    said = np.array([label.value for label, _ in kept], dtype=float)
+    answer = np.searchsorted((options[1:] + options[:-1]) / 2, said)
     return Ratings(
         labels=[label for label, _ in kept],
         row=np.array([row for _, row in kept], dtype=np.intp),
-        answer=np.searchsorted(options, value),
-        value=value,
+        answer=answer,
+        value=options[answer],
         options=options,
     )

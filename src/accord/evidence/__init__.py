@@ -5,6 +5,7 @@ from accord.evidence.judging import AT_ONCE, NOT_APPLICABLE, Judged, answer_tabl
 from accord.evidence.lexical import LEXICAL, words
 from accord.evidence.likelihood import LIKELIHOOD, measure_likelihoods
 from accord.evidence.metrics import Metric, measure, metrics
+from accord.evidence.pairs import differences, in_pairs
 from accord.evidence.table import Column, EvidenceTable
 
 __all__ = [
@@ -18,6 +19,8 @@ __all__ = [
     "Judged",
     "Metric",
     "answer_table",
+    "differences",
+    "in_pairs",
     "judge_all",
     "judge_subjects",
     "measure",

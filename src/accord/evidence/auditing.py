@@ -92,7 +92,7 @@ def ways_to_ask(judge: Judge, rubric: Rubric) -> list[Probe]:
         Probe("options reversed", "options listed backwards", _options_reversed),
         Probe("verbosity", "a friendly sentence without content after each reply", _padded),
     ]
-    if judge.together > 1 and len(rubric.questions) > 1:
+    if judge.together > 1 and len(rubric.judged) > 1:
         reverse = Probe("questions reversed", "questions in the opposite order", lambda s, q: (s, list(reversed(q))))
         probes.insert(2, reverse)
     return probes
@@ -140,7 +140,7 @@ async def audit(
     found = {probe.name: _Moves() for probe in probes}
     over: list[str] = []
 
-    room = None if context is None else room_for(judge, rubric.questions, context) - len(PADDING)
+    room = None if context is None else room_for(judge, rubric.judged, context) - len(PADDING)
 
     async def one(whole: Subject) -> None:
         subject = whole if room is None else fitted(whole, room)
@@ -177,7 +177,7 @@ def audit_requests(judge: Judge, rubric: Rubric, subjects: Sequence[Subject], pr
 
 def _askable(rubric: Rubric, subject: Subject) -> list[Question]:
     """The questions whose answers can move along a scale."""
-    applicable = (question for question in rubric.questions if question.applies_to(subject.conversation))
+    applicable = (question for question in rubric.judged if question.applies_to(subject.conversation))
     return [question for question in applicable if question.scale.kind in MOVABLE]
 
 

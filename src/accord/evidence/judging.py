@@ -98,11 +98,11 @@ def _prepared(
     judge: Judge, rubric: Rubric, subjects: Iterable[Subject], store: Store, context: int | None
 ) -> Iterator[_Work]:
     """Each subject's work; the store is asked for some dozens of subjects at a time."""
-    show = windowing(judge, rubric.questions, context)
+    show = windowing(judge, rubric.judged, context)
     for batch in batches(subjects, PREPARED_AT_ONCE):
         shown = [show(subject) for subject in batch]
         missing = [left_out(whole, part) for whole, part in zip(batch, shown, strict=True)]
-        asked = [(s, [question for question in rubric.questions if question.applies_to(s.conversation)]) for s in shown]
+        asked = [(s, [question for question in rubric.judged if question.applies_to(s.conversation)]) for s in shown]
         made = [{q.id: judge.made_from(subject, q) for q in applicable} for subject, applicable in asked]
         keys = [{name: content_hash(how, length=40) for name, how in each.items()} for each in made]
         stored = store.answers(key for each in keys for key in each.values())
@@ -143,7 +143,7 @@ async def _judge(judge: Judge, rubric: Rubric, work: _Work, keeper: _Keeper) -> 
 
     await asyncio.gather(*(request(group) for group in batches(missing, judge.together)))
     target = work.subject.target
-    found = [_answer_to(question, answers) for question in rubric.questions]
+    found = [_answer_to(question, answers) for question in rubric.judged]
     return Judged(target, found, len(missing), work.left_out)
 
 
@@ -173,7 +173,7 @@ def _from_row(question: str, row: Mapping[str, Any]) -> Answer:
 
 
 def answer_table(judge: Judge, rubric: Rubric, judged: Iterable[Judged], windowed: bool = False) -> EvidenceTable:
-    """Answers as evidence: one column an option of each question that is not real-valued, masses as they were given.
+    """Answers as evidence: one column an option of each question that a judge can be asked, masses as given.
 
     Where subjects are `windowed`, shown in part if they are long, one more column says which share of each was not
     shown.
@@ -181,7 +181,7 @@ def answer_table(judge: Judge, rubric: Rubric, judged: Iterable[Judged], windowe
     made_by = judging_signature(judge, rubric)
     columns = [
         Column(f"{question.id}={option}", str(signature), question.id, _position(question, index))
-        for question in rubric.questions
+        for question in rubric.judged
         for signature in [made_by.with_part("question", question.key)]
         for index, option in enumerate(question.scale.options)
     ]

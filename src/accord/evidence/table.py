@@ -17,13 +17,15 @@ class Column:
     """One feature.
 
     `question` and `option` are set for a column of an answer block: the probability that the judge gave to one
-    option of one question. `made_by` is the signature of what produced it.
+    option of one question. `made_by` is the signature of what produced it. In a table of differences (`pairs`),
+    `centre` is the mean over the conversations that were compared.
     """
 
     name: str
     made_by: str
     question: str | None = None
     option: float | None = None
+    centre: float | None = None
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,7 @@ class EvidenceTable:
         )
 
     def like(self, columns: Sequence[Column]) -> EvidenceTable:
-        """This table with those columns alone, in their order.
+        """This table with those columns alone, in their order; where they are of differences, less their centres.
 
         Raises:
             BadInput: A column is missing, or made otherwise than the one of that name asks for.
@@ -137,7 +139,11 @@ class EvidenceTable:
                     "gather it the same way, or fit again"
                 )
         order = [place[column.name] for column in columns]
-        return replace(self, columns=tuple(columns), values=self.values[:, order], present=self.present[:, order])
+        present = self.present[:, order]
+        single = [self.columns[index].centre is None for index in order]
+        centres = [column.centre or 0.0 if one else 0.0 for column, one in zip(columns, single, strict=True)]
+        values = np.where(present, self.values[:, order] - np.array(centres), 0.0)
+        return replace(self, columns=tuple(columns), values=values, present=present)
 
     def expected(self) -> EvidenceTable:
         """The same table with each answer block collapsed to one column: the expected answer, named by its question.

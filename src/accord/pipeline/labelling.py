@@ -23,9 +23,10 @@ def next_labels(
     """The labels on the main question that would teach most, the best first; asks no model.
 
     Raises:
-        BadInput: Too few labels to say, or nothing left to label.
+        BadInput: Too few labels to say, nothing left to label, or a main question that compares.
         UnknownName: An annotator who has not labelled yet.
     """
+    _check_rates(rubric)
     labels = store.labels()
     about_turns = any(label.target.turn is not None for label in labels.on(rubric.main))
     targets = [Target(name) for name in store.conversation_ids()]
@@ -47,12 +48,23 @@ def next_labels(
     ]  # fmt: skip
 
 
+def _check_rates(rubric: Rubric) -> None:
+    """Refuse a main question that compares.
+
+    Raises:
+        BadInput: It does.
+    """
+    if rubric.main_question.compares:
+        raise BadInput(f"{rubric.main!r} compares two conversations; this needs a main question that rates one")
+
+
 def estimate_stored(store: Store, config: Config, rubric: Rubric, models: Models) -> dict[str, Any]:
     """Each system's mean rating from its labels and the scores of all its conversations, and every difference.
 
     Raises:
-        BadInput: Labels are about turns, or a system has too few labelled conversations.
+        BadInput: Labels are about turns or comparisons, or a system has too few labelled conversations.
     """
+    _check_rates(rubric)
     labels = store.labels()
     if any(label.target.turn is not None for label in labels.on(rubric.main)):
         raise BadInput("labels are about turns; a system's mean is taken over whole conversations")

@@ -15,7 +15,7 @@ from accord.conversation import Target
 from accord.errors import BadInput, UnknownName
 from accord.evaluators import Evaluator, evaluators
 from accord.evaluators.choosing import Choice
-from accord.evidence import EvidenceTable
+from accord.evidence import EvidenceTable, in_pairs
 from accord.labels import Labels
 from accord.llm.model import Subject
 from accord.pipeline.collecting import collect, subjects_of
@@ -64,6 +64,8 @@ def rated_evidence(
 ) -> tuple[list[Subject], Labels, EvidenceTable]:
     """The rated subjects, all labels, and the evidence of those subjects as far as the store holds it.
 
+    Where the main question compares, evidence and labels are those of the pairs.
+
     Raises:
         BadInput: Nobody has rated the main question.
     """
@@ -74,7 +76,10 @@ def rated_evidence(
             f"no label on the main question {rubric.main!r}; import some: accord import chats.jsonl labels.csv"
         )
     subjects = subjects_of(store, rated.targets)
-    return subjects, labels, collect(store, config, rubric, subjects, models, ask=False)
+    evidence = collect(store, config, rubric, subjects, models, ask=False)
+    if rubric.main_question.compares:
+        evidence, labels = in_pairs(evidence, labels, rubric.main_question)
+    return subjects, labels, evidence
 
 
 def learn_unlabelled(store: Store, config: Config, rubric: Rubric, models: Models) -> tuple[Evaluator, int]:

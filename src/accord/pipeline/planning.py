@@ -65,7 +65,7 @@ def plan_asking(
 ) -> Plan:
     """Price what the models would be asked about subjects; what the store answers costs nothing."""
     plan = Plan()
-    show = None if models.judge is None else windowing(models.judge, rubric.questions, context)
+    show = None if models.judge is None else windowing(models.judge, rubric.judged, context)
     for subject in subjects:
         plan.subjects += 1
         if models.judge is not None and show is not None:
@@ -78,7 +78,7 @@ def plan_asking(
 
 def _plan_judging(plan: Plan, judge: Judge, rubric: Rubric, subject: Subject, store: Store) -> None:
     """Count one subject's questions, and the requests of those that the store does not answer."""
-    applicable = [question for question in rubric.questions if question.applies_to(subject.conversation)]
+    applicable = [question for question in rubric.judged if question.applies_to(subject.conversation)]
     keys = {q.id: content_hash(judge.made_from(subject, q), length=40) for q in applicable}
     stored = store.answers(keys.values())
     missing = [question for question in applicable if keys[question.id] not in stored]

@@ -13,7 +13,7 @@ from accord.labels import Label, check_label
 from accord.readers.messages import checked_answer, checked_id, is_storable, turn_index
 from accord.readers.record import Fields, Row, WrongShape, under_our_names
 from accord.readers.rows import locate, read_rows
-from accord.rubric import Kind, Rubric
+from accord.rubric import Kind, Question, Rubric
 
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "conversation": ("conversation_id", "item_id", "dialogue_id", "session_id", "chat_id", "id"),
@@ -21,6 +21,8 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "annotator": ("annotator_id", "rater", "rater_id", "judge", "worker_id"),
     "question": ("question_id", "dimension", "criterion", "name"),
     "value": ("rating", "score", "label", "answer"),
+    "against": ("against_id", "other_conversation", "conversation_b"),
+    "against_turn": (),
     "time": ("rated_at", "timestamp", "created_at"),
 }
 NOT_APPLICABLE = {"na", "n/a", "not applicable"}
@@ -107,12 +109,16 @@ def _labels(fields: Fields, rubric: Rubric) -> list[Label]:
     if row.get("conversation") in (None, "") or row.get("annotator") in (None, ""):
         raise WrongShape("a label needs a conversation and an annotator (map other column names with --columns)")
     target = Target(checked_id(row["conversation"]), turn_index(row.get("turn")))
+    against = None
+    if row.get("against") not in (None, ""):
+        against = Target(checked_id(row["against"]), turn_index(row.get("against_turn")))
     annotator, time = checked_id(row["annotator"]), row.get("time")
     when = None if time in (None, "") else str(time)
     if when is not None and not is_storable(when):
         raise WrongShape(f"time {when!r} is no text")
+    sides = target, against
     return [
-        Label(target, checked_id(question), annotator, _value(raw, question, rubric), when)
+        Label(target, checked_id(question), annotator, _value(raw, question, rubric, sides), when, against=against)
         for question, raw in _answers(row, rubric).items()
         if raw not in (None, "")
     ]
@@ -132,9 +138,11 @@ def _answers(row: Mapping[str, Any], rubric: Rubric) -> dict[str, Any]:
     return wide
 
 
-def _value(raw: Any, name: str, rubric: Rubric) -> Any:
+def _value(raw: Any, name: str, rubric: Rubric, sides: tuple[Target, Target | None]) -> Any:
     """The value as the question's scale writes it; a number, if it is one, where the question is not the rubric's."""
     question = rubric.get(name)
+    if question is not None and question.compares:
+        raw = _side(raw, question, sides)
     if isinstance(raw, str):
         if raw.lower() in NOT_APPLICABLE:
             return None
@@ -143,6 +151,16 @@ def _value(raw: Any, name: str, rubric: Rubric) -> Any:
     if isinstance(raw, bool) and question is not None and question.scale.kind is not Kind.BINARY:
         raise WrongShape(f"{raw!r} is no answer to {name!r}; allowed: {question.scale}")
     return checked_answer(raw)
+
+
+def _side(raw: Any, question: Question, sides: tuple[Target, Target | None]) -> Any:
+    """A comparison's answer: `first`, `second` or `tie`, or a side's name, as an option; anything else as it is."""
+    numbers = question.scale.options or question.scale.numbers
+    ends = {"first": numbers[-1], "second": numbers[0]}
+    if len(numbers) % 2:
+        ends["tie"] = numbers[len(numbers) // 2]
+    names = {str(side): end for side, end in zip(sides, (numbers[-1], numbers[0]), strict=True) if side is not None}
+    return {**ends, **names}.get(raw, raw) if isinstance(raw, str) else raw
 
 
 def _number(text: str) -> Any:

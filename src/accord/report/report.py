@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from accord.agreement import range_names
 from accord.comparison import Comparison, Result, is_better
 from accord.evaluators.calibration import Calibration
 from accord.evidence import EvidenceTable
@@ -157,23 +158,24 @@ def _interval_chart(found: Comparison, statistic: str) -> str:
 def _habits(trial: Trial) -> dict[str, Any]:
     """Each annotator's answers as said, as predicted without that conversation, and as the judge gave them."""
     found = trial.comparison
-    rated, system = found.ratings, found.systems[0]
+    rated, system = found.ratings, found.systems[0].paired(found.ratings).in_ranges()
+    scored, names = found.systems[0].scored, range_names(rated.options)
     judge = next((s for s in found.systems if s.name == "judge-expected"), None)
     counts = Counter(rated.annotator)
     shown = [name for name, _ in counts.most_common(ANNOTATORS_SHOWN)]
     panels: list[tuple[str, list[dict[str, Any]]]] = []
     for name in shown:
-        mine = (rated.annotator == name) & system.scored
+        mine = (rated.annotator == name) & scored
         if not mine.any():
             continue
-        shares = {SAID: np.bincount(rated.answer[mine], minlength=len(rated.options)) / mine.sum()}
+        shares = {SAID: np.bincount(system.answer[mine], minlength=len(names)) / mine.sum()}
         shares[PREDICTED] = system.probabilities[mine].mean(axis=0)
         if judge is not None and (mine & judge.scored).any():
-            shares[JUDGE] = judge.probabilities[mine & judge.scored].mean(axis=0)
+            shares[JUDGE] = judge.paired(rated).in_ranges().probabilities[mine & judge.scored].mean(axis=0)
         bars = [
-            {"option": f"{option:g}", "kind": kind, "share": float(share)}
+            {"option": option, "kind": kind, "share": float(share)}
             for kind, each in shares.items()
-            for option, share in zip(rated.options, each, strict=True)
+            for option, share in zip(names, each, strict=True)
         ]
         panels.append((f"{name} (n = {counts[name]})", bars))
     kinds = [
@@ -202,9 +204,9 @@ def _worst(trial: Trial) -> list[dict[str, Any]]:
             shown[target.conversation] = {
                 "target": str(target),
                 "annotator": rated.labels[row].annotator,
-                "said": rated.value[row],
-                "predicted": float(system.value[row]),
-                "conversation": conversations[target.conversation],
+                "said": f"{rated.value[row]:g}",
+                "predicted": f"{system.value[row]:.3g}",
+                "conversation": conversations.get(target.conversation),
                 "others": [(label.annotator, label.value) for label in rated.labels if label.target == target],
             }
     return list(shown.values())

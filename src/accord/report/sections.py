@@ -37,7 +37,7 @@ def _reliability(insights: Insights) -> dict[str, Any] | None:
             for p, h, low, high, d in zip(one.predicted, one.happened, one.low, one.high, one.density, strict=True)
         ]
         error = "–" if one.error is None else f"{one.error:.3f}"
-        panels.append((f"answer {one.option:g}: smECE {error}", charts.reliability(rows)))
+        panels.append((f"answer {one.option}: smECE {error}", charts.reliability(rows)))
     return {"panels": panels, "worst": worst.option, "error": worst.error or 0.0}
 
 

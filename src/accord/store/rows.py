@@ -16,10 +16,14 @@ T = TypeVar("T")
 
 def unknown_target(label: Label) -> str:
     """What to say of a label of something that is not in the store."""
-    who, (conversation, turn) = f"label of {label.annotator!r}", label.target
-    if turn is None:
-        return f"{who}: no conversation {conversation!r} in the store; import it first"
-    return f"{who}: no turn {turn} of a conversation {conversation!r} in the store (turns count from 0)"
+    who, sides = f"label of {label.annotator!r}", [label.target, *([label.against] if label.against else [])]
+    return f"{who}: no {' or no '.join(map(_named, sides))} in the store; import it first"
+
+
+def _named(target: Target) -> str:
+    conversation, turn = target
+    whole = f"conversation {conversation!r}"
+    return whole if turn is None else f"turn {turn} of a {whole} (turns count from 0)"
 
 
 def changed_conversation(name: str) -> str:
@@ -28,8 +32,12 @@ def changed_conversation(name: str) -> str:
     return f"{taken}; give the new one another id, or use another store"
 
 
-def is_there(target: Target, turns: Mapping[str, int]) -> bool:
-    """Whether a target exists; of a conversation whose log lacks its texts, any turn may."""
+def is_there(label: Label, turns: Mapping[str, int]) -> bool:
+    """Whether a label's target exists, and what it is held against; of a log without texts any turn may."""
+    return all(_is_there(side, turns) for side in (label.target, label.against) if side is not None)
+
+
+def _is_there(target: Target, turns: Mapping[str, int]) -> bool:
     if target.conversation not in turns:
         return False
     count = turns[target.conversation]
@@ -69,7 +77,7 @@ def conversation_row(conversation: Conversation) -> dict[str, Any]:
 
 def label_row(label: Label, seen: Counter[bytes], place: int) -> dict[str, Any]:
     """A row of `labels`; `seen` counts equal labels, so that each has a key of its own."""
-    said_ = [*label.target, label.question, label.annotator, label.value, label.time]
+    said_ = [*label.target, label.question, label.annotator, label.value, label.time, *(label.against or ())]
     digest = hashlib.sha256(canonical_json(said_).encode("ascii")).digest()[:12]
     seen[digest] += 1
     return {
@@ -81,6 +89,8 @@ def label_row(label: Label, seen: Counter[bytes], place: int) -> dict[str, Any]:
         "value": canonical_json(label.value),
         "time": label.time,
         "wording": label.wording,
+        "against": label.against.conversation if label.against else None,
+        "against_turn": label.against.turn if label.against else None,
         "added": now(),
         "place": place,
     }

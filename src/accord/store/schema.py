@@ -28,6 +28,8 @@ labels = Table(
     Column("value", Text),
     Column("time", String),
     Column("wording", String),
+    Column("against", String),
+    Column("against_turn", Integer),
     Column("added", String, nullable=False),
     Column("place", Integer, nullable=False),
     Index("labels_by_conversation", "conversation"),

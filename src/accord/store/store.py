@@ -134,15 +134,15 @@ class Store:
         total, seen = Added(), Counter[bytes]()
         place = self._one(select(func.max(labels.c.place))) or 0
         for batch in batches(found, BATCH):
-            turns = self._turns(label.target.conversation for label in batch)
-            known = [label for label in batch if is_there(label.target, turns)]
+            turns = self._turns(side.conversation for side in Labels(batch).targets)
+            known = [label for label in batch if is_there(label, turns)]
             rows = [label_row(label, seen, place + offset) for offset, label in enumerate(known, 1)]
             place += len(rows)
             with said(self.url), self._engine.begin() as connection:
                 new = self._add(connection, labels, rows)
             total = total.plus(Added(new, len(rows) - new))
             for label in batch if len(known) < len(batch) else ():
-                if not is_there(label.target, turns):
+                if not is_there(label, turns):
                     if on_unknown is None:
                         raise BadInput(unknown_target(label))
                     on_unknown(label)
@@ -156,11 +156,9 @@ class Store:
     def labels(self) -> Labels:
         """All labels, in the order they were added."""
         columns = (labels.c.conversation, labels.c.turn, labels.c.question, labels.c.annotator, labels.c.value)
-        query = select(*columns, labels.c.time, labels.c.wording).order_by(labels.c.place, labels.c.key)
-        return Labels(
-            Label(Target(conversation, turn), question, annotator, json.loads(value), time, wording)
-            for conversation, turn, question, annotator, value, time, wording in self._stream(query)
-        )
+        others = (labels.c.time, labels.c.wording, labels.c.against, labels.c.against_turn)
+        query = select(*columns, *others).order_by(labels.c.place, labels.c.key)
+        return Labels(map(_label, self._stream(query)))
 
     # --- answers ------------------------------------------------------------------------------------------------
 
@@ -283,6 +281,12 @@ class Store:
     def _one(self, query: Any) -> Any:
         with said(self.url), self._engine.connect() as connection:
             return connection.execution_options(reading=True).execute(query).scalar()
+
+
+def _label(row: Any) -> Label:
+    against = None if row.against is None else Target(row.against, row.against_turn)
+    target, value = Target(row.conversation, row.turn), json.loads(row.value)
+    return Label(target, row.question, row.annotator, value, row.time, row.wording, against)
 
 
 def _ids_after(last: str) -> Any:

@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 
 from accord.evaluators.calibration.core import Core
 from accord.evaluators.calibration.network_core import NetworkCore
-from accord.evaluators.ratings import Ratings, ratings
+from accord.evaluators.ratings import Ratings
 from accord.evidence.table import EvidenceTable
 from accord.labels import Labels
-from accord.rubric import Question
 from accord.splits import INNER_FOLDS, grouped_folds
 
 Floats = NDArray[np.float64]
@@ -24,7 +23,7 @@ FEWEST_FOR_NETWORK = 200
 
 
 def better_core(
-    make: Callable[[str], Core], evidence: EvidenceTable, rated: Ratings, labels: Labels, question: Question
+    make: Callable[[str], Core], evidence: EvidenceTable, rated: Ratings, labels: Labels
 ) -> tuple[Core, Floats, Losses]:
     """The core with the lower log loss on inner folds, fitted on everything.
 
@@ -38,7 +37,7 @@ def better_core(
     if reason is not None:
         return mixed, mixed.learn(mixed.shown(evidence), rated, labels), {"network": f"not tried: {reason}"}
     without = network.try_out(network.shown(evidence), rated, labels)
-    of_mixed = rated.log_loss(_across_folds(make, evidence, rated, labels, question))
+    of_mixed = rated.log_loss(_across_folds(make, evidence, rated, labels))
     of_network = rated.log_loss(without)
     losses: Losses = {"mixed": of_mixed, "network": of_network}
     if of_network < of_mixed:
@@ -47,17 +46,14 @@ def better_core(
     return mixed, mixed.learn(mixed.shown(evidence), rated, labels), losses
 
 
-def _across_folds(
-    make: Callable[[str], Core], evidence: EvidenceTable, rated: Ratings, labels: Labels, question: Question
-) -> Floats:
+def _across_folds(make: Callable[[str], Core], evidence: EvidenceTable, rated: Ratings, labels: Labels) -> Floats:
     """(n, K) each rating predicted by a mixed core that did not see its conversation."""
     shares = np.zeros((len(rated), len(rated.options)))
     for split in grouped_folds(list(rated.conversation), INNER_FOLDS):
-        core, train = make("mixed"), evidence.of(split.train)
-        core.learn(core.shown(train), ratings(train, labels.of(split.train), question), labels)
-        rows = np.flatnonzero([name in split.test for name in rated.conversation])
-        test = core.shown(evidence).take(rated.row[rows])
-        shares[rows] = core.distributions(test, list(rated.annotator[rows]))
+        core, tested = make("mixed"), np.array([name in split.test for name in rated.conversation])
+        features, rows = core.shown(evidence), np.flatnonzero(tested)
+        core.learn(features, rated.take(np.flatnonzero(~tested)), labels)
+        shares[rows] = core.distributions(features.take(rated.row[rows]), list(rated.annotator[rows]))
     return shares
 
 

@@ -20,6 +20,7 @@ from accord.evaluators.base import Arrays, Evaluator, evaluators
 from accord.evaluators.calibration.auto import Losses, better_core
 from accord.evaluators.calibration.conformal import bands
 from accord.evaluators.calibration.core import Core
+from accord.evaluators.calibration.levels import Levels
 from accord.evaluators.calibration.mixed_core import MixedCore
 from accord.evaluators.calibration.network_core import NetworkCore, NetworkSettings
 from accord.evaluators.calibration.trained_on import TrainedOn
@@ -41,7 +42,7 @@ class Calibration(Evaluator):
     """Learns how each annotator turns evidence into an answer (LLM-RUBRIC).
 
     Args:
-        question: The main question, ordinal or binary.
+        question: The main question, ordinal, binary or real-valued; a long scale is learned as a few levels.
         core: How answers follow from evidence: `mixed` is a linear mixed model by REML under an ordered probit,
             `network` the paper's network or its regularised variant, `auto` whichever predicts the training side's
             own folds with the lower log loss.
@@ -117,14 +118,15 @@ class Calibration(Evaluator):
                 f"{len(rated)} labels on {self.question.id!r} have evidence; it needs {FEWEST_LABELS} or more. "
                 "Import more labels, or gather evidence for the conversations they rate."
             )
-        core, distributions, self.losses_ = self._learned(evidence, rated, said)
-        side = TrainedOn.of(core.shown(evidence), rated, distributions, core.annotators, self.coverage)
+        levels = Levels.fit(rated)
+        core, distributions, self.losses_ = self._learned(evidence, levels.coarse(rated), said)
+        side = TrainedOn.of(core.shown(evidence), rated, levels, distributions, core.annotators, self.coverage)
         return self._take(core, side, domain=None)
 
     def _learned(self, evidence: EvidenceTable, rated: Ratings, labels: Labels) -> tuple[Core, Floats, Losses]:
         """The fitted core, each rating's distribution as predicted without its text, and what decided the core."""
         if self.core == "auto":
-            return better_core(self._made, evidence, rated, labels, self.question)
+            return better_core(self._made, evidence, rated, labels)
         core = self._made(self.core)
         return core, core.learn(core.shown(evidence), rated, labels), {}
 
@@ -161,7 +163,8 @@ class Calibration(Evaluator):
         rated = ratings(features, self._grouped(labels), self.question)
         if not len(rated):
             raise BadInput(f"no label on {self.question.id!r} has evidence; adapting needs at least one")
-        here, home = core.adapt(features, rated, self.carry_over), self.trained_on_
+        home = self.trained_on_
+        here = core.adapt(features, home.levels.coarse(rated), self.carry_over)
         given = rated.counts(here.annotators)
         counts = {name: home.counts.get(name, 0) + count for name, count in given.items()}
         return self._copy()._take(here, replace(home, counts=counts), domain="adapted")
@@ -207,7 +210,7 @@ class Calibration(Evaluator):
 
     def distributions(self, features: EvidenceTable, annotators: Sequence[str | None]) -> Floats:
         """(n, K) each row's distribution for its annotator; `features` are this evaluator's own columns."""
-        return self._fitted().distributions(features, annotators)
+        return self.trained_on_.levels.fine(self._fitted().distributions(features, annotators))
 
     def features(self, evidence: EvidenceTable) -> EvidenceTable:
         """The evidence as this evaluator's own columns, in their order.

@@ -14,6 +14,7 @@ from accord.evaluators.base import Arrays
 from accord.evaluators.calibration.conformal import band_width
 from accord.evaluators.calibration.core import matrix
 from accord.evaluators.calibration.familiarity import Familiarity
+from accord.evaluators.calibration.levels import Levels
 from accord.evaluators.ratings import Ratings
 from accord.evidence.table import Column, EvidenceTable
 
@@ -31,6 +32,7 @@ class TrainedOn:
     Attributes:
         columns: The evidence, by how it was made.
         options: (K,) of the main question.
+        levels: What the core learned of them.
         counts: Labels of each annotator.
         width: q of the conformal bands.
         familiarity: How far inputs like these lie from each other.
@@ -40,6 +42,7 @@ class TrainedOn:
 
     columns: tuple[Column, ...]
     options: Floats
+    levels: Levels
     counts: Mapping[str, int]
     width: float
     familiarity: Familiarity
@@ -48,14 +51,21 @@ class TrainedOn:
 
     @classmethod
     def of(
-        cls, features: EvidenceTable, rated: Ratings, distributions: Floats, annotators: list[str], coverage: float
+        cls,
+        features: EvidenceTable,
+        rated: Ratings,
+        levels: Levels,
+        distributions: Floats,
+        annotators: list[str],
+        coverage: float,
     ) -> Self:
-        """From the evaluator's own evidence, its ratings, and what it said of each without its text."""
+        """From the evaluator's own evidence, its ratings, and what its core said of each without its text."""
         return cls(
             columns=features.columns,
             options=rated.options,
+            levels=levels,
             counts=rated.counts(annotators),
-            width=band_width(rated.options, distributions, rated.value, coverage),
+            width=band_width(rated.options, levels.fine(distributions), rated.value, coverage),
             familiarity=Familiarity.fit(features.take(np.unique(rated.row))),
             versions=tuple(judge_versions(features, rated)),
             history=_complete(features.take(np.unique(rated.row))),
@@ -85,7 +95,8 @@ class TrainedOn:
             "width": self.width,
             "versions": list(self.versions),
         }
-        return card, {"options": self.options, "history": self.history, **self.familiarity.arrays()}
+        levels = {"level_of": self.levels.of, "share_within": self.levels.within}
+        return card, {"options": self.options, **levels, "history": self.history, **self.familiarity.arrays()}
 
     @classmethod
     def restored(cls, card: Mapping[str, Any], arrays: Arrays) -> Self:
@@ -93,6 +104,7 @@ class TrainedOn:
         return cls(
             columns=tuple(Column(**column) for column in card["columns"]),
             options=arrays["options"],
+            levels=Levels(arrays["level_of"], arrays["share_within"]),
             counts=dict(card["counts"]),
             width=card["width"],
             familiarity=Familiarity.from_arrays(arrays),

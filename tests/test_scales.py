@@ -1,0 +1,244 @@
+"""Main questions on long, real and comparative scales."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from accord import Calibration, Label, Labels, Question, Scale, Score, Target, compare, load_evaluator, load_rubric
+from accord.agreement import Paired, pearson, range_names, smece_by_option
+from accord.cli import app, commands  # noqa: F401 - registers the commands
+from accord.errors import BadInput
+from accord.evaluators.calibration.levels import MOST_LEVELS, Levels
+from accord.evaluators.ratings import ratings
+from accord.evidence import EvidenceTable, differences, in_pairs
+from accord.reliability import diagrams
+from accord.resampling import Clusters
+from accord.rubric import Applies
+from accord.sample import sources
+from accord.testing import planted
+
+REAL = Question(id="main", text="How good is it, from -1 to 1?", scale=Scale(kind="real", low=-1, high=1))
+SLIDER = Question(id="main", text="How good is it, from 0 to 100?", scale=Scale(options=tuple(range(101))))
+
+
+def on(question: Question, conversations: int = 120) -> tuple[EvidenceTable, Labels, np.ndarray]:
+    """A planted corpus whose labels stand on another scale, and each conversation's latent quality."""
+    drawn = planted(conversations=conversations, annotators=4, noise=0.4)
+    quality = drawn.evidence.values @ drawn.weights
+    rng, row = np.random.default_rng(1), {target: i for i, target in enumerate(drawn.evidence.targets)}
+    labels = []
+    for label in drawn.labels:
+        value = np.clip((quality[row[label.target]] + drawn.levels[label.annotator] + rng.normal(scale=0.3)) / 3, -1, 1)
+        real = question.scale.kind == "real"
+        said = float(value) if real else int(np.rint(50 * (value + 1)))
+        labels.append(Label(label.target, "main", label.annotator, said))
+    return drawn.evidence, Labels(labels), quality
+
+
+@pytest.mark.parametrize("question", [REAL, SLIDER], ids=["real", "slider"])
+def test_a_long_scale_is_learned_predicted_saved_and_compared(question: Question, tmp_path: Path) -> None:
+    evidence, labels, quality = on(question)
+    evaluator = Calibration(question, "mixed").fit(evidence, labels)
+    scores = [score for score in evaluator.predict(evidence, "p1") if isinstance(score, Score)]
+    assert len(scores[0].probabilities) == 101 and sum(scores[0].probabilities) == pytest.approx(1)
+    assert (pearson(quality, np.array([score.value for score in scores])) or 0) > 0.95
+    assert scores[0].band is not None and question.scale.numbers[0] <= scores[0].band[0] < scores[0].band[1]
+    evaluator.save(tmp_path / "e")
+    again = load_evaluator(tmp_path / "e").predict(evidence, "p1")
+    assert [score.to_json() for score in again] == [score.to_json() for score in scores]
+    found = compare(evidence, labels, question, draws=40, factories={"calibration": lambda q: Calibration(q, "mixed")})
+    assert (found["calibration"].values["pearson"] or 0) > 0.8 > (found["constant"].values["pearson"] or 0)
+    assert (found["calibration"].values["log_loss"] or 9) < (found["constant"].values["log_loss"] or 0) - 0.3
+    assert 0.8 < (found["calibration"].values["coverage"] or 0) <= 1
+    assert len(found["calibration"].smece) == 5
+
+
+def test_the_network_learns_a_long_scale_too() -> None:
+    pytest.importorskip("jax", reason="networks are trained with accord[networks]")
+    evidence, labels, quality = on(SLIDER)
+    settings = {"members": 1, "pooling": 10.0, "decay": 0.3}
+    evaluator = Calibration(SLIDER, "network", network=settings).fit(evidence, labels)
+    values = [score.value for score in evaluator.predict(evidence) if isinstance(score, Score)]
+    assert (pearson(quality, np.array(values)) or 0) > 0.9
+
+
+def test_levels_hold_about_equally_many_ratings_and_lead_back_to_every_option() -> None:
+    evidence, labels, _ = on(SLIDER)
+    rated = ratings(evidence, labels, SLIDER)
+    levels = Levels.fit(rated)
+    coarse = levels.coarse(rated)
+    counts = np.bincount(coarse.answer)
+    assert len(coarse.options) == len(counts) == MOST_LEVELS and counts.min() > 0.5 * counts.mean()
+    assert (np.diff(coarse.options) > 0).all() and (coarse.value == rated.value).all()
+    shares = np.random.default_rng(0).dirichlet(np.ones(MOST_LEVELS), size=3)
+    fine = levels.fine(shares)
+    assert fine.sum(axis=1) == pytest.approx(np.ones(3))
+    assert np.stack([fine[:, levels.of == level].sum(axis=1) for level in range(MOST_LEVELS)], 1) == pytest.approx(
+        shares
+    )
+
+
+def test_levels_of_equal_answers_and_of_short_scales() -> None:
+    evidence, labels, _ = on(SLIDER)
+    for value in (0, 50, 100):
+        same = ratings(evidence, Labels(Label(x.target, x.question, x.annotator, value) for x in labels), SLIDER)
+        levels = Levels.fit(same)
+        assert levels.of.max() >= 1 and levels.within[levels.of == 0].sum() == pytest.approx(1)
+    drawn = planted()
+    rated = ratings(drawn.evidence, drawn.labels, drawn.question)
+    assert Levels.fit(rated).coarse(rated) is rated
+
+
+def test_a_real_answer_is_read_to_a_hundredth_of_its_scale() -> None:
+    evidence, labels, _ = on(REAL)
+    rated = ratings(evidence, labels, REAL)
+    said = np.array([label.value for label in rated.labels], dtype=float)
+    assert np.abs(rated.value - said).max() <= 0.01 + 1e-9 and (rated.options[rated.answer] == rated.value).all()
+
+
+def test_long_scales_are_shown_in_ranges() -> None:
+    options = np.linspace(0, 1, 101)
+    assert range_names(options) == ["0 to 0.19", "0.2 to 0.39", "0.4 to 0.59", "0.6 to 0.79", "0.8 to 1"]
+    assert range_names(np.arange(1.0, 5)) == ["1", "2", "3", "4"]
+    rng = np.random.default_rng(0)
+    answer = rng.integers(101, size=200)
+    paired = Paired(options, answer, np.full((200, 101), 1 / 101), options[answer])
+    assert len(smece_by_option(paired)) == 5 and paired.in_ranges().probabilities.sum(axis=1) == pytest.approx(1)
+    assert paired.step == pytest.approx(0.1)
+    assert [d.option for d in diagrams(paired, Clusters([str(i) for i in range(200)]), 5)] == range_names(options)
+
+
+def test_scales_that_cannot_be() -> None:
+    with pytest.raises(ValueError, match="2 to 101 options"):
+        Scale(options=tuple(range(102)))
+    with pytest.raises(ValueError, match="nominal scale has 2 to 10"):
+        Scale(kind="nominal", options=tuple(f"o{i}" for i in range(11)))
+
+
+# --- comparisons ---------------------------------------------------------------------------------------------------
+
+BETTER = Question(
+    id="better", text="Which is better?", scale=Scale(kind="binary", options=(0, 1)), applies=Applies.PAIRS
+)
+
+
+def compared(pairs: int = 150, ring: bool = False) -> tuple[EvidenceTable, Labels, np.ndarray]:
+    """Four people compare pairs of planted conversations; those of a ring share one with the next pair."""
+    drawn = planted(conversations=2 * pairs)
+    quality, rng = drawn.evidence.values @ drawn.weights, np.random.default_rng(2)
+    labels = []
+    for k in range(pairs):
+        first, second = (k, (k + 1) % pairs) if ring else (2 * k, 2 * k + 1)
+        for person in range(4):
+            won = quality[first] - quality[second] + rng.normal(scale=0.4) > 0
+            a, b = drawn.evidence.targets[first], drawn.evidence.targets[second]
+            labels.append(Label(a, "better", f"p{person}", int(won), against=b))
+    return drawn.evidence, Labels(labels), quality
+
+
+def test_comparisons_are_learned_and_single_conversations_scored_against_the_average() -> None:
+    evidence, labels, quality = compared()
+    table, said = in_pairs(evidence, labels, BETTER)
+    assert len(table) == 150 and len(said) == 600
+    found = compare(table, said, BETTER, draws=40, factories={"calibration": lambda q: Calibration(q, "mixed")})
+    assert (found["calibration"].values["accuracy"] or 0) > 0.8
+    evaluator = Calibration(BETTER, "mixed").fit(table, said)
+    values = np.array([score.value for score in evaluator.predict(evidence) if isinstance(score, Score)])
+    assert (pearson(quality, values) or 0) > 0.9 and abs(np.median(values) - 0.5) < 0.1
+    targets = evidence.targets
+    both = evaluator.predict(differences(evidence, [(targets[0], targets[1]), (targets[1], targets[0])]))
+    one, other = (score.value for score in both if isinstance(score, Score))
+    assert one + other == pytest.approx(1, abs=0.1)
+
+
+def test_pairs_that_share_a_conversation_stay_in_one_fold() -> None:
+    evidence, labels, _ = compared(ring=True)
+    table, said = in_pairs(evidence, labels, BETTER)
+    assert len({target.conversation for target in table.targets}) == 1 and len(set(table.targets)) == 150
+    with pytest.raises(BadInput, match="fold"):
+        compare(table, said, BETTER, draws=10)
+
+
+def test_what_a_comparison_lacks_is_said() -> None:
+    evidence, labels, _ = compared(4)
+    one_sided = Labels([Label(evidence.targets[0], "better", "ann", 1)])
+    with pytest.raises(BadInput, match="give the other in a column `against`"):
+        in_pairs(evidence, one_sided, BETTER)
+    with pytest.raises(BadInput, match="no evidence of nowhere"):
+        differences(evidence, [(evidence.targets[0], Target("nowhere"))])
+    unknown = Labels([*labels, Label(evidence.targets[0], "better", "ann", 1, against=Target("nowhere"))])
+    assert len(in_pairs(evidence, unknown, BETTER)[1]) == len(labels)
+
+
+RUBRIC = """
+name: pairs
+main: better
+questions:
+  - id: better
+    text: Which of the two conversations helped the user more?
+    scale: ordinal
+    options: {0: the second, 1: about the same, 2: the first}
+    applies: pairs
+  - id: clear
+    text: Is the answer clear?
+    options: {1: no, 2: partly, 3: mostly, 4: yes}
+"""
+
+
+def test_comparisons_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    chats, _ = sources()
+    names = [json.loads(line)["id"] for line in Path(str(chats)).read_text(encoding="utf-8").splitlines()]
+    assert CliRunner().invoke(app, ["init"]).exit_code == 0
+    Path("rubric.yaml").write_text(RUBRIC, encoding="utf-8")
+    rng = np.random.default_rng(0)
+    rows = [
+        {"conversation": a, "against": b, "annotator": who, "value": said}
+        for a, b in zip(names[::2], names[1::2], strict=False)
+        for who in ("ann", "bo")
+        for said in [("first", "second", "tie", a, b)[rng.integers(5)]]
+    ]
+    with Path("labels.csv").open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+
+    def run(*arguments: str) -> str:
+        found = CliRunner().invoke(app, list(arguments))
+        assert found.exit_code == 0, found.output
+        return found.output
+
+    run("import", str(chats), "labels.csv")
+    run("fit", "calibration")
+    shown = json.loads(run("compare", "--json"))
+    assert shown["ratings"] == len(rows) and shown["question"] == "better"
+    run("score", str(chats), "--out", "scores.jsonl")
+    scores = [json.loads(line) for line in Path("scores.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert len(scores) == len(names) and all(0 <= row["value"] <= 2 for row in scores)
+    run("report", "--out", "report.html")
+    assert "A comparison" in Path("report.html").read_text(encoding="utf-8")
+    refused = CliRunner().invoke(app, ["label", "next"])
+    assert refused.exit_code == 1 and "compares two conversations" in refused.output
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        ("c,,ann,better,first", "give the other|name the other one"),
+        ("c,d,ann,clear,2", "is about one conversation"),
+        ("c,d,ann,better,third", "allowed: 0, 1, 2"),
+    ],
+)
+def test_wrong_comparisons_are_named(row: str, says: str, tmp_path: Path) -> None:
+    from accord.readers import read_labels
+
+    (tmp_path / "rubric.yaml").write_text(RUBRIC, encoding="utf-8")
+    (tmp_path / "labels.csv").write_text(f"conversation,against,annotator,question,value\n{row}\n", encoding="utf-8")
+    with pytest.raises(BadInput, match=says):
+        list(read_labels(tmp_path / "labels.csv", load_rubric(tmp_path / "rubric.yaml")))
