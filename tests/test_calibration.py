@@ -300,7 +300,7 @@ def test_what_cannot_be_learned_from_is_said() -> None:
     with pytest.raises(BadInput, match="3 labels on 'main' have evidence; it needs 8 or more"):
         Calibration(corpus.question, core="mixed").fit(corpus.evidence, Labels(list(corpus.labels)[:3]))
     nominal = Question(id="main", text="?", scale=Scale(kind="nominal", options=("a", "b")))
-    with pytest.raises(BadInput, match="has a nominal scale; the main question needs an ordinal or binary one"):
+    with pytest.raises(BadInput, match="has a nominal scale; the main question needs an ordered one"):
         Calibration(nominal).fit(corpus.evidence, corpus.labels)
     with pytest.raises(UnknownName, match="unknown core 'netwrok'"):
         Calibration(corpus.question, core="netwrok")

@@ -140,6 +140,11 @@ def test_fewer_questions_more_labels_groups_and_estimates(project: Path, monkeyp
         assert said["scored"] == 40 and len(server.requests) - asked <= 2 * 40
         few = [json.loads(line) for line in Path("few.jsonl").read_text().splitlines()]
         assert all("|asked:" in row["signature"] and row["band_low"] <= row["band_high"] for row in few)
+        before = len(server.requests)
+        assert "unknown annotator 'nobody'" in refused(
+            "score", CHATS, "--out", "s.jsonl", "--ask", "2", "--annotator", "nobody"
+        )
+        assert len(server.requests) == before, "nothing is asked for a score that cannot be"
         assert "one speaker" in refused("score", CHATS, "--out", "s.jsonl", "--ask", "2", "--panel", "amira")
         assert "unknown loss 'cubed'" in refused("score", CHATS, "--out", "s.jsonl", "--loss", "cubed")
         accord("score", CHATS, "--out", "median.jsonl", "--loss", "absolute")

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from accord import Calibration, Label, Labels, Score, Target
+from accord import Calibration, Label, Labels, Score, Target, Unscored
 from accord.adaptive_curve import adaptive_curve
 from accord.agreement import Paired, smece_by_option
 from accord.decoding import decode, least_cost
@@ -129,7 +129,8 @@ def test_a_group_that_is_scored_too_high_is_found_and_others_are_not() -> None:
     group = [f"system {place[name]}" for name in rated.conversation]
     value = rated.value + rng.normal(scale=0.5, size=len(rated)) + 0.4 * np.array([g == "system 1" for g in group])
     shares = np.full((len(rated), 4), 0.25)
-    system = System("m", shares, value, np.ones(len(rated), dtype=bool), np.full((len(rated), 2), np.nan))
+    scored, band = np.ones(len(rated), dtype=bool), np.full((len(rated), 2), np.nan)
+    system = System("m", shares, value, value, scored, band)
     first, *rest = by_group(system, rated, group, "system")
     assert first.name == "system 1" and first.p_holm < 0.001 and first.apart == pytest.approx(0.4, abs=0.1)
     assert first.intervals["bias"].low is not None and first.intervals["bias"].low > 0.2
@@ -151,11 +152,11 @@ def test_reversed_and_random_annotators_are_named_and_honest_ones_are_not() -> N
     labels = Labels(twisted(label) for label in corpus.labels)
     rated = ratings(corpus.evidence, labels, corpus.question)
     splits = list(grouped_folds(list(rated.conversation), 5, 0))
-    found = held_out("m", mixed, corpus.question, corpus.evidence, labels, rated, splits, personal=False)
-    assert {s.annotator: s.kind for s in suspects(rated, found.value)} == {"p2": "reversed", "p4": "random"}
+    found = held_out("m", mixed, corpus.question, corpus.evidence, labels, rated, splits)
+    assert {s.annotator: s.kind for s in suspects(rated, found.anybody)} == {"p2": "reversed", "p4": "random"}
     honest = ratings(corpus.evidence, corpus.labels, corpus.question)
-    found = held_out("m", mixed, corpus.question, corpus.evidence, corpus.labels, honest, splits, personal=False)
-    assert suspects(honest, found.value) == []
+    found = held_out("m", mixed, corpus.question, corpus.evidence, corpus.labels, honest, splits)
+    assert suspects(honest, found.anybody) == []
 
 
 def test_end_users_are_one_annotator() -> None:
@@ -215,7 +216,10 @@ def test_an_adaptive_rubric_asks_what_matters_first_and_needs_few() -> None:
     part = EvidenceTable(features.targets, features.columns, np.where(present, features.values, 0), present)
     second = rubric.outlook(part, 0)
     assert second.best == "Q1" and second.spread < first.spread and "Q0" not in second.gains
-    score = rubric.score(part, 0, "p1")
+    score, *rest = rubric.predict(part, "p1")
+    assert all(isinstance(one, Unscored) and "no evidence" in one.reason for one in rest)
+    with pytest.raises(UnknownName, match="nobody"):
+        rubric.predict(part, "nobody")
     assert score.annotator == "p1" and str(score.signature).endswith("|asked:1 of 3")
     whole = rubric.outlook(features, 0, ("p1",))
     assert whole.best is None and whole.spread == pytest.approx(0)
@@ -268,9 +272,9 @@ def test_suggested_labels_are_new_worth_more_than_chance_and_for_those_who_can()
 def test_the_learning_curve_falls_and_ends_where_everything_is_learned_from() -> None:
     corpus = planted(conversations=100, annotators=4)
     rated = ratings(corpus.evidence, corpus.labels, corpus.question)
-    points = learning_curve(mixed, corpus.question, corpus.evidence, corpus.labels, rated, shares=(0.1, 1.0))
-    whole = held_out("m", mixed, corpus.question, corpus.evidence, corpus.labels, rated,
-                     grouped_folds(list(rated.conversation), 5, 0))  # fmt: skip
+    known = corpus.question, corpus.evidence, corpus.labels, rated
+    whole = held_out("m", mixed, *known, grouped_folds(list(rated.conversation), 5, 0))
+    points = learning_curve(mixed, *known, whole, shares=(0.1,))
     assert points[0].values["rmse"] > points[1].values["rmse"]  # type: ignore[operator]
     assert points[1].values["rmse"] == pytest.approx(np.sqrt(np.mean((whole.value - rated.value) ** 2)))
     assert points[0].labels < 0.15 * len(rated)

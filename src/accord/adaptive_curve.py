@@ -90,15 +90,20 @@ def _ask(
     present = whole.present.copy()
     for places in rubric.places.values():
         present[:, places] = False
-    known = 0
+    known, done = 0, False
     for step in range(len(shares)):
         part = whole.with_only(present)
         for place in mine:
-            shares[step][place] = rubric.outlook(part, 0, (rated.annotator[place],)).distribution
+            who = (rated.annotator[place],)
+            shares[step][place] = shares[step - 1][place] if done else rubric.outlook(part, 0, who).distribution
             asked[step][place] = known
+        if done:
+            continue
         found = rubric.outlook(part, 0)
         given = {name: gain for name, gain in found.gains.items() if whole.present[:, rubric.places[name]].all()}
         if given and found.spread > until and step + 1 < len(shares):
             present = present.copy()
             present[:, rubric.places[max(given, key=lambda name: given[name])]] = True
             known += 1
+        else:
+            done = True

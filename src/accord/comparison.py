@@ -250,7 +250,8 @@ def other_people(rated: Ratings, draws: int, seed: int) -> Result | None:
                 value[row], scored[row] = rated.value[others].mean(), True
     if not scored.any():
         return None
-    system = System("other people", probabilities, value, scored, np.full((len(rated), 2), np.nan))
+    nobody, band = np.full(len(rated), np.nan), np.full((len(rated), 2), np.nan)
+    system = System("other people", probabilities, value, nobody, scored, band)
     return result_of(system, rated, Clusters(rated.conversation), draws, seed)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from accord.agreement import STATISTICS
+from accord.agreement import STATISTICS, summary
 from accord.evaluators.held_out import Factory, System, held_out
 from accord.evaluators.ratings import Ratings
 from accord.evidence.table import EvidenceTable
@@ -18,8 +18,7 @@ from accord.resampling import Clusters, Interval, bootstrap
 from accord.rubric import Question
 from accord.splits import FOLDS, Split, grouped_folds
 
-SHARES = (0.1, 0.25, 0.5, 0.75, 1.0)
-REPEATS = 1
+SHARES = (0.1, 0.25, 0.5, 0.75)
 DRAWS = 500
 SHOWN = ("rmse", "pearson", "log_loss")
 
@@ -31,8 +30,7 @@ class Point:
     Attributes:
         share: Of the training conversations that was learned from.
         labels: How many labels that is on average, in the folds' training sides.
-        values: Statistics over the held-out ratings that every repeat predicts, means over the repeats; `None` where
-            nothing could be learned.
+        values: Statistics over the held-out ratings; `None` where nothing could be learned.
         intervals: Theirs, over conversations.
     """
 
@@ -55,23 +53,27 @@ def learning_curve(
     evidence: EvidenceTable,
     labels: Labels,
     rated: Ratings,
-    shares: Sequence[float] = SHARES,
-    repeats: int = REPEATS,
+    whole: System,
     folds: int = FOLDS,
     seed: int = 0,
+    shares: Sequence[float] = SHARES,
 ) -> list[Point]:
-    """Predict every rating without its conversation, from growing random shares of the other conversations."""
+    """Predict every rating without its conversation, from growing random shares of the other conversations.
+
+    `whole` are the predictions from all of them, on the same folds: the last point.
+    """
     conversations = list(rated.conversation)
+    splits = list(grouped_folds(conversations, folds, seed))
+
+    def labels_of(some: Sequence[Split]) -> float:
+        return sum(name in split.train for split in some for name in conversations) / len(some)
+
     points = []
     for share in shares:
-        runs, counts = [], []
-        for repeat in range(repeats if share < 1 else 1):
-            whole = grouped_folds(conversations, folds, seed)
-            splits = [_thinned(split, share, seed + 1000 * repeat + place) for place, split in enumerate(whole)]
-            runs.append(held_out("curve", make, question, evidence, labels, rated, splits))
-            counts += [sum(name in split.train for name in conversations) for split in splits]
-        points.append(_point(share, sum(counts) / len(counts), runs, rated))
-    return points
+        thinned = [_thinned(split, share, seed + place) for place, split in enumerate(splits)]
+        run = held_out("curve", make, question, evidence, labels, rated, thinned)
+        points.append(_point(share, labels_of(thinned), run, rated))
+    return [*points, _point(1.0, labels_of(splits), whole, rated)]
 
 
 def _thinned(split: Split, share: float, seed: int) -> Split:
@@ -81,15 +83,11 @@ def _thinned(split: Split, share: float, seed: int) -> Split:
     return Split(frozenset(kept), split.test)
 
 
-def _point(share: float, count: float, runs: Sequence[System], rated: Ratings) -> Point:
-    rows = np.flatnonzero(np.all([run.scored for run in runs], axis=0))
+def _point(share: float, count: float, run: System, rated: Ratings) -> Point:
+    rows = np.flatnonzero(run.scored)
     if not len(rows):
         nothing = Interval(None, None)
         return Point(share, count, dict.fromkeys(SHOWN), dict.fromkeys(SHOWN, nothing))
-    paired, clusters = [run.paired(rated).take(rows) for run in runs], Clusters(rated.conversation[rows])
-    values = {}
-    for name in SHOWN:
-        found = [value for each in paired if (value := STATISTICS[name](each)) is not None]
-        values[name] = sum(found) / len(found) if found else None
-    intervals = {name: bootstrap(clusters, STATISTICS[name], paired, DRAWS, 0) for name in SHOWN}
-    return Point(share, count, values, intervals)
+    paired, clusters = run.paired(rated).take(rows), Clusters(rated.conversation[rows])
+    intervals = {name: bootstrap(clusters, STATISTICS[name], [paired], DRAWS, 0) for name in SHOWN}
+    return Point(share, count, summary(paired, SHOWN), intervals)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from accord.config import Config
 from accord.pipeline import (
     Imported,
     Models,
-    Speaker,
     Trial,
     import_files,
     judge_stored,
@@ -22,6 +22,7 @@ from accord.pipeline import (
     score_all,
     try_out,
 )
+from accord.pipeline.collecting import collect
 from accord.pipeline.scoring import written
 from accord.report import write_report
 from accord.rubric import Rubric, load_rubric
@@ -77,9 +78,10 @@ def _run(
     trial.evaluator.save(files["evaluator"])
     on_stage("scoring")
     with store.run("run", config.shown()) as run:
-        scores = score_all(store, config, rubric, models, trial.evaluator, store.conversations(), Speaker())
+        gather = partial(collect, store, config, rubric, models=models)
+        scores = score_all(store.conversations(), gather, trial.evaluator.predict)
         tally = written(store, run.id, scores, files["scores"])
         run.results.update(tally, comparison=trial.comparison.to_json())
     on_stage("reporting")
-    write_report(trial, files["report"], latest_scores(store), latest_audit(store))
+    write_report(trial, trial.insights(), files["report"], latest_scores(store), latest_audit(store))
     return Whole(imported, trial, tally["unscored"], files)

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from accord.errors import BadInput
 from accord.evaluators.calibration import Calibration
+from accord.evaluators.calibration.calibration import why_nothing
 from accord.evaluators.calibration.conformal import bands
 from accord.evidence.table import EvidenceTable
-from accord.score import POPULATION, Score, score_from
+from accord.score import POPULATION, Score, Signature, Unscored, score_from
 
 Floats = NDArray[np.float64]
 
@@ -121,16 +122,28 @@ class AdaptiveRubric:
         mean = near @ predicted
         return float(weight @ np.maximum(near @ predicted**2 - mean**2, 0.0))
 
-    def score(self, features: EvidenceTable, row: int, annotator: str | None = None) -> Score:
-        """The score of a row whose answers are known in part; the missing ones are averaged over."""
-        found = self.outlook(features, row, (annotator,))
-        own = self.evaluator
-        [band] = bands(self.side.options, found.distribution[None], self.side.width).tolist()
+    def predict(self, evidence: EvidenceTable, annotator: str | None = None) -> list[Score | Unscored]:
+        """One score a row, whose answers are known in part; the missing ones are averaged over.
+
+        Raises:
+            BadInput: The evidence is made otherwise than the evaluator's.
+            UnknownName: The annotator gave no label that was learned from.
+        """
+        features, speaker = self.evaluator.features(evidence), self.evaluator.speaker(annotator)
+        warnings, signature = self.side.warnings(features), self.evaluator.signature()
+        return [self._score(features, row, speaker, signature, warnings[row]) for row in range(len(features))]
+
+    def _score(
+        self, features: EvidenceTable, row: int, speaker: str | None, signature: Signature, warning: str | None
+    ) -> Score | Unscored:
+        target, who = features.targets[row], POPULATION if speaker is None else speaker
         known = sum(bool(features.present[row, places].all()) for places in self.places.values())
-        signature = own.signature().with_part("asked", f"{known} of {len(self.places)}")
-        speaker = annotator if annotator in own.annotators else POPULATION
-        target = features.targets[row]
-        return score_from(target, str(speaker), self.side.options, found.distribution, signature, (band[0], band[1]))
+        made = signature.with_part("asked", f"{known} of {len(self.places)}")
+        if not features.present[row].any():
+            return Unscored(target, who, why_nothing(features, row), made)
+        shares = self.outlook(features, row, (speaker,)).distribution
+        [(low, high)] = bands(self.side.options, shares[None], self.side.width).tolist()
+        return score_from(target, who, self.side.options, shares, made, (low, high), warning)
 
 
 def _variance(values: Floats, weight: Floats) -> float:

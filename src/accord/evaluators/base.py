@@ -85,9 +85,17 @@ class Evaluator(ABC):
             UnknownName: The annotator gave no label that was learned from.
         """
         self.check_fitted()
+        return self.predict_each(evidence, [self.speaker(annotator)] * len(evidence))
+
+    def speaker(self, annotator: str | None) -> str | None:
+        """Under whose name the answers of `annotator` were learned; `None` for a person nobody has met.
+
+        Raises:
+            UnknownName: The annotator gave no label that was learned from.
+        """
         if annotator is not None and annotator not in self.annotators:
             raise UnknownName("annotator", annotator, self.annotators)
-        return self.predict_each(evidence, [annotator] * len(evidence))
+        return annotator
 
     def in_new_domain(self) -> Evaluator:
         """This evaluator for conversations from another place; one that trusts no habits is the same there."""

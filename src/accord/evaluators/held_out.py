@@ -48,6 +48,7 @@ class System:
         name: The method.
         probabilities: (n, K); rows without a prediction are 0.
         value: (n,).
+        anybody: (n,) what a person nobody has met is predicted to say; NaN without a prediction.
         scored: (n,) which rows have a prediction.
         band: (n, 2) ends of the conformal interval; NaN where a prediction comes without one.
         reasons: Why the others have none, counted.
@@ -56,6 +57,7 @@ class System:
     name: str
     probabilities: Floats
     value: Floats
+    anybody: Floats
     scored: NDArray[np.bool_]
     band: Floats
     reasons: Mapping[str, int] = field(default_factory=dict)
@@ -73,31 +75,31 @@ def held_out(
     labels: Labels,
     rated: Ratings,
     splits: Iterable[Split],
-    personal: bool = True,
 ) -> System:
-    """Each rating predicted by an evaluator that never saw its conversation.
+    """Each rating predicted by an evaluator that never saw its conversation, for its own annotator and for anybody.
 
-    Each is predicted for its own annotator, or, unless `personal`, for a person nobody has met.
     Where a method cannot learn on one side of a split, the other side's rows stay unscored with its reason.
     """
     n, options = len(rated), len(rated.options)
     probabilities, value, scored = np.zeros((n, options)), np.zeros(n), np.zeros(n, dtype=bool)
-    band = np.full((n, 2), np.nan)
+    anybody, band = np.full(n, np.nan), np.full((n, 2), np.nan)
     reasons: dict[str, int] = {}
     conversation = rated.conversation
     for split in splits:
         rows = np.flatnonzero([each in split.test for each in conversation])
         try:
             learned = make(question).fit(evidence.of(split.train), labels.of(split.train))
-            whom = list(rated.annotator[rows]) if personal else [None] * len(rows)
-            scores = learned.predict_each(evidence.take(rated.row[rows]), whom)
+            tested = evidence.take(rated.row[rows])
+            scores = learned.predict_each(tested, list(rated.annotator[rows]))
+            strangers = learned.predict_each(tested, [None] * len(rows))
         except AccordError as error:
             reasons[str(error)] = reasons.get(str(error), 0) + len(rows)
             continue
+        anybody[rows] = [score.value if isinstance(score, Score) else np.nan for score in strangers]
         for row, score in zip(rows, scores, strict=True):
             if isinstance(score, Score):
                 probabilities[row], value[row], scored[row] = score.probabilities, score.value, True
                 band[row] = score.band or (np.nan, np.nan)
             else:
                 reasons[score.reason] = reasons.get(score.reason, 0) + 1
-    return System(name, probabilities, value, scored, band, reasons)
+    return System(name, probabilities, value, anybody, scored, band, reasons)

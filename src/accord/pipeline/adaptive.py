@@ -2,62 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from itertools import groupby
 
 from accord.config import Config
-from accord.conversation import Conversation
 from accord.errors import BadInput
 from accord.evaluators import Evaluator
 from accord.evaluators.adaptive import AdaptiveRubric
 from accord.evaluators.calibration import Calibration
 from accord.evidence import EvidenceTable
 from accord.llm.model import Subject
-from accord.pipeline.collecting import JUDGED_AT_ONCE, collect
+from accord.pipeline.collecting import collect
 from accord.pipeline.models import Models
 from accord.rubric import Rubric
-from accord.score import Score, Unscored
-from accord.store import Store, batches
+from accord.store import Store
 
 
-def score_adaptively(
-    store: Store,
-    config: Config,
-    rubric: Rubric,
-    models: Models,
-    evaluator: Evaluator,
-    conversations: Iterable[Conversation],
-    annotator: str | None,
-    most: int,
-    until: float = 0.0,
-) -> Iterator[Score | Unscored]:
-    """Scores after at most `most` questions a conversation, fewer once the prediction hardly varies any more.
-
-    Answers are kept like any others: what the store holds is not asked for again, nor counted less.
+def asking(evaluator: Evaluator, models: Models) -> AdaptiveRubric:
+    """The adaptive rubric of a fitted evaluator.
 
     Raises:
         BadInput: The evaluator is no calibration, there is no judge, or it learned from too few complete answers.
     """
     if not isinstance(evaluator, Calibration) or models.judge is None:
         raise BadInput("an adaptive rubric needs a calibration evaluator, and a judge to ask")
-    asking = AdaptiveRubric(evaluator)
-    for batch in batches(conversations, JUDGED_AT_ONCE):
-        subjects = [Subject(conversation) for conversation in batch]
-        features = evaluator.features(_asked(store, config, rubric, models, asking, subjects, most, until))
-        yield from (asking.score(features, row, annotator) for row in range(len(features)))
+    return AdaptiveRubric(evaluator)
 
 
-def _asked(
+def ask_adaptively(
     store: Store,
     config: Config,
     rubric: Rubric,
     models: Models,
+    subjects: Sequence[Subject],
     asking: AdaptiveRubric,
-    subjects: list[Subject],
     most: int,
-    until: float,
+    until: float = 0.0,
 ) -> EvidenceTable:
-    """The evidence of subjects, question by question: each round asks every subject its own best next one."""
+    """The evidence of subjects, question by question: each round asks every subject its own best next one.
+
+    At most `most` questions a subject, fewer once the prediction varies less than `until` with what is not known.
+    Answers are kept like any others: what the store holds is not asked for again, nor counted less.
+    """
     questions: dict[str, list[str]] = {subject.conversation.id: [] for subject in subjects}
     judge, bare = Models(judge=models.judge), config.model_copy(update={"metrics": []})
     measured = collect(store, config, rubric, subjects, Models(likelihood=models.likelihood))

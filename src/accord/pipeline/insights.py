@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from accord.adaptive_curve import Asked, adaptive_curve
 from accord.comparison import Comparison
 from accord.errors import AccordError
 from accord.evaluators import Evaluator
 from accord.evaluators.calibration import Calibration
-from accord.evaluators.held_out import held_out
 from accord.evaluators.importance import Importance, importance
 from accord.evaluators.ratings import Ratings
 from accord.evidence import EvidenceTable
@@ -70,15 +68,14 @@ def insights(
     rated, system = comparison.ratings, comparison.systems[0]
     scored = np.flatnonzero(system.scored)
     clusters = Clusters(rated.conversation[scored])
+    question, folds, seed = comparison.question, comparison.folds, comparison.seed
     groups = [g for by in AUTOMATIC for g in groups_of(comparison, subjects, evidence, by)]
     return Insights(
-        cautions=cautions(comparison, evidence, make_like(evaluator), labels),
+        cautions=cautions(comparison, evidence),
         diagrams=diagrams(system.paired(rated).take(scored), clusters) if len(clusters) > 1 else [],
         groups=groups,
         importance=_if_possible(lambda: importance(evidence, labels, rubric.main_question, rubric.questions)),
-        curve=learning_curve(
-            make_like(evaluator), comparison.question, evidence, labels, rated, folds=comparison.folds
-        ),
+        curve=learning_curve(make_like(evaluator), question, evidence, labels, rated, system, folds, seed),
         adaptive=_if_possible(lambda: _adaptive(evaluator, comparison, evidence, labels)),
     )
 
@@ -126,9 +123,7 @@ def _groups(rated: Ratings, subjects: Sequence[Subject], evidence: EvidenceTable
     return [None if value is None else str(value) for value in values]
 
 
-def cautions(
-    comparison: Comparison, evidence: EvidenceTable, make: Callable[[Question], Evaluator], labels: Labels
-) -> list[str]:
+def cautions(comparison: Comparison, evidence: EvidenceTable) -> list[str]:
     """What was odd: one annotator, equal answers, changed judges and wordings, annotators who do not follow."""
     rated, said = comparison.ratings, []
     people = Counter(map(str, rated.annotator))
@@ -149,17 +144,7 @@ def cautions(
             f"{old} of {len(rated)} labels answer {comparison.question.id!r} as it was worded before the rubric was "
             "edited; they are used. Compare the groups by wording, and leave them out where they differ"
         )
-    return [*said, *map(str, suspects(rated, _anybody(comparison, evidence, make, labels)))]
-
-
-def _anybody(
-    comparison: Comparison, evidence: EvidenceTable, make: Callable[[Question], Evaluator], labels: Labels
-) -> NDArray[np.float64]:
-    """(n,) what a person nobody has met is predicted to say, without the conversation; NaN where nothing is."""
-    rated = comparison.ratings
-    splits = grouped_folds(list(rated.conversation), comparison.folds, comparison.seed)
-    found = held_out("anybody", make, comparison.question, evidence, labels, rated, splits, personal=False)
-    return np.where(found.scored, found.value, np.nan)
+    return [*said, *map(str, suspects(rated, comparison.systems[0].anybody))]
 
 
 def _adaptive(evaluator: Evaluator, comparison: Comparison, evidence: EvidenceTable, labels: Labels) -> list[Asked]:

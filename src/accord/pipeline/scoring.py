@@ -19,7 +19,7 @@ from accord.evaluators.calibration import Calibration
 from accord.evaluators.panel import RULES
 from accord.evidence import EvidenceTable
 from accord.llm.model import Subject
-from accord.pipeline.adaptive import score_adaptively
+from accord.pipeline.adaptive import ask_adaptively, asking
 from accord.pipeline.collecting import collect
 from accord.pipeline.importing import Imported
 from accord.pipeline.models import Models
@@ -85,30 +85,53 @@ class Speaker:
         return cls(annotator, panel, rule or "mean")
 
 
+Gather = Callable[[Sequence[Subject]], EvidenceTable]
+Predict = Callable[[EvidenceTable], list[Score | Unscored]]
+
+
 def score_all(
-    store: Store,
-    config: Config,
-    rubric: Rubric,
-    models: Models,
-    evaluator: Evaluator,
     conversations: Iterable[Conversation],
-    speaker: Speaker,
+    gather: Gather,
+    predict: Predict,
     on_scored: Callable[[int], None] | None = None,
-    on_evidence: Callable[[EvidenceTable], None] = lambda evidence: None,
 ) -> Iterator[Score | Unscored]:
-    """Scores of conversations as they are read, some hundreds at a time; memory does not grow with their number."""
-    predict = partial(predict_panel, evaluator, annotators=speaker.panel, rule=speaker.rule) if speaker.panel else (
-        partial(evaluator.predict, annotator=speaker.annotator)
-    )  # fmt: skip
+    """Scores of conversations as they are read, some hundreds at a time; memory does not grow with their number.
+
+    Args:
+        conversations: To score.
+        gather: The evidence of some of them.
+        predict: What follows from it.
+        on_scored: Called with how many are done.
+    """
     done = 0
     for batch in batches(conversations, SCORED_AT_ONCE):
-        subjects = [Subject(conversation) for conversation in batch]
-        evidence = collect(store, config, rubric, subjects, models)
-        on_evidence(evidence)
-        yield from predict(evidence=evidence)
+        yield from predict(gather([Subject(conversation) for conversation in batch]))
         done += len(batch)
         if on_scored is not None:
             on_scored(done)
+
+
+def _ways(
+    store: Store, config: Config, rubric: Rubric, models: Models, evaluator: Evaluator, speaker: Speaker, how: How
+) -> tuple[Gather, Predict]:
+    """How evidence is gathered, and what is predicted from it, for whom.
+
+    Raises:
+        BadInput: An adaptive rubric is asked to speak for a panel, or cannot be made.
+        UnknownName: Nobody of that name was learned from.
+    """
+    for name in (*speaker.panel, *([speaker.annotator] if speaker.annotator is not None else [])):
+        evaluator.speaker(name)  # before anything is paid for
+    everything = partial(collect, store, config, rubric, models=models)
+    if how.ask is not None:
+        if speaker.panel:
+            raise BadInput("an adaptive rubric asks for one speaker; name none or one with --annotator")
+        rubric_ = asking(evaluator, models)
+        some = partial(ask_adaptively, store, config, rubric, models, asking=rubric_, most=how.ask, until=how.until)
+        return some, partial(rubric_.predict, annotator=speaker.annotator)
+    if speaker.panel:
+        return everything, partial(predict_panel, evaluator, annotators=speaker.panel, rule=speaker.rule)
+    return everything, partial(evaluator.predict, annotator=speaker.annotator)
 
 
 def score_file(
@@ -142,14 +165,10 @@ def score_file(
     settings = {"evaluator": str(folder), "source": str(source), **config.shown()}
     with store.run("score", settings) as run:
         watch = _Watch(evaluator)
-        if how.ask is None:
-            arguments = (store, config, rubric, models, evaluator, conversations, speaker, on_scored, watch.see)
-            scores = score_all(*arguments)
-        else:
-            if speaker.panel:
-                raise BadInput("an adaptive rubric asks for one speaker; name none or one with --annotator")
-            asked = (store, config, rubric, models, evaluator, conversations, speaker.annotator, how.ask, how.until)
-            scores = score_adaptively(*asked)
+        gather, predict = _ways(store, config, rubric, models, evaluator, speaker, how)
+        # Answers that were chosen to be asked are no sample of all: only a full rubric shows a drift.
+        seen = gather if how.ask is not None else lambda subjects: watch.see(gather(subjects))
+        scores = score_all(conversations, seen, predict, on_scored)
         decoded = (score.decoded(how.loss) if isinstance(score, Score) else score for score in scores)
         run.results.update(written(store, run.id, scores if how.loss == "squared" else decoded, Path(out)))
         run.results.update(watch.found())
@@ -164,12 +183,12 @@ class _Watch:
         self.evaluator = evaluator if isinstance(evaluator, Calibration) else None
         self.seen: EvidenceTable | None = None
 
-    def see(self, evidence: EvidenceTable) -> None:
-        """Note some more evidence, up to `WATCHED` rows."""
-        if self.evaluator is None or (self.seen is not None and len(self.seen) >= WATCHED):
-            return
-        now = self.evaluator.features(evidence)
-        self.seen = now if self.seen is None else self.seen.above(now)
+    def see(self, evidence: EvidenceTable) -> EvidenceTable:
+        """Note some more evidence, up to `WATCHED` rows, and hand it on."""
+        if self.evaluator is not None and (self.seen is None or len(self.seen) < WATCHED):
+            now = self.evaluator.features(evidence)
+            self.seen = now if self.seen is None else self.seen.above(now)
+        return evidence
 
     def found(self) -> dict[str, Any]:
         """How far each feature moved, and a sentence; nothing where nothing can be compared."""

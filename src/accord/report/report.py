@@ -14,7 +14,7 @@ from accord.agreement import range_names
 from accord.comparison import Comparison, Result, is_better
 from accord.evaluators.calibration import Calibration
 from accord.evidence import EvidenceTable
-from accord.pipeline import Trial
+from accord.pipeline import Insights, Trial
 from accord.report import charts
 from accord.report.sections import sections
 from accord.version import __version__
@@ -31,20 +31,22 @@ SAID, PREDICTED, JUDGE = "said", "predicted", "judge's raw answer"
 
 def write_report(
     trial: Trial,
+    insights: Insights,
     path: str | Path,
     scores: Sequence[Mapping[str, Any]] = (),
     audit: Mapping[str, Any] | None = None,
     drift: Sequence[Mapping[str, Any]] = (),
 ) -> Path:
-    """Write the report of a trial, of `Score.to_json` rows, an audit's results, and the drift of what was scored."""
+    """Write the report of a trial and of what was found out about it; of the last scores, their drift and an audit."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(render(trial, scores, audit, drift), encoding="utf-8", errors="xmlcharrefreplace")
+    target.write_text(render(trial, insights, scores, audit, drift), encoding="utf-8", errors="xmlcharrefreplace")
     return target
 
 
 def render(
     trial: Trial,
+    insights: Insights,
     scores: Sequence[Mapping[str, Any]] = (),
     audit: Mapping[str, Any] | None = None,
     drift: Sequence[Mapping[str, Any]] = (),
@@ -56,11 +58,12 @@ def render(
     environment.filters["number"] = number
     environment.filters["percent"] = lambda share: f"{100 * share:.0f} %"
     source = (files("accord.report") / "report.html").read_text(encoding="utf-8")
-    return environment.from_string(source).render(**content(trial, scores, audit, drift))
+    return environment.from_string(source).render(**content(trial, insights, scores, audit, drift))
 
 
 def content(
     trial: Trial,
+    insights: Insights,
     scores: Sequence[Mapping[str, Any]] = (),
     audit: Mapping[str, Any] | None = None,
     drift: Sequence[Mapping[str, Any]] = (),
@@ -84,7 +87,7 @@ def content(
         "learned": _learned(trial),
         "scores": _scores(scores),
         "audit": audit,
-        **sections(trial.insights(), drift, str(found.question.scale)),
+        **sections(insights, drift, str(found.question.scale)),
         "folds": found.folds,
         "seed": found.seed,
         "alpha": found.alpha,

@@ -24,7 +24,7 @@ def report(
 
     with open_project(config_file) as project:
         trial = try_out(project.store, project.config, project.rubric, project.models)
-        path = write_report(
-            trial, out, latest_scores(project.store), latest_audit(project.store), latest_drift(project.store)
-        )
+        store = project.store
+        latest = latest_scores(store), latest_audit(store), latest_drift(store)
+        path = write_report(trial, trial.insights(), out, *latest)
         show({"report": str(path)}, as_json, lambda result: f"report in {result['report']}")

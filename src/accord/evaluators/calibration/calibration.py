@@ -139,9 +139,10 @@ class Calibration(Evaluator):
         """The labels, those of a group's members under the group's pattern as one annotator's."""
         if not self.groups:
             return labels
-        return Labels(replace(label, annotator=self._speaker(label.annotator)) for label in labels)
+        return Labels(replace(label, annotator=self._group(label.annotator)) for label in labels)
 
-    def _speaker(self, annotator: str) -> str:
+    def _group(self, annotator: str) -> str:
+        """The first pattern that an annotator's name fits, or the name itself."""
         return next((pattern for pattern in self.groups if fnmatchcase(str(annotator), pattern)), annotator)
 
     def in_new_domain(self) -> Calibration:
@@ -183,7 +184,7 @@ class Calibration(Evaluator):
         features = self.features(evidence)
         if not len(features):
             return []
-        speakers = [None if name is None else self._speaker(name) for name in annotators]
+        speakers = [None if name is None else self._group(name) for name in annotators]
         distributions = self.distributions(features, speakers)
         side = self.trained_on_
         ends = bands(side.options, distributions, side.width)
@@ -193,20 +194,19 @@ class Calibration(Evaluator):
         for row, name in enumerate(speakers):
             target, who = features.targets[row], str(name) if name in known else POPULATION
             if not features.present[row].any():
-                scores.append(Unscored(target, who, _why_nothing(features, row), signature))
+                scores.append(Unscored(target, who, why_nothing(features, row), signature))
                 continue
             shares, band = distributions[row], (float(ends[row, 0]), float(ends[row, 1]))
             scores.append(score_from(target, who, side.options, shares, signature, band, warnings[row]))
         return scores
 
-    def predict(self, evidence: EvidenceTable, annotator: str | None = None) -> list[Score | Unscored]:
-        """One score a row; the member of a group is predicted as the group.
+    def speaker(self, annotator: str | None) -> str | None:
+        """The annotator, or the group for one of its members.
 
         Raises:
-            NotFitted: Nothing was learned yet.
             UnknownName: The annotator gave no label that was learned from.
         """
-        return super().predict(evidence, annotator if annotator is None else self._speaker(annotator))
+        return super().speaker(None if annotator is None else self._group(annotator))
 
     def distributions(self, features: EvidenceTable, annotators: Sequence[str | None]) -> Floats:
         """(n, K) each row's distribution for its annotator; `features` are this evaluator's own columns."""
@@ -289,7 +289,7 @@ class Calibration(Evaluator):
         return self.core_
 
 
-def _why_nothing(features: EvidenceTable, row: int) -> str:
+def why_nothing(features: EvidenceTable, row: int) -> str:
     """Why a row has no evidence at all."""
     target = features.targets[row]
     reasons = {reason for (about, _), reason in features.absences.items() if about == target}
