@@ -18,6 +18,7 @@ import os
 
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_name] = "1"  # one core, before NumPy is imported
+os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
 
 import resource  # noqa: E402
 import sys  # noqa: E402

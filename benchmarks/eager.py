@@ -56,11 +56,13 @@ def _with_jax(shape: Shape, sheets: Sheets, rows: Any) -> Callable[[], object]:
 def _with_torch(shape: Shape, sheets: Sheets, rows: Any) -> Callable[[], object]:
     torch: Any = import_module("torch")
     drawn = initial(shape, jax.random.key(0))
-    shared = [torch.nn.Parameter(torch.tensor(np.asarray(drawn[name]["shared"]))) for name in ("W1", "W2", "V")]
+    shared = [
+        torch.nn.Parameter(torch.tensor(np.asarray(drawn[name]["shared"]).tolist())) for name in ("W1", "W2", "V")
+    ]
     own = [torch.nn.Parameter(torch.zeros(shape.annotators, *each.shape)) for each in shared]
     adam = torch.optim.Adam([*shared, *own], lr=1e-3)
-    x = torch.tensor(sheets.values[rows], dtype=torch.float32)
-    who, answers = torch.tensor(sheets.annotator[rows]), torch.tensor(sheets.answers[rows])
+    x = torch.tensor(sheets.values[rows].tolist())
+    who, answers = torch.tensor(sheets.annotator[rows].tolist()), torch.tensor(sheets.answers[rows].tolist())
     one = torch.ones(len(rows), 1)
 
     def step() -> None:

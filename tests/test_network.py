@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -169,10 +170,24 @@ def test_training_without_jax_says_what_to_install(monkeypatch: pytest.MonkeyPat
 
 def test_settings_that_cannot_be_are_said() -> None:
     corpus = planted(conversations=10)
-    for wrong in ({"layers": 3}, {"head": "linear"}, {"hidden": (3,)}, {"members": 0}):
+    for wrong in ({"layers": 3}, {"head": "linear"}, {"hidden": (3,)}, {"members": 0}, {"search": 3}, {"like": "me"}):
         with pytest.raises(BadInput):
             Calibration(corpus.question, network=wrong)
     assert NetworkSettings.of({"hidden": [4, 5]}).hidden == (4, 5)
+    assert NetworkSettings.of({"like": "paper", "rate": 0.01}) == replace(PAPER, rate=0.01)
+
+
+def test_the_papers_grid_is_searched_inside_the_training_side(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    small = Grid(hidden=(3, 5), batch=(64,), rate=(0.00001, 0.02), epochs=(5, 20))
+    monkeypatch.setattr("accord.evaluators.calibration.grid.Grid", lambda: small)
+    corpus = planted(conversations=60, annotators=3, noise=0.3)
+    settings = {"like": "paper", "search": 2}
+    evaluator = Calibration(corpus.question, "network", network=settings).fit(corpus.evidence, corpus.labels)
+    found = evaluator.describe()["network"]
+    assert found["rate"] == 0.02 and found["batch"] == 64 and (found["pretrain"], found["finetune"]) == (20, 20)
+    evaluator.save(tmp_path)
+    again = load_evaluator(tmp_path)
+    assert again.describe()["network"] == found and again.predict(corpus.evidence) == evaluator.predict(corpus.evidence)
     assert PAPER.pooling == PAPER.decay == 0
 
 

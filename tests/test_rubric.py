@@ -69,8 +69,8 @@ def test_the_hash_follows_the_content_and_not_the_name(rubric: Rubric) -> None:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        ({"name": "x", "main": "good", "questions": [{**QUESTION, "options": [1]}]}, "2 to 10 options, got 1"),
-        ({"name": "x", "main": "good", "questions": [{**QUESTION, "options": list(range(11))}]}, "2 to 10 options, got 11"),
+        ({"name": "x", "main": "good", "questions": [{**QUESTION, "options": [1]}]}, "2 to 101 options, got 1"),
+        ({"name": "x", "main": "good", "questions": [{**QUESTION, "options": list(range(102))}]}, "2 to 101 options, got 102"),
         ({"name": "x", "main": "bad", "questions": [QUESTION]}, "main question 'bad' is none of good"),
         ({"name": "x", "main": "good", "questions": [QUESTION, QUESTION]}, "two questions are called 'good'"),
         ({"name": "x", "main": "good", "questions": [{**QUESTION, "optoins": 1}]}, "unknown key 'optoins'. Did you mean 'options'"),

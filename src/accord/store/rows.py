@@ -17,13 +17,14 @@ T = TypeVar("T")
 def unknown_target(label: Label) -> str:
     """What to say of a label of something that is not in the store."""
     who, sides = f"label of {label.annotator!r}", [label.target, *([label.against] if label.against else [])]
-    return f"{who}: no {' or no '.join(map(_named, sides))} in the store; import it first"
+    counted = " (turns count from 0)" if any(side.turn is not None for side in sides) else ""
+    return f"{who}: no {' or no '.join(map(_named, sides))} in the store{counted}; import it first"
 
 
 def _named(target: Target) -> str:
     conversation, turn = target
     whole = f"conversation {conversation!r}"
-    return whole if turn is None else f"turn {turn} of a {whole} (turns count from 0)"
+    return whole if turn is None else f"turn {turn} of a {whole}"
 
 
 def changed_conversation(name: str) -> str:

@@ -51,7 +51,7 @@ class Calibration(Evaluator):
             ones, in units of the latent scale.
         carry_over: In a new domain, the correlation believed between a person's habits there and here: 1 trusts
             them wholly, 0 forgets them. Used by `in_new_domain` and `adapt` alone.
-        network: Of `network`: its settings by name (`NetworkSettings`).
+        network: Of `network`: its settings by name (`NetworkSettings`), `like: paper` for the paper's own.
         coverage: Share of new ratings that the conformal band of a score should hold.
         groups: Patterns of annotators (`user-*`) who are treated as one: end users who each leave a thumb or two.
     """

@@ -73,6 +73,7 @@ def search(
     grid: Grid,
     seed: int = 0,
     seconds: float | None = None,
+    most: int | None = None,
 ) -> list[Cell]:
     """Cells with their held-out log loss on the main question, the best first.
 
@@ -84,9 +85,10 @@ def search(
         seed: Of first weights and batches, the same for every cell.
         seconds: Start no further program after so long; programs go from the cheapest to the dearest. The first one
             always runs. Without it the whole grid is searched.
+        most: Run no more programs than so many, the cheapest.
     """
     start, found = time.monotonic(), list[Cell]()
-    for first, second, batch in grid.programs():
+    for first, second, batch in grid.programs()[:most]:
         if found and seconds is not None and time.monotonic() - start > seconds:
             break
         sized = replace(shape, hidden=(first, second))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -33,7 +33,7 @@ POOLING = (30.0, 100.0, 300.0)
 
 @dataclass(frozen=True)
 class NetworkSettings:
-    """How a network is made and trained. The defaults are the regularised variant; `PAPER` is the paper's.
+    """How a network is made and trained. The defaults are the regularised variant; `paper` names the paper's.
 
     Attributes:
         reads: `distributions` (the paper's x) or `expected` answers, standardised.
@@ -49,6 +49,8 @@ class NetworkSettings:
         dropout: Share of the questions that a training step hides: above 0 the network can do without some.
         members: Networks whose distributions are averaged, each from another seed.
         seed: Of the first one.
+        search: Of the paper's network: sizes, batch, rate and epochs are the best of the paper's grid on inner folds,
+            or of so many of its 64 programs, the cheapest first; `None` takes them as they are.
     """
 
     reads: str = "expected"
@@ -63,24 +65,30 @@ class NetworkSettings:
     dropout: float = 0.0
     members: int = 5
     seed: int = 0
+    search: int | None = None
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> NetworkSettings:
-        """Settings from a mapping, `hidden` as any pair.
+        """Settings from a mapping: `like` names where to begin (`regularised` or `paper`), the others change it.
 
         Raises:
             BadInput: There is no such setting, or a value that cannot be.
         """
-        try:
-            found = cls(**{**given, "hidden": tuple(given.get("hidden", cls.hidden))})
-        except TypeError:
-            strange = sorted(set(given) - set(cls.__dataclass_fields__))
-            allowed = ", ".join(cls.__dataclass_fields__)
-            raise BadInput(f"unknown setting of a network: {', '.join(strange)}; allowed: {allowed}") from None
+        rest = {name: value for name, value in given.items() if name != "like"}
+        begun = {"regularised": cls(), "paper": PAPER}.get(given.get("like", "regularised"))
+        strange = sorted(set(rest) - set(cls.__dataclass_fields__))
+        if strange or begun is None:
+            allowed = ", ".join(["like", *cls.__dataclass_fields__])
+            what = f"unknown setting of a network: {', '.join(strange)}" if strange else "like is regularised or paper"
+            raise BadInput(f"{what}; allowed: {allowed}")
+        found = replace(begun, **{**rest, "hidden": tuple(rest.get("hidden", begun.hidden))})
         if found.reads not in {"expected", "distributions"} or found.head not in {"ordinal", "softmax"}:
             raise BadInput("a network reads 'expected' or 'distributions', and its head is 'ordinal' or 'softmax'")
         if min(found.hidden) < 1 or len(found.hidden) != 2 or found.pretrain + found.finetune < 1 or found.members < 1:
             raise BadInput("a network has two hidden layers of one unit or more, some epochs, and at least one member")
+        as_in_the_grid = found.pooling == 0 and found.decay == 0 and found.dropout == 0
+        if found.search is not None and not (found.search >= 1 and as_in_the_grid):
+            raise BadInput("search is of the paper's grid: it takes a number of programs from 1, and like: paper")
         return found
 
 
@@ -122,12 +130,26 @@ class NetworkCore(Core):
         width = values.shape[1] + present.shape[1]
         self.shape_ = Shape(width, self.settings.hidden, options, len(self.people_), self.settings.head)
         self._sheets = sheets
-        return self._choose(sheets, rated)
-
-    def _choose(self, sheets: Sheets, rated: Ratings) -> Floats:
-        """The strength of the pooling with the lowest log loss over inner folds."""
         place = fold_of(map(str, rated.text), INNER_FOLDS, self.settings.seed)
         fold = np.array([place[text] for text in rated.text])
+        if self.settings.search is not None:
+            self._search(sheets, fold)
+        return self._choose(sheets, rated, fold)
+
+    def _search(self, sheets: Sheets, fold: Indices) -> None:
+        """Take the settings of the grid's best cell over inner folds."""
+        from accord.evaluators.calibration.grid import Grid, search
+
+        folds, own = [fold != each for each in range(INNER_FOLDS)], self.settings
+        best = search(self.shape_, sheets, folds, Grid(), own.seed, most=own.search)[0]
+        self.shape_ = replace(self.shape_, hidden=best.hidden)
+        hidden, batch, rate = best.hidden, best.batch, best.rate
+        self.settings = replace(
+            own, hidden=hidden, batch=batch, rate=rate, pretrain=best.pretrain, finetune=best.finetune
+        )
+
+    def _choose(self, sheets: Sheets, rated: Ratings, fold: Indices) -> Floats:
+        """The strength of the pooling with the lowest log loss over inner folds."""
         folds = [fold != each for each in range(INNER_FOLDS)]
         strengths = POOLING if self.settings.pooling is None else (self.settings.pooling,)
         nets = self._networks(sheets, [(rows, strength, 0) for strength in strengths for rows in folds])
@@ -199,6 +221,7 @@ class NetworkCore(Core):
             "trust": self.trust_,
             "people": self.annotators,
             "shape": asdict(self.shape_),
+            "settings": asdict(self.settings),
         }
         arrays: dict[str, NDArray[Any]] = {
             f"{layer}.{part}": np.stack([np.asarray(member[layer][part]) for member in self.members_])
@@ -210,6 +233,7 @@ class NetworkCore(Core):
     def restore(self, card: Mapping[str, Any], arrays: Arrays) -> Self:
         """The inverse of `state`."""
         self.pooling_, self.trust_ = card["pooling"], card["trust"]
+        self.settings = NetworkSettings.of(card["settings"])
         self.people_ = np.array(card["people"], dtype=object)
         about = card["shape"]
         self.shape_ = Shape(**{**about, "hidden": tuple(about["hidden"]), "options": tuple(about["options"])})

@@ -8,7 +8,7 @@ has met missing answers can do without them).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -233,7 +233,8 @@ def settings(jobs: Sequence[Job]) -> Settings:
 def schedules(annotator: Indices, annotators: int, jobs: Sequence[Job], terms: Terms) -> Array:
     """(J, E, S, A, c) the rows of each step of each epoch of each job; `len(annotator)` where a place is empty.
 
-    Batches are drawn anew in each epoch, from the job's seed, as even as can be and none larger than `terms.batch`.
+    Batches are drawn anew in each epoch, from the job's seed, as even as can be and none larger than `terms.batch`;
+    each annotator's rows are dealt out among them, so that few places stay empty (docs/decisions/0011).
     Without batches all jobs share one step of all rows: those that a job may not learn from are masked.
     """
     if terms.batch is None:
@@ -243,13 +244,17 @@ def schedules(annotator: Indices, annotators: int, jobs: Sequence[Job], terms: T
         return jnp.asarray(padded[None, None, None], dtype=jnp.int32)
     epochs = max(terms.pretrain, terms.finetune)
     count = -(-max(int(job.rows.sum()) for job in jobs) // terms.batch)
-    batches = [batch for job in jobs for order in _orders(job, epochs) for batch in np.array_split(order, count)]
+    orders = [order for job in jobs for order in _orders(job, annotator, annotators, epochs)]
+    batches = [order[first::count] for order in orders for first in range(count)]
     width = max(int(np.bincount(annotator[batch]).max(initial=1)) for batch in batches)
     laid = np.stack([blocks(annotator, annotators, batch, width) for batch in batches])
     return jnp.asarray(laid.reshape(len(jobs), epochs, count, annotators, width), dtype=jnp.int32)
 
 
-def _orders(job: Job, epochs: int) -> list[Indices]:
+def _orders(job: Job, annotator: Indices, annotators: int, epochs: int) -> Iterator[Indices]:
+    """For each epoch a job's rows at random, those of one annotator together, to be dealt out in turn."""
     rng = np.random.default_rng(job.seed)
     rows = np.flatnonzero(job.rows)
-    return [rng.permutation(rows) for _ in range(epochs)]
+    for _ in range(epochs):
+        mixed, place = rng.permutation(rows), rng.permutation(annotators)
+        yield mixed[np.argsort(place[annotator[mixed]], kind="stable")]
