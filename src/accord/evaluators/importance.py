@@ -54,7 +54,7 @@ def importance(
     conversations and learn again, at the variance ratios of the whole.
 
     Raises:
-        BadInput: Fewer than thirty labels answer the main question.
+        BadInput: Fewer than thirty labels answer the main question, or all are equal.
     """
     of_main = ratings(evidence, labels, main)
     if len(of_main) < _FEWEST:
@@ -63,6 +63,8 @@ def importance(
     mean, scale = standardisation(matrix(features))
     Z = np.nan_to_num((matrix(features) - mean) / scale, nan=0.0)
     fits = {q.id: _Fit(Z, ratings(evidence, labels, q)) for q in (main, *questions) if _has_order(q, evidence, labels)}
+    if main.id not in fits:
+        raise BadInput(f"all labels on {main.id!r} are equal; nothing moves them")
     others = [name for name in fits if name != main.id]
     names = sorted({str(name) for fit in fits.values() for name in fit.rated.conversation})
     counts = Clusters(names).counts(draws, seed)

@@ -90,7 +90,9 @@ def _points(rows: Sequence[Mapping[str, Any]], name: str, title: str, order: Seq
     y = alt.Y(f"{name}:N", sort=list(order), title=None)
     colour = alt.condition("datum.flagged", alt.value(SECOND), alt.value(ACCENT))
     base = alt.Chart(_inline(rows))
-    bars = base.mark_rule(strokeWidth=2.5).encode(y=y, x=alt.X("low:Q", title=title), x2="high:Q", color=colour)
+    bars = base.mark_rule(strokeWidth=2.5).encode(
+        y=y, x=alt.X("low:Q", title=title, axis=alt.Axis(tickCount=6)), x2="high:Q", color=colour
+    )
     points = base.mark_point(filled=True, size=60, opacity=1).encode(y=y, x="value:Q", color=colour)
     zero = alt.Chart(_inline([{"at": 0}])).mark_rule(color=THIRD, strokeDash=[4, 3]).encode(x="at:Q")
     return _svg((zero + bars + points).properties(width=330, height=24 * len(rows)))
