@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from accord.evaluators import evaluators
-from accord.evidence import metrics
+from accord.evidence import metrics, turn_metrics
 from accord.readers import formats
 from accord.rubric import load_rubric, shipped_rubrics
 
@@ -16,7 +16,7 @@ def list_plugins() -> dict[str, dict[str, str]]:
     """Formats, metrics, evaluators and rubrics: name to one line."""
     return {
         "formats": {name: _first_line(sys.modules[plugin.convert.__module__]) for name, plugin in formats},
-        "metrics": {name: _first_line(plugin) for name, plugin in metrics},
+        "metrics": {name: _first_line(plugin) for name, plugin in [*metrics, *turn_metrics]},
         "evaluators": {name: _first_line(plugin) for name, plugin in evaluators},
         "rubrics": {name: f"{len(load_rubric(name).questions)} questions" for name in shipped_rubrics()},
     }

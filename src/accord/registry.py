@@ -14,7 +14,8 @@ T = TypeVar("T")
 class Registry(Generic[T]):
     """Plug-ins of one kind by name.
 
-    Third parties declare an entry point in the group `accord.<kind>s` whose value is the module to import;
+    Third parties declare an entry point in the group `accord.<kind>s` (`accord.turn_metrics`) whose value is the module
+    to import;
     importing it runs its decorators. They are loaded when a name is first asked for, never at import time.
     """
 
@@ -63,5 +64,5 @@ class Registry(Generic[T]):
         if self._loaded:
             return
         self._loaded = True
-        for entry in entry_points(group=f"accord.{self.kind}s"):
+        for entry in entry_points(group=f"accord.{self.kind.replace(' ', '_')}s"):
             entry.load()

@@ -1,8 +1,10 @@
 """Evidence: what is known of a conversation before anyone learns from it."""
 
+from accord.evidence.bank import BANK, REFERENCE, turn_metrics
+from accord.evidence.bank.words import tokens as words
 from accord.evidence.embedding import EMBEDDING
 from accord.evidence.judging import AT_ONCE, NOT_APPLICABLE, Judged, answer_table, judge_all, judge_subjects
-from accord.evidence.lexical import LEXICAL, words
+from accord.evidence.lexical import LEXICAL
 from accord.evidence.likelihood import LIKELIHOOD, measure_likelihoods
 from accord.evidence.metrics import Metric, measure, metrics
 from accord.evidence.pairs import differences, in_pairs
@@ -10,10 +12,12 @@ from accord.evidence.table import Column, EvidenceTable
 
 __all__ = [
     "AT_ONCE",
+    "BANK",
     "EMBEDDING",
     "LEXICAL",
     "LIKELIHOOD",
     "NOT_APPLICABLE",
+    "REFERENCE",
     "Column",
     "EvidenceTable",
     "Judged",
@@ -26,5 +30,6 @@ __all__ = [
     "measure",
     "measure_likelihoods",
     "metrics",
+    "turn_metrics",
     "words",
 ]

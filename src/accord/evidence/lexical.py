@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from statistics import fmean
 
 from accord.conversation import Conversation
+from accord.evidence.bank.words import tokens as words
 from accord.evidence.metrics import metrics
 
-_WORD = re.compile(r"[^\W_]+(?:'[^\W\d_]+)?")
 _CITATION = re.compile(r"\[\d+\]")
 _APOLOGY = re.compile(r"\b(sorry|apologi[sz]e|apologies|unfortunately|unable|cannot|can't)\b", re.IGNORECASE)
 STOP_WORDS = frozenset(
@@ -27,11 +27,6 @@ LEXICAL = (
     "overlap-documents", "overlap-user", "user-words",
 )  # fmt: skip
 """The metrics of this file, in the order of their columns."""
-
-
-def words(text: str) -> list[str]:
-    """The words of a text, lower-cased; letters and digits of any script."""
-    return _WORD.findall(text.lower())
 
 
 def content_words(texts: Iterable[str]) -> set[str]:

@@ -1,10 +1,12 @@
-"""Metrics: a plain function from a conversation to a number, registered by name; and the table they fill."""
+"""Metrics: plain functions to a number, registered by name, of a conversation or of a reply; the table they fill."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
 from accord.conversation import Conversation
+from accord.evidence.bank import TurnMetric, measured, turn_metrics
+from accord.evidence.bank.words import WORDS
 from accord.evidence.table import Column, EvidenceTable
 from accord.llm.model import Subject
 from accord.registry import Registry
@@ -19,22 +21,32 @@ metrics: Registry[Metric] = Registry("metric")
 def measure(subjects: Iterable[Subject], names: Sequence[str]) -> EvidenceTable:
     """Each named metric of each subject, as a table.
 
-    A subject that is one turn is measured on that turn, given the conversation up to it.
+    A subject that is one turn is measured on that turn, given the conversation up to it; of a whole conversation, a
+    metric of replies (`accord.evidence.bank`) is the mean over them.
 
     Raises:
         UnknownName: No metric is called so.
     """
-    chosen = {name: metrics.get(name) for name in names}
-    columns = [Column(name, str(Signature.of("metric", name=name))) for name in names]
+    of_replies = {name: turn_metrics.get(name) for name in names if name in turn_metrics.names()}
+    chosen = {name: metrics.get(name) for name in names if name not in of_replies}
+    columns = [Column(name, str(_signature(name, of_replies.get(name)))) for name in names]
     rows: dict[object, dict[str, float]] = {}
     absences = {}
     for subject in subjects:
         conversation = subject.conversation.at(subject.turn)
         rows[subject.target] = features = {}
-        for name, metric in chosen.items():
-            value = metric(conversation)
+        values = {name: metric(conversation) for name, metric in chosen.items()}
+        values |= measured(conversation, of_replies) if of_replies else {}
+        for name, value in values.items():
             if value is None:
                 absences[subject.target, name] = "nothing to measure"
             else:
                 features[name] = float(value)
     return EvidenceTable.from_rows(columns, rows, absences)  # type: ignore[arg-type]
+
+
+def _signature(name: str, of_replies: TurnMetric | None) -> Signature:
+    """How a metric is made: one of replies also by its words and stems, or by what it says itself."""
+    if of_replies is None:
+        return Signature.of("metric", name=name)
+    return Signature.of("metric", name=name, words=getattr(of_replies, "made_with", WORDS))

@@ -12,10 +12,12 @@ from accord.config import Config, JudgeConfig
 from accord.conversation import Target
 from accord.evidence import (
     AT_ONCE,
+    BANK,
     EMBEDDING,
     LEXICAL,
     LIKELIHOOD,
     NOT_APPLICABLE,
+    REFERENCE,
     EvidenceTable,
     Judged,
     judge_subjects,
@@ -49,7 +51,7 @@ class StoredAnswers:
 
 def metric_names(config: Config) -> list[str]:
     """The configured metrics, with the names of groups spelled out."""
-    groups = {"lexical": LEXICAL, "embedding": EMBEDDING}
+    groups = {"lexical": LEXICAL, "embedding": EMBEDDING, "bank": BANK, "reference": REFERENCE}
     named = [part for name in config.metrics for part in groups.get(name, (name,))]
     return list(dict.fromkeys(named))
 

@@ -126,7 +126,8 @@ def _unseen(shape: Shape, sheets: Sheets, folds: Sequence[NDArray[np.bool_]]) ->
     return jnp.asarray(np.stack([blocks(sheets.annotator, shape.annotators, each, width) for each in rows]))
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
+# Each program is compiled once and runs for a minute: half the compiler's effort costs it nothing.
+@partial(jax.jit, static_argnums=(0, 1, 2), compiler_options={"xla_backend_optimization_level": 1})
 def _losses(
     shape: Shape, terms: Terms, stops: tuple[int, ...], sheets: Tables, steps: Array, unseen: Array, jobs: Settings
 ) -> tuple[Array, Array]:

@@ -1,0 +1,74 @@
+"""Conversational Information Utility: how much of what the documents hold a reply passes on (Choi et al., CIU, eq. 1).
+
+    CIU = max over documents of Σ γ(token) / freq(token) - E
+
+over the distinct content stems of the reply that stand in the document, freq being how often the stem was said so far,
+this reply included; γ = 1 - g·pos/|utt| (eq. 2) and E = C·|utt| (eq. 3), |utt| in words. It says whether knowledge is
+used; it is no measure of quality.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from accord.evidence.bank.message import History, Message, Source, turn_metrics
+from accord.evidence.bank.rake import best_phrases
+
+NAMES = ("ciu",)
+PAPER_EFFORT = 0.005
+
+
+@dataclass(frozen=True)
+class CIU:
+    """Information of the documents that a reply passes on; nothing where there are no documents.
+
+    The defaults are what holds up: only the discount by frequency predicts what people say.
+
+    Attributes:
+        position: g, the discount of what comes late; 1 in the paper.
+        frequency: Whether what was said before counts less.
+        effort: C, the cost of a word; 0.005 in the paper.
+        unsupported: Credit β for content that no document holds; it rewards invention too.
+        phrases: Keep only so many of each document's best RAKE phrases; `None` keeps all its content.
+    """
+
+    position: float = 0.0
+    frequency: bool = True
+    effort: float = 0.0
+    unsupported: float = 0.0
+    phrases: int | None = None
+
+    def __call__(self, reply: Message, history: History, sources: Sequence[Source]) -> float | None:
+        """The utility of a reply; unbounded, about 0 to 10."""
+        if not sources:
+            return None
+        worth = self._worth(reply, history)
+        held = [
+            source.content if self.phrases is None else best_phrases(source.text, self.phrases) for source in sources
+        ]
+        found = max(sum(worth[stem] for stem in worth.keys() & content) for content in held)
+        if self.unsupported:
+            found += self.unsupported * sum(worth[stem] for stem in worth.keys() - frozenset().union(*held))
+        return found - self.effort * len(reply.tokens)
+
+    def _held(self, source: Source) -> frozenset[str]:
+        """The content stems of a document that count."""
+        return source.content if self.phrases is None else best_phrases(source.text, self.phrases)
+
+    def _worth(self, reply: Message, history: History) -> dict[str, float]:
+        """What each content stem of the reply would count for, were it in a document."""
+        before = history.counts
+        if self.frequency:
+            worth = {stem: 1 / (before.get(stem, 0) + count) for stem, count in reply.content.items()}
+        else:
+            worth = dict.fromkeys(reply.content, 1.0)
+        if self.position:
+            length, stems = len(reply.tokens), reply.stems
+            worth = {stem: value * (1 - self.position * stems.index(stem) / length) for stem, value in worth.items()}
+        return worth
+
+
+turn_metrics.register("ciu")(CIU())
+turn_metrics.register("ciu-paper")(CIU(position=1.0, effort=PAPER_EFFORT))
+turn_metrics.register("ciu-unsupported")(CIU(unsupported=0.25))

@@ -1,0 +1,57 @@
+"""A conversation as it goes on: each message is measured against what was before it, and then becomes part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+
+from accord.conversation import Conversation
+from accord.evidence.bank.message import History, Message, TurnMetric, source_of
+from accord.evidence.bank.novelty import repeated_trigrams
+
+
+class Session:
+    """The state that some metrics keep of one conversation."""
+
+    __slots__ = ("history", "metrics", "sources")
+
+    def __init__(self, metrics: Mapping[str, TurnMetric], documents: Sequence[str] = ()) -> None:
+        self.metrics = metrics
+        self.history = History(keeps_trigrams=repeated_trigrams in metrics.values())
+        self.sources = [source_of(text) for text in documents]
+
+    def hear(self, text: str) -> None:
+        """Take in what somebody else said."""
+        self.history.add(Message(text), is_reply=False)
+
+    def reply(self, text: str) -> dict[str, float | None]:
+        """Measure a reply, and take it in; its cost does not grow with the conversation."""
+        message, history, sources = Message(text), self.history, self.sources
+        found = {name: metric(message, history, sources) for name, metric in self.metrics.items()}
+        history.add(message, is_reply=True)
+        return found
+
+    def say(self, text: str) -> None:
+        """Take in a reply that is not to be measured."""
+        self.history.add(Message(text), is_reply=True)
+
+
+def measured(conversation: Conversation, metrics: Mapping[str, TurnMetric]) -> dict[str, float | None]:
+    """Each metric's mean over the replies; of a conversation at one turn, that turn's, given all before."""
+    session = Session(metrics, [document.text for document in conversation.documents])
+    ours, theirs = ({turn.role for turn in turns} for turns in (conversation.replies, conversation.others))
+    found: list[dict[str, float | None]] = []
+    for index, turn in enumerate(conversation.turns):
+        if turn.role in ours:
+            if conversation.reply in {None, index}:
+                found.append(session.reply(turn.content))
+            else:
+                session.say(turn.content)
+        elif turn.role in theirs:
+            session.hear(turn.content)
+    return {name: _mean([values[name] for values in found]) for name in metrics}
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None

@@ -1,0 +1,68 @@
+"""Words and their stems: one table from every word met to its stem, or to nothing for a stop word."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any
+
+WORDS = "en-stop-190+porter"
+"""What the stems of this file are made by; part of the signature of all that is counted from them."""
+KNOWN_WORDS = 200_000
+"""The most words whose stems are remembered."""
+LONGEST_WORD = 64
+"""A longer word is nobody's: it is its own stem."""
+
+_WORD = re.compile(r"[^\W_]+(?:'[^\W\d_]+)?")
+_ASCII_WORD = re.compile(r"[a-z0-9]+(?:'[a-z]+)?")  # the same of ASCII, found faster
+
+# English function words by kind. Which words are left out moves results: the list is part of the signature.
+_PRONOUNS = """i me my myself we our ours ourselves you you're you've you'll you'd your yours yourself yourselves he him
+    his himself she she's her hers herself it it's its itself they them their theirs themselves"""
+_POINTING = "what which who whom this that that'll these those here there when where why how"
+_VERBS = """am is are was were be been being have has had having do does did doing can will should should've ain aren
+    aren't couldn couldn't didn didn't doesn doesn't don don't hadn hadn't hasn hasn't haven haven't isn isn't mightn
+    mightn't mustn mustn't needn needn't shan shan't shouldn shouldn't wasn wasn't weren weren't won won't wouldn
+    wouldn't"""
+_JOINING = """a an the and but if or because as until while of at by for with about against between into through during
+    before after above below to from up down in out on off over under again further then once"""
+_DEGREES = """all any both each few more most other some such no nor not only own same so than too very just now"""
+_PIECES = "s t d ll m o re ve y ma n't 's 'm 've 're 'll 'd nt im ive dont"
+STOP_WORDS = frozenset(" ".join((_PRONOUNS, _POINTING, _VERBS, _JOINING, _DEGREES, _PIECES)).split())
+
+
+@cache
+def _stemmer() -> Any:
+    import snowballstemmer
+
+    return snowballstemmer.stemmer("porter")
+
+
+class _Stems(dict[str, str]):
+    """word → stem; stop words → ''. Fills itself, and is emptied where it has grown too large."""
+
+    def __missing__(self, word: str) -> str:
+        if len(self) >= KNOWN_WORDS:
+            self.clear()
+        stem = "" if word in STOP_WORDS else word if len(word) > LONGEST_WORD else str(_stemmer().stemWord(word))
+        self[word] = stem
+        return stem
+
+
+_STEMS = _Stems()
+
+
+def tokens(text: str) -> list[str]:
+    """The words of a text, lower-cased; letters and digits of any script."""
+    lower = text.lower()
+    return (_ASCII_WORD if lower.isascii() else _WORD).findall(lower)
+
+
+def stems(words: list[str]) -> list[str]:
+    """Each word's stem (Porter, 1980); '' for a stop word."""
+    return list(map(_STEMS.__getitem__, words))
+
+
+def stem_of(word: str) -> str:
+    """One word's stem, stop words included."""
+    return _STEMS[word] or word

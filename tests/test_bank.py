@@ -1,0 +1,221 @@
+"""The metric bank: each metric against its formula written out, against libraries, on real data, on hostile texts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+import pytest
+
+from accord import Conversation, Document, Turn
+from accord.agreement import STATISTICS, Paired
+from accord.evidence import BANK, REFERENCE, measure, turn_metrics
+from accord.evidence.bank import History, Message, Session, Source, measured
+from accord.evidence.bank.ciu import CIU
+from accord.evidence.bank.copying import _common, _run
+from accord.evidence.bank.message import Passage, units
+from accord.evidence.bank.meteor import align, score, stages
+from accord.evidence.bank.rake import best_phrases, phrases
+from accord.evidence.bank.words import STOP_WORDS, stems, tokens
+from accord.llm import Subject
+from accord.readers import read
+
+FACT = "The heron is a long-legged bird. Herons eat fish, frogs and insects near rivers."
+
+
+def after(*said: tuple[str, str], documents: tuple[str, ...] = (FACT,)) -> tuple[History, list[Source]]:
+    history = History()
+    for role, text in said:
+        history.add(Message(text), role == "assistant")
+    return history, [Source(text) for text in documents]
+
+
+def test_words_are_lower_case_of_any_script_and_stemmed() -> None:
+    assert tokens("Don't  STOP_here: café №5, 雨!") == ["don't", "stop", "here", "café", "5", "雨"]
+    assert tokens("it's a 5'9 rock'n'roll") == ["it's", "a", "5", "9", "rock'n", "roll"]
+    assert stems(["running", "the", "herons", "雨"]) == ["run", "", "heron", "雨"]
+    assert {"you're", "the", "n't"} <= STOP_WORDS
+
+
+def test_ciu_is_equation_1() -> None:
+    history, sources = after(("user", "What do herons eat?"), ("assistant", "Herons eat fish."))
+    reply = Message("Fish, and also frogs! Fish from rivers, says my uncle")
+    said = Counter(stem for text in ("What do herons eat?", "Herons eat fish.") for stem in stems(tokens(text)) if stem)
+    here = Counter(stem for stem in reply.stems if stem)
+    inside = {"fish", "frog", "river"}
+
+    def by_hand(g: float, effort: float, frequency: bool, beta: float) -> float:
+        total = 0.0
+        for stem in here:
+            gamma = 1 - g * reply.stems.index(stem) / len(reply.tokens)
+            worth = gamma / (said[stem] + here[stem] if frequency else 1)
+            total += worth if stem in inside else beta * worth
+        return total - effort * len(reply.tokens)
+
+    for g, effort, frequency, beta in ((0, 0, True, 0), (1, 0.005, True, 0), (0.5, 0, False, 0), (0, 0, True, 0.25)):
+        found = CIU(g, frequency, effort, beta)(reply, history, sources)
+        assert found == pytest.approx(by_hand(g, effort, frequency, beta))
+    assert CIU()(reply, history, []) is None
+    two = [Source("Nothing of that."), *sources]
+    assert CIU()(reply, history, two) == CIU()(reply, history, sources), "the best document counts"
+    assert CIU(phrases=1)(reply, history, sources) < CIU()(reply, history, sources)  # type: ignore[operator]
+    persona = [Source("your persona: " + FACT)]
+    assert CIU()(reply, history, persona) == CIU()(reply, history, sources)
+
+
+def test_rake_scores_phrases_by_degree_over_frequency() -> None:
+    text = "Compatibility of systems of linear constraints. Linear constraints of natural numbers"
+    found = phrases(text)
+    # linear: degree 4, frequency 2; so are constraints; natural and numbers: 2 and 1; the single words: 1 and 1
+    assert found[:2] == [("linear", "constraints"), ("natural", "numbers")]
+    assert set(found[2:]) == {("compatibility",), ("systems",)}
+    assert best_phrases(text, 1) == {"linear", "constraint"}
+    everything = best_phrases(FACT, 100)
+    assert everything == Source(FACT).content
+
+
+def test_overlap_novelty_and_length() -> None:
+    history, sources = after(
+        ("user", "What do herons eat near the river?"), ("assistant", "A heron eats fish and frogs.")
+    )
+    reply = Message("A heron eats fish. Do you like cold rivers?")
+
+    def value(name: str) -> float | None:
+        return turn_metrics.get(name)(reply, history, sources)
+
+    own = ["heron", "eat", "fish", "like", "cold", "river"]
+    assert list(reply.content) == own
+    assert value("document-share") == pytest.approx(4 / 6)
+    assert value("question-share") == pytest.approx(3 / 4)  # heron, eat, near, river
+    assert value("history-share") == pytest.approx(4 / 6)
+    assert value("new-words") == 2 and value("content-words") == 6 and value("words") == 9
+    assert value("repeated-trigrams") == pytest.approx(2 / 7)
+    assert value("asks") == 1 and value("distinct-share") == 1
+    assert value("content-share") == pytest.approx(6 / 9)
+    letters = sum(map(len, reply.tokens))
+    assert value("readability") == pytest.approx(4.71 * letters / 9 + 0.5 * 9 / 2 - 21.43)
+
+
+def test_rouge_l_and_the_longest_run_against_slow_ways() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        own, other = (["wxyz"[i] + "q" for i in rng.integers(4, size=rng.integers(0, 14))] for _ in range(2))
+        passage = Passage(other)
+        table = np.zeros((len(own) + 1, len(other) + 1), dtype=int)
+        runs = np.zeros_like(table)
+        for i, a in enumerate(own):
+            for j, b in enumerate(other):
+                table[i + 1, j + 1] = table[i, j] + 1 if a == b else max(table[i, j + 1], table[i + 1, j])
+                runs[i + 1, j + 1] = runs[i, j] + 1 if a == b else 0
+        assert _common(own, passage) == table[-1, -1] and _run(own, passage.places) == runs.max()
+    assert units(["the", "herons"], stems(["the", "herons"])) == ["the", "heron"]
+
+
+def test_rouge_l_is_that_of_the_rouge_score_library() -> None:
+    library = pytest.importorskip("rouge_score.rouge_scorer", reason="rouge-score is not installed")
+    scorer = library.RougeScorer(["rougeL"], use_stemmer=False)
+    reply, fact = "blue heron wades across river", "grey heron slowly wades across wide river today"
+    ours = turn_metrics.get("rouge-l")(Message(reply), History(), [Source(fact)])
+    assert ours == pytest.approx(scorer.score(fact, reply)["rougeL"].fmeasure)
+
+
+def test_meteor_by_its_formula_and_its_authors_example() -> None:
+    assert stages() in {"exact+stem", "exact+stem+wordnet"}
+    same = ["the", "cat", "sat", "on", "the", "mat"]
+    assert score(same, same) == pytest.approx(1 - 0.5 * (1 / 6) ** 3)
+    moved = ["on", "the", "mat", "sat", "the", "cat"]
+    assert len(align(moved, same)) == 6 and 0.4 < score(moved, same) < 0.8
+    # three matches of four and five words in two chunks, one of them by its stem
+    own, other = ["birds", "eat", "blue", "fish"], ["the", "bird", "eats", "tasty", "fish"]
+    precision, recall = 3 / 4, 3 / 5
+    mean = precision * recall / (0.9 * precision + 0.1 * recall)
+    assert score(own, other) == pytest.approx(mean * (1 - 0.5 * (2 / 3) ** 3))
+    assert score([], other) == score(own, []) == 0
+
+
+def test_a_session_gives_what_the_whole_conversation_gives() -> None:
+    turns = (("user", "What do herons eat?"), ("assistant", "Herons eat fish."), ("user", "Fish? And frogs?"),
+             ("assistant", "Frogs too, herons eat frogs near rivers."))  # fmt: skip
+    conversation = Conversation("c", tuple(Turn(*turn) for turn in turns), (Document(FACT),))
+    names = [*BANK, "meteor"]
+    metrics = {name: turn_metrics.get(name) for name in names}
+    session, found = Session(metrics, [FACT]), []
+    for role, text in turns:
+        if role == "user":
+            session.hear(text)
+        else:
+            found.append(session.reply(text))
+    whole = measured(conversation, metrics)
+    assert whole == {name: pytest.approx(fmean(each[name] for each in found)) for name in names}  # type: ignore[type-var]
+    assert measured(conversation.at(3), metrics) == pytest.approx(found[1])
+    assert measured(conversation.at(1), metrics) == pytest.approx(found[0])
+    table = measure([Subject(conversation), Subject(conversation, 3)], names)
+    assert table.values[0].tolist() == pytest.approx(list(whole.values()))
+    assert "words:en-stop" in table.columns[0].made_by and "exact+stem" in table.columns[-1].made_by
+
+
+def test_without_documents_nothing_is_said_of_them() -> None:
+    conversation = Conversation("c", (Turn("user", "hello"), Turn("assistant", "Hello, how are you?")))
+    table = measure([Subject(conversation)], [*BANK, *REFERENCE])
+    assert {name for (_, name) in table.absences} == {"ciu", "document-share", "rouge-l", "copied-run", *REFERENCE}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "word " * 100_000,
+        "مرحبا بالعالم",
+        "今日は雨です",
+        "👩‍👩‍👧‍👦 🎉",
+        "\ud800 broken \udfff",
+        "nul\0nul",
+        "a" * 1_000_000,
+    ],
+    ids=["empty", "blank", "one word", "right to left", "cjk", "emoji", "surrogates", "nul", "long word"],
+)
+def test_any_text_is_measured(text: str) -> None:
+    metrics = {name: turn_metrics.get(name) for name in [*BANK, "meteor"]}
+    session = Session(metrics, [text, FACT])
+    first = session.reply(text)  # a reply before anybody asked
+    session.hear(text)
+    second = session.reply(FACT)
+    for value in (*first.values(), *second.values()):
+        assert value is None or np.isfinite(value)
+
+
+def test_a_document_of_ten_megabytes() -> None:
+    words = np.random.default_rng(0).choice([f"word{i}" for i in range(5000)], 1_500_000)
+    session = Session({name: turn_metrics.get(name) for name in BANK}, [" ".join(words)])
+    found = session.reply(" ".join(words[1000:1020]))
+    assert found["copied-run"] == 20 and found["document-share"] == 1
+
+
+def test_the_figures_of_the_notes_on_topical_chat(data: Path) -> None:
+    metrics = {name: turn_metrics.get(name) for name in ("ciu", "ciu-paper", "ciu-unsupported", "bleu", "rouge-l")}
+    expected = {
+        "ciu": (0.467, 0.796), "ciu-paper": (0.438, 0.749), "ciu-unsupported": (0.521, 0.781),
+        "bleu": (0.317, 0.652), "rouge-l": (0.367, 0.712),
+    }  # fmt: skip
+    if find_spec("sacrebleu") is None:
+        metrics.pop("bleu")
+    values: dict[str, list[float]] = {name: [] for name in metrics}
+    people: dict[str, list[float]] = {"Overall": [], "Uses Knowledge": []}
+    for record in read(data / "topical_usr"):
+        if record.conversation.documents:
+            turn = record.labels[0].target.turn
+            for name, value in measured(record.conversation.at(turn), metrics).items():
+                assert value is not None
+                values[name].append(value)
+            for question, said in people.items():
+                said.append(fmean(float(x.value) for x in record.labels if x.question == question))  # type: ignore[arg-type]
+    assert len(people["Overall"]) == 312
+    for name, found in values.items():
+        for (question, said), figure in zip(people.items(), expected[name], strict=True):
+            truth = np.array(said)
+            paired = Paired(truth, np.arange(312), np.zeros((312, 0)), np.array(found))
+            assert STATISTICS["spearman"](paired) == pytest.approx(figure, abs=0.005), (name, question)
