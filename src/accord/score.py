@@ -56,6 +56,8 @@ class Score:
         band: A conformal interval around the mean, where the evaluator has measured one: ratings fall into it as
             often as it says, whether or not the distribution is right.
         warning: Why the score deserves less trust than others; `None` where nothing speaks against it.
+        because: Pieces of evidence with what each added to the score, in units of the scale, the weightiest first;
+            empty where an evaluator does not say.
     """
 
     target: Target
@@ -67,6 +69,7 @@ class Score:
     signature: Signature
     band: tuple[float, float] | None = None
     warning: str | None = None
+    because: tuple[tuple[str, float], ...] = ()
 
     @property
     def entropy(self) -> float:
@@ -104,6 +107,7 @@ class Score:
             "entropy": self.entropy,
             "distribution": {_text(o): p for o, p in zip(self.options, self.probabilities, strict=True)},
             "warning": self.warning,
+            "because": dict(self.because) or None,
         }
 
 
@@ -123,7 +127,7 @@ class Unscored:
 
 ROW = (
     "conversation", "turn", "annotator", "value", "low", "high", "band_low", "band_high", "variance", "entropy",
-    "distribution", "warning", "unscored", "signature",
+    "distribution", "warning", "because", "unscored", "signature",
 )  # fmt: skip
 """The names in a score's flat row, in their order."""
 

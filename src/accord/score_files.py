@@ -60,7 +60,7 @@ def _to_parquet(lines: Path, path: Path) -> None:
     """JSON lines to Parquet, streamed."""
     import polars as pl
 
-    texts = {"conversation", "annotator", "distribution", "warning", "unscored", "signature"}
+    texts = {"conversation", "annotator", "distribution", "warning", "because", "unscored", "signature"}
     schema = {name: pl.Int64 if name == "turn" else pl.String if name in texts else pl.Float64 for name in COLUMNS}
     if lines.stat().st_size:
         pl.scan_ndjson(lines, schema=schema).select(COLUMNS).sink_parquet(path)
@@ -70,6 +70,6 @@ def _to_parquet(lines: Path, path: Path) -> None:
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row with its distribution as JSON text: one cell of a table."""
-    distribution = row["distribution"]
-    return {**row, "distribution": None if distribution is None else json.dumps(distribution)}
+    """The row with its mappings as JSON text: each one cell of a table."""
+    nested = {name: row[name] for name in ("distribution", "because")}
+    return {**row, **{name: None if value is None else json.dumps(value) for name, value in nested.items()}}

@@ -4,6 +4,7 @@ from accord.evaluators.base import Evaluator, evaluators, load_evaluator
 from accord.evaluators.baselines import AnnotatorMean, Constant, JudgeArgmax, JudgeExpected, RandomDraw
 from accord.evaluators.calibration import Calibration
 from accord.evaluators.label_free import LabelFree
+from accord.evaluators.mixture import Mixture
 from accord.evaluators.panel import predict_panel
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "JudgeArgmax",
     "JudgeExpected",
     "LabelFree",
+    "Mixture",
     "RandomDraw",
     "evaluators",
     "load_evaluator",

@@ -1,0 +1,56 @@
+"""Metrics as soft bins: how far each value lies between the knots of the values seen in training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+BINS = 5
+KEPT = 1000
+"""The most values of a metric that its ranks are told from."""
+
+
+@dataclass(frozen=True)
+class SoftBins:
+    """Where values stand among those seen, and the hat functions of that.
+
+    Ranks carry over between places where raw values do not; a value beyond all seen counts as the last.
+
+    Attributes:
+        seen: (m, M) each metric's values, rising; NaN at the end where there were fewer.
+    """
+
+    seen: Floats
+
+    @classmethod
+    def fit(cls, X: Floats) -> SoftBins:
+        """From (n, M) values, NaN where missing."""
+        ordered = np.sort(X, axis=0)  # NaN comes last
+        if len(X) <= KEPT:
+            return cls(ordered)
+        known = np.isfinite(ordered).sum(axis=0)
+        places = np.linspace(0, 1, KEPT)[:, None] * np.maximum(known - 1, 0)
+        return cls(np.take_along_axis(ordered, places.round().astype(int), axis=0))
+
+    def ranks(self, X: Floats) -> Floats:
+        """(n, M) each value's mid-rank among those seen, 0 to 1; NaN where it is missing or none was seen."""
+        found = np.full(X.shape, np.nan)
+        for place, column in enumerate(self.seen.T):
+            known, rows = column[np.isfinite(column)], np.isfinite(X[:, place])
+            if len(known):
+                value = X[rows, place]
+                both = np.searchsorted(known, value, "left") + np.searchsorted(known, value, "right")
+                found[rows, place] = both / (2 * len(known))
+        return found
+
+    def basis(self, X: Floats) -> Floats:
+        """(n, M, BINS + 1) how much each value belongs to each bin, summing to 1; the last says that it is missing."""
+        ranks = self.ranks(X)
+        missing = np.isnan(ranks)
+        knots = np.linspace(0, 1, BINS)
+        hats = np.maximum(0.0, 1 - np.abs(np.where(missing, 0.0, ranks)[..., None] - knots) * (BINS - 1))
+        return np.concatenate([np.where(missing[..., None], 0.0, hats), missing[..., None]], axis=-1)

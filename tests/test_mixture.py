@@ -1,0 +1,147 @@
+"""The mixture: a sum of smooth curves over ranks, chosen inside, with its reasons."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from accord import Label, Labels, Question, Scale, Score, Unscored, compare, load_evaluator
+from accord.agreement import pearson
+from accord.errors import BadInput, UnknownName
+from accord.evaluators import Mixture
+from accord.evaluators.mixture.additive import Additive
+from accord.evaluators.mixture.soft_bins import BINS, SoftBins
+from accord.evidence import EvidenceTable
+from accord.score_files import ScoreWriter
+from accord.testing import planted
+
+
+def values(scores: list[Score | Unscored]) -> np.ndarray:
+    return np.array([score.value for score in scores if isinstance(score, Score)])
+
+
+def test_soft_bins_are_hat_functions_of_mid_ranks() -> None:
+    X = np.array([[1.0, 5.0], [2.0, 5.0], [3.0, np.nan], [4.0, 7.0]])
+    bins = SoftBins.fit(X)
+    assert bins.ranks(X)[:, 0] == pytest.approx([0.125, 0.375, 0.625, 0.875])
+    assert bins.ranks(X)[[0, 1, 3], 1] == pytest.approx([1 / 3, 1 / 3, 5 / 6])
+    basis = bins.basis(X)
+    assert basis.shape == (4, 2, BINS + 1) and basis.sum(axis=-1) == pytest.approx(np.ones((4, 2)))
+    assert basis[0, 0] == pytest.approx([0.5, 0.5, 0, 0, 0, 0]) and basis[2, 1].tolist() == [0, 0, 0, 0, 0, 1]
+    far = bins.ranks(np.array([[-1e9, 1e9]]))
+    assert far.tolist() == [[0.0, 1.0]]
+    many = np.random.default_rng(0).normal(size=(5000, 1))
+    assert SoftBins.fit(many).ranks(many) == pytest.approx(
+        np.argsort(np.argsort(many, axis=0), axis=0) / 5000, abs=2e-3
+    )
+
+
+def test_the_additive_fit_minimises_what_it_says() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    basis, y, weight = SoftBins.fit(X).basis(X), X[:, 0] ** 2 + rng.normal(size=60) * 0.1, rng.integers(1, 4, 60) * 1.0
+    found = Additive.fit(basis, y, weight, flat=2.0, smooth=3.0)
+
+    def cost(level: float, curves: np.ndarray) -> float:
+        misfit = (weight * (y - level - (basis * curves).sum(axis=(1, 2))) ** 2).sum()
+        plain = curves[:, :BINS]
+        return float(
+            misfit
+            + 2 * (np.diff(plain) ** 2).sum()
+            + 3 * (np.diff(plain, 2) ** 2).sum()
+            + 2 * (curves[:, BINS] ** 2).sum()
+        )
+
+    best = cost(found.level, found.curves)
+    for _ in range(50):
+        step = rng.normal(size=found.curves.shape) * 0.05
+        assert cost(found.level, found.curves + step) > best - 0.01
+    assert found.contributions(basis).sum(axis=1) + found.level == pytest.approx(found.predict(basis))
+    assert weight @ found.contributions(basis) == pytest.approx(np.zeros(2), abs=1e-9)
+
+
+def test_it_keeps_the_contract_and_beats_the_constant(tmp_path: Path) -> None:
+    corpus = planted(conversations=150, annotators=4)
+    found = compare(corpus.evidence, corpus.labels, corpus.question, ("mixture",), draws=40)
+    assert (found["mixture"].values["pearson"] or 0) > 0.5 > (found["constant"].values["pearson"] or 0)
+    assert 0.8 < (found["mixture"].values["coverage"] or 0) <= 1
+    evaluator = Mixture(corpus.question).fit(corpus.evidence, corpus.labels)
+    evaluator.save(tmp_path)
+    again = load_evaluator(tmp_path)
+    assert again.predict(corpus.evidence) == evaluator.predict(corpus.evidence)
+    assert again.describe() == evaluator.describe()
+    with pytest.raises(UnknownName):
+        evaluator.predict(corpus.evidence, "p1")
+
+
+def test_a_bent_curve_is_found_and_reasons_add_up() -> None:
+    rng = np.random.default_rng(1)
+    corpus = planted(conversations=200, annotators=3, features=3)
+    X = corpus.evidence.values
+    bent = 3 - np.abs(X[:, 0]) + 0.3 * X[:, 1]
+    row = {target: i for i, target in enumerate(corpus.evidence.targets)}
+    labels = Labels(
+        Label(x.target, "main", x.annotator, int(np.clip(round(bent[row[x.target]] + rng.normal() * 0.3), 1, 4)))
+        for x in corpus.labels
+    )
+    evaluator = Mixture(corpus.question).fit(corpus.evidence, labels)
+    scores = evaluator.predict(corpus.evidence)
+    assert (pearson(bent, values(scores)) or 0) > 0.9
+    about = evaluator.describe()
+    curve = about["curves"]["f0"]
+    assert curve[2] > curve[0] + 0.5 and curve[2] > curve[4] + 0.5 and list(about["reach"])[0] == "f0"
+    first = scores[0]
+    assert isinstance(first, Score)
+    assert {name for name, _ in first.because} == {"f0", "f1", "f2"}
+    sizes = [abs(amount) for _, amount in first.because]
+    assert sizes == sorted(sizes, reverse=True)
+    sums = np.array([sum(amount for _, amount in s.because) for s in scores if isinstance(s, Score)])
+    assert (pearson(sums, values(scores)) or 0) > 0.98
+
+
+def test_missing_metrics_have_a_say_of_their_own() -> None:
+    corpus = planted(conversations=120, annotators=3, features=2)
+    present = corpus.evidence.present.copy()
+    present[::3, 0] = False
+    table = corpus.evidence.with_only(present)
+    evaluator = Mixture(corpus.question).fit(table, corpus.labels)
+    assert len(values(evaluator.predict(table))) == 120
+    nothing = table.with_only(np.zeros_like(present))
+    assert all(isinstance(score, Unscored) and "no evidence" in score.reason for score in evaluator.predict(nothing))
+
+
+def test_few_labels_are_said_and_too_few_refused() -> None:
+    corpus = planted(conversations=60, annotators=2, share=0.9)
+    some = Labels([x for x in corpus.labels if x.target.conversation < "c0030"])
+    scores = Mixture(corpus.question).fit(corpus.evidence, some).predict(corpus.evidence)
+    assert all(isinstance(s, Score) and s.warning and "learned from few texts" in s.warning for s in scores)
+    with pytest.raises(BadInput, match="a mixture needs 20 or more"):
+        Mixture(corpus.question).fit(corpus.evidence, Labels(list(corpus.labels)[:10]))
+    with pytest.raises(BadInput, match="two numbers from 0"):
+        Mixture(corpus.question, flat=1.0)
+
+
+def test_ranks_among_another_places_texts() -> None:
+    corpus = planted(conversations=200, annotators=3)
+    evaluator = Mixture(corpus.question).fit(corpus.evidence, corpus.labels)
+    moved = EvidenceTable(
+        corpus.evidence.targets, corpus.evidence.columns, 5 * corpus.evidence.values + 40, corpus.evidence.present
+    )
+    there, here = values(evaluator.among(moved).predict(moved)), values(evaluator.predict(corpus.evidence))
+    assert there == pytest.approx(here, abs=0.1) and np.ptp(values(evaluator.predict(moved))) < np.ptp(here)
+    warned = [score.warning for score in evaluator.predict(moved) if isinstance(score, Score)]
+    assert all(warning and "unlike" in warning for warning in warned)
+
+
+def test_a_real_scale_and_reasons_in_files(tmp_path: Path) -> None:
+    corpus = planted(conversations=80, annotators=2)
+    question = Question(id="main", text="?", scale=Scale(kind="real", low=0, high=5))
+    evaluator = Mixture(question, flat=10.0, smooth=3.0).fit(corpus.evidence, corpus.labels)
+    rows = [score.to_json() for score in evaluator.predict(corpus.evidence)]
+    for ending in ("jsonl", "csv", "parquet"):
+        with ScoreWriter(tmp_path / f"s.{ending}") as writer:
+            writer.write(rows)
+    assert set(json.loads((tmp_path / "s.jsonl").read_text().splitlines()[0])["because"]) == {"f0", "f1", "f2"}
