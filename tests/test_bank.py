@@ -6,6 +6,7 @@ from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from accord import Conversation, Document, Turn
 from accord.agreement import STATISTICS, Paired
 from accord.evidence import BANK, REFERENCE, measure, turn_metrics
-from accord.evidence.bank import History, Message, Session, Source, measured
+from accord.evidence.bank import History, Message, Session, Source, bertscore, measured
 from accord.evidence.bank.ciu import CIU
 from accord.evidence.bank.copying import _common, _run
 from accord.evidence.bank.message import Passage, units
@@ -134,6 +135,29 @@ def test_meteor_by_its_formula_and_its_authors_example() -> None:
     mean = precision * recall / (0.9 * precision + 0.1 * recall)
     assert score(own, other) == pytest.approx(mean * (1 - 0.5 * (2 / 3) ** 3))
     assert score([], other) == score(own, []) == 0
+
+
+def test_bertscore_is_greedy_matching_weighted_by_idf(monkeypatch: pytest.MonkeyPatch) -> None:
+    states = {
+        "own": ((2000, 3000), np.array([[1.0, 0.0], [0.0, 1.0]])),
+        "fact": ((1996, 4000, 5000), np.array([[1.0, 0.0], [0.6, 0.8], [0.0, -1.0]])),
+    }
+    states["empty"] = ((), np.zeros((0, 2)))
+    embedder = SimpleNamespace(token_states=states.__getitem__)
+    monkeypatch.setattr(bertscore, "open_sentence_embedder", lambda name: embedder)
+    bertscore.scores.cache_clear()
+    w = np.log([2.0 + 0, 2.0 + 2004, 2.0 + 3004])
+    recall = (w * [1.0, 0.8, 0.0]).sum() / w.sum()
+    v = np.log([2.0 + 4, 2.0 + 1004])
+    precision = (v * [1.0, 0.8]).sum() / v.sum()
+    assert bertscore.scores("own", "fact") == pytest.approx(
+        (recall, precision, 2 * precision * recall / (precision + recall))
+    )
+    assert bertscore.scores("empty", "fact") == (0, 0, 0)
+    both = turn_metrics.get("bertscore-recall")(Message("own"), History(), [Source("empty"), Source("fact")])
+    assert both == pytest.approx(recall)
+    assert turn_metrics.get("bertscore-f1")(Message("own"), History(), []) is None
+    bertscore.scores.cache_clear()
 
 
 def test_a_session_gives_what_the_whole_conversation_gives() -> None:

@@ -22,7 +22,7 @@ HEADS = 12
 EPSILON = 1e-12
 WINDOW = 254
 """Tokens read together; a longer text is read in windows, whose embeddings are averaged by their length."""
-KEPT_TEXTS = 4096
+KEPT_TEXTS, KEPT_STATES = 4096, 256
 
 
 class SentenceEmbedder:
@@ -39,6 +39,7 @@ class SentenceEmbedder:
         self._tokenizer.no_truncation()
         self._ends = tokenizer.token_to_id("[CLS]"), tokenizer.token_to_id("[SEP]")
         self.embed = lru_cache(KEPT_TEXTS)(self._embed)
+        self.token_states = lru_cache(KEPT_STATES)(self._token_states)
 
     @property
     def width(self) -> int:
@@ -54,8 +55,21 @@ class SentenceEmbedder:
         pooled = sum(len(window) * self._read(window) for window in windows)
         return np.asarray(pooled / np.linalg.norm(pooled), dtype=np.float32)
 
+    def _token_states(self, text: str) -> tuple[tuple[int, ...], Floats]:
+        """The tokens of a text, at most `WINDOW` of them, and the hidden state (n, width) of each, of length 1."""
+        tokens = self._tokenizer.encode(sendable(text), add_special_tokens=False).ids[:WINDOW]
+        if not tokens:
+            return (), np.zeros((0, self.width), dtype=np.float32)
+        states = self._hidden(tokens)[1:-1]
+        return tuple(tokens), np.asarray(states / np.linalg.norm(states, axis=1, keepdims=True))
+
     def _read(self, tokens: Sequence[int]) -> Floats:
         """The mean hidden state (width,) of a window, of length 1."""
+        mean = self._hidden(tokens).mean(axis=0)
+        return np.asarray(mean / np.linalg.norm(mean))
+
+    def _hidden(self, tokens: Sequence[int]) -> Floats:
+        """The last hidden states (n + 2, width) of a window and the marks around it."""
         of = self._of
         first, last = self._ends
         ids = [first, *tokens, last]
@@ -67,8 +81,7 @@ class SentenceEmbedder:
             x = self._normed(x + attended, f"{name}attention.output.LayerNorm")
             fed = self._linear(_gelu(self._linear(x, f"{name}intermediate.dense")), f"{name}output.dense")
             x = self._normed(x + fed, f"{name}output.LayerNorm")
-        mean = x.mean(axis=0)
-        return np.asarray(mean / np.linalg.norm(mean))
+        return x
 
     def _attended(self, x: Floats, name: str) -> Floats:
         def by_head(part: str) -> Floats:

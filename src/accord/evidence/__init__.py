@@ -1,6 +1,6 @@
 """Evidence: what is known of a conversation before anyone learns from it."""
 
-from accord.evidence.bank import BANK, REFERENCE, turn_metrics
+from accord.evidence.bank import BANK, BERTSCORE, REFERENCE, turn_metrics
 from accord.evidence.bank.words import tokens as words
 from accord.evidence.embedding import EMBEDDING
 from accord.evidence.judging import AT_ONCE, NOT_APPLICABLE, Judged, answer_table, judge_all, judge_subjects
@@ -13,6 +13,7 @@ from accord.evidence.table import Column, EvidenceTable
 __all__ = [
     "AT_ONCE",
     "BANK",
+    "BERTSCORE",
     "EMBEDDING",
     "LEXICAL",
     "LIKELIHOOD",

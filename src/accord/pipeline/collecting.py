@@ -13,6 +13,7 @@ from accord.conversation import Target
 from accord.evidence import (
     AT_ONCE,
     BANK,
+    BERTSCORE,
     EMBEDDING,
     LEXICAL,
     LIKELIHOOD,
@@ -51,7 +52,7 @@ class StoredAnswers:
 
 def metric_names(config: Config) -> list[str]:
     """The configured metrics, with the names of groups spelled out."""
-    groups = {"lexical": LEXICAL, "embedding": EMBEDDING, "bank": BANK, "reference": REFERENCE}
+    groups = {"lexical": LEXICAL, "embedding": EMBEDDING, "bank": BANK, "reference": REFERENCE, "bertscore": BERTSCORE}
     named = [part for name in config.metrics for part in groups.get(name, (name,))]
     return list(dict.fromkeys(named))
 

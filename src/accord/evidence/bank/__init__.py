@@ -4,7 +4,7 @@ One idea a file. Each metric is a function of one reply (`Message`), of what was
 documents (`Source`s); it looks at nothing else, so that a live message costs its own length.
 """
 
-from accord.evidence.bank import ciu, copying, length, novelty, overlap, reference
+from accord.evidence.bank import bertscore, ciu, copying, length, novelty, overlap, reference
 from accord.evidence.bank.message import History, Message, Source, TurnMetric, turn_metrics
 from accord.evidence.bank.session import Session, measured
 
@@ -13,8 +13,12 @@ BANK = (*ciu.NAMES, *overlap.NAMES, *novelty.NAMES, *length.NAMES, *copying.NAME
 REFERENCE = reference.NAMES
 """Metrics of machine translation and summaries, with the documents as references."""
 
+BERTSCORE = bertscore.NAMES
+"""BERTScore with the small embedder (`accord models pull minilm-l6`)."""
+
 __all__ = [
     "BANK",
+    "BERTSCORE",
     "REFERENCE",
     "History",
     "Message",
