@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import re
 from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,7 +19,7 @@ from accord.evidence import BANK, REFERENCE, measure, turn_metrics
 from accord.evidence.bank import History, Message, Session, Source, bertscore, measured
 from accord.evidence.bank.ciu import CIU
 from accord.evidence.bank.copying import _common, _run
-from accord.evidence.bank.message import Passage, units
+from accord.evidence.bank.message import Passage
 from accord.evidence.bank.meteor import align, score, stages
 from accord.evidence.bank.rake import best_phrases, phrases
 from accord.evidence.bank.words import STOP_WORDS, stems, tokens
@@ -39,6 +41,14 @@ def test_words_are_lower_case_of_any_script_and_stemmed() -> None:
     assert tokens("it's a 5'9 rock'n'roll") == ["it's", "a", "5", "9", "rock'n", "roll"]
     assert stems(["running", "the", "herons", "雨"]) == ["run", "", "heron", "雨"]
     assert {"you're", "the", "n't"} <= STOP_WORDS
+    rng = random.Random(0)
+    for _ in range(3000):
+        text = "".join(rng.choice("aBe1 's_-.\té雨") for _ in range(rng.randint(0, 15)))
+        message = Message(text)
+        assert message.content == Counter(stem for stem in stems(tokens(text)) if stem)
+        assert message.tokens == tokens(text)
+        assert message.units == [stem or word for stem, word in zip(message.stems, message.tokens, strict=True)]
+        assert tokens(text) == re.findall(r"[^\W_]+(?:'[^\W\d_]+)?", text.lower())
 
 
 def test_ciu_is_equation_1() -> None:
@@ -112,7 +122,7 @@ def test_rouge_l_and_the_longest_run_against_slow_ways() -> None:
                 table[i + 1, j + 1] = table[i, j] + 1 if a == b else max(table[i, j + 1], table[i + 1, j])
                 runs[i + 1, j + 1] = runs[i, j] + 1 if a == b else 0
         assert _common(own, passage) == table[-1, -1] and _run(own, passage.places) == runs.max()
-    assert units(["the", "herons"], stems(["the", "herons"])) == ["the", "heron"]
+    assert Message("the herons").units == ["the", "heron"]
 
 
 def test_rouge_l_is_that_of_the_rouge_score_library() -> None:

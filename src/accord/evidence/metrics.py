@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from accord.conversation import Conversation
-from accord.evidence.bank import TurnMetric, measured, turn_metrics
+from accord.evidence.bank import measured, turn_metrics
 from accord.evidence.bank.words import WORDS
 from accord.evidence.table import Column, EvidenceTable
 from accord.llm.model import Subject
@@ -29,7 +29,7 @@ def measure(subjects: Iterable[Subject], names: Sequence[str]) -> EvidenceTable:
     """
     of_replies = {name: turn_metrics.get(name) for name in names if name in turn_metrics.names()}
     chosen = {name: metrics.get(name) for name in names if name not in of_replies}
-    columns = [Column(name, str(_signature(name, of_replies.get(name)))) for name in names]
+    columns = [Column(name, str(signature_of(name))) for name in names]
     rows: dict[object, dict[str, float]] = {}
     absences = {}
     for subject in subjects:
@@ -45,8 +45,8 @@ def measure(subjects: Iterable[Subject], names: Sequence[str]) -> EvidenceTable:
     return EvidenceTable.from_rows(columns, rows, absences)  # type: ignore[arg-type]
 
 
-def _signature(name: str, of_replies: TurnMetric | None) -> Signature:
+def signature_of(name: str) -> Signature:
     """How a metric is made: one of replies also by its words and stems, or by what it says itself."""
-    if of_replies is None:
+    if name not in turn_metrics.names():
         return Signature.of("metric", name=name)
-    return Signature.of("metric", name=name, words=getattr(of_replies, "made_with", WORDS))
+    return Signature.of("metric", name=name, words=getattr(turn_metrics.get(name), "made_with", WORDS))

@@ -122,6 +122,13 @@ def stability(rows: Sequence[Mapping[str, Any]]) -> str:
     return _bars(rows, "value", "population stability index", colour)
 
 
+def reach(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Bars from zero, one a metric. Rows: `feature`, `weight`."""
+    import altair as alt
+
+    return _bars(rows, "weight", "between its worst and best place, in units of the scale", alt.value(ACCENT))
+
+
 def _bars(rows: Sequence[Mapping[str, Any]], name: str, title: str, colour: Any) -> str:
     import altair as alt
 

@@ -13,6 +13,7 @@ import numpy as np
 from accord.agreement import range_names
 from accord.comparison import Comparison, Result, is_better
 from accord.evaluators.calibration import Calibration
+from accord.evaluators.mixture import Mixture
 from accord.evidence import EvidenceTable
 from accord.pipeline import Insights, Trial
 from accord.report import charts
@@ -227,8 +228,12 @@ def _unscored(found: Comparison, evidence: EvidenceTable) -> dict[str, Any]:
 
 def _learned(trial: Trial) -> dict[str, Any]:
     evaluator = trial.evaluator
-    about: dict[str, Any] = {"signature": str(evaluator.describe().get("signature", evaluator.method)), "chart": None}
     described = evaluator.describe()
+    signature = str(described.get("signature", evaluator.method))
+    about: dict[str, Any] = {"signature": signature, "chart": None, "reach": None}
+    if isinstance(evaluator, Mixture):
+        rows = [{"feature": name, "weight": reach} for name, reach in described["reach"].items()]
+        return about | {"reach": charts.reach(rows)}
     if isinstance(evaluator, Calibration) and described["core"] == "mixed":
         rows = [{"feature": name, "weight": weight} for name, weight in described["weights"].items()]
         about |= {"chart": charts.weights(rows), "variance": _variance_shares(described)}

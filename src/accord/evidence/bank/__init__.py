@@ -5,7 +5,7 @@ documents (`Source`s); it looks at nothing else, so that a live message costs it
 """
 
 from accord.evidence.bank import bertscore, ciu, copying, length, novelty, overlap, reference
-from accord.evidence.bank.message import History, Message, Source, TurnMetric, turn_metrics
+from accord.evidence.bank.message import History, Message, Source, TurnMetric, source_of, turn_metrics
 from accord.evidence.bank.session import Session, measured
 
 BANK = (*ciu.NAMES, *overlap.NAMES, *novelty.NAMES, *length.NAMES, *copying.NAMES)
@@ -26,5 +26,6 @@ __all__ = [
     "Source",
     "TurnMetric",
     "measured",
+    "source_of",
     "turn_metrics",
 ]

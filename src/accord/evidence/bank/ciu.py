@@ -44,28 +44,26 @@ class CIU:
         if not sources:
             return None
         worth = self._worth(reply, history)
-        held = [
-            source.content if self.phrases is None else best_phrases(source.text, self.phrases) for source in sources
-        ]
-        found = max(sum(worth[stem] for stem in worth.keys() & content) for content in held)
+        held = [self._held(source) for source in sources]
+        found = max(sum([value for stem, value in worth if stem in content]) for content in held)
         if self.unsupported:
-            found += self.unsupported * sum(worth[stem] for stem in worth.keys() - frozenset().union(*held))
-        return found - self.effort * len(reply.tokens)
+            found += self.unsupported * sum(v for stem, v in worth if not any(stem in content for content in held))
+        return found - self.effort * len(reply.tokens) if self.effort else found
 
     def _held(self, source: Source) -> frozenset[str]:
         """The content stems of a document that count."""
         return source.content if self.phrases is None else best_phrases(source.text, self.phrases)
 
-    def _worth(self, reply: Message, history: History) -> dict[str, float]:
-        """What each content stem of the reply would count for, were it in a document."""
+    def _worth(self, reply: Message, history: History) -> list[tuple[str, float]]:
+        """Each content stem of the reply with what it would count for, were it in a document."""
         before = history.counts
         if self.frequency:
-            worth = {stem: 1 / (before.get(stem, 0) + count) for stem, count in reply.content.items()}
+            worth = [(stem, 1 / (before.get(stem, 0) + count)) for stem, count in reply.content.items()]
         else:
-            worth = dict.fromkeys(reply.content, 1.0)
+            worth = [(stem, 1.0) for stem in reply.content]
         if self.position:
             length, stems = len(reply.tokens), reply.stems
-            worth = {stem: value * (1 - self.position * stems.index(stem) / length) for stem, value in worth.items()}
+            worth = [(stem, value * (1 - self.position * stems.index(stem) / length)) for stem, value in worth]
         return worth
 
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from accord.evidence.bank.message import PASSAGE, History, Message, Passage, Source, turn_metrics, units
+from accord.evidence.bank.message import History, Message, Passage, Source, turn_metrics
 
 NAMES = ("rouge-l", "copied-run")
+LONGEST_RUN = 200
+"""Runs are looked for among so many words of a reply."""
 
 
 @turn_metrics.register("rouge-l")
@@ -17,13 +19,8 @@ def rouge_l(reply: Message, history: History, sources: Sequence[Source]) -> floa
     """ROUGE-L F1 of the reply's words with the passage it has most in common with, stemmed; 0 to 1."""
     if not sources:
         return None
-    own = _compared(reply)
+    own = reply.units
     return max(_f1(_common(own, part), len(own), part.length) for source in sources for part in source.passages)
-
-
-def _compared(reply: Message) -> list[str]:
-    """The reply's words as they are compared, no more than a passage has."""
-    return units(reply.tokens[:PASSAGE], reply.stems[:PASSAGE])
 
 
 def _common(own: Sequence[str], passage: Passage) -> int:
@@ -47,32 +44,18 @@ def copied_run(reply: Message, history: History, sources: Sequence[Source]) -> f
     """The longest run of words that stands like this in a document, in words."""
     if not sources:
         return None
-    own = _compared(reply)
+    own = reply.units[:LONGEST_RUN]
     return float(max(_run(own, part.places) for source in sources for part in source.passages))
 
 
 def _run(own: Sequence[str], places: dict[str, int]) -> int:
-    """The longest run, by doubling: runs of 2n words are two of n, one after the other.
-
-    A row of `levels` holds, for each word of the reply, where in the passage runs of 1, 2, 4, … words end with it.
-    """
-    levels, length = [[places.get(word, 0) for word in own]], 1
-    if not any(levels[0]):
-        return 0
-    while any(double := _joined(levels[-1], levels[-1], length)):
-        levels.append(double)
-        length *= 2
-    ends, step = levels.pop(), length
-    while levels:
-        step //= 2
-        longer = _joined(ends, levels.pop(), length)
-        if any(longer):
-            ends, length = longer, length + step
+    """The longest run: those of one word that stand in the passage, of these those that go on, and so on."""
+    here = [places.get(word, 0) for word in own]
+    runs = [(start, ends) for start, ends in enumerate(here) if ends]
+    here.append(0)
+    length = 0
+    while runs:
+        length += 1
+        longer = ((start, (ends << 1) & here[start + length]) for start, ends in runs if start + length < len(here))
+        runs = [run for run in longer if run[1]]
     return length
-
-
-def _joined(last: Sequence[int], first: Sequence[int], length: int) -> list[int]:
-    """Where runs end that are one of `first` and after it one of `last`, which have `length` words."""
-    return [0] * min(length, len(last)) + [
-        ends & (before << length) for ends, before in zip(last[length:], first, strict=False)
-    ]

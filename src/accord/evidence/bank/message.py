@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
+from itertools import islice
 
-from accord.evidence.bank.words import stems, tokens
+from accord.evidence.bank.words import pieces, stems, stems_in, units_in, words_in
 from accord.registry import Registry
 
 KEPT_SOURCES = 512
@@ -17,27 +18,37 @@ words."""
 
 
 class Message:
-    """One message taken apart once for all metrics.
+    """One message, taken apart once for all metrics and as far as they ask.
 
     Attributes:
         text: As it was said.
-        tokens: Its words.
-        stems: Their stems, '' for stop words; as many as tokens.
         content: How often each content stem occurs, in the order of first occurrence.
     """
 
-    __slots__ = ("content", "stems", "text", "tokens")
-
     def __init__(self, text: str) -> None:
         self.text = text
-        self.tokens = tokens(text)
-        self.stems = stems(self.tokens)
+        self._pieces = pieces(text)
         self.content: dict[str, int] = {}
-        for stem in self.stems:
-            if stem:
-                self.content[stem] = self.content.get(stem, 0) + 1
+        count = self.content.get
+        for stem in stems_in.of(self._pieces):
+            self.content[stem] = count(stem, 0) + 1
 
-    @property
+    @cached_property
+    def tokens(self) -> list[str]:
+        """Its words."""
+        return list(words_in.of(self._pieces))
+
+    @cached_property
+    def stems(self) -> list[str]:
+        """Their stems, '' for stop words; as many as tokens."""
+        return stems(self.tokens)
+
+    @cached_property
+    def units(self) -> list[str]:
+        """Its words as they are compared in order (stems, and stop words as they are), no more than a passage has."""
+        return list(islice(units_in.of(self._pieces), PASSAGE))
+
+    @cached_property
     def trigrams(self) -> list[tuple[str, ...]]:
         """Its runs of three words."""
         words = self.tokens
@@ -101,27 +112,25 @@ class Source:
         self.text = text.removeprefix("your persona:").strip()
 
     @cached_property
+    def _pieces(self) -> list[str]:
+        return pieces(self.text)
+
+    @cached_property
     def tokens(self) -> list[str]:
         """Its words."""
-        return tokens(self.text)
+        return list(words_in.of(self._pieces))
 
     @cached_property
     def content(self) -> frozenset[str]:
         """Its content stems."""
-        return frozenset(stems(self.tokens)) - {""}
+        return frozenset(stems_in.of(self._pieces))
 
     @cached_property
     def passages(self) -> list[Passage]:
         """Its words in their order: one passage, or several of a long document."""
-        words = self.tokens[:COMPARED]
-        ordered = units(words, stems(words))
+        ordered = list(islice(units_in.of(self._pieces), COMPARED))
         starts = range(0, max(len(ordered) - SHARED, 1), PASSAGE - SHARED)
         return [Passage(ordered[start : start + PASSAGE]) for start in starts]
-
-
-def units(words: Sequence[str], stemmed: Sequence[str]) -> list[str]:
-    """Words as they are compared in order: the stem, or the word itself where it is a stop word."""
-    return [stem or word for stem, word in zip(stemmed, words, strict=True)]
 
 
 _kept = lru_cache(KEPT_SOURCES)(Source)

@@ -15,7 +15,7 @@ def document_share(reply: Message, history: History, sources: Sequence[Source]) 
     if not sources:
         return None
     own = reply.content.keys()
-    return max(len(own & source.content) for source in sources) / len(own) if own else 0.0
+    return max(len(source.content & own) for source in sources) / len(own) if own else 0.0
 
 
 @turn_metrics.register("question-share")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from itertools import chain
 from typing import Any
 
 WORDS = "en-stop-190+porter"
@@ -27,8 +29,8 @@ _VERBS = """am is are was were be been being have has had having do does did doi
 _JOINING = """a an the and but if or because as until while of at by for with about against between into through during
     before after above below to from up down in out on off over under again further then once"""
 _DEGREES = """all any both each few more most other some such no nor not only own same so than too very just now"""
-_PIECES = "s t d ll m o re ve y ma n't 's 'm 've 're 'll 'd nt im ive dont"
-STOP_WORDS = frozenset(" ".join((_PRONOUNS, _POINTING, _VERBS, _JOINING, _DEGREES, _PIECES)).split())
+_REMAINS = "s t d ll m o re ve y ma n't 's 'm 've 're 'll 'd nt im ive dont"
+STOP_WORDS = frozenset(" ".join((_PRONOUNS, _POINTING, _VERBS, _JOINING, _DEGREES, _REMAINS)).split())
 
 
 @cache
@@ -50,6 +52,36 @@ class _Stems(dict[str, str]):
 
 
 _STEMS = _Stems()
+
+
+class _Pieces(dict[str, tuple[str, ...]]):
+    """What stands between blanks → something of the words in it; as `_Stems`, it fills and empties itself."""
+
+    def __init__(self, of: Callable[[str, str], str]) -> None:
+        super().__init__()
+        self._of = of
+
+    def __missing__(self, piece: str) -> tuple[str, ...]:
+        if len(self) >= KNOWN_WORDS:
+            self.clear()
+        words = tokens(piece)
+        self[piece] = made = tuple(filter(None, map(self._of, words, stems(words))))
+        return made
+
+    def of(self, pieces: Iterable[str]) -> Iterator[str]:
+        """What is in some pieces, in their order."""
+        return chain.from_iterable(map(self.__getitem__, pieces))
+
+
+# Most of what is said has been said before: taking a text apart is looking its pieces up.
+words_in = _Pieces(lambda word, stem: word)
+stems_in = _Pieces(lambda word, stem: stem)
+units_in = _Pieces(lambda word, stem: stem or word)
+
+
+def pieces(text: str) -> list[str]:
+    """What stands between blanks, lower-cased: what `words_in`, `stems_in` and `units_in` take."""
+    return text.lower().split()
 
 
 def tokens(text: str) -> list[str]:

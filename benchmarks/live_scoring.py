@@ -1,0 +1,149 @@
+"""What a live message costs: microseconds a reply for each metric and for the default bank, on growing histories.
+
+    python benchmarks/live_scoring.py [--only metrics,scorer,bertscore] [--quick] --json OUT
+
+Replies, questions and the document are drawn words of everyday frequency, 20 words a message, 120 a document. A reply
+is taken apart, measured, and becomes part of the history: with `none` that is all that is done. METEOR, BLEU and
+BERTScore of the small embedder, if it was pulled, stand beside them in the same run. `scorer` is a whole scored reply
+of a fitted mixture, with its interval and its reasons. Medians of rounds, one core.
+"""
+
+from __future__ import annotations
+
+import os
+
+for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+    os.environ[_name] = "1"  # one core, before NumPy is imported
+
+import resource  # noqa: E402
+import time  # noqa: E402
+from collections.abc import Callable, Sequence  # noqa: E402
+from importlib.util import find_spec  # noqa: E402
+from statistics import median  # noqa: E402
+
+import numpy as np  # noqa: E402
+from harness import Row, chosen, finish, options  # noqa: E402
+
+from accord.conversation import Conversation, Document, Turn  # noqa: E402
+from accord.errors import AccordError  # noqa: E402
+from accord.evaluators import Mixture  # noqa: E402
+from accord.evidence import BANK, BERTSCORE, measure  # noqa: E402
+from accord.evidence.bank import Session, TurnMetric, turn_metrics  # noqa: E402
+from accord.labels import Label, Labels  # noqa: E402
+from accord.live import LiveScorer  # noqa: E402
+from accord.llm import Subject  # noqa: E402
+from accord.rubric import Question, Scale  # noqa: E402
+
+PARTS = ("metrics", "scorer", "bertscore")
+HISTORIES = (10, 100, 1000)
+WORDS, DOCUMENT = 20, 120
+REPLIES = 200
+COMMON = ["the", "of", "and", "to", "a", "in", "is", "it", "you", "that"]
+
+
+def texts(rng: np.random.Generator, count: int, words: int) -> list[str]:
+    """Some texts of words as frequent as words are."""
+    rank = rng.zipf(1.3, size=(count, words)) % 8000
+    return [" ".join(COMMON[r] if r < len(COMMON) else f"word{r}" for r in row) for row in rank]
+
+
+def of_reply(metrics: dict[str, TurnMetric], history: int, rounds: int, count: int = 1) -> float:
+    """Median microseconds that a reply takes after so many messages."""
+    rng = np.random.default_rng(0)
+    documents, said, replies = texts(rng, count, DOCUMENT), texts(rng, history, WORDS), texts(rng, REPLIES, WORDS)
+    found = []
+    for _ in range(rounds + 1):
+        session = Session(metrics, documents)
+        for place, text in enumerate(said):
+            (session.hear if place % 2 == 0 else session.say)(text)
+        start = time.perf_counter()
+        for text in replies:
+            session.reply(text)
+        found.append((time.perf_counter() - start) / REPLIES * 1e6)
+    return median(found[1:])
+
+
+def metrics_rows(rounds: int) -> list[Row]:
+    """Every metric by itself, the bank together, and nothing."""
+    bank = {name: turn_metrics.get(name) for name in BANK}
+    rows: list[Row] = []
+    for history in HISTORIES:
+        systems: dict[str, dict[str, TurnMetric]] = {"none": {}, "ciu": {"ciu": bank["ciu"]}, "lexical-bank": bank}
+        if history == HISTORIES[0]:
+            singly = [*BANK, "meteor", *(("bleu", "chrf") if find_spec("sacrebleu") else ())]
+            systems |= {name: {name: turn_metrics.get(name)} for name in singly}
+        for name, metrics in systems.items():
+            spent = of_reply(metrics, history, rounds)
+            rows.append({"what": name, "history": history, "microseconds": spent, "per_second": 1e6 / spent})
+    spent = of_reply(bank, HISTORIES[0], rounds, count=3)
+    about = {"what": "lexical-bank, three documents", "history": HISTORIES[0]}
+    return [*rows, {**about, "microseconds": spent, "per_second": 1e6 / spent}]
+
+
+def scorer_rows(rounds: int) -> list[Row]:
+    """A fitted mixture on every reply, and its memory after many conversations."""
+    rng = np.random.default_rng(1)
+    documents = tuple(map(Document, texts(rng, 3, DOCUMENT)))
+    chats = [Conversation(str(i), (Turn("user", q), Turn("assistant", a)), documents)
+             for i, (q, a) in enumerate(zip(texts(rng, 100, WORDS), texts(rng, 100, WORDS), strict=True))]  # fmt: skip
+    question = Question(id="q", text="?", scale=Scale(options=(1, 2, 3, 4)))
+    subjects = [Subject(chat, 1) for chat in chats]
+    labels = Labels(Label(s.target, "q", "ann", int(rng.integers(1, 5))) for s in subjects)
+    scorer = LiveScorer(Mixture(question).fit(measure(subjects, BANK), labels), conversations=1000)
+    replies = texts(rng, REPLIES, WORDS)
+    found = []
+    for round_ in range(rounds + 1):
+        start = time.perf_counter()
+        for text in replies:
+            scorer.message(f"c{round_}", "assistant", text)
+        found.append((time.perf_counter() - start) / REPLIES * 1e6)
+    spent = median(found[1:])
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    count = 100_000 if rounds > 3 else 5_000
+    for place in range(count):
+        scorer.message(f"many-{place}", "user", replies[place % REPLIES])
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    about: Row = {"conversations": count, "remembered": len(scorer), "peak_mb": after, "grown_mb": after - before}
+    return [{"what": "scored reply (mixture)", "history": 0, "microseconds": spent, "per_second": 1e6 / spent, **about}]
+
+
+def bertscore_rows() -> list[Row]:
+    """The same replies through BERTScore of the small embedder."""
+    metrics = {"bertscore-f1": turn_metrics.get(BERTSCORE[-1])}
+    rng = np.random.default_rng(2)
+    session = Session(metrics, texts(rng, 3, DOCUMENT))
+    try:
+        session.reply("to begin with")
+    except AccordError as error:
+        print(f"without BERTScore: {error}")
+        return []
+    replies = texts(rng, 20, WORDS)
+    spent = median(timed(lambda text=text: session.reply(text)) for text in replies) * 1e6  # type: ignore[misc]
+    return [{"what": "bertscore-f1", "history": 0, "microseconds": spent, "per_second": 1e6 / spent}]
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Seconds of `work`."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = options("live_scoring", "What a live message costs.", PARTS)
+    given = parser.parse_args(arguments)
+    wanted = chosen(parser, given.only, PARTS)
+    rounds = 3 if given.quick else given.limit or 9
+    rows: list[Row] = []
+    if "metrics" in wanted:
+        rows += metrics_rows(rounds)
+    if "scorer" in wanted:
+        rows += scorer_rows(rounds)
+    if "bertscore" in wanted:
+        rows += bertscore_rows()
+    columns = ["what", "history", "microseconds", "per_second", "remembered", "peak_mb", "grown_mb"]
+    finish("live_scoring", rows, columns, given.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,188 @@
+"""Scoring as messages come: the same as in batch, bounded, at most once a message."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from accord import (
+    Calibration,
+    Conversation,
+    Document,
+    Label,
+    Labels,
+    LiveScorer,
+    Question,
+    Reward,
+    Scale,
+    Score,
+    Target,
+    Turn,
+    Unscored,
+    read,
+)
+from accord.errors import BadInput, NotFitted, UnknownName
+from accord.evaluators import Constant, Mixture
+from accord.evidence import BANK, LEXICAL, measure
+from accord.llm import Subject
+from accord.sample import sources
+
+QUESTION = Question(id="useful", text="Is it useful?", scale=Scale(options=(1, 2, 3, 4)))
+
+
+@pytest.fixture(scope="module")
+def chats() -> list[Conversation]:
+    return [record.conversation for record in read(sources()[0])]
+
+
+def learned(chats: list[Conversation], names: tuple[str, ...] = BANK) -> Mixture:
+    subjects = [Subject(c, place) for c in chats for place, turn in enumerate(c.turns) if turn.role == "assistant"]
+    labels = Labels(
+        Label(s.target, "useful", "ann", 1 + min(3, len(s.conversation.turns[s.turn or 0].content) // 120))
+        for s in subjects
+    )
+    return Mixture(QUESTION).fit(measure(subjects, names), labels)
+
+
+@pytest.fixture(scope="module")
+def evaluator(chats: list[Conversation]) -> Mixture:
+    return learned(chats)
+
+
+def play(scorer: LiveScorer, conversation: Conversation) -> Iterator[Score | Unscored]:
+    documents = [document.text for document in conversation.documents]
+    for turn in conversation.turns:
+        found = scorer.message(conversation.id, turn.role, turn.content, documents)
+        if turn.role == "assistant":
+            assert found is not None
+            yield found
+        else:
+            assert found is None
+
+
+def test_live_scores_are_those_of_the_batch(chats: list[Conversation], evaluator: Mixture) -> None:
+    scorer = LiveScorer(evaluator)
+    for conversation in chats[:8]:
+        live = list(play(scorer, conversation))
+        places = [place for place, turn in enumerate(conversation.turns) if turn.role == "assistant"]
+        batch = evaluator.predict(measure([Subject(conversation, place) for place in places], BANK))
+        for one, other in zip(live, batch, strict=True):
+            assert isinstance(one, Score) and isinstance(other, Score)
+            assert one.target == other.target and one.signature == other.signature and one.warning == other.warning
+            assert [one.value, *one.probabilities] == pytest.approx([other.value, *other.probabilities])
+            assert dict(one.because) == pytest.approx(dict(other.because))
+    assert len(scorer) == 8
+
+
+def test_what_is_remembered_is_bounded_in_number_and_age(evaluator: Mixture) -> None:
+    now = [0.0]
+    scorer = LiveScorer(evaluator, conversations=3, seconds=60, clock=lambda: now[0])
+    for name in "abcd":
+        scorer.message(name, "user", "hello there")
+        now[0] += 10
+    assert len(scorer) == 3 and list(scorer._open) == ["b", "c", "d"]
+    now[0] = 75  # b was heard at 10, c at 20, d at 30
+    scorer.message("d", "user", "still there?")
+    assert list(scorer._open) == ["c", "d"]
+    scorer.forget("c")
+    now[0] = 1000
+    scorer.message("e", "user", "hi")
+    assert list(scorer._open) == ["e"]
+
+
+def test_a_message_that_comes_twice_is_scored_once(evaluator: Mixture) -> None:
+    scorer = LiveScorer(evaluator)
+    scorer.message("c", "user", "Where is my order?", id="1")
+    scorer.message("c", "user", "Where is my order?", id="1")
+    first = scorer.message("c", "assistant", "It was sent on Monday.", id="2")
+    assert scorer.message("c", "assistant", "It was sent on Monday.", id="2") is first
+    history = scorer._open["c"].session.history
+    assert history.messages == 2 and history.counts["order"] == 1
+    for place in range(200):
+        scorer.message("c", "user", "x", id=f"m{place}")
+    assert len(scorer._open["c"].said) == 64
+
+
+def test_documents_may_change_and_a_reply_may_come_first(evaluator: Mixture) -> None:
+    scorer = LiveScorer(evaluator)
+    alone = scorer.message("c", "assistant", "Welcome! How can I help?")
+    assert isinstance(alone, Score)
+    scorer.message("c", "user", "When do you open?")
+    without = scorer.message("c", "assistant", "We open at nine on weekdays.")
+    scorer.message("c", "user", "And on Sundays?", documents=["Open at ten on Sundays."])
+    using = scorer.message("c", "assistant", "We open at ten on Sundays.")
+    assert isinstance(using, Score) and isinstance(without, Score)
+    amounts = [dict(score.because)["ciu"] for score in (using, without)]
+    assert amounts[0] != amounts[1]
+    for text in ("", "\ud800", "nul\0", "word " * 20_000):
+        assert isinstance(scorer.message("c", "assistant", text), Score | Unscored)
+
+
+def test_threads_share_a_scorer(chats: list[Conversation], evaluator: Mixture) -> None:
+    scorer, found = LiveScorer(evaluator), {}
+
+    def work(conversation: Conversation) -> None:
+        found[conversation.id] = [score.to_json() for score in play(scorer, conversation)]
+
+    threads = [threading.Thread(target=work, args=(conversation,)) for conversation in chats[:12]]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    alone = LiveScorer(evaluator)
+    assert found == {c.id: [score.to_json() for score in play(alone, c)] for c in chats[:12]}
+
+
+def test_what_cannot_score_live_is_said(chats: list[Conversation], evaluator: Mixture) -> None:
+    with pytest.raises(BadInput, match="not measured message by message"):
+        LiveScorer(learned(chats, (*BANK, *LEXICAL)))
+    with pytest.raises(NotFitted):
+        LiveScorer(Mixture(QUESTION))
+    with pytest.raises(UnknownName):
+        LiveScorer(evaluator, annotator="nobody")
+    with pytest.raises(BadInput, match="at least one conversation"):
+        LiveScorer(evaluator, conversations=0)
+    with pytest.raises(BadInput, match="allowed: assistant, user"):
+        LiveScorer(evaluator).message("c", "system", "be brief")
+    labels = Labels([Label(Target(c.id), "useful", "ann", 2) for c in chats])
+    constant = Constant(QUESTION).fit(measure(map(Subject, chats), BANK), labels)
+    with pytest.raises(BadInput, match="constant evaluator cannot score live"):
+        LiveScorer(constant)
+
+
+def test_a_calibration_on_the_bank_scores_live_for_one_annotator(chats: list[Conversation]) -> None:
+    labels = Labels(
+        Label(Target(c.id), "useful", who, 1 + (len(c.turns) + bias) % 4)
+        for c in chats
+        for who, bias in (("ann", 0), ("bo", 1))
+    )
+    fitted = Calibration(QUESTION, "mixed").fit(measure(map(Subject, chats), BANK), labels)
+    found = LiveScorer(fitted, annotator="bo").message("c", "assistant", "We open at nine.")
+    assert isinstance(found, Score) and found.annotator == "bo"
+
+
+def test_a_reward_is_a_number_a_reply(chats: list[Conversation], evaluator: Mixture) -> None:
+    reward = Reward(evaluator)
+    fact = "The heron eats fish, frogs and insects near rivers and lakes, and stands still for hours."
+    short, long = reward(
+        prompts=["What does a heron eat?"] * 2,
+        completions=["Fish.", [{"role": "assistant", "content": fact}]],
+        documents=[[fact], [fact]],
+        other_column=[1, 2],
+    )
+    assert long > short and 1 <= short <= 4
+    assert reward.one("What does a heron eat?", "Fish.", [fact]) == pytest.approx(short)
+    messages = [{"role": "user", "content": "What does a heron eat?"}]
+    assert reward.one(messages, "Fish.", [fact]) == pytest.approx(short)
+    conversation = Conversation(
+        "x", (Turn("user", "What does a heron eat?"), Turn("assistant", "Fish.")), (Document(fact),)
+    )
+    [score] = evaluator.predict(measure([Subject(conversation, 1)], BANK))
+    assert isinstance(score, Score) and score.value == pytest.approx(short)
+    with pytest.raises(BadInput, match="2 prompts, 1 completions"):
+        reward(["a", "b"], ["c"])
+    assert json.dumps(reward([], [])) == "[]"
+    assert reward.__name__ == "accord_reward"
