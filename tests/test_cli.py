@@ -158,6 +158,18 @@ def test_fewer_questions_more_labels_groups_and_estimates(project: Path, monkeyp
     assert "worth" in accord("estimate")
 
 
+def test_a_mixture_of_cheap_metrics_from_labels_to_a_report(project: Path) -> None:
+    Path("accord.yaml").write_text("metrics: [bank]\nevaluator: {method: mixture}\nfolds: 3\n")
+    accord("import", CHATS, RATINGS)
+    assert "saved in evaluators/mixture" in accord("fit")
+    assert "40 scored" in accord("score", CHATS, "--out", "s.parquet")
+    assert {"words", "ciu"} <= set(json.loads(pl.read_parquet("s.parquet")["because"][0]))
+    assert "unknown annotator 'bruno'" in refused("score", CHATS, "--out", "s.csv", "--annotator", "bruno")
+    assert "needs a calibration" in refused("score", CHATS, "--out", "s.csv", "--ask", "2")
+    accord("report")
+    assert "How far each metric can move the score" in Path("report.html").read_text()
+
+
 def test_settings_are_chosen_inside_the_training_folds(project: Path) -> None:
     Path("accord.yaml").write_text(
         "evaluator: {choose: {own_slopes: [false, true], threshold_spread: [0.1, 0.3]}}\nfolds: 3\n"

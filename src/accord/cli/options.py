@@ -76,6 +76,11 @@ def open_project(config_file: Path | None) -> Project:
     return Project(load_config(config_file))
 
 
+def evaluator_folder(method: str) -> Path:
+    """Where `fit` puts an evaluator, and `score` looks for it, unless told otherwise."""
+    return Path("evaluators") / method
+
+
 def column_map(pairs: list[str] | None) -> dict[str, str]:
     """`OURS=THEIRS` pairs as a mapping.
 

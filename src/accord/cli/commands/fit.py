@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from accord.cli.app import command
-from accord.cli.options import AsJson, ConfigFile, open_project
+from accord.cli.options import AsJson, ConfigFile, evaluator_folder, open_project
 from accord.cli.show import comparison_text, show
 
 
@@ -31,7 +31,7 @@ def fit(
         method = method or config.evaluator.method
         if method != config.evaluator.method:
             config = config.model_copy(update={"evaluator": EvaluatorConfig(method=method)})
-        folder = out or Path("evaluators") / method
+        folder = out or evaluator_folder(method)
         if not evaluators.get(method).needs_labels and not len(project.store.labels().on(project.rubric.main)):
             learned, count = learn_unlabelled(project.store, config, project.rubric, project.models)
             learned.save(folder)

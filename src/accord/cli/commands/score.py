@@ -8,7 +8,16 @@ from typing import Annotated
 import typer
 
 from accord.cli.app import PARTLY_UNSCORED, command, stop
-from accord.cli.options import AsJson, Columns, ConfigFile, Format, SkipBadRows, column_map, open_project
+from accord.cli.options import (
+    AsJson,
+    Columns,
+    ConfigFile,
+    Format,
+    SkipBadRows,
+    column_map,
+    evaluator_folder,
+    open_project,
+)
 from accord.cli.show import Progress, show
 
 
@@ -16,9 +25,9 @@ from accord.cli.show import Progress, show
 def score(
     source: Annotated[Path, typer.Argument(help="A file of conversations.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Where scores go: .jsonl, .csv or .parquet.")],
-    evaluator: Annotated[Path, typer.Option("--evaluator", help="The fitted evaluator's folder.")] = Path(
-        "evaluators/calibration"
-    ),
+    evaluator: Annotated[
+        Path | None, typer.Option("--evaluator", help="The fitted evaluator's folder; default: where fit puts it.")
+    ] = None,
     annotator: Annotated[str | None, typer.Option("--annotator", help="Score as this person would.")] = None,
     panel: Annotated[
         list[str] | None, typer.Option("--panel", help="Score for these trusted annotators; repeat.")
@@ -48,9 +57,10 @@ def score(
     with open_project(config_file) as project:
         speaker = Speaker.named(annotator, tuple(panel or ()), rule)
         how = How(new_domain, ask, until, loss)
+        folder = evaluator or evaluator_folder(project.config.evaluator.method)
         with Progress("scored") as progress:
             result = score_file(
-                project.store, project.config, project.rubric, project.models, evaluator, source, out, speaker,
+                project.store, project.config, project.rubric, project.models, folder, source, out, speaker,
                 how, format, column_map(columns), skip_bad_rows, progress.at,
             )  # fmt: skip
         show(result, as_json, _text)
