@@ -195,8 +195,7 @@ def test_importance_is_the_papers_ratio_of_gradients() -> None:
     # ŷ_Q0 rises with the first feature alone, by b; the main answer by about .8 of its unit: the ratio is near .8 / 1.
     assert found["Q0"].value == pytest.approx(0.8, abs=0.2)
     assert found["Q0"].interval.low is not None and found["Q0"].interval.low > 0.5
-    low, high = found["noise"].interval.low, found["noise"].interval.high
-    assert low is not None and high is not None and high - low > 1  # a question without a gradient says nothing
+    assert set(found) == {"Q0"}, "of a question that nothing explains, nobody knows what would improve it"
     with pytest.raises(BadInput, match="needs 30"):
         importance(corpus.evidence, Labels(list(labels)[:5]), corpus.question, ())
 

@@ -28,6 +28,7 @@ Floats = NDArray[np.float64]
 
 DRAWS = 100
 _FEWEST = 30
+_LEAST_EXPLAINED = 0.002
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +51,9 @@ def importance(
 ) -> list[Importance]:
     """Each question's importance for the main one, the most important first.
 
-    Questions that fewer than thirty labels answer, or whose answers have no order, are left out. Intervals draw
-    conversations and learn again, at the variance ratios of the whole.
+    Questions that fewer than thirty labels answer, whose answers have no order, or hardly follow from the evidence (then
+    nothing says which way improves them) are left out. Intervals draw conversations and learn again, at the variance
+    ratios of the whole.
 
     Raises:
         BadInput: Fewer than thirty labels answer the main question, or all are equal.
@@ -65,10 +67,10 @@ def importance(
     fits = {q.id: _Fit(Z, ratings(evidence, labels, q)) for q in (main, *questions) if _has_order(q, evidence, labels)}
     if main.id not in fits:
         raise BadInput(f"all labels on {main.id!r} are equal; nothing moves them")
-    others = [name for name in fits if name != main.id]
+    whole = {name: fit.gradient(None) for name, fit in fits.items()}
+    others = [name for name in fits if name != main.id and fits[name].explains(whole[name]) >= _LEAST_EXPLAINED]
     names = sorted({str(name) for fit in fits.values() for name in fit.rated.conversation})
     counts = Clusters(names).counts(draws, seed)
-    whole = {name: fit.gradient(None) for name, fit in fits.items()}
     drawn = [
         {name: fit.gradient(dict(zip(names, count, strict=True))) for name, fit in fits.items()} for count in counts
     ]
@@ -104,6 +106,10 @@ class _Fit:
         self.X = Z[rated.row]
         self.of = Clusters(rated.conversation)
         self.ratios = MixedEffects(own_slopes=False).fit(self.X, rated.value, rated.annotator, rated.text).ratios_
+
+    def explains(self, gradient: Floats) -> float:
+        """Share of the variance of the answers that lies along a gradient."""
+        return float(np.var(self.X @ gradient) / np.var(self.rated.value))
 
     def gradient(self, counts: dict[str, float] | None) -> Floats:
         """(p,) slope of the expected answer, where each conversation counts as often as it was drawn."""
