@@ -51,9 +51,9 @@ def importance(
 ) -> list[Importance]:
     """Each question's importance for the main one, the most important first.
 
-    Questions that fewer than thirty labels answer, whose answers have no order, or hardly follow from the evidence (then
-    nothing says which way improves them) are left out. Intervals draw conversations and learn again, at the variance
-    ratios of the whole.
+    Questions that fewer than thirty labels answer, whose answers have no order, or hardly follow from the evidence
+    (then nothing says which way improves them) are left out. Intervals draw conversations and learn again, at the
+    variance ratios of the whole.
 
     Raises:
         BadInput: Fewer than thirty labels answer the main question, or all are equal.
