@@ -77,6 +77,17 @@ def test_ciu_is_equation_1() -> None:
     assert CIU()(reply, history, persona) == CIU()(reply, history, sources)
 
 
+def test_what_is_remembered_of_words_is_bounded_in_bytes() -> None:
+    from accord.evidence.bank import words
+
+    before = sum(map(len, words._STEMS)), sum(map(len, words.words_in))
+    for place in range(20):
+        long = chr(97 + place) * 10_000
+        message = Message(long + " " + "雨" * 500)
+        assert message.tokens == [long, "雨" * 500] and list(message.content) == [long, "雨" * 500]
+    assert (sum(map(len, words._STEMS)), sum(map(len, words.words_in))) == before
+
+
 def test_rake_scores_phrases_by_degree_over_frequency() -> None:
     text = "Compatibility of systems of linear constraints. Linear constraints of natural numbers"
     found = phrases(text)

@@ -136,6 +136,20 @@ def test_threads_share_a_scorer(chats: list[Conversation], evaluator: Mixture) -
     assert found == {c.id: [score.to_json() for score in play(alone, c)] for c in chats[:12]}
 
 
+def test_one_message_sent_by_many_threads_counts_once(evaluator: Mixture) -> None:
+    scorer = LiveScorer(evaluator)
+    found: list[object] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(scorer.message("c", "assistant", "We open at nine.", id="m1")))
+        for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert scorer._open["c"].session.history.messages == 1 and len({id(score) for score in found}) == 1
+
+
 def test_what_cannot_score_live_is_said(chats: list[Conversation], evaluator: Mixture) -> None:
     with pytest.raises(BadInput, match="not measured message by message"):
         LiveScorer(learned(chats, (*BANK, *LEXICAL)))
@@ -184,5 +198,11 @@ def test_a_reward_is_a_number_a_reply(chats: list[Conversation], evaluator: Mixt
     assert isinstance(score, Score) and score.value == pytest.approx(short)
     with pytest.raises(BadInput, match="2 prompts, 1 completions"):
         reward(["a", "b"], ["c"])
+    tool = [{"role": "tool", "content": fact}, {"role": "assistant", "content": "Fish."}]
+    odd = reward(["What does a heron eat?"] * 3, [tool, "Fish.", "Fish."], [[fact], fact, None])
+    assert odd[0] == odd[1] == pytest.approx(short) and isinstance(odd[2], float)
+    empty = Reward(evaluator, missing=-9.0)
+    assert empty(["a"] * 3, ["", " ", [{"role": "assistant", "content": None}]]) == [-9, -9, -9]
+    assert empty(["a"], [[{"role": "assistant"}]]) == [-9]
     assert json.dumps(reward([], [])) == "[]"
     assert reward.__name__ == "accord_reward"

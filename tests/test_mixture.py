@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from accord import Label, Labels, Question, Scale, Score, Unscored, compare, load_evaluator
+from accord import Label, Labels, Question, Scale, Score, Target, Unscored, compare, load_evaluator
 from accord.agreement import pearson
 from accord.errors import BadInput, UnknownName
 from accord.evaluators import Mixture
@@ -120,6 +120,12 @@ def test_few_labels_are_said_and_too_few_refused() -> None:
     assert all(isinstance(s, Score) and s.warning and "learned from few texts" in s.warning for s in scores)
     with pytest.raises(BadInput, match="a mixture needs 20 or more"):
         Mixture(corpus.question).fit(corpus.evidence, Labels(list(corpus.labels)[:10]))
+    one = planted(conversations=60, annotators=2)
+    targets = tuple(Target("c", place) for place in range(60))
+    table = EvidenceTable(targets, one.evidence.columns, one.evidence.values, one.evidence.present)
+    same = Labels(Label(target, "main", "ann", 1 + place % 4) for place, target in enumerate(targets))
+    with pytest.raises(BadInput, match="belong to one conversation"):
+        Mixture(one.question).fit(table, same)
     with pytest.raises(BadInput, match="two numbers from 0"):
         Mixture(corpus.question, flat=1.0)
 

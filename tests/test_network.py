@@ -170,7 +170,22 @@ def test_training_without_jax_says_what_to_install(monkeypatch: pytest.MonkeyPat
 
 def test_settings_that_cannot_be_are_said() -> None:
     corpus = planted(conversations=10)
-    for wrong in ({"layers": 3}, {"head": "linear"}, {"hidden": (3,)}, {"members": 0}, {"search": 3}, {"like": "me"}):
+    for wrong in (
+        {"layers": 3},
+        {"head": "linear"},
+        {"hidden": (3,)},
+        {"members": 0},
+        {"search": 3},
+        {"like": "me"},
+        {"like": ["paper"]},
+        {"hidden": 16},
+        {"batch": 0},
+        {"batch": 2.5},
+        {"like": "paper", "search": "all"},
+        {"like": "paper", "search": True},
+        {"finetune": "x"},
+        {"pretrain": 0, "finetune": 0},
+    ):
         with pytest.raises(BadInput):
             Calibration(corpus.question, network=wrong)
     assert NetworkSettings.of({"hidden": [4, 5]}).hidden == (4, 5)

@@ -16,7 +16,7 @@ from accord.cli import app, commands  # noqa: F401 - registers the commands
 from accord.errors import BadInput
 from accord.evaluators.calibration.levels import MOST_LEVELS, Levels
 from accord.evaluators.ratings import ratings
-from accord.evidence import EvidenceTable, differences, in_pairs
+from accord.evidence import Column, EvidenceTable, differences, in_pairs
 from accord.reliability import diagrams
 from accord.resampling import Clusters
 from accord.rubric import Applies
@@ -114,7 +114,17 @@ def test_long_scales_are_shown_in_ranges() -> None:
     assert [d.option for d in diagrams(paired, Clusters([str(i) for i in range(200)]), 5)] == range_names(options)
 
 
+def test_a_long_scale_may_be_uneven() -> None:
+    options = np.array([1.0, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144])
+    assert range_names(options) == ["1 to 21", "34 to 55", "89", "144"]
+    paired = Paired(options, np.arange(11), np.full((11, 11), 1 / 11), options)
+    assert np.isfinite(paired.in_ranges().options).all() and len(smece_by_option(paired)) == 4
+
+
 def test_scales_that_cannot_be() -> None:
+    for low, high in ((0, float("inf")), (float("nan"), 1), (1, 1)):
+        with pytest.raises(ValueError, match="two finite ends"):
+            Scale(kind="real", low=low, high=high)
     with pytest.raises(ValueError, match="2 to 101 options"):
         Scale(options=tuple(range(102)))
     with pytest.raises(ValueError, match="nominal scale has 2 to 10"):
@@ -163,6 +173,27 @@ def test_pairs_that_share_a_conversation_stay_in_one_fold() -> None:
     assert len({target.conversation for target in table.targets}) == 1 and len(set(table.targets)) == 150
     with pytest.raises(BadInput, match="fold"):
         compare(table, said, BETTER, draws=10)
+
+
+def test_pairs_have_names_of_their_own() -> None:
+    drawn = planted(conversations=4)
+    ids = ["a | b", "c", "a", "b | c"]
+    table = EvidenceTable(
+        tuple(map(Target, ids)), drawn.evidence.columns, drawn.evidence.values, drawn.evidence.present
+    )
+    named = differences(table, [(Target("a | b"), Target("c")), (Target("a"), Target("b | c"))]).targets
+    assert len(set(named)) == 2
+
+
+def test_a_network_of_distributions_scores_single_conversations_after_comparisons() -> None:
+    pytest.importorskip("jax", reason="networks are trained with accord[networks]")
+    evidence, labels, _ = compared(40)
+    blocks = tuple(Column(f"h={o}", "judge", "h", float(o)) for o in (1, 2))
+    shares = np.column_stack([1 / (1 + np.exp(-evidence.values[:, 0])), 1 / (1 + np.exp(evidence.values[:, 0]))])
+    answers = EvidenceTable(evidence.targets, blocks, shares, np.ones(shares.shape, dtype=bool))
+    settings = {"like": "paper", "finetune": 2, "pretrain": 1}
+    evaluator = Calibration(BETTER, "network", network=settings).fit(*in_pairs(answers, labels, BETTER))
+    assert all(isinstance(score, Score) for score in evaluator.predict(answers))
 
 
 def test_what_a_comparison_lacks_is_said() -> None:
@@ -225,6 +256,24 @@ def test_comparisons_from_the_command_line(tmp_path: Path, monkeypatch: pytest.M
     assert "A comparison" in Path("report.html").read_text(encoding="utf-8")
     refused = CliRunner().invoke(app, ["label", "next"])
     assert refused.exit_code == 1 and "compares two conversations" in refused.output
+
+
+def test_a_number_is_an_answer_before_it_is_a_name(tmp_path: Path) -> None:
+    from accord.readers import read_labels
+
+    (tmp_path / "rubric.yaml").write_text(RUBRIC, encoding="utf-8")
+    rows = [
+        "4,2,ann,better,2",
+        "1,0,ann,better,1",
+        "7,x,ann,better,x",
+        "y,second,ann,better,second",
+        "a,b,ann,better,tie",
+    ]
+    (tmp_path / "labels.csv").write_text(
+        "\n".join(["conversation,against,annotator,question,value", *rows]), encoding="utf-8"
+    )
+    found = list(read_labels(tmp_path / "labels.csv", load_rubric(tmp_path / "rubric.yaml")))
+    assert [label.value for label in found] == [2, 1, 0, 0, 1]
 
 
 @pytest.mark.parametrize(

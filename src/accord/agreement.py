@@ -76,11 +76,12 @@ class Paired:
 
 
 def ranges(options: Floats) -> Indices:
-    """(K,) which range each option is shown in: of a scale with more than ten, one of five; else its own."""
+    """(K,) which range each option is shown in: of a scale with more than ten, one of at most five; else its own."""
     if len(options) <= LONG:
         return np.arange(len(options))
     part = (options - options[0]) / np.ptp(options)
-    return np.asarray(np.minimum((part * RANGES).astype(int), RANGES - 1))
+    group = np.minimum((part * RANGES).astype(int), RANGES - 1)
+    return np.asarray(np.unique(group, return_inverse=True)[1])
 
 
 def range_names(options: Floats) -> list[str]:

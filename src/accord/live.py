@@ -97,18 +97,18 @@ class LiveScorer:
             session = known.session
             if documents is not None:
                 session.sources = [source_of(sendable(document)) for document in documents]
-            place, values = session.history.messages, None
-            if ROLES[role]:
-                values = session.reply(text)
-            else:
-                session.hear(text)
-        found = None if values is None else self._score(Target(conversation, place), values)
-        if id is not None:
-            with self._lock:
+            found = self._taken_in(session, Target(conversation, session.history.messages), role, text)
+            if id is not None:
                 known.said[id] = found
                 while len(known.said) > REMEMBERED_IDS:
                     known.said.popitem(last=False)
-        return found
+            return found
+
+    def _taken_in(self, session: Session, target: Target, role: str, text: str) -> Score | Unscored | None:
+        if not ROLES[role]:
+            session.hear(text)
+            return None
+        return self._score(target, session.reply(text))
 
     def forget(self, conversation: str) -> None:
         """Let go of a conversation that has ended."""

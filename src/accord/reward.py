@@ -48,7 +48,7 @@ class Reward:
         self,
         prompts: Sequence[Said],
         completions: Sequence[Said],
-        documents: Sequence[Sequence[str]] | None = None,
+        documents: Sequence[Sequence[str] | str | None] | None = None,
         **ignored: Any,
     ) -> list[float]:
         """(n,) rewards of a batch; a data set's column `documents` gives what each reply could draw on.
@@ -56,7 +56,7 @@ class Reward:
         Raises:
             BadInput: Not as many completions, or documents, as prompts.
         """
-        sources = [()] * len(prompts) if documents is None else documents
+        sources: Sequence[Sequence[str] | str | None] = [()] * len(prompts) if documents is None else documents
         if not len(prompts) == len(completions) == len(sources):
             raise BadInput(
                 f"{len(prompts)} prompts, {len(completions)} completions and {len(sources)} lists of documents; "
@@ -66,19 +66,23 @@ class Reward:
             _subject(place, *each) for place, each in enumerate(zip(prompts, completions, sources, strict=True))
         ]
         scores = self.evaluator.predict(measure(subjects, self.names))
-        return [score.value if isinstance(score, Score) else self.missing for score in scores]
+        replies = [subject.conversation.turns[-1].content for subject in subjects]
+        return [
+            score.value if isinstance(score, Score) and reply.strip() else self.missing
+            for score, reply in zip(scores, replies, strict=True)
+        ]
 
 
-def _subject(place: int, prompt: Said, completion: Said, documents: Sequence[str]) -> Subject:
-    """The reply as the last turn of a conversation."""
+def _subject(place: int, prompt: Said, completion: Said, documents: Sequence[str] | str | None) -> Subject:
+    """The reply as the last turn of a conversation; what tools gave back is no part of it."""
     before = _turns(prompt, "user")
-    reply = "\n".join(turn.content for turn in _turns(completion, "assistant"))
+    reply = "\n".join(turn.content for turn in _turns(completion, "assistant") if turn.role == "assistant")
     turns = (*before, Turn("assistant", reply))
-    texts = tuple(Document(sendable(text)) for text in documents)
-    return Subject(Conversation(str(place), turns, texts), len(turns) - 1)
+    given = [documents] if isinstance(documents, str) else documents or ()
+    return Subject(Conversation(str(place), turns, tuple(Document(sendable(text)) for text in given)), len(turns) - 1)
 
 
 def _turns(said: Said, role: str) -> list[Turn]:
     if isinstance(said, str):
         return [Turn(role, sendable(said))]
-    return [Turn(str(message["role"]), sendable(str(message["content"]))) for message in said]
+    return [Turn(str(message.get("role", role)), sendable(str(message.get("content") or ""))) for message in said]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from functools import cached_property
 from importlib.resources import files
+from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -59,8 +60,10 @@ class Scale(_Frozen):
     @model_validator(mode="after")
     def _consistent(self) -> Scale:
         if self.kind is Kind.REAL:
-            if self.options or self.low is None or self.high is None or self.low >= self.high:
-                raise ValueError("a real scale has low < high and no options")
+            ends = (self.low, self.high)
+            finite = all(end is not None and isfinite(end) for end in ends)
+            if self.options or not finite or not self.low < self.high:  # type: ignore[operator]
+                raise ValueError("a real scale has two finite ends, low < high, and no options")
             return self
         if not 2 <= len(self.options) <= MAX_OPTIONS:
             raise ValueError(f"a scale has 2 to {MAX_OPTIONS} options, got {len(self.options)}")

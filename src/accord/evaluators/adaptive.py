@@ -140,7 +140,7 @@ class AdaptiveRubric:
         known = sum(bool(features.present[row, places].all()) for places in self.places.values())
         made = signature.with_part("asked", f"{known} of {len(self.places)}")
         if not features.present[row].any():
-            return Unscored(target, who, why_nothing(features, row), made)
+            return Unscored(target, who, why_nothing(features.reasons(), target), made)
         shares = self.outlook(features, row, (speaker,)).distribution
         [(low, high)] = bands(self.side.options, shares[None], self.side.width).tolist()
         return score_from(target, who, self.side.options, shares, made, (low, high), warning)

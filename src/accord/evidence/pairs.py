@@ -7,7 +7,7 @@ the average one it has seen compared.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -91,9 +91,14 @@ def _names(pairs: Sequence[Pair]) -> list[Target]:
     groups: dict[str, list[Pair]] = defaultdict(list)
     for pair in pairs:
         groups[joined[pair[0].conversation]].append(pair)
-    place = {pair: (f"{mine[0][0]} | {mine[0][1]}", mine.index(pair)) for mine in groups.values() for pair in mine}
-    alone = {root for root, mine in groups.items() if len(mine) == 1}
-    return [Target(place[pair][0], None if joined[pair[0].conversation] in alone else place[pair][1]) for pair in pairs]
+    taken: Counter[str] = Counter()
+    named: dict[Pair, Target] = {}
+    for mine in groups.values():
+        name = f"{mine[0][0]} | {mine[0][1]}"
+        taken[name] += 1
+        group = name if taken[name] == 1 else f"{name} ({taken[name]})"  # ids may hold anything
+        named |= {pair: Target(group, place if len(mine) > 1 else None) for place, pair in enumerate(mine)}
+    return [named[pair] for pair in pairs]
 
 
 def _joined(pairs: Sequence[Pair]) -> dict[str, str]:

@@ -78,6 +78,13 @@ class EvidenceTable:
         place = {target: row for row, target in enumerate(self.targets)}
         return np.array([place.get(target, -1) for target in targets], dtype=np.intp)
 
+    def reasons(self) -> dict[Target, set[str]]:
+        """Why something is missing, by target."""
+        found: dict[Target, set[str]] = {}
+        for (target, _), reason in self.absences.items():
+            found.setdefault(target, set()).add(reason)
+        return found
+
     def take(self, rows: NDArray[np.intp] | Sequence[int]) -> EvidenceTable:
         """The rows with these indices, in this order."""
         index = np.asarray(rows, dtype=np.intp)

@@ -154,18 +154,20 @@ def _value(raw: Any, name: str, rubric: Rubric, sides: tuple[Target, Target | No
 
 
 def _side(raw: Any, question: Question, sides: tuple[Target, Target | None]) -> Any:
-    """A comparison's answer: `first`, `second` or `tie`, or a side's name, as an option; anything else as it is."""
+    """A comparison's answer: an option as it is; else `first`, `second` or `tie`, or a side's name, as an option."""
+    if not isinstance(raw, str) or question.scale.parse(raw) is not None or not isinstance(_number(raw), str):
+        return raw
     numbers = question.scale.options or question.scale.numbers
-    ends = {"first": numbers[-1], "second": numbers[0]}
-    if len(numbers) % 2:
-        ends["tie"] = numbers[len(numbers) // 2]
     names = {str(side): end for side, end in zip(sides, (numbers[-1], numbers[0]), strict=True) if side is not None}
-    return {**ends, **names}.get(raw, raw) if isinstance(raw, str) else raw
+    words = {"first": numbers[-1], "second": numbers[0]}
+    if len(numbers) % 2:
+        words["tie"] = numbers[len(numbers) // 2]
+    return {**names, **words}.get(raw, raw)
 
 
 def _number(text: str) -> Any:
     """The number a text writes in plain digits, or the text itself."""
-    if not re.fullmatch(r"[+-]?\d{1,15}(\.\d+)?", text, re.ASCII):
+    if not re.fullmatch(r"[+-]?(\d{1,15}(\.\d*)?|\.\d+)(e[+-]?\d{1,2})?", text, re.ASCII | re.IGNORECASE):
         return text
     number = float(text)
     return int(number) if number.is_integer() else number

@@ -6,7 +6,7 @@ stands here: which evidence was learned from, conformal bands, and whether new e
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, Self
@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.conversation import content_hash
+from accord.conversation import Target, content_hash
 from accord.errors import BadInput, UnknownName
 from accord.evaluators.base import Arrays, Evaluator, evaluators
 from accord.evaluators.calibration.auto import Losses, better_core
@@ -189,12 +189,12 @@ class Calibration(Evaluator):
         side = self.trained_on_
         ends = bands(side.options, distributions, side.width)
         warnings = side.warnings(features)
-        signature, known = self.signature(), set(self.annotators)
+        signature, known, reasons = self.signature(), set(self.annotators), features.reasons()
         scores: list[Score | Unscored] = []
         for row, name in enumerate(speakers):
             target, who = features.targets[row], str(name) if name in known else POPULATION
             if not features.present[row].any():
-                scores.append(Unscored(target, who, why_nothing(features, row), signature))
+                scores.append(Unscored(target, who, why_nothing(reasons, target), signature))
                 continue
             shares, band = distributions[row], (float(ends[row, 0]), float(ends[row, 1]))
             scores.append(score_from(target, who, side.options, shares, signature, band, warnings[row]))
@@ -218,7 +218,9 @@ class Calibration(Evaluator):
         Raises:
             BadInput: A column is missing, or made otherwise than the one that was learned from.
         """
-        return self._fitted().shown(evidence).like(self.trained_on_.columns)
+        columns = self.trained_on_.columns
+        differences = any(column.centre is not None for column in columns)  # those are of expected answers
+        return (evidence.expected() if differences else self._fitted().shown(evidence)).like(columns)
 
     def signature(self) -> Signature:
         """How this evaluator's scores are made."""
@@ -289,8 +291,6 @@ class Calibration(Evaluator):
         return self.core_
 
 
-def why_nothing(features: EvidenceTable, row: int) -> str:
-    """Why a row has no evidence at all."""
-    target = features.targets[row]
-    reasons = {reason for (about, _), reason in features.absences.items() if about == target}
-    return "; ".join(["no evidence", *sorted(reasons)])
+def why_nothing(reasons: Mapping[Target, Iterable[str]], target: Target) -> str:
+    """Why a target has no evidence at all, from `EvidenceTable.reasons`."""
+    return "; ".join(["no evidence", *sorted(reasons.get(target, ()))])

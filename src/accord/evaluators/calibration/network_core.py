@@ -75,19 +75,28 @@ class NetworkSettings:
             BadInput: There is no such setting, or a value that cannot be.
         """
         rest = {name: value for name, value in given.items() if name != "like"}
-        begun = {"regularised": cls(), "paper": PAPER}.get(given.get("like", "regularised"))
-        strange = sorted(set(rest) - set(cls.__dataclass_fields__))
-        if strange or begun is None:
+        like, strange = given.get("like", "regularised"), sorted(set(rest) - set(cls.__dataclass_fields__))
+        if strange or like not in ("regularised", "paper"):
             allowed = ", ".join(["like", *cls.__dataclass_fields__])
             what = f"unknown setting of a network: {', '.join(strange)}" if strange else "like is regularised or paper"
             raise BadInput(f"{what}; allowed: {allowed}")
-        found = replace(begun, **{**rest, "hidden": tuple(rest.get("hidden", begun.hidden))})
-        if found.reads not in {"expected", "distributions"} or found.head not in {"ordinal", "softmax"}:
+        begun = PAPER if like == "paper" else cls()
+        hidden = rest.get("hidden", begun.hidden)
+        if not isinstance(hidden, list | tuple) or len(hidden) != 2 or not all(map(_is_count, hidden)):
+            raise BadInput(f"hidden is two numbers of units from 1, got {hidden!r}")
+        found = replace(begun, **{**rest, "hidden": tuple(hidden)})
+        if found.reads not in ("expected", "distributions") or found.head not in ("ordinal", "softmax"):
             raise BadInput("a network reads 'expected' or 'distributions', and its head is 'ordinal' or 'softmax'")
-        if min(found.hidden) < 1 or len(found.hidden) != 2 or found.pretrain + found.finetune < 1 or found.members < 1:
-            raise BadInput("a network has two hidden layers of one unit or more, some epochs, and at least one member")
+        for name in ("batch", "members", "search"):
+            value = getattr(found, name)
+            if not _is_count(value) and (value is not None or name == "members"):
+                raise BadInput(f"{name} of a network is a number from 1, got {value!r}")
+        if not all(_is_count(epochs) or epochs == 0 for epochs in (found.pretrain, found.finetune)):
+            raise BadInput(f"epochs are numbers from 0, got {found.pretrain!r} and {found.finetune!r}")
+        if found.pretrain + found.finetune < 1:
+            raise BadInput("a network is trained for one epoch at least")
         as_in_the_grid = found.pooling == 0 and found.decay == 0 and found.dropout == 0
-        if found.search is not None and not (found.search >= 1 and as_in_the_grid):
+        if found.search is not None and not as_in_the_grid:
             raise BadInput("search is of the paper's grid: it takes a number of programs from 1, and like: paper")
         return found
 
@@ -96,6 +105,11 @@ PAPER = NetworkSettings(
     "distributions", "softmax", (50, 50), 64, 0.001, pretrain=10, finetune=20, pooling=0.0, decay=0.0, members=1
 )
 """The paper's network (eq. 1 to 5); its sizes, rate and epochs are one cell of the paper's grid."""
+
+
+def _is_count(value: object) -> bool:
+    """Whether it is a whole number from 1."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 class NetworkCore(Core):

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from accord.conversation import content_hash
 from accord.errors import BadInput
 from accord.evaluators.base import Arrays, Evaluator, evaluators
+from accord.evaluators.calibration.calibration import why_nothing
 from accord.evaluators.calibration.conformal import bands
 from accord.evaluators.calibration.core import matrix
 from accord.evaluators.calibration.levels import Levels
@@ -70,7 +71,7 @@ class Mixture(Evaluator):
         """Learn from every label on the main question whose target has evidence.
 
         Raises:
-            BadInput: Fewer than `FEWEST_TEXTS` texts are rated, or a label is outside the scale.
+            BadInput: Fewer than `FEWEST_TEXTS` texts are rated, all of one conversation, or a label is off the scale.
         """
         features = evidence.expected()
         rated = ratings(features, labels, self.question)
@@ -80,6 +81,8 @@ class Mixture(Evaluator):
                 f"{len(texts)} rated texts have evidence; a mixture needs {FEWEST_TEXTS} or more, and {ENOUGH_TEXTS} "
                 "to be trusted. Rate more."
             )
+        if len(set(rated.conversation)) < 2:
+            raise BadInput("all rated texts belong to one conversation; what is learned cannot be checked on another")
         X, y, weight = _by_text(matrix(features), rated, texts)
         self.bins_ = SoftBins.fit(X)
         held_out, self.strength_ = self._chosen(X, y, weight, [features.targets[row].conversation for row in texts])
@@ -131,12 +134,12 @@ class Mixture(Evaluator):
         shares = side.levels.fine(self._distribution(self.additive_.predict(basis)))
         ends, warnings = bands(side.options, shares, side.width), side.warnings(features)
         signature, names = self.signature(), [column.name for column in features.columns]
+        reasons = features.reasons()
         scores: list[Score | Unscored] = []
         for row, who in enumerate(annotators):
             target, speaker = features.targets[row], POPULATION if who is None else str(who)
             if not features.present[row].any():
-                reasons = {reason for (about, _), reason in features.absences.items() if about == target}
-                scores.append(Unscored(target, speaker, "; ".join(["no evidence", *sorted(reasons)]), signature))
+                scores.append(Unscored(target, speaker, why_nothing(reasons, target), signature))
                 continue
             band, warning = (float(ends[row, 0]), float(ends[row, 1])), self._warning(warnings[row])
             score = score_from(target, speaker, side.options, shares[row], signature, band, warning)

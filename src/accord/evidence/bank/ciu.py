@@ -62,8 +62,9 @@ class CIU:
         else:
             worth = [(stem, 1.0) for stem in reply.content]
         if self.position:
-            length, stems = len(reply.tokens), reply.stems
-            worth = [(stem, value * (1 - self.position * stems.index(stem) / length)) for stem, value in worth]
+            length = len(reply.tokens)
+            first = {stem: place for place, stem in reversed(list(enumerate(reply.stems)))}
+            worth = [(stem, value * (1 - self.position * first[stem] / length)) for stem, value in worth]
         return worth
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import chain
+from threading import Lock
 from typing import Any
 
 WORDS = "en-stop-190+porter"
@@ -13,7 +14,7 @@ WORDS = "en-stop-190+porter"
 KNOWN_WORDS = 200_000
 """The most words whose stems are remembered."""
 LONGEST_WORD = 64
-"""A longer word is nobody's: it is its own stem."""
+"""A longer one is nobody's word: it is its own stem, and is not remembered."""
 
 _WORD = re.compile(r"[^\W_]+(?:'[^\W\d_]+)?")
 _ASCII_WORD = re.compile(r"[a-z0-9]+(?:'[a-z]+)?")  # the same of ASCII, found faster
@@ -40,13 +41,20 @@ def _stemmer() -> Any:
     return snowballstemmer.stemmer("porter")
 
 
+_STEMMING = Lock()
+"""The stemmer keeps the word it is at: one thread at a time."""
+
+
 class _Stems(dict[str, str]):
     """word → stem; stop words → ''. Fills itself, and is emptied where it has grown too large."""
 
     def __missing__(self, word: str) -> str:
+        if len(word) > LONGEST_WORD:
+            return word
         if len(self) >= KNOWN_WORDS:
             self.clear()
-        stem = "" if word in STOP_WORDS else word if len(word) > LONGEST_WORD else str(_stemmer().stemWord(word))
+        with _STEMMING:
+            stem = "" if word in STOP_WORDS else str(_stemmer().stemWord(word))
         self[word] = stem
         return stem
 
@@ -62,10 +70,12 @@ class _Pieces(dict[str, tuple[str, ...]]):
         self._of = of
 
     def __missing__(self, piece: str) -> tuple[str, ...]:
-        if len(self) >= KNOWN_WORDS:
-            self.clear()
         words = tokens(piece)
-        self[piece] = made = tuple(filter(None, map(self._of, words, stems(words))))
+        made = tuple(filter(None, map(self._of, words, stems(words))))
+        if len(piece) <= LONGEST_WORD:
+            if len(self) >= KNOWN_WORDS:
+                self.clear()
+            self[piece] = made
         return made
 
     def of(self, pieces: Iterable[str]) -> Iterator[str]:
