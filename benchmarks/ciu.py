@@ -38,7 +38,8 @@ from accord.labels import Labels
 from accord.llm import Subject
 from accord.readers import read
 from accord.resampling import Clusters, bootstrap
-from accord.rubric import Kind, Question, Scale
+from accord.rubric import Question
+from accord.scale import Kind, Scale
 from accord.score import Score
 
 PARTS = ("standalone", "unify", "transfer")

@@ -43,7 +43,8 @@ from accord.llm.model import Answer, Subject, Unanswered
 from accord.llm.waiting import wait
 from accord.readers import read
 from accord.resampling import Clusters, bootstrap
-from accord.rubric import Question, Scale, load_rubric
+from accord.rubric import Question, load_rubric
+from accord.scale import Scale
 from accord.score import Score
 from accord.splits import grouped_folds
 from accord.store import Store

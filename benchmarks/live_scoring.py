@@ -32,7 +32,8 @@ from accord.evidence.bank import Session, TurnMetric, turn_metrics  # noqa: E402
 from accord.labels import Label, Labels  # noqa: E402
 from accord.live import LiveScorer  # noqa: E402
 from accord.llm import Subject  # noqa: E402
-from accord.rubric import Question, Scale  # noqa: E402
+from accord.rubric import Question  # noqa: E402
+from accord.scale import Scale  # noqa: E402
 
 PARTS = ("metrics", "scorer", "bertscore")
 HISTORIES = (10, 100, 1000)

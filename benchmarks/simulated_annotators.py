@@ -29,7 +29,8 @@ from accord.evaluators.calibration.mixed_core import MixedCore
 from accord.evidence import EvidenceTable
 from accord.evidence.table import Column
 from accord.labels import Label, Labels
-from accord.rubric import Question, Scale
+from accord.rubric import Question
+from accord.scale import Scale
 from accord.score import Score
 
 Floats = NDArray[np.float64]

@@ -26,7 +26,8 @@ from accord.llm.waiting import wait
 from accord.llm.windowing import fitted, left_out, room_for
 from accord.pipeline import Models, collect
 from accord.report.report import render
-from accord.rubric import Question, Rubric, Scale
+from accord.rubric import Question, Rubric
+from accord.scale import Scale
 from accord.testing import ChatServer, answer_any
 
 SCALE = Scale(options=(1, 2, 3, 4))

@@ -23,7 +23,7 @@ SOURCE = ROOT / "src" / "accord"
 # From the bottom up; a module may import what stands in its own layer or in an earlier one.
 LAYERS = [
     {"errors", "version", "urls"},
-    {"strict_yaml", "registry", "conversation", "decoding"},
+    {"strict_yaml", "registry", "conversation", "decoding", "scale"},
     {"rubric", "labels", "score", "agreement", "resampling", "splits"},
     {"readers", "store", "sample", "embedded"},
     {"llm"},

@@ -28,7 +28,7 @@ _HOME = {
     "Question": "accord.rubric",
     "Reward": "accord.reward",
     "Rubric": "accord.rubric",
-    "Scale": "accord.rubric",
+    "Scale": "accord.scale",
     "Score": "accord.score",
     "Store": "accord.store",
     "Target": "accord.conversation",

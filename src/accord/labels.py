@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from accord.conversation import Target
 from accord.errors import BadInput
-from accord.rubric import Question, Rubric, Value
+from accord.rubric import Question, Rubric
+from accord.scale import Value
 
 
 @dataclass(frozen=True, slots=True)

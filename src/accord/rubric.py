@@ -1,4 +1,4 @@
-"""A rubric: questions, their scales and options, when they apply, and which one is the main question."""
+"""A rubric: questions, when they apply, and which one is the main question."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from enum import StrEnum
 from functools import cached_property
 from importlib.resources import files
-from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,25 +13,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from accord.conversation import Conversation, content_hash
 from accord.errors import BadInput, UnknownName
+from accord.scale import MOST_ASKED, Frozen, Kind, Scale, Value
 from accord.strict_yaml import check, load_yaml, reasons
-
-Value = int | float | str
-"""An answer: a number on an ordered or real scale, a word on a nominal one."""
-
-MOST_ASKED = 10
-"""The most options that a judge is asked to choose from."""
-MAX_OPTIONS = 101
-STEPS = 100
-"""A real-valued answer is read to so many parts of its scale."""
-
-
-class Kind(StrEnum):
-    """What the answers of a scale mean to each other."""
-
-    ORDINAL = "ordinal"
-    NOMINAL = "nominal"
-    BINARY = "binary"
-    REAL = "real"
 
 
 class Applies(StrEnum):
@@ -45,75 +27,7 @@ class Applies(StrEnum):
     PAIRS = "pairs"
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Scale(_Frozen):
-    """The answers a question allows: `options` in order, or `low` to `high` for a real-valued one."""
-
-    kind: Kind = Kind.ORDINAL
-    options: tuple[Value, ...] = ()
-    low: float | None = None
-    high: float | None = None
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Scale:
-        if self.kind is Kind.REAL:
-            ends = (self.low, self.high)
-            finite = all(end is not None and isfinite(end) for end in ends)
-            if self.options or not finite or not self.low < self.high:  # type: ignore[operator]
-                raise ValueError("a real scale has two finite ends, low < high, and no options")
-            return self
-        if not 2 <= len(self.options) <= MAX_OPTIONS:
-            raise ValueError(f"a scale has 2 to {MAX_OPTIONS} options, got {len(self.options)}")
-        if len(set(self.options)) != len(self.options):
-            raise ValueError("two options of a scale are equal")
-        if not self.is_ordered and len(self.options) > MOST_ASKED:
-            raise ValueError(f"a nominal scale has 2 to {MOST_ASKED} options, got {len(self.options)}")
-        if self.kind is Kind.BINARY and len(self.options) != 2:
-            raise ValueError(f"a binary scale has 2 options, got {len(self.options)}")
-        if self.is_ordered and list(self.options) != sorted(self.options, key=float):
-            raise ValueError("options of an ordered scale are numbers in rising order")
-        return self
-
-    @property
-    def is_ordered(self) -> bool:
-        """Whether answers are numbers, so that means and distances say something."""
-        return self.kind is not Kind.NOMINAL
-
-    @property
-    def numbers(self) -> tuple[float, ...]:
-        """The answers of an ordered scale as numbers, rising; those of a real one at `STEPS` equal steps.
-
-        Raises:
-            ValueError: Answers are words.
-        """
-        if self.kind is not Kind.REAL:
-            return tuple(float(option) for option in self.options)
-        assert self.low is not None and self.high is not None
-        return tuple(self.low + (self.high - self.low) * step / STEPS for step in range(STEPS + 1))
-
-    def holds(self, value: Value) -> bool:
-        """Whether `value` is an answer this scale allows."""
-        if isinstance(value, bool):
-            return False
-        if self.kind is not Kind.REAL:
-            return value in self.options
-        assert self.low is not None and self.high is not None
-        return not isinstance(value, str) and self.low <= value <= self.high
-
-    def parse(self, text: str) -> Value | None:
-        """The option written as `text`, or `None` where no option is written so."""
-        return next((option for option in self.options if str(option) == text.strip()), None)
-
-    def __str__(self) -> str:
-        if self.kind is Kind.REAL:
-            return f"{self.low} to {self.high}"
-        return ", ".join(str(option) for option in self.options)
-
-
-class Question(_Frozen):
+class Question(Frozen):
     """One question: its text, its scale, what each option means, and when it applies."""
 
     id: str = Field(min_length=1)
@@ -163,7 +77,7 @@ class Question(_Frozen):
                 return True
 
 
-class Rubric(_Frozen):
+class Rubric(Frozen):
     """Questions in the order they are asked, the main one among them, and instructions shared by all."""
 
     name: str = Field(min_length=1)

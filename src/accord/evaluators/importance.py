@@ -22,7 +22,8 @@ from accord.evaluators.ratings import Ratings, ratings
 from accord.evidence.table import EvidenceTable
 from accord.labels import Labels
 from accord.resampling import Clusters, Interval, interval
-from accord.rubric import Kind, Question
+from accord.rubric import Question
+from accord.scale import Kind
 
 Floats = NDArray[np.float64]
 

@@ -12,7 +12,8 @@ from accord.conversation import Target
 from accord.errors import BadInput
 from accord.evidence.table import EvidenceTable
 from accord.labels import Label, Labels, check_value
-from accord.rubric import Kind, Question
+from accord.rubric import Question
+from accord.scale import Kind
 
 _LEAST_CHANCE = 1e-12
 

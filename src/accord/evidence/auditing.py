@@ -22,7 +22,8 @@ from accord.llm.hostile import attacked, attacks
 from accord.llm.model import Answer, Judge, Subject, Unanswered
 from accord.llm.windowing import fitted, room_for
 from accord.resampling import DRAWS, Clusters, Interval, interval
-from accord.rubric import Kind, Question, Rubric
+from accord.rubric import Question, Rubric
+from accord.scale import Kind
 from accord.store import batches
 
 AT_ONCE = 8

@@ -14,7 +14,8 @@ from accord.llm.flow import OUT_OF_BUDGET
 from accord.llm.model import Answer, CallFailed, Model, Subject, Unanswered, Usage
 from accord.llm.render import material_hash, material_of
 from accord.llm.wire import Endpoint, failures
-from accord.rubric import Kind, Question
+from accord.rubric import Question
+from accord.scale import Kind
 
 MOST_QUESTIONS = 400
 REFUSAL = "refusal"

@@ -9,7 +9,8 @@ from typing import Any
 from accord.llm.flow import ask
 from accord.llm.model import Answer, ChatModel, Failure, Prompt, Reply, Subject, Unanswered
 from accord.llm.render import answer_labels, prompt_for, prompt_hash
-from accord.rubric import Kind, Question
+from accord.rubric import Question
+from accord.scale import Kind
 
 TOP_LOGPROBS = 20
 """How many tokens are asked for; the most that chat-completion endpoints return."""

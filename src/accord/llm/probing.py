@@ -16,7 +16,8 @@ from accord.llm.model import CallFailed, Message, Prompt, Subject, in_process
 from accord.llm.render import prompt_for
 from accord.llm.verbalised import schema_of
 from accord.llm.wire import TIMEOUT_SECONDS, failures, open_client
-from accord.rubric import Question, Scale
+from accord.rubric import Question
+from accord.scale import Scale
 from accord.urls import plain_url
 
 QUESTION = Question(id="polite", text="Is the assistant polite?", scale=Scale(options=(1, 2, 3, 4)))

@@ -10,7 +10,8 @@ from typing import Any
 from accord.errors import BadInput, BadRow, UnknownName
 from accord.llm.model import Answer, Subject, Unanswered
 from accord.readers.rows import read_rows
-from accord.rubric import Question, Scale
+from accord.rubric import Question
+from accord.scale import Scale
 
 JUDGEMENTS_FILE = "judgments.jsonl.gz"
 

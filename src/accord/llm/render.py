@@ -10,7 +10,8 @@ from string import Template
 
 from accord.conversation import Document, Turn, content_hash, sendable
 from accord.llm.model import Message, Prompt, Subject
-from accord.rubric import Question, Scale
+from accord.rubric import Question
+from accord.scale import Scale
 
 LETTERS = "ABCDEFGHIJ"
 

@@ -10,7 +10,8 @@ from typing import Any
 from accord.llm.flow import LATER, ask
 from accord.llm.model import Answer, ChatModel, Failure, Prompt, Reply, Subject, Unanswered
 from accord.llm.render import answer_labels, prompt_for, prompt_hash
-from accord.rubric import Kind, Question
+from accord.rubric import Question
+from accord.scale import Kind
 
 PRIOR = 0.5
 """Pseudo-counts on each option (Jeffreys' prior of a Dirichlet)."""

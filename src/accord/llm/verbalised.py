@@ -10,7 +10,8 @@ from typing import Any
 from accord.llm.flow import ask
 from accord.llm.model import Answer, ChatModel, Failure, Prompt, Subject, Unanswered
 from accord.llm.render import answer_labels, prompt_hash, verbalised_prompt
-from accord.rubric import Kind, Question
+from accord.rubric import Question
+from accord.scale import Kind
 
 TOGETHER = 10
 MAX_TOKENS_A_QUESTION = 120

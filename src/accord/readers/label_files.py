@@ -13,7 +13,8 @@ from accord.labels import Label, check_label
 from accord.readers.messages import checked_answer, checked_id, is_storable, turn_index
 from accord.readers.record import Fields, Row, WrongShape, under_our_names
 from accord.readers.rows import locate, read_rows
-from accord.rubric import Kind, Question, Rubric
+from accord.rubric import Question, Rubric
+from accord.scale import Kind
 
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "conversation": ("conversation_id", "item_id", "dialogue_id", "session_id", "chat_id", "id"),

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from accord.conversation import Target
 from accord.evidence.table import Column, EvidenceTable
 from accord.labels import Label, Labels
-from accord.rubric import Question, Scale
+from accord.rubric import Question
+from accord.scale import Scale
 
 Floats = NDArray[np.float64]
 

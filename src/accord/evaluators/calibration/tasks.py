@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from accord.conversation import Target
 from accord.evaluators.ratings import Ratings
 from accord.labels import Labels
-from accord.rubric import Value
+from accord.scale import Value
 
 MOST_OPTIONS = 10
 
