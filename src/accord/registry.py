@@ -15,8 +15,7 @@ class Registry(Generic[T]):
     """Plug-ins of one kind by name.
 
     Third parties declare an entry point in the group `accord.<kind>s` (`accord.turn_metrics`) whose value is the module
-    to import;
-    importing it runs its decorators. They are loaded when a name is first asked for, never at import time.
+    to import; importing it runs its decorators. They are loaded when a name is first asked for, never at import time.
     """
 
     def __init__(self, kind: str) -> None:

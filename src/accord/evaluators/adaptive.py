@@ -20,7 +20,7 @@ from accord.evaluators.calibration import Calibration
 from accord.evaluators.calibration.calibration import why_nothing
 from accord.evaluators.calibration.conformal import bands
 from accord.evidence.table import EvidenceTable
-from accord.score import POPULATION, Score, Signature, Unscored, score_from
+from accord.score import POPULATION, Score, Unscored, score_from
 
 Floats = NDArray[np.float64]
 
@@ -130,20 +130,19 @@ class AdaptiveRubric:
             UnknownName: The annotator gave no label that was learned from.
         """
         features, speaker = self.evaluator.features(evidence), self.evaluator.speaker(annotator)
-        warnings, signature = self.side.warnings(features), self.evaluator.signature()
-        return [self._score(features, row, speaker, signature, warnings[row]) for row in range(len(features))]
-
-    def _score(
-        self, features: EvidenceTable, row: int, speaker: str | None, signature: Signature, warning: str | None
-    ) -> Score | Unscored:
-        target, who = features.targets[row], POPULATION if speaker is None else speaker
-        known = sum(bool(features.present[row, places].all()) for places in self.places.values())
-        made = signature.with_part("asked", f"{known} of {len(self.places)}")
-        if not features.present[row].any():
-            return Unscored(target, who, why_nothing(features.reasons(), target), made)
-        shares = self.outlook(features, row, (speaker,)).distribution
-        [(low, high)] = bands(self.side.options, shares[None], self.side.width).tolist()
-        return score_from(target, who, self.side.options, shares, made, (low, high), warning)
+        who = POPULATION if speaker is None else speaker
+        warnings, signature, reasons = self.side.warnings(features), self.evaluator.signature(), features.reasons()
+        scores: list[Score | Unscored] = []
+        for row, target in enumerate(features.targets):
+            known = sum(bool(features.present[row, places].all()) for places in self.places.values())
+            made = signature.with_part("asked", f"{known} of {len(self.places)}")
+            if not features.present[row].any():
+                scores.append(Unscored(target, who, why_nothing(reasons, target), made))
+                continue
+            shares = self.outlook(features, row, (speaker,)).distribution
+            [(low, high)] = bands(self.side.options, shares[None], self.side.width).tolist()
+            scores.append(score_from(target, who, self.side.options, shares, made, (low, high), warnings[row]))
+        return scores
 
 
 def _variance(values: Floats, weight: Floats) -> float:

@@ -73,12 +73,13 @@ def differences(evidence: EvidenceTable, pairs: Sequence[Pair]) -> EvidenceTable
         replace(column, centre=_mean(compared.values[:, place], compared.present[:, place]))
         for place, column in enumerate(single.columns)
     ]
+    names = _names(pairs)
     versions = {
         name: "+".join(sorted({single.versions[side] for side in pair if single.versions.get(side)}))
-        for name, pair in zip(_names(pairs), pairs, strict=True)
+        for name, pair in zip(names, pairs, strict=True)
     }
     values = np.where(present, first.values - second.values, 0.0)
-    return EvidenceTable(tuple(_names(pairs)), tuple(columns), values, present, {}, versions)
+    return EvidenceTable(tuple(names), tuple(columns), values, present, {}, versions)
 
 
 def _mean(values: NDArray[np.float64], present: NDArray[np.bool_]) -> float:
@@ -88,7 +89,7 @@ def _mean(values: NDArray[np.float64], present: NDArray[np.bool_]) -> float:
 def _names(pairs: Sequence[Pair]) -> list[Target]:
     """Each pair's name: `A | B`, and where a conversation is in several, their first one's name and a number."""
     joined = _joined(pairs)
-    groups: dict[str, list[Pair]] = defaultdict(list)
+    groups: dict[int, list[Pair]] = defaultdict(list)
     for pair in pairs:
         groups[joined[pair[0].conversation]].append(pair)
     taken: Counter[str] = Counter()
@@ -101,17 +102,14 @@ def _names(pairs: Sequence[Pair]) -> list[Target]:
     return [named[pair] for pair in pairs]
 
 
-def _joined(pairs: Sequence[Pair]) -> dict[str, str]:
-    """For each conversation one that stands for all that comparisons join it with."""
-    names = sorted({side.conversation for pair in pairs for side in pair})
-    place = {name: index for index, name in enumerate(names)}
+def _joined(pairs: Sequence[Pair]) -> dict[str, int]:
+    """For each conversation the number of the group that comparisons join it to."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
+    names = sorted({side.conversation for pair in pairs for side in pair})
+    place = {name: index for index, name in enumerate(names)}
     ends = np.array([[place[side.conversation] for side in pair] for pair in pairs], dtype=np.intp).reshape(-1, 2)
     graph = coo_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(len(names), len(names)))
     _, found = connected_components(graph, directed=False)
-    first: dict[int, str] = {}
-    for name, component in zip(names, found.tolist(), strict=True):
-        first.setdefault(component, name)
-    return {name: first[component] for name, component in zip(names, found.tolist(), strict=True)}
+    return dict(zip(names, found.tolist(), strict=True))

@@ -88,8 +88,9 @@ class Mixture(Evaluator):
         held_out, self.strength_ = self._chosen(X, y, weight, [features.targets[row].conversation for row in texts])
         self.additive_ = Additive.fit(self.bins_.basis(X), y, weight, *self.strength_)
         levels = Levels.fit(rated)
-        self._link(held_out[np.searchsorted(texts, rated.row)], levels.coarse(rated))
-        shares = self._distribution(held_out[np.searchsorted(texts, rated.row)])
+        means = held_out[np.searchsorted(texts, rated.row)]
+        self._link(means, levels.coarse(rated))
+        shares = self._distribution(means)
         self.trained_on_ = TrainedOn.of(features, rated, levels, shares, [], self.coverage)
         self.texts_ = len(texts)
         return self
