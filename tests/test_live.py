@@ -27,6 +27,7 @@ from accord import (
 from accord.errors import BadInput, NotFitted, UnknownName
 from accord.evaluators import Constant, Mixture
 from accord.evidence import BANK, LEXICAL, measure
+from accord.live import Said
 from accord.llm import Subject
 from accord.sample import sources
 
@@ -106,6 +107,45 @@ def test_a_message_that_comes_twice_is_scored_once(evaluator: Mixture) -> None:
     assert len(scorer._open["c"].said) == 64
 
 
+def test_a_batch_of_messages_is_scored_together_as_it_would_be_one_by_one(
+    chats: list[Conversation], evaluator: Mixture
+) -> None:
+    batch = [
+        Said(c.id, turn.role, turn.content, [document.text for document in c.documents], str(place), place)
+        for c in chats[:6]
+        for place, turn in enumerate(c.turns)
+    ]
+    again = [*batch, batch[-1]]
+    together, alone = LiveScorer(evaluator).take(again), LiveScorer(evaluator)
+    singly = [alone.take([said])[0] for said in again]
+    assert together[-1].again and singly[-1].again and together[-1].score == together[-2].score
+    for one, other in zip(together, singly, strict=True):
+        assert (one.score is None) == (other.score is None)
+        if isinstance(one.score, Score) and isinstance(other.score, Score):
+            assert one.score.target == other.score.target and one.evidence == other.evidence
+            assert one.score.value == pytest.approx(other.score.value)
+    tiny = LiveScorer(evaluator, conversations=1)
+    names = ["a", "b", "a"]
+    assert [t.score.target.conversation for t in tiny.take([Said(n, "assistant", "Hello.") for n in names])] == names  # type: ignore[union-attr]
+
+
+def test_turns_that_come_late_are_not_taken_in_and_gaps_are_said(evaluator: Mixture) -> None:
+    scorer = LiveScorer(evaluator)
+    scorer.message("c", "system", "Be brief.", turn=0)
+    scorer.message("c", "user", "Where is my order?", turn=1)
+    whole = scorer.message("c", "assistant", "It was sent on Monday.", turn=2)
+    assert isinstance(whole, Score) and "not heard" not in str(whole.warning)
+    late = scorer.message("c", "assistant", "Let me look.", turn=2)
+    assert isinstance(late, Unscored) and late.reason == "turn 2 came after turn 2 had been taken in"
+    assert scorer._open["c"].session.history.messages == 2
+    gap = scorer.message("c", "assistant", "It arrives on Friday.", turn=7)
+    assert isinstance(gap, Score) and str(gap.warning).endswith("turns before it were not heard: 3 to 6")
+    following = scorer.message("c", "assistant", "Anything else?")
+    assert isinstance(following, Score) and following.target.turn == 8
+    with pytest.raises(BadInput, match="counted from 0"):
+        scorer.message("c", "user", "x", turn=-1)
+
+
 def test_documents_may_change_and_a_reply_may_come_first(evaluator: Mixture) -> None:
     scorer = LiveScorer(evaluator)
     alone = scorer.message("c", "assistant", "Welcome! How can I help?")
@@ -159,8 +199,8 @@ def test_what_cannot_score_live_is_said(chats: list[Conversation], evaluator: Mi
         LiveScorer(evaluator, annotator="nobody")
     with pytest.raises(BadInput, match="at least one conversation"):
         LiveScorer(evaluator, conversations=0)
-    with pytest.raises(BadInput, match="allowed: assistant, user"):
-        LiveScorer(evaluator).message("c", "system", "be brief")
+    with pytest.raises(BadInput, match="allowed: assistant, developer"):
+        LiveScorer(evaluator).message("c", "narrator", "be brief")
     labels = Labels([Label(Target(c.id), "useful", "ann", 2) for c in chats])
     constant = Constant(QUESTION).fit(measure(map(Subject, chats), BANK), labels)
     with pytest.raises(BadInput, match="constant evaluator cannot score live"):

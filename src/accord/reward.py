@@ -13,7 +13,7 @@ from accord.conversation import Conversation, Document, Turn, sendable
 from accord.errors import BadInput
 from accord.evaluators.base import Evaluator
 from accord.evidence import measure
-from accord.live import live_metrics
+from accord.live import live_evaluator, live_metrics
 from accord.llm.model import Subject
 from accord.score import Score
 
@@ -38,7 +38,7 @@ class Reward:
             BadInput: The evaluator learned from more than metrics of replies.
         """
         self.evaluator, self.missing = evaluator, missing
-        self.names = list(live_metrics(evaluator))
+        self.names = list(live_metrics(live_evaluator(evaluator)))
 
     def one(self, prompt: Said, response: Said, documents: Sequence[str] = ()) -> float:
         """The reward of one reply."""

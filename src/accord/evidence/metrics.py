@@ -17,6 +17,9 @@ Metric = Callable[[Conversation], float | None]
 
 metrics: Registry[Metric] = Registry("metric")
 
+NOTHING = "nothing to measure"
+"""Why a metric that returned `None` has no value."""
+
 
 def measure(subjects: Iterable[Subject], names: Sequence[str]) -> EvidenceTable:
     """Each named metric of each subject, as a table.
@@ -39,7 +42,7 @@ def measure(subjects: Iterable[Subject], names: Sequence[str]) -> EvidenceTable:
         values |= measured(conversation, of_replies) if of_replies else {}
         for name, value in values.items():
             if value is None:
-                absences[subject.target, name] = "nothing to measure"
+                absences[subject.target, name] = NOTHING
             else:
                 features[name] = float(value)
     return EvidenceTable.from_rows(columns, rows, absences)  # type: ignore[arg-type]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.conversation import Target
+from accord.conversation import Target, content_hash
 from accord.evaluators.base import Arrays
 from accord.evaluators.calibration.conformal import band_width
 from accord.evaluators.calibration.core import matrix
@@ -70,6 +71,11 @@ class TrainedOn:
             versions=tuple(judge_versions(features, rated)),
             history=_complete(features.take(np.unique(rated.row))),
         )
+
+    @cached_property
+    def made(self) -> str:
+        """A short digest of how the evidence is made."""
+        return content_hash(sorted(column.made_by for column in self.columns), length=8)
 
     def texts(self) -> EvidenceTable:
         """The history as a table, without the texts' names."""

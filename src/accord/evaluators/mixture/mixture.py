@@ -13,7 +13,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.conversation import content_hash
 from accord.errors import BadInput
 from accord.evaluators.base import Arrays, Evaluator, evaluators
 from accord.evaluators.calibration.calibration import why_nothing
@@ -169,13 +168,12 @@ class Mixture(Evaluator):
 
     def signature(self) -> Signature:
         """How this evaluator's scores are made."""
-        made = content_hash(sorted(column.made_by for column in self.trained_on_.columns), length=8)
         return Signature.of(
             self.method,
             question=self.question.id,
             features=len(self.trained_on_.columns),
             texts=self.texts_,
-            evidence=made,
+            evidence=self.trained_on_.made,
             coverage=self.coverage,
             version=__version__,
         )

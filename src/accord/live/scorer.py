@@ -1,0 +1,241 @@
+"""Live scoring in this process: every reply is scored as it is said, at the cost of its own length.
+
+scorer = LiveScorer(load_evaluator("evaluators/mixture"))
+scorer.message("chat-17", "user", "Can I return an opened router?", documents=[policy])
+score = scorer.message("chat-17", "assistant", "Yes, within 45 days of delivery.")
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import cast
+
+import numpy as np
+
+from accord.conversation import Target, sendable
+from accord.errors import BadInput
+from accord.evaluators.base import Evaluator
+from accord.evaluators.calibration import Calibration
+from accord.evaluators.mixture import Mixture
+from accord.evidence.bank import Session, TurnMetric, source_of, turn_metrics
+from accord.evidence.metrics import NOTHING, signature_of
+from accord.evidence.table import Column, EvidenceTable
+from accord.live.said import Role, Said
+from accord.score import POPULATION, Score, Unscored
+
+CONVERSATIONS, SECONDS = 10_000, 3600.0
+"""The most conversations that are remembered, and for how long after their last message."""
+REMEMBERED_IDS = 64
+"""Messages of a conversation whose ids are remembered, so that one sent twice is scored once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What came of a message: a reply's score and its evidence; `None` and nothing for what somebody else says."""
+
+    score: Score | Unscored | None = None
+    evidence: Mapping[str, float | None] | None = None
+    again: bool = False
+
+
+class _Open:
+    """A conversation under way."""
+
+    __slots__ = ("said", "session", "turn", "used")
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.used = 0.0
+        self.turn = 0
+        self.said: OrderedDict[str, _Pending | Taken] = OrderedDict()  # by id
+
+    def note(self, id: str | None, what: _Pending | Taken) -> None:
+        """Remember what came of a message with an id."""
+        if id is not None:
+            self.said[id] = what
+            while len(self.said) > REMEMBERED_IDS:
+                self.said.popitem(last=False)
+
+
+class LiveScorer:
+    """Scores replies as they come, conversations side by side; may be called from several threads."""
+
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        annotator: str | None = None,
+        conversations: int = CONVERSATIONS,
+        seconds: float = SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Prepare to score with a fitted evaluator, for one annotator or for anybody.
+
+        Raises:
+            BadInput: The evaluator learned from evidence that cannot be measured message by message.
+            NotFitted: It has learned nothing yet.
+            UnknownName: It does not know the annotator.
+        """
+        self.evaluator = live_evaluator(evaluator)
+        if conversations < 1 or seconds <= 0:
+            raise BadInput(f"remember at least one conversation for some time, got {conversations} for {seconds} s")
+        self.speaker, self.signature = evaluator.speaker(annotator), self.evaluator.signature()
+        self.metrics = live_metrics(self.evaluator)
+        self.columns = tuple(Column(name, str(signature_of(name))) for name in self.metrics)
+        self.conversations, self.seconds = conversations, seconds
+        self._clock, self._lock = clock, Lock()
+        self._open: OrderedDict[str, _Open] = OrderedDict()
+
+    def __len__(self) -> int:
+        """How many conversations are remembered."""
+        return len(self._open)
+
+    def message(
+        self,
+        conversation: str,
+        role: str,
+        content: str,
+        documents: Sequence[str] | None = None,
+        id: str | None = None,
+        turn: int | None = None,
+    ) -> Score | Unscored | None:
+        """Take a message in; the score of a reply, `None` for what somebody else says. See `Said`.
+
+        Raises:
+            BadInput: There is no such role, or the turn is negative.
+        """
+        given = None if documents is None else tuple(documents)
+        return self.take([Said(conversation, cast(Role, role), content, given, id, turn)])[0].score
+
+    def take(self, batch: Sequence[Said]) -> list[Taken]:
+        """Take some messages in, in their order; all replies among them are scored together."""
+        with self._lock:
+            replies: list[_Reply] = []
+            found = [self._one(said, replies) for said in batch]
+            try:
+                scored = self._scored(replies)
+            except BaseException:
+                for reply in replies:
+                    reply.of.said.pop(reply.id or "", None)  # it may be sent again
+                raise
+            for reply, taken in zip(replies, scored, strict=True):
+                reply.of.note(reply.id, taken)
+        return [each if isinstance(each, Taken) else replace(scored[each.place], again=each.again) for each in found]
+
+    def _one(self, said: Said, replies: list[_Reply]) -> _Pending | Taken:
+        """What comes of one message: the place of a reply among those to be scored, or all there is to say."""
+        known = self._of(said.conversation)
+        if said.id is not None and said.id in known.said:
+            before = known.said[said.id]
+            return replace(before, again=True)
+        session, turn = known.session, known.turn if said.turn is None else said.turn
+        target = Target(said.conversation, turn)
+        if turn < known.turn:
+            return Taken(self._passed(target, known.turn))
+        if said.documents is not None:
+            session.sources = [source_of(sendable(document)) for document in said.documents]
+        missed = range(known.turn, turn)
+        known.turn = turn + 1
+        if said.role != "assistant":
+            if said.role == "user":
+                session.hear(sendable(said.content))
+            known.note(said.id, Taken())
+            return Taken()
+        replies.append(_Reply(known, said.id, target, session.reply(sendable(said.content)), missed))
+        pending = _Pending(len(replies) - 1)
+        known.note(said.id, pending)
+        return pending
+
+    def forget(self, conversation: str) -> None:
+        """Let go of a conversation that has ended."""
+        with self._lock:
+            self._open.pop(conversation, None)
+
+    def _of(self, conversation: str) -> _Open:
+        """The conversation's state, made if need be; the oldest ones make room."""
+        now = self._clock()
+        found = self._open.pop(conversation, None)
+        if found is None or now - found.used > self.seconds:
+            found = _Open(Session(self.metrics))
+        found.used = now
+        self._open[conversation] = found
+        while len(self._open) > self.conversations or now - next(iter(self._open.values())).used > self.seconds:
+            self._open.popitem(last=False)
+        return found
+
+    def _passed(self, target: Target, next_turn: int) -> Unscored:
+        reason = f"turn {target.turn} came after turn {next_turn - 1} had been taken in"
+        return Unscored(target, self.speaker or POPULATION, reason, self.signature)
+
+    def _scored(self, replies: Sequence[_Reply]) -> list[Taken]:
+        if not replies:
+            return []
+        values = np.array([list(reply.evidence.values()) for reply in replies], dtype=float)  # None becomes NaN
+        present = ~np.isnan(values)
+        absences = {(r.target, name): NOTHING for r in replies for name, value in r.evidence.items() if value is None}
+        targets = tuple(reply.target for reply in replies)
+        table = EvidenceTable(targets, self.columns, np.where(present, values, 0.0), present, absences)
+        scores = self.evaluator.predict_each(table, [self.speaker] * len(table))
+        return [Taken(_with_gap(s, r.missed), r.evidence) for s, r in zip(scores, replies, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """The place of a reply among those of a batch, before they are scored."""
+
+    place: int
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    """A reply that was measured and is to be scored."""
+
+    of: _Open
+    id: str | None
+    target: Target
+    evidence: Mapping[str, float | None]
+    missed: range
+
+
+def _with_gap(score: Score | Unscored, missed: range) -> Score | Unscored:
+    """The score, with a warning where turns before it were never heard."""
+    if not missed or isinstance(score, Unscored):
+        return score
+    gap = f"turns before it were not heard: {missed[0]} to {missed[-1]}"
+    return replace(score, warning="; ".join(part for part in (score.warning, gap) if part))
+
+
+def live_evaluator(evaluator: Evaluator) -> Mixture | Calibration:
+    """The evaluator, if it is one that can score live.
+
+    Raises:
+        BadInput: It learned from nothing that is measured message by message.
+        NotFitted: It has learned nothing yet.
+    """
+    evaluator.check_fitted()
+    if isinstance(evaluator, Mixture | Calibration) and evaluator.trained_on_.columns:
+        return evaluator
+    raise BadInput(f"a {evaluator.method} evaluator cannot score live; fit mixture or calibration on metrics: [bank]")
+
+
+def live_metrics(evaluator: Mixture | Calibration) -> dict[str, TurnMetric]:
+    """The metrics of replies that an evaluator learned from.
+
+    Raises:
+        BadInput: It learned from something else as well, or from metrics made otherwise than here.
+    """
+    columns = evaluator.trained_on_.columns
+    names = set(turn_metrics.names())
+    for column in columns:
+        if column.name not in names:
+            raise BadInput(
+                f"this evaluator learned from {column.name!r}, which is not measured message by message; fit one on "
+                "metrics: [bank]"
+            )
+        if column.made_by != str(signature_of(column.name)):
+            raise BadInput(f"{column.name!r} was learned as {column.made_by}, it is now {signature_of(column.name)}")
+    return {column.name: turn_metrics.get(column.name) for column in columns}
