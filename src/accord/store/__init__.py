@@ -3,5 +3,6 @@
 from accord.store.engine import StoreError
 from accord.store.rows import batches, changed_conversation, unknown_target
 from accord.store.store import Added, Store
+from accord.store.watched import Watched
 
-__all__ = ["Added", "Store", "StoreError", "batches", "changed_conversation", "unknown_target"]
+__all__ = ["Added", "Store", "StoreError", "Watched", "batches", "changed_conversation", "unknown_target"]

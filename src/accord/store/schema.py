@@ -82,3 +82,23 @@ scores = Table(
     Column("content", Text, nullable=False),
     Index("scores_by_conversation", "conversation"),
 )
+
+days = Table(
+    "days",
+    metadata,
+    Column("key", String, primary_key=True),
+    Column("evaluator", String, nullable=False),
+    Column("system", String, nullable=False),
+    Column("day", String, nullable=False),
+    Column("content", Text, nullable=False),
+    Index("days_by_day", "day"),
+)
+
+alarms = Table(
+    "alarms",
+    metadata,
+    Column("key", String, primary_key=True),
+    Column("content", Text, nullable=False),
+    Column("raised", String, nullable=False),
+    Column("sent", String),
+)

@@ -1,0 +1,173 @@
+"""A day of one system's replies, as scored by one evaluator: a sketch of bounded size that can be added up.
+
+Counts and means are of all replies. Intervals, and comparisons between days, rest on a sample of whole conversations,
+since replies of one conversation are not independent: those with the smallest hashes (Cohen & Kaplan, *bottom-k
+sketches*, 2007), the same ones whatever the order in which they come. Of each, one reply is drawn in the same way.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accord.conversation import Target
+from accord.resampling import CONFIDENCE
+from accord.score import Score, Unscored
+
+Floats = NDArray[np.float64]
+
+KEPT = 400
+"""The most conversations of a day that are kept in the sketch."""
+UNSURE = 20
+"""Replies of a day that are remembered because the evaluator is least sure of them."""
+
+
+@dataclass(slots=True)
+class Sampled:
+    """A conversation in the sketch.
+
+    Attributes:
+        count, total: Its scored replies, and the sum of their scores.
+        key: The hash of the reply that was drawn; the smallest one so far.
+        score: Of that reply.
+        evidence: Its features; `None` where there was nothing to measure.
+    """
+
+    count: int
+    total: float
+    key: int
+    score: float
+    evidence: list[float | None]
+
+    def add(self, other: Sampled) -> None:
+        """Put another part of the same conversation beside this one."""
+        self.count, self.total = self.count + other.count, self.total + other.total
+        if other.key < self.key:
+            self.key, self.score, self.evidence = other.key, other.score, other.evidence
+
+
+@dataclass(frozen=True, slots=True)
+class DayMean:
+    """The mean score of a day, with its 95 % interval over conversations; `None` where there are too few."""
+
+    mean: float | None
+    low: float | None
+    high: float | None
+    error: float | None
+
+
+@dataclass
+class Day:
+    """What a day came to.
+
+    Attributes:
+        replies: Of the assistant, scored or not.
+        scored, total: Scored replies, and the sum of their scores.
+        unscored: The others, by reason.
+        warned: Scored replies with a warning.
+        kept: The conversations in the sketch, by hash.
+        is_full: Whether there were more conversations than the sketch holds.
+        unsure: (variance, conversation, turn, score) of the replies that the evaluator is least sure of.
+    """
+
+    replies: int = 0
+    scored: int = 0
+    total: float = 0.0
+    unscored: Counter[str] = field(default_factory=Counter)
+    warned: int = 0
+    kept: dict[int, Sampled] = field(default_factory=dict)
+    is_full: bool = False
+    unsure: list[tuple[float, str, int | None, float]] = field(default_factory=list)
+
+    def add(self, score: Score | Unscored, evidence: Sequence[float | None]) -> None:
+        """Take a reply into account."""
+        self.replies += 1
+        if isinstance(score, Unscored):
+            self.unscored[score.reason] += 1
+            return
+        self.scored, self.total = self.scored + 1, self.total + score.value
+        self.warned += score.warning is not None
+        name, turn = score.target
+        self._keep(hashed(name), Sampled(1, score.value, hashed(str(score.target)), score.value, list(evidence)))
+        self._note((score.variance, name, turn, score.value))
+
+    def merge(self, other: Day) -> None:
+        """Add another sketch of the same day."""
+        for count in ("replies", "scored", "total", "warned"):
+            setattr(self, count, getattr(self, count) + getattr(other, count))
+        self.is_full = self.is_full or other.is_full
+        self.unscored.update(other.unscored)
+        for name, sampled in other.kept.items():
+            self._keep(name, replace(sampled))
+        for each in other.unsure:
+            self._note(each)
+
+    def _keep(self, name: int, new: Sampled) -> None:
+        found = self.kept.get(name)
+        if found is not None:
+            found.add(new)
+            return
+        if len(self.kept) >= KEPT:
+            self.is_full = True
+            largest = max(self.kept)
+            if name > largest:
+                return
+            del self.kept[largest]
+        self.kept[name] = new
+
+    def _note(self, reply: tuple[float, str, int | None, float]) -> None:
+        if len(self.unsure) < UNSURE:
+            heapq.heappush(self.unsure, reply)
+        elif reply[0] > self.unsure[0][0]:
+            heapq.heapreplace(self.unsure, reply)
+
+    @property
+    def conversations(self) -> int:
+        """How many conversations there were: counted, or estimated from the hashes of those that are kept."""
+        return round((len(self.kept) - 1) / (max(self.kept) / 2**64)) if self.is_full else len(self.kept)
+
+    def mean(self) -> DayMean:
+        """M = Σ scores / replies; its variance is that of a ratio over conversations, C/(C-1)·Σ(tᶜ - m·nᶜ)²/(Σnᶜ)²."""
+        from scipy.stats import t
+
+        if not self.scored:
+            return DayMean(None, None, None, None)
+        mean, C = self.total / self.scored, len(self.kept)
+        if C < 2:
+            return DayMean(mean, None, None, None)
+        count, total = (np.array([getattr(each, name) for each in self.kept.values()]) for name in ("count", "total"))
+        share = C / max(self.conversations, C)
+        error = float(np.sqrt(C / (C - 1) * ((total - mean * count) ** 2).sum() * share) / count.sum())
+        reach = float(t.ppf((1 + CONFIDENCE) / 2, C - 1)) * error
+        return DayMean(mean, mean - reach, mean + reach, error)
+
+    def drawn(self) -> tuple[Floats, Floats]:
+        """(C,) scores and (C, d) features of one reply of each conversation in the sketch, NaN where missing."""
+        kept = [self.kept[name] for name in sorted(self.kept)]
+        return np.array([each.score for each in kept]), np.array([each.evidence for each in kept], dtype=float)
+
+    def to_json(self) -> dict[str, Any]:
+        """The sketch as JSON; hashes as text, since JSON's numbers are too short for them."""
+        kept = {str(name): [s.count, s.total, str(s.key), s.score, s.evidence] for name, s in self.kept.items()}
+        about = {name: getattr(self, name) for name in ("replies", "scored", "total", "warned", "is_full")}
+        return {**about, "unscored": dict(self.unscored), "unsure": [list(each) for each in self.unsure], "kept": kept}
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> Day:
+        """The inverse of `to_json`."""
+        kept = {int(name): Sampled(n, total, int(key), *rest) for name, (n, total, key, *rest) in row["kept"].items()}
+        about = {name: row[name] for name in ("replies", "scored", "total", "warned", "is_full")}
+        unsure = [(each[0], each[1], each[2], each[3]) for each in row["unsure"]]
+        return cls(**about, unscored=Counter(row["unscored"]), unsure=unsure, kept=kept)
+
+
+def hashed(name: str | Target) -> int:
+    """64 bits that a name falls to, evenly."""
+    return int.from_bytes(hashlib.blake2b(str(name).encode("utf-8", "replace"), digest_size=8).digest(), "big")

@@ -1,0 +1,228 @@
+"""Watching: sketches that add up, intervals that hold, alarms for what moved and none for chance or a new evaluator."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+
+from accord import Score, Store, Target, Unscored
+from accord.errors import BadInput
+from accord.evidence import Column, EvidenceTable
+from accord.score import Signature, score_from
+from accord.testing import ChatServer, Wire
+from accord.watching import Day, Watch, looks, post, report, see_to
+from accord.watching.day import KEPT, UNSURE
+from accord.watching.webhook import NotTold
+
+COLUMNS = [Column("words", "metric|name:words"), Column("ciu", "metric|name:ciu")]
+NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
+OPTIONS = tuple(np.linspace(1, 5, 41))
+
+
+def score(value: float, name: str, turn: int = 1, warning: str | None = None) -> Score:
+    """A score whose mean is `value`, from 1 to 5."""
+    shares = np.interp(OPTIONS, [value - 0.5, value, value + 0.5], [0, 1, 0])
+    return score_from(Target(name, turn), "population", OPTIONS, shares / shares.sum(), Signature("m"), None, warning)
+
+
+def a_day(watch: Watch, rng: np.random.Generator, day: str, mean: float, words: float = 20.0, chats: int = 120,
+          system: str = "bot") -> None:  # fmt: skip
+    for chat in range(chats):
+        taste = rng.normal(0, 0.4)  # replies of one conversation are alike
+        for turn in range(int(rng.integers(1, 6))):
+            value = float(np.clip(mean + taste + rng.normal(0, 0.2), 1.6, 4.4))
+            found = {"words": float(rng.normal(words, 5)), "ciu": float(rng.exponential()) if turn else None}
+            watch.add(system, day, score(value, f"{system}-{day}-{chat}", turn), found)
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with_store = Store("sqlite://")
+    yield with_store
+    with_store.close()
+
+
+def test_a_day_counts_all_and_keeps_a_sample_that_is_the_same_in_any_order() -> None:
+    rng = np.random.default_rng(0)
+    replies = [(score(float(rng.uniform(2, 4)), f"c{c}", t), [float(c), None]) for c in range(1500) for t in range(3)]
+    forward, backward = Day(), Day()
+    for each in replies:
+        forward.add(*each)
+    for each in reversed(replies):
+        backward.add(*each)
+    assert forward.replies == forward.scored == 4500 and len(forward.kept) == KEPT and forward.is_full
+    assert {k: (s.count, s.key) for k, s in forward.kept.items()} == {
+        k: (s.count, s.key) for k, s in backward.kept.items()
+    }
+    assert forward.conversations == pytest.approx(1500, rel=0.15)
+    assert forward.mean().mean == pytest.approx(np.mean([s.value for s, _ in replies]))
+    halves = Day(), Day()
+    for place, each in enumerate(replies):
+        halves[place % 2].add(*each)
+    halves[0].merge(Day.from_json(json.loads(json.dumps(halves[1].to_json()))))
+    assert {k: (s.count, s.key, s.evidence) for k, s in halves[0].kept.items()} == {
+        k: (s.count, s.key, s.evidence) for k, s in forward.kept.items()
+    }
+    assert halves[0].replies == 4500 and halves[0].mean().mean == pytest.approx(forward.mean().mean)
+    assert len(forward.unsure) == UNSURE and min(forward.unsure)[0] >= sorted(s.variance for s, _ in replies)[-UNSURE]
+    assert len(json.dumps(forward.to_json())) < 60_000
+
+
+def test_the_interval_of_a_day_holds_although_replies_of_a_conversation_are_alike() -> None:
+    rng = np.random.default_rng(1)
+    held = 0
+    for draw in range(200):
+        day = Day()
+        for chat in range(60):
+            taste = rng.normal(0, 0.5)
+            for turn in range(5):
+                day.add(score(float(np.clip(3 + taste + rng.normal(0, 0.1), 1.6, 4.4)), f"{draw}-{chat}", turn), [])
+        mean = day.mean()
+        assert mean.low is not None and mean.high is not None
+        held += mean.low <= 3 <= mean.high
+    assert 180 <= held <= 199  # replies taken for independent ones would hold in some 60 % of the draws
+
+
+def test_unscored_and_warned_replies_are_counted_and_a_lonely_day_has_no_interval() -> None:
+    day = Day()
+    assert day.mean().mean is None and day.conversations == 0
+    day.add(Unscored(Target("a", 0), "population", "nothing to measure", Signature("m")), [None, None])
+    day.add(score(3.0, "a", warning="odd"), [1.0, None])
+    assert day.replies == 2 and day.scored == 1 and day.warned == 1 and day.unscored == {"nothing to measure": 1}
+    assert day.mean().mean == pytest.approx(3.0) and day.mean().low is None
+
+
+def test_a_drop_and_longer_replies_are_told_and_the_same_bot_on_other_days_is_not(store: Store) -> None:
+    rng = np.random.default_rng(2)
+    watch = Watch("mixture|v:1", COLUMNS)
+    for day in range(1, 10):
+        a_day(watch, rng, f"2026-03-{day:02}", 3.4 if day < 9 else 2.9, 20 if day < 9 else 32)
+        a_day(watch, rng, f"2026-03-{day:02}", 3.0, system="other")
+    watch.flush(store)
+    found = see_to(store, now=NOW)
+    assert {(alarm.kind, alarm.about, alarm.system, alarm.day) for alarm in found} == {
+        ("mean", "", "bot", "2026-03-09"), ("scores", "", "bot", "2026-03-09"), ("inputs", "words", "bot", "2026-03-09")
+    }  # fmt: skip
+    mean = next(alarm for alarm in found if alarm.kind == "mean")
+    assert (
+        mean.then == pytest.approx(3.4, abs=0.1) and mean.now == pytest.approx(2.9, abs=0.1) and "from 3.4" in mean.said
+    )
+    assert see_to(store, now=NOW) == []  # told once
+    told = report(store, now=NOW)
+    assert len(told["days"]) == 18 and len(told["alarms"]) == 3 and told["evaluator_changes"] == []
+    assert all(row["low"] < row["mean"] < row["high"] for row in told["days"])
+    variances = [each["variance"] for each in told["label_next"]]
+    assert len(variances) == 10 and variances == sorted(variances, reverse=True)
+
+
+def test_chance_alone_raises_few_alarms() -> None:
+    raised = 0
+    for seed in range(40):
+        rng, store, watch = np.random.default_rng(seed), Store("sqlite://"), Watch("m", COLUMNS)
+        for day in range(1, 6):
+            a_day(watch, rng, f"2026-03-{day:02}", 3.0, chats=60)
+        watch.flush(store)
+        raised += bool(see_to(store, level=0.05, now=NOW))
+        store.close()
+    assert raised <= 4
+
+
+def test_a_new_evaluator_is_no_change_of_the_assistant_but_its_inputs_are_compared(store: Store) -> None:
+    rng = np.random.default_rng(3)
+    old, new = Watch("mixture|v:1", COLUMNS), Watch("mixture|v:2", COLUMNS)
+    for day in range(1, 9):
+        a_day(old, rng, f"2026-03-{day:02}", 3.4)
+    a_day(new, rng, "2026-03-09", 2.6)  # a harsher evaluator
+    for watch in (old, new):
+        watch.flush(store)
+    assert see_to(store, now=NOW) == []
+    assert report(store, now=NOW)["evaluator_changes"] == [
+        {"system": "bot", "day": "2026-03-09", "evaluator": "mixture|v:2"}
+    ]
+    longer = Watch("mixture|v:2", COLUMNS)
+    a_day(longer, rng, "2026-03-09", 2.6, words=60, chats=400)
+    longer.flush(store)
+    assert {(alarm.kind, alarm.about) for alarm in see_to(store, now=NOW)} == {("inputs", "words")}
+
+
+def test_the_present_day_is_looked_at_each_time_it_has_doubled(store: Store) -> None:
+    assert [looks(count) for count in (0, 29, 30, 59, 60, 120, 1000)] == [0, 0, 1, 1, 2, 3, 6]
+    rng, watch = np.random.default_rng(4), Watch("m", COLUMNS)
+    for day in range(5, 10):
+        a_day(watch, rng, f"2026-03-{day:02}", 3.4)
+    a_day(watch, rng, "2026-03-10", 2.6, chats=70)
+    watch.flush(store)
+    assert see_to(store, now=NOW) == []  # the day is not over, and nobody keeps count of looks
+    looked: dict[tuple[str, str, str], int] = {}
+    assert {alarm.kind for alarm in see_to(store, looked=looked, now=NOW)} >= {"mean"}
+    assert looked == {("m", "bot", "2026-03-10"): 2}
+
+
+def test_inputs_unlike_what_was_learned_from_are_told_once(store: Store) -> None:
+    rng = np.random.default_rng(5)
+    values = np.column_stack([rng.normal(60, 5, 200), rng.exponential(size=200)])
+    names = tuple(Target(str(place)) for place in range(200))
+    learned = EvidenceTable(names, tuple(COLUMNS), values, np.ones_like(values, dtype=bool))
+    watch = Watch("m", COLUMNS)
+    a_day(watch, rng, "2026-03-08", 3.0)
+    watch.flush(store)
+    [alarm] = see_to(store, learned=learned, now=NOW)
+    assert alarm.kind == "unlike" and alarm.about == "words" and "unlike what was learned from" in alarm.said
+    a_day(watch, rng, "2026-03-09", 3.0)
+    watch.flush(store)
+    assert see_to(store, learned=learned, now=NOW) == []
+
+
+def test_what_two_processes_saw_is_added_up_and_a_flush_can_be_repeated(store: Store) -> None:
+    rng = np.random.default_rng(6)
+    one, other = Watch("m", COLUMNS), Watch("m", COLUMNS)
+    for watch in (one, other):
+        a_day(watch, rng, "2026-03-09", 3.0, chats=20)
+        watch.flush(store)
+    one.add("bot", "2026-03-09", score(3.0, "more"), {"words": 1.0})
+    one.flush(store)
+    one.flush(store)
+    [row] = report(store, now=NOW)["days"]
+    assert row["conversations"] == 21  # both saw the same conversations
+    assert row["replies"] == sum(day.replies for watch in (one, other) for _, day in watch._days.values())
+
+
+def test_systems_beyond_the_bound_are_watched_together(store: Store) -> None:
+    watch = Watch("m", [])
+    for place in range(150):
+        watch.add(f"bot-{place}", "2026-03-09", score(3.0, f"c{place}"), {})
+    watch.add(None, "2026-03-09", score(3.0, "c"), {})
+    watch.flush(store)
+    rows = {row["system"]: row["replies"] for row in report(store, now=NOW)["days"]}
+    assert len(rows) == 101 and rows["other systems"] == 51
+
+
+def test_alarms_are_posted_and_told_again_where_nobody_took_them(store: Store) -> None:
+    rng, watch = np.random.default_rng(7), Watch("m", COLUMNS)
+    for day in range(1, 10):
+        a_day(watch, rng, f"2026-03-{day:02}", 3.4 if day < 9 else 2.5)
+    watch.flush(store)
+    answers = [Wire({}, status=500)] * 3 + [Wire({}, status=404), Wire({}, status=503), Wire({})]
+    with ChatServer(lambda _: answers.pop(0)) as server:
+
+        def send(alarms):  # type: ignore[no-untyped-def]
+            post(f"{server.url}?secret=hush", alarms, wait=0)
+
+        for reason in ("500", "404"):
+            with pytest.raises(NotTold, match=f"it answered {reason}") as caught:
+                see_to(store, send, now=NOW)
+            assert "hush" not in str(caught.value)
+        assert see_to(store, send, now=NOW) == []  # they are not new, and are told at last
+        sent = server.requests[-1]
+        assert {alarm["kind"] for alarm in sent["alarms"]} == {"mean", "scores"} and "bot, 2026-03-09" in sent["text"]
+        count = len(server.requests)
+        see_to(store, send, now=NOW)
+        assert len(server.requests) == count
+    with pytest.raises(NotTold, match="URLError|ConnectionRefused"):
+        post(server.url, [{"said": "x"}], wait=0)
+    with pytest.raises(BadInput, match="begins with http"):
+        post("file:///etc/passwd?hush", [])
