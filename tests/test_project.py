@@ -45,7 +45,7 @@ LAYERS = [
     },
     {"live"},
     {"pipeline", "reward"},
-    {"report", "gate"},
+    {"report", "gate", "service"},
     {"whole_run"},
     {"testing"},
     {"cli"},

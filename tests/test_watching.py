@@ -14,7 +14,7 @@ from accord.errors import BadInput
 from accord.evidence import Column, EvidenceTable
 from accord.score import Signature, score_from
 from accord.testing import ChatServer, Wire
-from accord.watching import Day, Watch, looks, post, report, see_to
+from accord.watching import Day, Watch, looks, post, report, see_to, tell
 from accord.watching.day import KEPT, UNSURE
 from accord.watching.webhook import NotTold
 
@@ -214,14 +214,14 @@ def test_alarms_are_posted_and_told_again_where_nobody_took_them(store: Store) -
 
         for reason in ("500", "404"):
             with pytest.raises(NotTold, match=f"it answered {reason}") as caught:
-                see_to(store, send, now=NOW)
+                see_to(store, now=NOW)
+                tell(store, send)
             assert "hush" not in str(caught.value)
-        assert see_to(store, send, now=NOW) == []  # they are not new, and are told at last
+        assert tell(store, send) == 2
         sent = server.requests[-1]
         assert {alarm["kind"] for alarm in sent["alarms"]} == {"mean", "scores"} and "bot, 2026-03-09" in sent["text"]
         count = len(server.requests)
-        see_to(store, send, now=NOW)
-        assert len(server.requests) == count
+        assert tell(store, send) == 0 and len(server.requests) == count
     with pytest.raises(NotTold, match="URLError|ConnectionRefused"):
         post(server.url, [{"said": "x"}], wait=0)
     with pytest.raises(BadInput, match="begins with http"):

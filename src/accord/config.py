@@ -56,6 +56,15 @@ class BudgetConfig(_Strict):
     money: float | None = Field(default=None, ge=0, description="Money, by the prices of prices.yaml.")
 
 
+class WatchConfig(_Strict):
+    """What is done about scores that move."""
+
+    webhook: str | None = Field(
+        default=None, description="An address that alarms are posted to as JSON; name it by ${VARIABLE}."
+    )
+    level: float = Field(default=0.01, gt=0, lt=1, description="The chance of a false alarm a system and day.")
+
+
 class EvaluatorConfig(_Strict):
     """Which evaluator learns, and its settings."""
 
@@ -81,12 +90,14 @@ class Config(_Strict):
         default=["lexical"], description="Metric names; `lexical` and `embedding` stand for all of their kind."
     )
     evaluator: EvaluatorConfig = Field(default_factory=EvaluatorConfig)
+    watch: WatchConfig = Field(default_factory=WatchConfig, description="Of live scores: `accord serve`, `follow`.")
     folds: int = Field(default=5, ge=2, description="Folds of the cross-validation, over whole conversations.")
     seed: int = Field(default=0, description="Of folds, resampling and every other draw.")
 
     def shown(self) -> dict[str, Any]:
         """The project's settings as JSON that may be kept and shown: no password, no query of a URL."""
-        return _without_secrets(self.model_dump(mode="json"))  # type: ignore[no-any-return]
+        secret = {"watch": {"webhook"}}  # some have their secret in the path
+        return _without_secrets(self.model_dump(mode="json", exclude=secret))  # type: ignore[no-any-return]
 
 
 def _without_secrets(value: Any) -> Any:

@@ -21,6 +21,12 @@ Columns = Annotated[
     list[str] | None,
     typer.Option("--columns", metavar="OURS=THEIRS", help="Map a column, e.g. annotator=rater; repeat."),
 ]
+EvaluatorFolder = Annotated[
+    Path | None, typer.Option("--evaluator", help="The fitted evaluator's folder; default: where fit puts it.")
+]
+Annotator = Annotated[str | None, typer.Option("--annotator", help="Score as this person would.")]
+RowsOut = typer.Option("--out", "-o", help="Append a row a reply here, as JSON lines.")
+IsWatched = Annotated[bool, typer.Option("--watch/--no-watch", help="Add up scores in the store, and raise alarms.")]
 SkipBadRows = Annotated[bool, typer.Option("--skip-bad-rows", help="Report and skip bad rows instead of stopping.")]
 
 

@@ -2,7 +2,8 @@
 
 from accord.watching.alarms import Alarm, alarms, looks
 from accord.watching.day import Day, DayMean
-from accord.watching.watch import Watch, report, see_to
+from accord.watching.rounds import Rounds
+from accord.watching.watch import Watch, report, see_to, tell
 from accord.watching.webhook import post
 
-__all__ = ["Alarm", "Day", "DayMean", "Watch", "alarms", "looks", "post", "report", "see_to"]
+__all__ = ["Alarm", "Day", "DayMean", "Rounds", "Watch", "alarms", "looks", "post", "report", "see_to", "tell"]

@@ -80,7 +80,13 @@ def daily(store: Store, since: str) -> Daily:
     return found
 
 
-def report(store: Store, days: int = BACK, now: datetime | None = None, labels: int = 10) -> dict[str, Any]:
+def report(
+    store: Store,
+    days: int = BACK,
+    now: datetime | None = None,
+    labels: int = 10,
+    before: Callable[[Store], None] = lambda store: None,
+) -> dict[str, Any]:
     """What was scored in the last days, alarms raised, and what to label next, as JSON.
 
     Args:
@@ -88,7 +94,9 @@ def report(store: Store, days: int = BACK, now: datetime | None = None, labels: 
         days: To look back.
         now: The present.
         labels: How many replies to suggest for labelling: those the evaluator is least sure of.
+        before: Called with the store first: to keep what is not kept yet.
     """
+    before(store)
     found = daily(store, _back(days, now))
     rows = [
         {
@@ -127,17 +135,15 @@ def _changes(found: Daily) -> list[dict[str, str]]:
 
 def see_to(
     store: Store,
-    send: Callable[[Sequence[Mapping[str, Any]]], None] | None = None,
     level: float = LEVEL,
     looked: dict[tuple[str, str, str], int] | None = None,
     learned: EvidenceTable | None = None,
     now: datetime | None = None,
 ) -> list[Alarm]:
-    """Compare days with those before, keep what is alarming, and tell of it.
+    """Compare days with those before, and keep what is alarming.
 
     Args:
         store: Where days and alarms are kept.
-        send: Tells of alarms; what it fails to tell is told the next time. Without it alarms are kept, not sent.
         level: The chance of a false alarm that a system and day may have.
         looked: How often each day was looked at; kept by whoever calls again and again. Without it, finished days
             alone are looked at.
@@ -147,14 +153,9 @@ def see_to(
     Returns:
         The alarms that are new.
     """
-    watched, today = Watched(store), _today(now)
     known = {} if learned is None else _by_column(learned)
-    found = alarms(daily(store, _back(BACK, now)), today, level, looked, known)
-    new = set(watched.raise_alarms({alarm.key: alarm.to_json() for alarm in found}))
-    unsent = watched.alarms(unsent=True) if send is not None else []
-    if send is not None and unsent:
-        send(unsent)
-        watched.mark_sent([alarm["key"] for alarm in unsent])
+    found = alarms(daily(store, _back(BACK, now)), _back(0, now), level, looked, known)
+    new = set(Watched(store).raise_alarms({alarm.key: alarm.to_json() for alarm in found}))
     return [alarm for alarm in found if alarm.key in new]
 
 
@@ -163,8 +164,13 @@ def _by_column(table: EvidenceTable) -> Features:
     return {column: table.values[table.present[:, place], place] for place, column in enumerate(table.columns)}
 
 
-def _today(now: datetime | None) -> str:
-    return (now or datetime.now(UTC)).date().isoformat()
+def tell(store: Store, send: Callable[[Sequence[Mapping[str, Any]]], None]) -> int:
+    """Send the alarms that nobody was told of yet; returns how many. What `send` raises leaves them for next time."""
+    unsent = Watched(store).alarms(unsent=True)
+    if unsent:
+        send(unsent)
+        Watched(store).mark_sent([alarm["key"] for alarm in unsent])
+    return len(unsent)
 
 
 def _back(days: int, now: datetime | None) -> str:

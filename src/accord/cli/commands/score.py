@@ -9,9 +9,11 @@ import typer
 
 from accord.cli.app import PARTLY_UNSCORED, command, stop
 from accord.cli.options import (
+    Annotator,
     AsJson,
     Columns,
     ConfigFile,
+    EvaluatorFolder,
     Format,
     SkipBadRows,
     column_map,
@@ -25,10 +27,8 @@ from accord.cli.show import Progress, show
 def score(
     source: Annotated[Path, typer.Argument(help="A file of conversations.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Where scores go: .jsonl, .csv or .parquet.")],
-    evaluator: Annotated[
-        Path | None, typer.Option("--evaluator", help="The fitted evaluator's folder; default: where fit puts it.")
-    ] = None,
-    annotator: Annotated[str | None, typer.Option("--annotator", help="Score as this person would.")] = None,
+    evaluator: EvaluatorFolder = None,
+    annotator: Annotator = None,
     panel: Annotated[
         list[str] | None, typer.Option("--panel", help="Score for these trusted annotators; repeat.")
     ] = None,

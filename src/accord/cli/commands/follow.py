@@ -1,0 +1,58 @@
+"""`accord follow`: score a log as it grows."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from threading import Event
+from typing import Annotated
+
+import typer
+
+from accord.cli.app import command
+from accord.cli.options import (
+    Annotator,
+    ConfigFile,
+    EvaluatorFolder,
+    Format,
+    RowsOut,
+    evaluator_folder,
+    open_project,
+)
+from accord.cli.show import Progress, note
+
+
+@command("follow")
+def follow(
+    log: Annotated[Path, typer.Argument(help="A log of JSON lines: messages, or conversations so far.")],
+    out: Annotated[Path, RowsOut],
+    place: Annotated[
+        Path | None, typer.Option("--place", help="Where to note how far it was read; default OUT.place.")
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Stop at the present end of the log.")] = False,
+    every: Annotated[float, typer.Option("--every", min=0.01, help="Seconds between looks at the log.")] = 0.5,
+    evaluator: EvaluatorFolder = None,
+    annotator: Annotator = None,
+    watch: Annotated[
+        bool, typer.Option("--watch/--no-watch", help="Add up scores in the store, and raise alarms.")
+    ] = True,
+    format: Format = "auto",
+    config_file: ConfigFile = None,
+) -> None:
+    """Score every reply in a log at least once, and go on where it was broken off; SIGTERM or Ctrl-C stops it."""
+    from accord.live import Follower, RowLog, opened
+
+    noted = place or out.with_name(out.name + ".place")
+    stop = Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    if not once and not log.exists():
+        note(f"waiting for {log}")
+    with open_project(config_file) as project, RowLog(out) as rows, Progress("lines read") as progress:
+        folder = evaluator or evaluator_folder(project.config.evaluator.method)
+        store = project.store if watch else None
+        with opened(folder, annotator, None, store, project.config.watch, note) as intake:
+            intake.keep = rows.write
+            follower = Follower(log, intake, rows.write, noted, format, stop)
+            lines = follower.run(once, every, progress.at)
+    print(f"{lines} lines read; scores in {out}, the place in {noted}")

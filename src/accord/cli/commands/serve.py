@@ -1,0 +1,66 @@
+"""`accord serve`: score live messages over HTTP."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from accord.cli.app import command
+from accord.cli.options import (
+    Annotator,
+    ConfigFile,
+    EvaluatorFolder,
+    RowsOut,
+    evaluator_folder,
+    open_project,
+)
+from accord.cli.show import note
+
+
+@command("serve")
+def serve(
+    evaluator: EvaluatorFolder = None,
+    annotator: Annotator = None,
+    host: Annotated[
+        str, typer.Option("--host", help="Where to listen; beyond this machine ACCORD_TOKEN is needed.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=1, max=65535)] = 8700,
+    out: Annotated[Path | None, RowsOut] = None,
+    conversations: Annotated[
+        int, typer.Option("--conversations", min=1, help="The most that are remembered.")
+    ] = 10_000,
+    minutes: Annotated[float, typer.Option("--minutes", min=0.1, help="How long after their last message.")] = 60.0,
+    body: Annotated[float, typer.Option("--max-body", min=0.001, help="MB that a request may have.")] = 4.0,
+    watch: Annotated[
+        bool, typer.Option("--watch/--no-watch", help="Add up scores in the store, and raise alarms.")
+    ] = True,
+    config_file: ConfigFile = None,
+) -> None:
+    """Score messages as they are said: POST /v1/scores, OpenTelemetry at /v1/traces, figures at /metrics, /docs.
+
+    Its token is the environment variable ACCORD_TOKEN. SIGTERM stops it when what is under way is finished.
+    """
+    from functools import partial
+
+    from accord.live import opened
+    from accord.service.guard import checked_binding
+    from accord.service.server import check_installed
+    from accord.watching import report
+
+    check_installed()
+    token = os.environ.get("ACCORD_TOKEN") or None
+    checked_binding(host, token)
+    from accord.service import server
+    from accord.service.app import Service, make_app
+
+    with open_project(config_file) as project:
+        folder = evaluator or evaluator_folder(project.config.evaluator.method)
+        store = project.store if watch else None
+        with opened(folder, annotator, out, store, project.config.watch, note, conversations, minutes * 60) as intake:
+            watched = None if intake.watch is None else partial(report, project.store, before=intake.watch.flush)
+            note(f"serving {intake.scorer.signature} at http://{host}:{port}/docs")
+            server.serve(make_app(Service(intake, watched)), host, port, token, int(body * 2**20))
+    note("stopped")

@@ -1,0 +1,72 @@
+"""`accord watch`: what was scored live in the last days, and what is alarming."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from accord.cli.app import command
+from accord.cli.options import AsJson, ConfigFile, open_project
+from accord.cli.show import show, table
+
+
+@command("watch")
+def watch(
+    days: Annotated[int, typer.Option("--days", min=1, max=366, help="To look back.")] = 14,
+    labels: Annotated[int, typer.Option("--label-next", min=0, help="Replies to suggest for labelling.")] = 5,
+    fail: Annotated[bool, typer.Option("--fail-on-alarm", help="End with exit code 3 where an alarm is new.")] = False,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Mean scores a system and a day with intervals; looks at finished days, and tells the webhook what is alarming."""
+    from functools import partial
+
+    from accord.errors import GateFailed
+    from accord.watching import post, report, see_to, tell
+
+    with open_project(config_file) as project:
+        config = project.config.watch
+        new = see_to(project.store, config.level)
+        show({**report(project.store, days, labels=labels), "new_alarms": len(new)}, as_json, _text)
+        if config.webhook is not None:
+            tell(project.store, partial(post, config.webhook))
+        if fail and new:
+            raise GateFailed(f"{len(new)} new alarms: {new[0].said}")
+
+
+def _text(found: Mapping[str, Any]) -> str:
+    if not found["days"]:
+        return "nothing was scored live in these days: accord serve, or accord follow LOG --out scores.jsonl"
+    numbers = {signature: str(place) for place, signature in enumerate(_evaluators(found), 1)}
+    rows = [
+        [
+            row["system"], row["day"], numbers[row["evaluator"]], str(row["replies"]), str(row["conversations"]),
+            _interval(row), str(sum(row["unscored"].values())), str(row["warned"]),
+        ]
+        for row in found["days"]
+    ]  # fmt: skip
+    header = ["system", "day", "evaluator", "replies", "conversations", "mean", "unscored", "warned"]
+    lines = [table(header, rows), "", *(f"evaluator {n}: {name}" for name, n in numbers.items())]
+    for change in found["evaluator_changes"]:
+        number = numbers[change["evaluator"]]
+        lines.append(
+            f"{change['system']}: scored by evaluator {number} from {change['day']} on; a step is the evaluator's"
+        )
+    lines += ["", *(f"alarm: {alarm['said']}" for alarm in found["alarms"])] if found["alarms"] else []
+    if found["label_next"]:
+        lines += ["", "least sure of, worth a label:"]
+        lines += [f"  {each['conversation']} turn {each['turn']}: {each['score']:.2f}, variance {each['variance']:.2f}"
+                  for each in found["label_next"]]  # fmt: skip
+    return "\n".join(lines)
+
+
+def _evaluators(found: Mapping[str, Any]) -> list[str]:
+    return list(dict.fromkeys(row["evaluator"] for row in sorted(found["days"], key=lambda row: row["day"])))
+
+
+def _interval(row: Mapping[str, Any]) -> str:
+    if row["mean"] is None:
+        return "–"
+    return f"{row['mean']:.2f}" + ("" if row["low"] is None else f" [{row['low']:.2f}, {row['high']:.2f}]")

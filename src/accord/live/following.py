@@ -1,0 +1,236 @@
+"""A log followed as it grows: every reply in it is scored at least once, wherever reading was broken off.
+
+The place is noted after the scores of what was read are on the disk. What comes after a place needs the conversations
+that were under way there, so reading goes on from where the oldest of them began, scoring nothing before the place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+from typing import IO, Any, NamedTuple
+
+from accord.errors import BadInput
+from accord.live.intake import Intake, Keep, refused
+from accord.live.said import Said
+from accord.live.scorer import CONVERSATIONS
+from accord.live.unfolding import Unfolding
+
+AT_ONCE = 256
+"""Lines that are taken in together."""
+LONGEST_LINE = 16 * 2**20
+BACK = 64 * 2**20
+"""The most bytes that are read again to remember conversations under way."""
+_FIRST = 256
+
+
+class Line(NamedTuple):
+    """A line, without its end; `None` where it is too long, and where it begins and ends in the file."""
+
+    content: bytes | None
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """How far a log was read.
+
+    Attributes:
+        file: Which file it is: its number on the disk, and a digest of its first bytes.
+        offset: Up to where it was read.
+        back: Where the oldest conversation begins that was under way.
+    """
+
+    file: str
+    offset: int = 0
+    back: int = 0
+
+    @classmethod
+    def read(cls, path: Path) -> Place | None:
+        """The place that was noted; `None` where none was.
+
+        Raises:
+            BadInput: The file holds something else.
+        """
+        try:
+            return cls(**json.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return None
+        except (ValueError, TypeError):
+            raise BadInput(f"{path} notes no place in a log; remove it to begin anew, or name another file") from None
+
+    def write(self, path: Path) -> None:
+        """Note the place, whole or not at all."""
+        partial = path.with_name(path.name + ".partial")
+        partial.write_text(json.dumps(vars(self)) + "\n", encoding="utf-8")
+        os.replace(partial, path)
+
+
+class Follower:
+    """Follows one log of JSON lines.
+
+    Args:
+        path: The log: a message a line, or a conversation so far a line in any format that is read.
+        intake: Takes the messages in.
+        keep: Called with the rows of lines that are no messages.
+        place: The file in which it is noted how far the log was read.
+        format: Of the rows; `auto` tells by each row.
+        stop: Set when it is time to stop.
+    """
+
+    def __init__(
+        self, path: Path, intake: Intake, keep: Keep, place: Path, format: str = "auto", stop: Event | None = None
+    ) -> None:
+        self.path, self.intake, self.keep, self.place, self.format = path, intake, keep, place, format
+        self.stop = stop or Event()
+        self._unfolding = Unfolding()
+        self._begun: OrderedDict[str, int] = OrderedDict()  # where each conversation under way begins
+
+    def run(self, once: bool = False, every: float = 0.5, on_read: Callable[[int], None] | None = None) -> int:
+        """Follow until told to stop, or, `once`, to the present end of the log; returns how many lines were read.
+
+        Raises:
+            BadInput: The noted place cannot be read, or, `once`, there is no such log.
+        """
+        lines = 0
+        while not self.stop.is_set():
+            if self.path.is_file():
+                with self.path.open("rb") as log:
+                    for count in self._follow(log, once, every):
+                        lines += count
+                        if on_read is not None:
+                            on_read(lines)
+            elif once:
+                raise BadInput(f"no log at {self.path}")
+            if once:
+                break
+            self.stop.wait(every)
+        return lines
+
+    def _follow(self, log: IO[bytes], once: bool, every: float) -> Iterator[int]:
+        """Read one file, until another takes its place; yields how many lines were read."""
+        known = Place.read(self.place)
+        offset = self._resumed(log, known) if known is not None and self._is_same(log, known) else 0
+        log.seek(offset)
+        while not self.stop.is_set():
+            lines = list(_lines(log, AT_ONCE, whole=not once))
+            if lines:
+                self._take(lines)
+                self._note(log, lines[-1].end)
+                yield len(lines)
+            elif once or self._is_replaced(log):
+                return
+            else:
+                self.stop.wait(every)
+
+    def _is_same(self, log: IO[bytes], known: Place) -> bool:
+        return known.file == _identity(log) and os.fstat(log.fileno()).st_size >= known.offset
+
+    def _is_replaced(self, log: IO[bytes]) -> bool:
+        """Whether the name stands for another file by now, or this one was cut short."""
+        try:
+            now = self.path.stat()
+        except FileNotFoundError:
+            return False
+        return now.st_ino != os.fstat(log.fileno()).st_ino or now.st_size < log.tell()
+
+    def _resumed(self, log: IO[bytes], known: Place) -> int:
+        """Hear again what was under way, and return where to go on."""
+        log.seek(known.back)
+        while log.tell() < known.offset and not self.stop.is_set():
+            lines = [line for line in _lines(log, AT_ONCE, whole=True) if line.end <= known.offset]
+            if not lines:
+                break
+            messages, _ = self._messages(lines)
+            self.intake.scorer.take(messages)
+        return known.offset
+
+    def _take(self, lines: list[Line]) -> None:
+        messages, bad = self._messages(lines)
+        self.intake.take(messages)
+        self.keep(bad)
+
+    def _messages(self, lines: list[Line]) -> tuple[list[Said], list[dict[str, Any]]]:
+        """The messages of some lines, and rows that say which lines are none."""
+        found: list[Said] = []
+        bad = []
+        for line in lines:
+            try:
+                new, wrong = self._unfolding.messages(_parsed(line), f"{self.path.name}@{line.start}", self.format)
+            except BadInput as error:
+                new, wrong = [], [str(error)]
+            bad += [{**refused(reason), "at": line.start} for reason in wrong]
+            for said in new:
+                self._begun.setdefault(said.conversation, line.start)
+                self._begun.move_to_end(said.conversation)
+            found += new
+        while len(self._begun) > CONVERSATIONS:
+            self._begun.popitem(last=False)
+        return found, bad
+
+    def _note(self, log: IO[bytes], offset: int) -> None:
+        back = max(min(self._begun.values(), default=offset), offset - BACK)
+        Place(_identity(log), offset, _line_start(log, back)).write(self.place)
+
+
+def _identity(log: IO[bytes]) -> str:
+    """Which file this is, whatever it is called."""
+    here = log.tell()
+    log.seek(0)
+    first = log.readline(_FIRST)
+    log.seek(here)
+    return f"{os.fstat(log.fileno()).st_ino}-{hashlib.sha256(first).hexdigest()[:16]}"
+
+
+def _line_start(log: IO[bytes], offset: int) -> int:
+    """The beginning of the first line at or after an offset."""
+    if offset == 0:
+        return 0
+    here = log.tell()
+    log.seek(offset - 1)
+    log.readline()
+    found = log.tell()
+    log.seek(here)
+    return found
+
+
+def _lines(log: IO[bytes], most: int, whole: bool) -> Iterator[Line]:
+    """The next lines; with `whole`, a last one without an end is left for later."""
+    for _ in range(most):
+        start = log.tell()
+        content = log.readline(LONGEST_LINE)
+        if not content:
+            return
+        is_long = len(content) == LONGEST_LINE and not content.endswith(b"\n")
+        rest = content
+        while is_long and rest and not rest.endswith(b"\n"):
+            rest = log.readline(LONGEST_LINE)
+        if not rest.endswith(b"\n") and (whole or not _is_json(content)):  # somebody may be writing it
+            log.seek(start)
+            return
+        if content.strip():
+            yield Line(None if is_long else content.rstrip(b"\r\n"), start, log.tell())
+
+
+def _is_json(content: bytes) -> bool:
+    try:
+        json.loads(content)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _parsed(line: Line) -> Any:
+    if line.content is None:
+        raise BadInput(f"the line is longer than {LONGEST_LINE // 2**20} MB")
+    try:
+        return json.loads(line.content)
+    except (ValueError, RecursionError):
+        raise BadInput("the line is no JSON") from None

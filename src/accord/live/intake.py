@@ -1,0 +1,87 @@
+"""Messages in, rows out: each is scored, watched and kept, and one that is no message costs the others nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Protocol, Self
+
+from accord.live.said import Said
+from accord.live.scorer import LiveScorer, Taken
+from accord.score import Score
+from accord.watching import Watch
+
+Row = dict[str, Any]
+Keep = Callable[[Sequence[Row]], None]
+
+
+class Takes(Protocol):
+    """What takes messages in, in their order."""
+
+    def take(self, batch: Sequence[Said]) -> list[Row]:
+        """A row a message."""
+
+
+class Intake:
+    """Takes messages in for whoever serves them or reads them from a log.
+
+    Args:
+        scorer: Scores the replies.
+        watch: Adds up what was scored.
+        keep: Called with the rows of replies, before anyone is answered; what it raises is raised.
+    """
+
+    def __init__(self, scorer: LiveScorer, watch: Watch | None = None, keep: Keep | None = None) -> None:
+        self.scorer, self.watch, self.keep = scorer, watch, keep
+
+    def take(self, batch: Sequence[Said]) -> list[Row]:
+        """A row a message, in their order: `status` is `scored`, `unscored`, or `heard` of what is no reply."""
+        found = list(zip(batch, self.scorer.take(batch), strict=True))
+        rows = [_row(said, taken) for said, taken in found]
+        if self.keep is not None:
+            self.keep([row for row in rows if row["status"] != "heard" and not row.get("again")])
+        if self.watch is not None:
+            for said, taken in found:
+                if taken.score is not None and taken.evidence is not None and not taken.again:
+                    self.watch.add(said.system, said.day, taken.score, taken.evidence)
+        return rows
+
+
+def _row(said: Said, taken: Taken) -> Row:
+    about: Row = {"id": said.id, "system": said.system}
+    if taken.score is None:
+        return {"status": "heard", **about, "conversation": said.conversation}
+    status = "scored" if isinstance(taken.score, Score) else "unscored"
+    return {"status": status, **about, **taken.score.to_json(), **({"again": True} if taken.again else {})}
+
+
+def refused(reason: str, about: Any = None) -> Row:
+    """The row of what is no message."""
+    named = about if isinstance(about, Mapping) else {}
+    known = {name: named[name] for name in ("id", "conversation") if isinstance(named.get(name), str)}
+    return {"status": "refused", **known, "error": reason}
+
+
+class RowLog:
+    """Appends rows to a file of JSON lines, and sees to it that they are on the disk."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._stream: IO[str] = path.open("a", encoding="utf-8")
+
+    def write(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Append some rows; they outlive the process once this returns."""
+        if rows:
+            self._stream.writelines(json.dumps(row) + "\n" for row in rows)
+            self._stream.flush()
+            os.fsync(self._stream.fileno())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stream.close()

@@ -1,0 +1,1 @@
+"""Live scoring over HTTP (`accord[serve]`): messages and traces in, scores and figures out."""

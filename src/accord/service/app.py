@@ -1,0 +1,218 @@
+"""The service: `POST /v1/scores`, `POST /v1/traces`, figures for Prometheus, and pages that describe it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+from starlette.exceptions import HTTPException
+
+from accord.errors import AccordError, BadInput
+from accord.live.intake import Intake, Row, refused
+from accord.live.said import Said, said_from
+from accord.live.unfolding import Unfolding
+from accord.service import schemas
+from accord.service.batching import WAITING, Batcher, Busy
+from accord.service.gauges import Gauges
+from accord.service.otlp import JSON, export_of, spans_of
+from accord.service.page import described
+from accord.version import __version__
+
+BATCH = 1000
+"""Messages that one request may have."""
+COME_AGAIN = {"Retry-After": "1"}
+
+
+class Service:
+    """What the routes share.
+
+    Args:
+        intake: Takes messages in.
+        watched: What was scored in the last days, as JSON; without it nothing is watched.
+        most: Messages that may wait.
+    """
+
+    def __init__(
+        self, intake: Intake, watched: Callable[[], dict[str, Any]] | None = None, most: int = WAITING
+    ) -> None:
+        self.intake, self.watched = intake, watched
+        self.batcher, self.unfolding = Batcher(intake, most), Unfolding(intake.scorer.conversations)
+        signature = str(intake.scorer.signature)
+        self.gauges = Gauges(signature, lambda: len(intake.scorer), lambda: self.batcher.waiting)
+
+    async def score(self, rows: Sequence[Any]) -> list[Row]:
+        """Messages as they came to what came of them; one that is no message costs the others nothing.
+
+        Raises:
+            Busy: Too many messages wait.
+        """
+        self.batcher.check_room(len(rows))
+        read = [_read(row) for row in rows]
+        scored = iter(await self._taken([each for each in read if isinstance(each, Said)]))
+        found = [next(scored) if isinstance(each, Said) else each for each in read]
+        self.gauges.count(found)
+        return found
+
+    async def trace(self, export: dict[str, Any]) -> tuple[int, str]:
+        """Take the model calls of an export in; how many spans could not be read, and why the first.
+
+        Raises:
+            Busy: Too many messages wait.
+        """
+        self.batcher.check_room()
+        said, bad = self.unfolding.messages(export, "otlp", "otel")
+        try:
+            self.gauges.count(await self._taken(said))
+        except BaseException:
+            for each in said:  # whoever sends it again finds it new
+                self.unfolding.forget(each.conversation)
+            raise
+        self.gauges.count([refused(reason) for reason in bad])
+        return len(bad), bad[0] if bad else ""
+
+    async def _taken(self, batch: Sequence[Said]) -> list[Row]:
+        return await self.batcher.take(batch) if batch else []
+
+
+def _read(row: Any) -> Said | Row:
+    try:
+        return said_from(row)
+    except BadInput as error:
+        return refused(str(error), row)
+
+
+def make_app(service: Service) -> FastAPI:
+    """The ASGI application, without the guard before it."""
+
+    @asynccontextmanager
+    async def running(_: FastAPI) -> AsyncIterator[None]:
+        scoring = asyncio.create_task(service.batcher.run())
+        yield
+        scoring.cancel()
+
+    app = FastAPI(
+        title="Accord", version=__version__, description=__doc__, lifespan=running, docs_url=None, redoc_url=None,
+        openapi_url="/v1/openapi.json",
+    )  # fmt: skip
+    _catch(app, service)
+    _add_scores(app, service)
+    _add_traces(app, service)
+    _add_pages(app, service)
+    return app
+
+
+def _catch(app: FastAPI, service: Service) -> None:
+    """Count and time every request; say what went wrong as JSON."""
+
+    @app.middleware("http")
+    async def counted(request: Request, call_next: Callable[[Request], Any]) -> Response:
+        start = time.perf_counter()
+        response: Response = await call_next(request)
+        route = request.scope.get("route")
+        path = getattr(route, "path", "(none)")
+        service.gauges.requests.labels(path, str(response.status_code)).inc()
+        service.gauges.seconds.observe(time.perf_counter() - start)
+        return response
+
+    @app.exception_handler(Busy)
+    async def busy(request: Request, error: Busy) -> Response:
+        return JSONResponse({"error": "too many messages wait; send this again in a second"}, 503, COME_AGAIN)
+
+    @app.exception_handler(AccordError)
+    async def wrong(request: Request, error: AccordError) -> Response:
+        return JSONResponse({"error": str(error)}, 400 if isinstance(error, BadInput) else 500)
+
+    @app.exception_handler(OSError)
+    async def broken(request: Request, error: OSError) -> Response:
+        return JSONResponse({"error": f"scores cannot be kept: {error.strerror}; send this again later"}, 503)
+
+    @app.exception_handler(HTTPException)
+    async def unknown(request: Request, error: HTTPException) -> Response:
+        return JSONResponse({"error": f"{error.detail}; see /docs"}, error.status_code)
+
+
+def _add_scores(app: FastAPI, service: Service) -> None:
+    @app.post("/v1/scores", summary="Score one message, or a batch", openapi_extra=schemas.scores())
+    async def scores(request: Request) -> Response:
+        """Takes messages in, in their order, and gives a row for each: scored, unscored, heard, or refused."""
+        body = _json_of(await request.body(), request.headers.get("content-type", ""))
+        if isinstance(body, dict) and "messages" in body:
+            messages = body["messages"]
+            if len(body) > 1 or not isinstance(messages, list):
+                raise BadInput("a batch is an object with a list of messages, and nothing else")
+            if len(messages) > BATCH:
+                raise BadInput(f"a batch of {len(messages)} messages; at most {BATCH} come at once")
+            return JSONResponse({"scores": await service.score(messages)})
+        [row] = await service.score([body])
+        return JSONResponse(row, 422 if row["status"] == "refused" else 200)
+
+
+def _add_traces(app: FastAPI, service: Service) -> None:
+    @app.post("/v1/traces", summary="OpenTelemetry traces (OTLP/HTTP)", openapi_extra=schemas.traces())
+    async def traces(request: Request) -> Response:
+        """Takes the model calls of GenAI spans in; conversations may repeat what was said before."""
+        kind = request.headers.get("content-type", "")
+        bad, why = await service.trace(spans_of(export_of(await request.body(), kind)))
+        if kind.startswith(JSON):
+            partial = {"partialSuccess": {"rejectedSpans": bad, "errorMessage": why}} if bad else {}
+            return JSONResponse(partial)
+        from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+
+        answer = ExportTraceServiceResponse()
+        if bad:
+            answer.partial_success.rejected_spans, answer.partial_success.error_message = bad, why
+        return Response(answer.SerializeToString(), media_type="application/x-protobuf")
+
+
+def _add_pages(app: FastAPI, service: Service) -> None:
+    @app.get("/healthz", summary="Whether the service is there")
+    async def healthz() -> dict[str, str]:
+        """Answers as long as requests are served; needs no token."""
+        return {"status": "ok"}
+
+    @app.get("/metrics", summary="Figures for Prometheus", response_class=Response)
+    async def metrics() -> Response:
+        """Requests, messages, seconds, scores by system, memory."""
+        return Response(service.gauges.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    @app.get("/v1/evaluator", summary="Who scores")
+    def evaluator() -> dict[str, Any]:
+        """What the evaluator learned."""
+        return service.intake.scorer.evaluator.describe()
+
+    @app.get("/v1/watch", summary="What was scored in the last days")
+    def watch() -> dict[str, Any]:
+        """Means a system and a day with intervals, alarms, changes of the evaluator, and what to label next."""
+        if service.watched is None:
+            raise BadInput("nothing is watched: this service was started with --no-watch")
+        return service.watched()
+
+    @app.get("/v1/schema", summary="JSON Schema of messages and rows")
+    async def schema() -> dict[str, Any]:
+        """What `/v1/scores` takes and gives."""
+        return schemas.published()
+
+    @app.get("/docs", response_class=HTMLResponse, include_in_schema=False)
+    async def docs() -> str:
+        return described(app.openapi())
+
+
+def _json_of(body: bytes, content_type: str) -> Any:
+    """A request's JSON.
+
+    Raises:
+        BadInput: It is none, or does not say that it is: a page in a browser may send anything else unasked.
+    """
+    if content_type.partition(";")[0].strip().lower() != JSON:
+        raise BadInput(f"content type {content_type!r}; send application/json")
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        at = f" at byte {error.pos}" if isinstance(error, json.JSONDecodeError) else ""
+        raise BadInput(f"the body is no JSON{at}; send one message, or {{'messages': [...]}}") from None

@@ -1,0 +1,52 @@
+"""What the service tells Prometheus about itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, Summary, generate_latest
+
+from accord.live.intake import Row
+from accord.version import __version__
+
+SYSTEMS = 50
+"""The most systems whose scores are told apart."""
+OTHERS = "other systems"
+
+
+class Gauges:
+    """Counters of one service, in a registry of their own."""
+
+    def __init__(self, evaluator: str, conversations: Callable[[], float], waiting: Callable[[], float]) -> None:
+        self.registry = CollectorRegistry()
+        kept = self.registry
+        self.requests = Counter("accord_requests", "Requests by path and status.", ["path", "status"], registry=kept)
+        self.messages = Counter("accord_messages", "Messages by what came of them.", ["status"], registry=kept)
+        self.seconds = Histogram(
+            "accord_request_seconds", "Seconds from a request's arrival to its answer.", registry=kept,
+            buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5),
+        )  # fmt: skip
+        self.scores = Summary("accord_score", "Scores by system.", ["system"], registry=kept)
+        self.troubles = Counter("accord_troubles", "Rounds of watching that failed.", registry=kept)
+        Gauge("accord_conversations", "Conversations remembered.", registry=kept).set_function(conversations)
+        Gauge("accord_waiting_messages", "Messages that wait to be scored.", registry=kept).set_function(waiting)
+        Info("accord_evaluator", "Who scores.", registry=kept).info({"signature": evaluator, "version": __version__})
+        self._systems: set[str] = set()
+
+    def count(self, rows: Iterable[Row]) -> None:
+        """Take what came of some messages into account."""
+        for row in rows:
+            self.messages.labels(row["status"]).inc()
+            if row["status"] == "scored" and not row.get("again"):
+                self.scores.labels(self._named(row.get("system"))).observe(row["value"])
+
+    def _named(self, system: str | None) -> str:
+        name = system or ""
+        if name not in self._systems and len(self._systems) >= SYSTEMS:
+            return OTHERS
+        self._systems.add(name)
+        return name
+
+    def text(self) -> bytes:
+        """Everything in Prometheus' text format."""
+        return generate_latest(self.registry)

@@ -1,0 +1,428 @@
+"""The service on a real port: what it takes, refuses and survives; OpenTelemetry as its exporters send it."""
+
+from __future__ import annotations
+
+import gzip
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from accord import Label, Labels, LiveScorer, Question, Scale, read
+from accord.errors import BadInput
+from accord.evaluators import Mixture
+from accord.evidence import BANK, measure
+from accord.live import Intake, RowLog
+from accord.llm import Subject
+from accord.sample import sources
+
+pytest.importorskip("fastapi", reason="needs accord[serve]")
+import uvicorn
+
+from accord.service.app import Service, make_app
+from accord.service.batching import Batcher, Busy
+from accord.service.guard import Guard, checked_binding, is_loopback
+
+QUESTION = Question(id="useful", text="Is it useful?", scale=Scale(options=(1, 2, 3, 4)))
+JSON = {"Content-Type": "application/json"}
+TOKEN = "a-token-of-sixteen-characters"
+
+
+@pytest.fixture(scope="module")
+def evaluator() -> Mixture:
+    chats = [record.conversation for record in read(sources()[0])]
+    subjects = [Subject(c, place) for c in chats for place, turn in enumerate(c.turns) if turn.role == "assistant"]
+    labels = Labels(
+        Label(s.target, "useful", "ann", 1 + min(3, len(s.conversation.turns[s.turn or 0].content) // 120))
+        for s in subjects
+    )
+    return Mixture(QUESTION).fit(measure(subjects, BANK), labels)
+
+
+class Client:
+    """Asks one service."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+    def ask(
+        self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None
+    ) -> tuple[int, Any, dict[str, str]]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection.request(method, path, body, headers or {})
+        answer = connection.getresponse()
+        content = answer.read()
+        connection.close()
+        is_json = (answer.getheader("Content-Type") or "").startswith("application/json")
+        return (
+            answer.status,
+            json.loads(content) if is_json else content,
+            {k.lower(): v for k, v in answer.getheaders()},
+        )
+
+    def post(self, value: Any, path: str = "/v1/scores", **headers: str) -> tuple[int, Any]:
+        return self.ask("POST", path, json.dumps(value).encode(), {**JSON, **headers})[:2]
+
+
+@contextmanager
+def served(intake: Any, token: str | None = None, most: int = 2048, **limits: Any) -> Iterator[Client]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    app = Guard(make_app(Service(intake, lambda: {"days": []}, most)), token, **limits)
+    server = uvicorn.Server(uvicorn.Config(app, "127.0.0.1", port, log_level="error", lifespan="on"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    try:
+        yield Client(port)
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def client(evaluator: Mixture) -> Iterator[Client]:
+    with served(Intake(LiveScorer(evaluator))) as found:
+        yield found
+
+
+def said(conversation: str, role: str, content: str, **more: Any) -> dict[str, Any]:
+    return {"conversation": conversation, "role": role, "content": content, **more}
+
+
+def test_scores_are_those_of_a_scorer_in_process(client: Client, evaluator: Mixture) -> None:
+    policy = "Opened routers can be returned within 45 days of delivery."
+    alone = LiveScorer(evaluator)
+    alone.message("s1", "user", "Can I return it?", [policy])
+    expected = alone.message("s1", "assistant", "Yes, within 45 days of delivery.")
+    assert client.post(said("s1", "user", "Can I return it?", documents=[policy])) == (
+        200, {"status": "heard", "id": None, "system": None, "conversation": "s1"}
+    )  # fmt: skip
+    status, row = client.post(said("s1", "assistant", "Yes, within 45 days of delivery.", id="m", system="bot"))
+    assert status == 200 and row == {
+        "status": "scored",
+        "id": "m",
+        "system": "bot",
+        **json.loads(json.dumps(expected.to_json())),
+    }  # type: ignore[union-attr]
+    assert client.post(said("s1", "assistant", "another text", id="m"))[1]["again"] is True
+
+
+def test_one_bad_message_of_a_batch_costs_the_others_nothing(client: Client) -> None:
+    batch = [
+        said("b1", "user", "hello"), said("b1", "narrator", "x"), 7, None, said("b1", "assistant", "Hello \ud800!"), {"id": "q"},
+        said("b1", "assistant", "late", turn=0), said("b1", "assistant", "x", turn=-1), said("", "user", "x"),
+    ]  # fmt: skip
+    status, found = client.post({"messages": batch})
+    assert status == 200
+    assert [row["status"] for row in found["scores"]] == [
+        "heard", "refused", "refused", "refused", "scored", "refused", "unscored", "refused", "refused"
+    ]  # fmt: skip
+    assert "'narrator'" in found["scores"][1]["error"] and found["scores"][5]["id"] == "q"
+    assert found["scores"][6]["unscored"] == "turn 0 came after turn 1 had been taken in"
+    assert client.post({"messages": []}) == (200, {"scores": []})
+    status, row = client.post(said("b1", "narrator", "x"))
+    assert status == 422 and row["status"] == "refused"
+
+
+@pytest.mark.parametrize(
+    "body, headers, status, reason",
+    [
+        (b"not json", JSON, 400, "no JSON at byte 0"),
+        (b"", JSON, 400, "no JSON"),
+        (b"\xff\xfe", JSON, 400, "no JSON"),
+        (b"[" * 100_000, JSON, 400, "no JSON"),
+        (b'{"messages": 7}', JSON, 400, "a list of messages"),
+        (b'{"messages": [], "more": 1}', JSON, 400, "nothing else"),
+        (json.dumps({"messages": [1] * 1001}).encode(), JSON, 400, "at most 1000"),
+        (b"{}", {"Content-Type": "text/plain"}, 400, "send application/json"),
+        (b"{}", {**JSON, "Content-Encoding": "br"}, 415, "allowed: gzip"),
+        (b"{}", {**JSON, "Content-Encoding": "gzip"}, 400, "is not"),
+        (gzip.compress(b" " * 50_000_000), {**JSON, "Content-Encoding": "gzip"}, 413, "unpacks to more than 4 MB"),
+        (b" " * 50_000_000, JSON, 413, "larger than 4 MB"),
+        (b"{}", {**JSON, "Host": "rebound.example"}, 421, "this machine's own name"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_request_is_said(
+    client: Client, body: bytes, headers: dict[str, str], status: int, reason: str
+) -> None:
+    found, answer, _ = client.ask("POST", "/v1/scores", body, headers)
+    assert found == status and reason in answer["error"]
+    assert client.ask("GET", "/healthz")[0] == 200
+
+
+def test_odd_texts_get_a_score_or_a_reason(client: Client) -> None:
+    for place, text in enumerate(
+        ["", " ", "word " * 100_000, "שלום עולם", "你好世界", "🙂" * 50, "nul\0", "\ud83d", "a" * 1_000_000]
+    ):
+        status, row = client.post(said(f"odd-{place}", "assistant", text, documents=["", text[:1000]]))
+        assert status == 200 and row["status"] in {"scored", "unscored"}, text[:20]
+    status, row = client.post(said("doc", "assistant", "fine", documents=["x " * 1_500_000]))
+    assert status == 200 and row["status"] == "scored"
+    status, row = client.post(said("docs", "assistant", "fine", documents=["x"] * 1001))
+    assert status == 422 and "1000" in row["error"]
+
+
+def test_a_slow_client_is_let_go_and_holds_nobody_up(evaluator: Mixture) -> None:
+    with served(Intake(LiveScorer(evaluator)), seconds=0.5) as client:
+        slow = [socket.create_connection(("127.0.0.1", client.port)) for _ in range(20)]
+        for each in slow:
+            each.sendall(
+                b"POST /v1/scores HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
+            )
+        start = time.perf_counter()
+        assert client.post(said("c", "assistant", "Hello."))[0] == 200
+        assert time.perf_counter() - start < 0.4
+        assert b" 408 " in slow[0].recv(4096)
+        for each in slow:
+            each.close()
+        half = socket.create_connection(("127.0.0.1", client.port))
+        half.sendall(b"POST /v1/scores HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{")
+        half.close()
+        assert client.post(said("c", "assistant", "Hello."))[0] == 200
+
+
+class _Slow:
+    """An intake that takes its time."""
+
+    def __init__(self, scorer: LiveScorer) -> None:
+        self.scorer, self.go, self.sizes = scorer, threading.Event(), list[int]()
+
+    def take(self, batch: Any) -> list[dict[str, Any]]:
+        self.go.wait(20)
+        self.sizes.append(len(batch))
+        return [{"status": "heard", "id": each.id} for each in batch]
+
+
+def test_more_than_can_wait_is_turned_away_at_once_and_what_waits_is_taken_together(evaluator: Mixture) -> None:
+    slow = _Slow(LiveScorer(evaluator))
+    with served(slow, most=10) as client:
+        found: list[tuple[int, Any, dict[str, str]]] = []
+        body = [json.dumps(said("c", "user", "x", id=str(place))).encode() for place in range(30)]
+        threads = [
+            threading.Thread(target=lambda b=b: found.append(client.ask("POST", "/v1/scores", b, JSON))) for b in body
+        ]
+        for thread in threads:
+            thread.start()
+        while len(found) < 20:
+            time.sleep(0.01)  # these have been told already
+        assert {status for status, _, _ in found} == {503} and all(
+            headers["retry-after"] == "1" for _, _, headers in found
+        )
+        assert client.ask("GET", "/healthz")[0] == 200
+        assert b"accord_waiting_messages 10.0" in client.ask("GET", "/metrics")[1]
+        slow.go.set()
+        for thread in threads:
+            thread.join()
+        assert sum(status == 200 for status, _, _ in found) == 10
+        assert sum(slow.sizes) == 10 and len(slow.sizes) == 2  # the first alone, all others together
+
+
+def test_what_cannot_be_kept_is_not_called_scored(evaluator: Mixture, tmp_path: Path) -> None:
+    def full(rows: Any) -> None:
+        if rows:
+            raise OSError(28, "No space left on device")
+
+    with served(Intake(LiveScorer(evaluator), keep=full)) as client:
+        status, answer = client.post(said("c", "assistant", "Hello."))
+        assert status == 503 and "No space left" in answer["error"]
+        assert client.post(said("c", "user", "Hello?"))[0] == 200
+
+
+def test_a_token_is_asked_of_everyone_but_the_health_check(evaluator: Mixture) -> None:
+    with served(Intake(LiveScorer(evaluator)), token=TOKEN) as client:
+        assert client.ask("GET", "/healthz")[0] == 200
+        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": TOKEN}, {"Authorization": "Bearer "}):
+            for path in ("/metrics", "/docs", "/v1/openapi.json", "/v1/watch"):
+                status, answer, about = client.ask("GET", path, None, headers)
+                assert status == 401 and about["www-authenticate"] == "Bearer" and TOKEN not in str(answer)
+        assert (
+            client.ask("GET", "/metrics", None, {"Authorization": f"Bearer {TOKEN}", "Host": "any.example"})[0] == 200
+        )
+    with pytest.raises(BadInput, match="without a token would serve anybody"):
+        checked_binding("0.0.0.0", None)
+    with pytest.raises(BadInput, match="needs 16 or more"):
+        checked_binding("0.0.0.0", "short")
+    checked_binding("0.0.0.0", TOKEN)
+    assert all(map(is_loopback, ("127.0.0.1", "localhost", "::1", "[::1]", "127.9.9.9")))
+    assert not any(map(is_loopback, ("0.0.0.0", "::", "example.org", "localhost.example.org", "")))
+
+
+def test_pages_describe_what_is_there_and_need_nobody_else(client: Client) -> None:
+    _, openapi, _ = client.ask("GET", "/v1/openapi.json")
+    assert {"/v1/scores", "/v1/traces", "/metrics", "/healthz", "/v1/watch", "/v1/schema", "/v1/evaluator"} == set(
+        openapi["paths"]
+    )
+    status, page, headers = client.ask("GET", "/docs")
+    assert status == 200 and headers["content-type"].startswith("text/html")
+    text = page.decode()
+    assert "<script" not in text and "http://" not in text and "https://" not in text
+    assert all(f"<code>{path}</code>" in text for path in openapi["paths"]) and "conformal band" in text
+    _, schema, _ = client.ask("GET", "/v1/schema")
+    assert schema["$defs"]["Message"]["additionalProperties"] is False
+    row = client.post(said("schema", "assistant", "Hello there."))[1]
+    assert row.keys() <= schema["$defs"]["Row"]["properties"].keys()
+    status, answer, _ = client.ask("GET", "/nothing")
+    assert status == 404 and "see /docs" in answer["error"]
+    assert client.ask("GET", "/v1/evaluator")[1]["method"] == "mixture"
+
+
+def test_figures_count_what_happened(evaluator: Mixture) -> None:
+    with served(Intake(LiveScorer(evaluator))) as client:
+        client.post({"messages": [said("c", "user", "Hi"), said("c", "assistant", "Hello.", system="bot"), 3]})
+        for place in range(60):
+            client.post(said("c", "assistant", "Hello.", system=f"s{place}"))
+        text = client.ask("GET", "/metrics")[1].decode()
+    assert (
+        'accord_messages_total{status="scored"} 61.0' in text and 'accord_messages_total{status="refused"} 1.0' in text
+    )
+    assert 'accord_score_count{system="bot"} 1.0' in text and 'accord_score_count{system="other systems"} 11.0' in text
+    assert "accord_conversations 1.0" in text and 'accord_requests_total{path="/v1/scores",status="200"} 61.0' in text
+
+
+def spans(conversation: str, *calls: tuple[list[tuple[str, str]], str]) -> dict[str, Any]:
+    """An OTLP export of model calls, each with what went in and what came out."""
+
+    def text(messages: list[tuple[str, str]]) -> dict[str, str]:
+        return {
+            "stringValue": json.dumps([{"role": r, "parts": [{"type": "text", "content": c}]} for r, c in messages])
+        }
+
+    found = [
+        {
+            "traceId": "0" * 31 + str(place), "spanId": "0" * 15 + str(place), "startTimeUnixNano": str(place),
+            "attributes": [
+                {"key": "gen_ai.conversation.id", "value": {"stringValue": conversation}},
+                {"key": "gen_ai.agent.name", "value": {"stringValue": "shop-bot"}},
+                {"key": "gen_ai.input.messages", "value": text(sent)},
+                {"key": "gen_ai.output.messages", "value": text([("assistant", reply)])},
+            ],
+        }
+        for place, (sent, reply) in enumerate(calls)
+    ]  # fmt: skip
+    return {"resourceSpans": [{"scopeSpans": [{"spans": found}]}]}
+
+
+def test_traces_repeat_what_was_said_and_each_reply_is_scored_once(evaluator: Mixture, tmp_path: Path) -> None:
+    first = [("user", "Where is my order?")]
+    second = [*first, ("assistant", "It was sent on Monday."), ("user", "When does it arrive?")]
+    export = spans("t1", (first, "It was sent on Monday."), (second, "On Friday."))
+    with RowLog(tmp_path / "rows.jsonl") as log, served(Intake(LiveScorer(evaluator), keep=log.write)) as client:
+        assert client.post(export, "/v1/traces") == (200, {})
+        assert client.post(export, "/v1/traces") == (200, {})  # sent again, as exporters do
+        broken = spans("t2", ([("user", "Hi")], "Hello."))
+        broken["resourceSpans"][0]["scopeSpans"][0]["spans"].insert(0, {"attributes": 7, "spanId": "x"})
+        broken["resourceSpans"].append(
+            {"scopeSpans": [{"spans": [{"attributes": [{"key": "http.method", "value": {"stringValue": "GET"}}]}]}]}
+        )
+        status, answer = client.post(broken, "/v1/traces")
+        assert status == 200 and answer["partialSuccess"]["rejectedSpans"] == 1
+        for wrong in ([], {"resourceSpans": 7}, 7):
+            assert client.post(wrong, "/v1/traces")[0] == 400
+        body = gzip.compress(json.dumps(spans("t3", ([("user", "Hi")], "Hello."))).encode())
+        assert client.ask("POST", "/v1/traces", body, {**JSON, "Content-Encoding": "gzip"})[0] == 200
+        assert client.ask("POST", "/v1/traces", b"\xff\xff", {"Content-Type": "application/x-protobuf"})[0] == 400
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    assert [(row["conversation"], row["turn"], row["system"]) for row in rows] == [
+        ("t1", 1, "shop-bot"), ("t1", 3, "shop-bot"), ("t2", 1, "shop-bot"), ("t3", 1, "shop-bot")
+    ]  # fmt: skip
+    alone = LiveScorer(evaluator)
+    for role, content in second:
+        alone.message("t1", role, content)
+    expected = alone.message("t1", "assistant", "On Friday.")
+    assert rows[1]["value"] == pytest.approx(expected.value)  # type: ignore[union-attr]
+
+
+def test_traces_as_protobuf(evaluator: Mixture) -> None:
+    trace = pytest.importorskip(
+        "opentelemetry.proto.collector.trace.v1.trace_service_pb2", reason="needs accord[serve]"
+    )
+    from google.protobuf.json_format import ParseDict
+
+    export = spans("p1", ([("user", "Hi")], "Hello."))
+    for span in export["resourceSpans"][0]["scopeSpans"][0]["spans"]:
+        span |= {"traceId": "AAAAAAAAAAAAAAAAAAAAAA==", "spanId": "AAAAAAAAAAA="}
+    body = ParseDict(export, trace.ExportTraceServiceRequest()).SerializeToString()
+    scorer = LiveScorer(evaluator)
+    with served(Intake(scorer)) as client:
+        status, answer, headers = client.ask("POST", "/v1/traces", body, {"Content-Type": "application/x-protobuf"})
+        assert status == 200 and headers["content-type"] == "application/x-protobuf"
+        assert not trace.ExportTraceServiceResponse.FromString(answer).HasField("partial_success")
+        assert scorer._open["p1"].turn == 2
+
+
+def test_a_batch_larger_than_may_wait_is_still_taken_where_nobody_waits() -> None:
+    batcher = Batcher(None, most=3)  # type: ignore[arg-type]
+    batcher.check_room(10)
+    batcher.waiting = 1
+    batcher.check_room(2)
+    with pytest.raises(Busy):
+        batcher.check_room(3)
+
+
+def run(folder: Path, *arguments: str, **env: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "accord", *arguments], cwd=folder, text=True, stderr=subprocess.PIPE,
+        env={**os.environ, **env}, start_new_session=True,
+    )  # fmt: skip
+
+
+def ended(process: subprocess.Popen[str], code: int) -> str:
+    """What a process said on stderr until it ended with a code."""
+    _, told = process.communicate(timeout=30)
+    assert process.returncode == code, told
+    return told
+
+
+def until(check: Callable[[], bool], seconds: float = 30) -> None:
+    limit = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < limit
+        time.sleep(0.05)
+
+
+def test_the_command_serves_watches_and_stops_when_told(evaluator: Mixture, tmp_path: Path) -> None:
+    evaluator.save(tmp_path / "evaluators" / "mixture")
+    (tmp_path / "accord.yaml").write_text("evaluator: {method: mixture}\n")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    client, log = Client(port), tmp_path / "rows.jsonl"
+
+    def is_up() -> bool:
+        try:
+            return client.ask("GET", "/healthz")[0] == 200
+        except OSError:
+            return False
+
+    process = run(tmp_path, "serve", "--port", str(port), "--out", str(log))
+    try:
+        until(is_up)
+        for place in range(40):
+            assert client.post(said(f"c{place}", "assistant", "We open at nine.", system="bot"))[0] == 200
+        [day] = client.ask("GET", "/v1/watch")[1]["days"]
+        assert day["replies"] == day["conversations"] == 40
+        assert ended(run(tmp_path, "serve", "--port", str(port)), 1).count("is another service there") == 1
+    finally:
+        process.send_signal(signal.SIGTERM)
+    assert "stopped" in ended(process, 0)
+    assert len(log.read_text().splitlines()) == 40
+    shown = subprocess.run(
+        [sys.executable, "-m", "accord", "watch", "--json"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    [day] = json.loads(shown.stdout)["days"]
+    assert day["system"] == "bot" and day["replies"] == 40 and day["low"] == day["mean"] == day["high"]
+    assert "set ACCORD_TOKEN" in ended(run(tmp_path, "serve", "--host", "0.0.0.0", ACCORD_TOKEN=""), 1)
