@@ -132,7 +132,7 @@ def test_rouge_l_and_the_longest_run_against_slow_ways() -> None:
             for j, b in enumerate(other):
                 table[i + 1, j + 1] = table[i, j] + 1 if a == b else max(table[i, j + 1], table[i + 1, j])
                 runs[i + 1, j + 1] = runs[i, j] + 1 if a == b else 0
-        assert _common(own, passage) == table[-1, -1] and _run(own, passage.places) == runs.max()
+        assert _common(own, passage) == table[-1, -1] and _run(own, passage) == runs.max()
     assert Message("the herons").units == ["the", "heron"]
 
 
@@ -231,6 +231,15 @@ def test_any_text_is_measured(text: str) -> None:
     second = session.reply(FACT)
     for value in (*first.values(), *second.values()):
         assert value is None or np.isfinite(value)
+
+
+def test_a_message_is_taken_apart_only_as_far_as_a_metric_asks() -> None:
+    session = Session({"ciu": turn_metrics.get("ciu")}, [FACT])
+    reply = Message("Herons eat fish.")
+    assert session.metrics["ciu"](reply, session.history, session.sources) == 3
+    session.history.add(reply, is_reply=True)
+    assert vars(reply).keys() == {"text", "_pieces", "content"}
+    assert reply.tokens is reply.tokens
 
 
 def test_a_document_of_ten_megabytes() -> None:

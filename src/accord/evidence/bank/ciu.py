@@ -43,29 +43,24 @@ class CIU:
         """The utility of a reply; unbounded, about 0 to 10."""
         if not sources:
             return None
-        worth = self._worth(reply, history)
-        held = [self._held(source) for source in sources]
-        found = max(sum([value for stem, value in worth if stem in content]) for content in held)
+        found = max([self._worth(reply, history, self._held(source)) for source in sources])
         if self.unsupported:
-            found += self.unsupported * sum(v for stem, v in worth if not any(stem in content for content in held))
+            invented = frozenset(reply.content).difference(*map(self._held, sources))
+            found += self.unsupported * self._worth(reply, history, invented)
         return found - self.effort * len(reply.tokens) if self.effort else found
 
     def _held(self, source: Source) -> frozenset[str]:
         """The content stems of a document that count."""
         return source.content if self.phrases is None else best_phrases(source.text, self.phrases)
 
-    def _worth(self, reply: Message, history: History) -> list[tuple[str, float]]:
-        """Each content stem of the reply with what it would count for, were it in a document."""
-        before = history.counts
-        if self.frequency:
-            worth = [(stem, 1 / (before.get(stem, 0) + count)) for stem, count in reply.content.items()]
-        else:
-            worth = [(stem, 1.0) for stem in reply.content]
-        if self.position:
-            length = len(reply.tokens)
-            first = {stem: place for place, stem in reversed(list(enumerate(reply.stems)))}
-            worth = [(stem, value * (1 - self.position * first[stem] / length)) for stem, value in worth]
-        return worth
+    def _worth(self, reply: Message, history: History, counted: frozenset[str]) -> float:
+        """Σ γ / freq over those content stems of the reply that are to be counted."""
+        before, found = history.counts, 0.0
+        for stem, count in reply.content.items():
+            if stem in counted:
+                worth = 1 / (before.get(stem, 0) + count) if self.frequency else 1.0
+                found += worth * (1 - self.position * reply.first[stem] / len(reply.tokens)) if self.position else worth
+        return found
 
 
 turn_metrics.register("ciu")(CIU())

@@ -20,19 +20,19 @@ def rouge_l(reply: Message, history: History, sources: Sequence[Source]) -> floa
     if not sources:
         return None
     own = reply.units
-    return max(_f1(_common(own, part), len(own), part.length) for source in sources for part in source.passages)
+    return max([_f1(_common(own, part), len(own), part.length) for source in sources for part in source.passages])
 
 
 def _common(own: Sequence[str], passage: Passage) -> int:
-    """The length of the longest common subsequence, a word of the passage a bit (Hyyrö, 2004)."""
-    places, free = passage.places, (1 << passage.length) - 1
-    whole = free
-    for word in own:
-        here = places.get(word)
-        if here is not None:
-            matched = free & here
-            free = ((free + matched) | (free - matched)) & whole
-    return passage.length - free.bit_count()
+    """The length of the longest common subsequence, a word of the passage a bit (Hyyrö, 2004).
+
+    Whatever makes it longer carries one bit out at the top.
+    """
+    free = (1 << passage.length) - 1
+    for here in filter(None, map(passage.places.get, own)):
+        matched = free & here
+        free = (free + matched) | (free - matched)
+    return free.bit_length() - passage.length
 
 
 def _f1(common: int, one: int, other: int) -> float:
@@ -45,17 +45,20 @@ def copied_run(reply: Message, history: History, sources: Sequence[Source]) -> f
     if not sources:
         return None
     own = reply.units[:LONGEST_RUN]
-    return float(max(_run(own, part.places) for source in sources for part in source.passages))
+    return float(max([_run(own, part) for source in sources for part in source.passages]))
 
 
-def _run(own: Sequence[str], places: dict[str, int]) -> int:
-    """The longest run: those of one word that stand in the passage, of these those that go on, and so on."""
-    here = [places.get(word, 0) for word in own]
-    runs = [(start, ends) for start, ends in enumerate(here) if ends]
-    here.append(0)
+def _run(own: Sequence[str], passage: Passage) -> int:
+    """The longest run: a diagonal in the table of what matches, a row a word of the reply, a column one of the passage.
+
+    The table is one number, its rows one after another and each with a column to spare. A shift by a row and a column
+    leaves the ends of runs that are one word longer.
+    """
+    here, width = passage.places.get, passage.length // 8 + 1
+    rows = [here(word, 0).to_bytes(width, "little") for word in own]
+    runs = table = int.from_bytes(b"".join(rows), "little")
     length = 0
     while runs:
+        runs = (runs << 8 * width + 1) & table
         length += 1
-        longer = ((start, (ends << 1) & here[start + length]) for start, ends in runs if start + length < len(here))
-        runs = [run for run in longer if run[1]]
     return length

@@ -41,4 +41,4 @@ def readability(reply: Message, history: History, sources: Sequence[Source]) -> 
         return None
     text = reply.text
     sentences = max(1, text.count(".") + text.count("?") + text.count("!"))
-    return 4.71 * sum(map(len, reply.tokens)) / count + 0.5 * count / sentences - 21.43
+    return 4.71 * len("".join(reply.tokens)) / count + 0.5 * count / sentences - 21.43

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import islice
 
-from accord.evidence.bank.words import pieces, stems, stems_in, units_in, words_in
+from accord.evidence.bank.lazy import lazy
+from accord.evidence.bank.words import counted_stems, pieces, stems, stems_in, units, words_in
 from accord.registry import Registry
 
 KEPT_SOURCES = 512
@@ -28,31 +29,33 @@ class Message:
     def __init__(self, text: str) -> None:
         self.text = text
         self._pieces = pieces(text)
-        self.content: dict[str, int] = {}
-        count = self.content.get
-        for stem in stems_in.of(self._pieces):
-            self.content[stem] = count(stem, 0) + 1
+        self.content = counted_stems(self._pieces)
 
-    @cached_property
+    @lazy
     def tokens(self) -> list[str]:
         """Its words."""
         return list(words_in.of(self._pieces))
 
-    @cached_property
+    @lazy
     def stems(self) -> list[str]:
         """Their stems, '' for stop words; as many as tokens."""
         return stems(self.tokens)
 
-    @cached_property
-    def units(self) -> list[str]:
-        """Its words as they are compared in order (stems, and stop words as they are), no more than a passage has."""
-        return list(islice(units_in.of(self._pieces), PASSAGE))
+    @lazy
+    def first(self) -> dict[str, int]:
+        """Where each content stem stands first, in words; '' for stop words."""
+        return {stem: place for place, stem in reversed(list(enumerate(self.stems)))}
 
-    @cached_property
-    def trigrams(self) -> list[tuple[str, ...]]:
-        """Its runs of three words."""
+    @lazy
+    def units(self) -> list[str]:
+        """Its words as they are compared in order, no more than a passage has."""
+        return units(self.tokens[:PASSAGE])
+
+    @lazy
+    def trigrams(self) -> set[tuple[str, ...]]:
+        """Its distinct runs of three words."""
         words = self.tokens
-        return list(zip(words, words[1:], words[2:], strict=False))
+        return set(zip(words, words[1:], words[2:], strict=False))
 
 
 class History:
@@ -73,6 +76,10 @@ class History:
         self.trigrams: set[tuple[str, ...]] = set()
         self.asked: Message | None = None
         self.messages = 0
+
+    def known(self, message: Message) -> int:
+        """How many of a message's content stems were said before, by anybody."""
+        return len(self.counts.keys() & message.content.keys())  # walks the shorter side: the message
 
     def add(self, message: Message, is_reply: bool) -> None:
         """Take a message into account."""
@@ -111,24 +118,24 @@ class Source:
         # Some corpora put their facts as a persona's.
         self.text = text.removeprefix("your persona:").strip()
 
-    @cached_property
+    @lazy
     def _pieces(self) -> list[str]:
         return pieces(self.text)
 
-    @cached_property
+    @lazy
     def tokens(self) -> list[str]:
         """Its words."""
         return list(words_in.of(self._pieces))
 
-    @cached_property
+    @lazy
     def content(self) -> frozenset[str]:
         """Its content stems."""
         return frozenset(stems_in.of(self._pieces))
 
-    @cached_property
+    @lazy
     def passages(self) -> list[Passage]:
         """Its words in their order: one passage, or several of a long document."""
-        ordered = list(islice(units_in.of(self._pieces), COMPARED))
+        ordered = units(list(islice(words_in.of(self._pieces), COMPARED)))
         starts = range(0, max(len(ordered) - SHARED, 1), PASSAGE - SHARED)
         return [Passage(ordered[start : start + PASSAGE]) for start in starts]
 

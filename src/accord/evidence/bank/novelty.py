@@ -12,16 +12,14 @@ NAMES = ("new-words", "repeated-trigrams", "distinct-share")
 @turn_metrics.register("new-words")
 def new_words(reply: Message, history: History, sources: Sequence[Source]) -> float | None:
     """Number of content words that nobody has said before."""
-    return float(sum(stem not in history.counts for stem in reply.content))
+    return float(len(reply.content) - history.known(reply))
 
 
 @turn_metrics.register("repeated-trigrams")
 def repeated_trigrams(reply: Message, history: History, sources: Sequence[Source]) -> float | None:
     """Share of the reply's runs of three words that it, or a reply before it, has said already."""
-    runs = reply.trigrams
-    if not runs:
-        return 0.0
-    return (len(runs) - len(set(runs) - history.trigrams)) / len(runs)
+    runs = len(reply.tokens) - 2
+    return (runs - len(reply.trigrams) + len(reply.trigrams & history.trigrams)) / runs if runs > 0 else 0.0
 
 
 @turn_metrics.register("distinct-share")

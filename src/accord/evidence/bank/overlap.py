@@ -14,8 +14,8 @@ def document_share(reply: Message, history: History, sources: Sequence[Source]) 
     """Share of the reply's content words that stand in a document; nothing where there are no documents."""
     if not sources:
         return None
-    own = reply.content.keys()
-    return max(len(source.content & own) for source in sources) / len(own) if own else 0.0
+    own = reply.content
+    return max([len(source.content.intersection(own)) for source in sources]) / len(own) if own else 0.0
 
 
 @turn_metrics.register("question-share")
@@ -31,4 +31,4 @@ def question_share(reply: Message, history: History, sources: Sequence[Source]) 
 def history_share(reply: Message, history: History, sources: Sequence[Source]) -> float | None:
     """Share of the reply's content words that were said before, by anybody."""
     own = reply.content
-    return sum(stem in history.counts for stem in own) / len(own) if own else None
+    return history.known(reply) / len(own) if own else None

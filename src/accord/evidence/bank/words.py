@@ -45,33 +45,46 @@ _STEMMING = Lock()
 """The stemmer keeps the word it is at: one thread at a time."""
 
 
-class _Stems(dict[str, str]):
-    """word → stem; stop words → ''. Fills itself, and is emptied where it has grown too large."""
+class _Words(dict[str, str]):
+    """word → something of it. Fills itself, and is emptied where it has grown too large."""
+
+    def __init__(self, of: Callable[[str], str]) -> None:
+        super().__init__()
+        self._of = of
 
     def __missing__(self, word: str) -> str:
         if len(word) > LONGEST_WORD:
             return word
         if len(self) >= KNOWN_WORDS:
             self.clear()
-        with _STEMMING:
-            stem = "" if word in STOP_WORDS else str(_stemmer().stemWord(word))
-        self[word] = stem
-        return stem
+        made = self[word] = self._of(word)
+        return made
 
 
-_STEMS = _Stems()
+def _stem(word: str) -> str:
+    """A word's stem (Porter, 1980); '' for a stop word."""
+    with _STEMMING:
+        return "" if word in STOP_WORDS else str(_stemmer().stemWord(word))
+
+
+def stem_of(word: str) -> str:
+    """One word's stem; a stop word as it is."""
+    return _STEMS[word] or word
+
+
+_STEMS = _Words(_stem)
+_UNITS = _Words(stem_of)
 
 
 class _Pieces(dict[str, tuple[str, ...]]):
-    """What stands between blanks → something of the words in it; as `_Stems`, it fills and empties itself."""
+    """What stands between blanks → something of the words in it; as `_Words`, it fills and empties itself."""
 
-    def __init__(self, of: Callable[[str, str], str]) -> None:
+    def __init__(self, of: Callable[[list[str]], list[str]]) -> None:
         super().__init__()
         self._of = of
 
     def __missing__(self, piece: str) -> tuple[str, ...]:
-        words = tokens(piece)
-        made = tuple(filter(None, map(self._of, words, stems(words))))
+        made = tuple(filter(None, self._of(tokens(piece))))
         if len(piece) <= LONGEST_WORD:
             if len(self) >= KNOWN_WORDS:
                 self.clear()
@@ -83,14 +96,8 @@ class _Pieces(dict[str, tuple[str, ...]]):
         return chain.from_iterable(map(self.__getitem__, pieces))
 
 
-# Most of what is said has been said before: taking a text apart is looking its pieces up.
-words_in = _Pieces(lambda word, stem: word)
-stems_in = _Pieces(lambda word, stem: stem)
-units_in = _Pieces(lambda word, stem: stem or word)
-
-
 def pieces(text: str) -> list[str]:
-    """What stands between blanks, lower-cased: what `words_in`, `stems_in` and `units_in` take."""
+    """What stands between blanks, lower-cased: what `words_in` and `stems_in` take."""
     return text.lower().split()
 
 
@@ -101,10 +108,24 @@ def tokens(text: str) -> list[str]:
 
 
 def stems(words: list[str]) -> list[str]:
-    """Each word's stem (Porter, 1980); '' for a stop word."""
+    """Each word's stem; '' for a stop word."""
     return list(map(_STEMS.__getitem__, words))
 
 
-def stem_of(word: str) -> str:
-    """One word's stem, stop words included."""
-    return _STEMS[word] or word
+def units(words: list[str]) -> list[str]:
+    """Each word as it is compared in its order: its stem, a stop word as it is."""
+    return list(map(_UNITS.__getitem__, words))
+
+
+# Most of what is said has been said before: taking a text apart is looking its pieces up.
+words_in = _Pieces(list)
+stems_in = _Pieces(stems)
+
+
+def counted_stems(pieces: Iterable[str]) -> dict[str, int]:
+    """How often each stem occurs in some pieces, in the order of first occurrence."""
+    counts: dict[str, int] = {}
+    for found in filter(None, map(stems_in.__getitem__, pieces)):
+        for stem in found:
+            counts[stem] = counts[stem] + 1 if stem in counts else 1
+    return counts
