@@ -91,6 +91,7 @@ class Follower:
         self.path, self.intake, self.keep, self.place, self.format = path, intake, keep, place, format
         self.stop = stop or Event()
         self._unfolding = Unfolding()
+        self._file = ""  # which file is read
         self._begun: OrderedDict[str, int] = OrderedDict()  # where each conversation under way begins
 
     def run(self, once: bool = False, every: float = 0.5, on_read: Callable[[int], None] | None = None) -> int:
@@ -119,13 +120,19 @@ class Follower:
         known = Place.read(self.place)
         offset = self._resumed(log, known) if known is not None and self._is_same(log, known) else 0
         log.seek(offset)
+        self._file = _identity(log)
         while not self.stop.is_set():
+            start, moved = log.tell(), self._is_moved(log)  # asked first: what came before is still to be read here
+            if self._is_rewritten(log, start):
+                return
             lines = list(_lines(log, AT_ONCE, whole=not once))
             if lines:
                 self._take(lines)
-                self._note(log, lines[-1].end)
                 yield len(lines)
-            elif once or self._is_replaced(log):
+                if self._is_rewritten(log, start):
+                    return  # meanwhile, and it begins anew: rather twice than never
+                self._note(log, lines[-1].end)
+            elif once or moved:
                 return
             else:
                 self.stop.wait(every)
@@ -133,13 +140,16 @@ class Follower:
     def _is_same(self, log: IO[bytes], known: Place) -> bool:
         return known.file == _identity(log) and os.fstat(log.fileno()).st_size >= known.offset
 
-    def _is_replaced(self, log: IO[bytes]) -> bool:
-        """Whether the name stands for another file by now, or this one was cut short."""
+    def _is_moved(self, log: IO[bytes]) -> bool:
+        """Whether the name stands for another file by now."""
         try:
-            now = self.path.stat()
+            return self.path.stat().st_ino != os.fstat(log.fileno()).st_ino
         except FileNotFoundError:
             return False
-        return now.st_ino != os.fstat(log.fileno()).st_ino or now.st_size < log.tell()
+
+    def _is_rewritten(self, log: IO[bytes], start: int) -> bool:
+        """Whether the file was cut short since, or begins otherwise."""
+        return start > 0 and (os.fstat(log.fileno()).st_size < start or _identity(log) != self._file)
 
     def _resumed(self, log: IO[bytes], known: Place) -> int:
         """Hear again what was under way, and return where to go on."""
@@ -177,15 +187,17 @@ class Follower:
 
     def _note(self, log: IO[bytes], offset: int) -> None:
         back = max(min(self._begun.values(), default=offset), offset - BACK)
-        Place(_identity(log), offset, _line_start(log, back)).write(self.place)
+        self._file = _identity(log)
+        Place(self._file, offset, _line_start(log, back)).write(self.place)
 
 
 def _identity(log: IO[bytes]) -> str:
-    """Which file this is, whatever it is called."""
-    here = log.tell()
-    log.seek(0)
-    first = log.readline(_FIRST)
-    log.seek(here)
+    """Which file this is, whatever it is called; asked of the disk, not of what was read before."""
+    with open(os.dup(log.fileno()), "rb", buffering=0) as raw:
+        here = raw.tell()
+        raw.seek(0)
+        first = raw.read(_FIRST).partition(b"\n")[0]
+        raw.seek(here)
     return f"{os.fstat(log.fileno()).st_ino}-{hashlib.sha256(first).hexdigest()[:16]}"
 
 

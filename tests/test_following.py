@@ -1,0 +1,266 @@
+"""Following a log: every reply scored, none lost, wherever it was broken off; logs that repeat, rotate and break."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from accord import Conversation, Document, Label, Labels, LiveScorer, Question, Scale, Score, Turn, read
+from accord.errors import BadInput
+from accord.evaluators import Mixture
+from accord.evidence import BANK, measure
+from accord.live import Follower, Intake, RowLog, Unfolding
+from accord.live import following as room
+from accord.llm import Subject
+from accord.sample import sources
+
+QUESTION = Question(id="useful", text="Is it useful?", scale=Scale(options=(1, 2, 3, 4)))
+
+
+@pytest.fixture(scope="module")
+def chats() -> list[Conversation]:
+    return [record.conversation for record in read(sources()[0])]
+
+
+@pytest.fixture(scope="module")
+def evaluator(chats: list[Conversation]) -> Mixture:
+    subjects = [Subject(c, place) for c in chats for place, turn in enumerate(c.turns) if turn.role == "assistant"]
+    labels = Labels(Label(s.target, "useful", "ann", 1 + place % 4) for place, s in enumerate(subjects))
+    return Mixture(QUESTION).fit(measure(subjects, BANK), labels)
+
+
+def messages(chats: list[Conversation]) -> list[dict[str, Any]]:
+    """All conversations at once, a message a line."""
+    longest = max(len(c.turns) for c in chats)
+    return [
+        {"conversation_id": c.id, "role": c.turns[place].role, "content": c.turns[place].content, "latency_ms": 7,
+         "documents": [d.text for d in c.documents], "timestamp": f"2026-03-0{1 + place}T10:00:00Z"}
+        for place in range(longest)
+        for c in chats
+        if place < len(c.turns)
+    ]  # fmt: skip
+
+
+def write(path: Path, rows: list[Any], mode: str = "a") -> None:
+    with path.open(mode, encoding="utf-8") as log:
+        log.writelines(json.dumps(row) + "\n" for row in rows)
+
+
+def follower(folder: Path, evaluator: Mixture, rows: RowLog, **more: Any) -> Follower:
+    return Follower(
+        folder / "log.jsonl", Intake(LiveScorer(evaluator), keep=rows.write), rows.write, folder / "place", **more
+    )
+
+
+def once(folder: Path, evaluator: Mixture) -> int:
+    """What a fresh process does: read to the present end, and stop."""
+    with RowLog(folder / "rows.jsonl") as rows:
+        return follower(folder, evaluator, rows).run(once=True)
+
+
+def kept(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "rows.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def expected(chats: list[Conversation], evaluator: Mixture) -> dict[tuple[str, int], float]:
+    """Every reply's score, as the batch gives it."""
+    subjects = [Subject(c, place) for c in chats for place, turn in enumerate(c.turns) if turn.role == "assistant"]
+    scores = evaluator.predict(measure(subjects, BANK))
+    return {(s.target.conversation, s.target.turn or 0): s.value for s in scores if isinstance(s, Score)}
+
+
+def test_broken_off_anywhere_every_reply_is_scored_as_if_it_had_not_been(
+    chats: list[Conversation], evaluator: Mixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "AT_ONCE", 7)
+    rows, log = messages(chats[:12]), tmp_path / "log.jsonl"
+    for start in range(0, len(rows), 11):  # a process a few lines
+        write(log, rows[start : start + 11])
+        assert once(tmp_path, evaluator) == len(rows[start : start + 11])
+    found = kept(tmp_path)
+    values = {(row["conversation"], row["turn"]): row["value"] for row in found}
+    assert len(values) == len(found) and values == pytest.approx(expected(chats[:12], evaluator))
+    assert once(tmp_path, evaluator) == 0 and len(kept(tmp_path)) == len(found)
+
+
+def test_after_a_crash_replies_may_be_scored_twice_and_none_is_lost(
+    chats: list[Conversation], evaluator: Mixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "AT_ONCE", 10)
+    write(tmp_path / "log.jsonl", messages(chats[:8]))
+    note, noted = room.Place.write, []
+
+    def dies(place: room.Place, path: Path) -> None:
+        noted.append(place)
+        if len(noted) == 3:
+            raise KeyboardInterrupt  # scores are on the disk, the place is not
+        note(place, path)
+
+    monkeypatch.setattr(room.Place, "write", dies)
+    with pytest.raises(KeyboardInterrupt):
+        once(tmp_path, evaluator)
+    before = len(kept(tmp_path))
+    once(tmp_path, evaluator)
+    values = {(row["conversation"], row["turn"]): row["value"] for row in kept(tmp_path)}
+    assert values == pytest.approx(expected(chats[:8], evaluator))
+    assert before < len(kept(tmp_path)) and len(values) < len(kept(tmp_path)) <= len(values) + 10
+
+
+def test_lines_that_are_no_messages_are_told_with_their_place(
+    evaluator: Mixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "LONGEST_LINE", 5000)
+    good = {"conversation": "c", "role": "bot", "content": "We open at nine."}
+    lines = [
+        json.dumps(good).encode(), b"not json", b"", b"[1, 2]", b"\xff\xfe\x00", b'{"role": "assistant"}', b"x" * 12_345,
+        json.dumps({**good, "role": "narrator"}).encode(), b'{"a": 1}', json.dumps({**good, "conversation": 17, "time": "noon"}).encode(),
+    ]  # fmt: skip
+    (tmp_path / "log.jsonl").write_bytes(
+        b"\r\n".join(lines) + b"\n" + json.dumps({**good, "content": "half"}).encode()[:-5]
+    )
+    assert once(tmp_path, evaluator) == 9
+    found = kept(tmp_path)
+    assert [row["conversation"] for row in found if row["status"] == "scored"] == ["c", "17"]
+    bad = [row for row in found if row["status"] == "refused"]
+    starts = [sum(len(line) + 2 for line in lines[:place]) for place in range(len(lines))]
+    assert [row["at"] for row in bad] == [starts[place] for place in (1, 3, 4, 5, 6, 7, 8)]
+    assert [
+        "no JSON" in bad[0]["error"],
+        "object" in bad[1]["error"],
+        "MB" in bad[4]["error"],
+        "'narrator'" in bad[5]["error"],
+    ] == [True] * 4
+    write(tmp_path / "log.jsonl", [], "a")
+    with (tmp_path / "log.jsonl").open("ab") as log:
+        log.write(json.dumps({**good, "content": "half"}).encode()[-5:] + b"\n")
+    assert once(tmp_path, evaluator) == 1  # the line that was being written
+    assert [row["turn"] for row in kept(tmp_path) if row.get("conversation") == "c"] == [0, 1]
+
+
+def test_rows_of_conversations_so_far_give_what_is_new_in_them(
+    chats: list[Conversation], evaluator: Mixture, tmp_path: Path
+) -> None:
+    so_far = [
+        {"id": c.id, "messages": [{"role": t.role, "content": t.content} for t in c.turns[: place + 1]],
+         "documents": [d.text for d in c.documents]}
+        for c in chats[:5]
+        for place, turn in enumerate(c.turns)
+        if turn.role == "assistant"
+    ]  # fmt: skip
+    write(tmp_path / "log.jsonl", [so_far[0], *so_far])
+    once(tmp_path, evaluator)
+    values = {(row["conversation"], row["turn"]): row["value"] for row in kept(tmp_path)}
+    assert len(values) == len(kept(tmp_path)) and values == pytest.approx(expected(chats[:5], evaluator))
+
+
+def test_windows_of_a_conversation_and_calls_of_tools() -> None:
+    unfolding = Unfolding()
+
+    def new(*turns: tuple[str, str], **extra: Any) -> list[tuple[str, str]]:
+        conversation = Conversation(
+            "c", tuple(Turn(r, t, extra=extra if r == "assistant" else {}) for r, t in turns), (Document("d"),)
+        )
+        return [(said.role, said.content) for said in unfolding.new_in(conversation)]
+
+    u, a, b, v = ("user", "hi"), ("assistant", "hello"), ("assistant", "bye"), ("user", "and now?")
+    assert new(u, a) == [u, a]
+    assert new(u, a) == []
+    assert new(u, a, v, b) == [v, b]
+    assert new(v, b, u) == [u]  # a window that has lost its beginning
+    assert new(("system", "brief"), ("assistant", ""), tool_calls=[1]) == [("system", "brief"), ("tool", "")]
+    unfolding.forget("c")
+    assert new(v, b) == [v, b]
+    small = Unfolding(conversations=2)
+    for name in "abc":
+        small.new_in(Conversation(name, (Turn("user", "x"),)))
+    assert list(small._known) == ["b", "c"]
+
+
+def test_a_log_that_is_replaced_or_cut_short_is_read_on(
+    evaluator: Mixture, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    log, stop = tmp_path / "log.jsonl", threading.Event()
+
+    def row(place: int) -> dict[str, Any]:
+        return {"conversation": f"c{place}", "role": "assistant", "content": f"We open at {place}."}
+
+    def wait_for(count: int) -> None:
+        limit = time.monotonic() + 20
+        while not (tmp_path / "rows.jsonl").exists() or len(kept(tmp_path)) < count:
+            assert time.monotonic() < limit
+            time.sleep(0.02)
+
+    with RowLog(tmp_path / "rows.jsonl") as rows:
+        thread = threading.Thread(
+            target=lambda: follower(tmp_path, evaluator, rows, stop=stop).run(every=0.02), daemon=True
+        )
+        thread.start()
+        request.addfinalizer(stop.set)
+        time.sleep(0.1)  # no log yet
+        write(log, [row(0), row(1)])
+        wait_for(2)
+        log.rename(tmp_path / "log.1")
+        write(tmp_path / "log.1", [row(2)])  # into the old file, after it was moved
+        write(log, [row(3)])
+        wait_for(4)
+        write(log, [row(4)], "w")  # cut short, shorter or not than it was
+        write(log, [row(5), row(6)])
+        wait_for(7)
+        stop.set()
+        thread.join()
+    assert [r["conversation"] for r in kept(tmp_path)] == [f"c{place}" for place in range(7)]
+
+
+def test_a_place_that_is_none_is_said(evaluator: Mixture, tmp_path: Path) -> None:
+    write(tmp_path / "log.jsonl", [{"conversation": "c", "role": "user", "content": "hi"}])
+    (tmp_path / "place").write_text("[]")
+    with pytest.raises(BadInput, match="notes no place in a log; remove it"):
+        once(tmp_path, evaluator)
+    (tmp_path / "log.jsonl").unlink()
+    with pytest.raises(BadInput, match="no log at"):
+        once(tmp_path, evaluator)
+
+
+def test_the_command_follows_goes_on_and_stops_when_told(
+    chats: list[Conversation], evaluator: Mixture, tmp_path: Path
+) -> None:
+    evaluator.save(tmp_path / "evaluators" / "mixture")
+    (tmp_path / "accord.yaml").write_text("evaluator: {method: mixture}\n")
+    rows = messages(chats[:10])
+    write(tmp_path / "log.jsonl", rows[:30])
+    command = [sys.executable, "-m", "accord", "follow", "log.jsonl", "--out", "rows.jsonl", "--every", "0.05"]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}
+    )
+    try:
+        limit = time.monotonic() + 30
+        while not (tmp_path / "rows.jsonl.place").exists():
+            assert time.monotonic() < limit
+            time.sleep(0.05)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        told, _ = process.communicate(timeout=30)
+    assert process.returncode == 0 and "30 lines read" in told
+    write(tmp_path / "log.jsonl", rows[30:])
+    done = subprocess.run([*command, "--once"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert f"{len(rows) - 30} lines read" in done.stdout
+    values = {(row["conversation"], row["turn"]): row["value"] for row in kept(tmp_path)}
+    assert values == pytest.approx(expected(chats[:10], evaluator)) and len(kept(tmp_path)) == len(values)
+    shown = subprocess.run(
+        [sys.executable, "-m", "accord", "watch", "--days", "366", "--json"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    days = json.loads(shown.stdout)["days"]
+    assert sum(day["replies"] for day in days) == len(values) and {day["day"][:7] for day in days} == {"2026-03"}
