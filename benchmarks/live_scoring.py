@@ -1,11 +1,14 @@
 """What a live message costs: microseconds a reply for each metric and for the default bank, on growing histories.
 
-    python benchmarks/live_scoring.py [--only metrics,scorer,bertscore] [--quick] --json OUT
+    python benchmarks/live_scoring.py [--only metrics,scorer,bertscore,service] [--quick] --json OUT
 
 Replies, questions and the document are drawn words of everyday frequency, 20 words a message, 120 a document. A reply
 is taken apart, measured, and becomes part of the history: with `none` that is all that is done. METEOR, BLEU and
 BERTScore of the small embedder, if it was pulled, stand beside them in the same run. `scorer` is a whole scored reply
 of a fitted mixture, with its interval and its reasons. Medians of rounds, one core.
+
+`service` is `accord serve` in a process of its own, asked over loopback by 1, 16 and 128 clients, a reply a request
+with its document (and 100 a request), and its memory after as many conversations. The clients run beside it.
 """
 
 from __future__ import annotations
@@ -15,12 +18,21 @@ import os
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ[_name] = "1"  # one core, before NumPy is imported
 
+import json  # noqa: E402
 import resource  # noqa: E402
+import socket  # noqa: E402
+import subprocess  # noqa: E402
+import sys  # noqa: E402
+import tempfile  # noqa: E402
 import time  # noqa: E402
-from collections.abc import Callable, Sequence  # noqa: E402
+from collections.abc import Callable, Iterator, Sequence  # noqa: E402
+from contextlib import contextmanager  # noqa: E402
 from importlib.util import find_spec  # noqa: E402
+from itertools import islice  # noqa: E402
+from pathlib import Path  # noqa: E402
 from statistics import median  # noqa: E402
 
+import load  # noqa: E402
 import numpy as np  # noqa: E402
 from harness import Row, chosen, finish, options  # noqa: E402
 
@@ -35,8 +47,9 @@ from accord.llm import Subject  # noqa: E402
 from accord.rubric import Question  # noqa: E402
 from accord.scale import Scale  # noqa: E402
 
-PARTS = ("metrics", "scorer", "bertscore")
+PARTS = ("metrics", "scorer", "bertscore", "service")
 HISTORIES = (10, 100, 1000)
+CLIENTS = (1, 16, 128)
 WORDS, DOCUMENT = 20, 120
 REPLIES = 200
 COMMON = ["the", "of", "and", "to", "a", "in", "is", "it", "you", "that"]
@@ -81,8 +94,8 @@ def metrics_rows(rounds: int) -> list[Row]:
     return [*rows, {**about, "microseconds": spent, "per_second": 1e6 / spent}]
 
 
-def scorer_rows(rounds: int) -> list[Row]:
-    """A fitted mixture on every reply, and its memory after many conversations."""
+def fitted() -> Mixture:
+    """A mixture that learned from drawn ratings of drawn replies."""
     rng = np.random.default_rng(1)
     documents = tuple(map(Document, texts(rng, 3, DOCUMENT)))
     chats = [Conversation(str(i), (Turn("user", q), Turn("assistant", a)), documents)
@@ -90,8 +103,13 @@ def scorer_rows(rounds: int) -> list[Row]:
     question = Question(id="q", text="?", scale=Scale(options=(1, 2, 3, 4)))
     subjects = [Subject(chat, 1) for chat in chats]
     labels = Labels(Label(s.target, "q", "ann", int(rng.integers(1, 5))) for s in subjects)
-    scorer = LiveScorer(Mixture(question).fit(measure(subjects, BANK), labels), conversations=1000)
-    replies = texts(rng, REPLIES, WORDS)
+    return Mixture(question).fit(measure(subjects, BANK), labels)
+
+
+def scorer_rows(rounds: int) -> list[Row]:
+    """A fitted mixture on every reply, and its memory after many conversations."""
+    scorer = LiveScorer(fitted(), conversations=1000)
+    replies = texts(np.random.default_rng(1), REPLIES, WORDS)
     found = []
     for round_ in range(rounds + 1):
         start = time.perf_counter()
@@ -123,6 +141,79 @@ def bertscore_rows() -> list[Row]:
     return [{"what": "bertscore-f1", "history": 0, "microseconds": spent, "per_second": 1e6 / spent}]
 
 
+@contextmanager
+def serving(remembered: int) -> Iterator[tuple[int, int]]:
+    """`accord serve` with a fitted mixture; its port and its process."""
+    with tempfile.TemporaryDirectory() as name, socket.socket() as free:
+        fitted().save(Path(name) / "evaluators" / "mixture")
+        (Path(name) / "accord.yaml").write_text("evaluator: {method: mixture}\n", encoding="utf-8")
+        free.bind(("127.0.0.1", 0))
+        port = int(free.getsockname()[1])
+        free.close()
+        command = [sys.executable, "-m", "accord", "serve", "--port", str(port), "--conversations", str(remembered)]
+        process = subprocess.Popen(command, cwd=name, stderr=subprocess.DEVNULL)
+        try:
+            while True:
+                try:
+                    socket.create_connection(("127.0.0.1", port), 1).close()
+                    break
+                except OSError:
+                    time.sleep(0.1)
+            yield port, process.pid
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def service_rows(count: int, conversations: int) -> list[Row]:
+    """Throughput and latencies by clients, and the memory of the process."""
+    rng = np.random.default_rng(3)
+    replies, [document] = texts(rng, REPLIES, WORDS), texts(rng, 1, DOCUMENT)
+
+    def said(name: str, place: int) -> dict[str, object]:
+        text, id_ = replies[place % REPLIES], str(place)
+        return {"conversation": name, "role": "assistant", "content": text, "documents": [document], "id": id_}
+
+    def singly(name: str) -> Iterator[bytes]:
+        return (json.dumps(said(f"{name}-{place % 500}", place)).encode() for place in range(count))
+
+    def together(total: int) -> Iterator[bytes]:
+        for start in range(0, total, 100):
+            batch = [said(f"many-{place}", place) for place in range(start, min(start + 100, total))]
+            yield json.dumps({"messages": batch}).encode()
+
+    rows: list[Row] = []
+    with serving(remembered=1000) as (port, process):
+        load.post(port, islice(singly("warm"), 500), 4)
+        for clients in CLIENTS:
+            found = load.post(port, singly(f"c{clients}"), clients)
+            rows.append({"what": "service", "clients": clients, **_figures(found, 1)})
+        before = memory(process)
+        found = load.post(port, together(conversations), 4)
+        about: Row = {"what": "service, 100 a request", "clients": 4, **_figures(found, 100)}
+        rows.append({**about, "conversations": conversations, "peak_mb": memory(process), "grown_mb": None})
+        if before is not None:
+            rows[-1]["grown_mb"] = rows[-1]["peak_mb"] - before
+    return rows
+
+
+def _figures(found: load.Load, messages: int) -> Row:
+    per_second = len(found.latencies) * messages / found.seconds
+    return {
+        "per_second": per_second, "microseconds": 1e6 / per_second, "p50_ms": found.milliseconds(0.5),
+        "p99_ms": found.milliseconds(0.99), "refused": sum(n for status, n in found.statuses.items() if status != 200),
+    }  # fmt: skip
+
+
+def memory(process: int) -> float | None:
+    """MB that a process has, where the system says so."""
+    try:
+        status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
+    except OSError:
+        return None
+    return next(float(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmRSS"))
+
+
 def timed(work: Callable[[], object]) -> float:
     """Seconds of `work`."""
     start = time.perf_counter()
@@ -142,7 +233,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         rows += scorer_rows(rounds)
     if "bertscore" in wanted:
         rows += bertscore_rows()
-    columns = ["what", "history", "microseconds", "per_second", "remembered", "peak_mb", "grown_mb"]
+    if "service" in wanted:
+        rows += service_rows(*((2000, 10_000) if given.quick else (10_000, 100_000)))
+    columns = ["what", "history", "clients", "microseconds", "per_second", "p50_ms", "p99_ms", "refused"]
+    columns += ["remembered", "conversations", "peak_mb", "grown_mb"]
     finish("live_scoring", rows, columns, given.json)
 
 

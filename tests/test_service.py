@@ -32,7 +32,7 @@ import uvicorn
 
 from accord.service.app import Service, make_app
 from accord.service.batching import Batcher, Busy
-from accord.service.guard import Guard, checked_binding, is_loopback
+from accord.service.guard import checked_binding, is_loopback
 
 QUESTION = Question(id="useful", text="Is it useful?", scale=Scale(options=(1, 2, 3, 4)))
 JSON = {"Content-Type": "application/json"}
@@ -80,7 +80,7 @@ def served(intake: Any, token: str | None = None, most: int = 2048, **limits: An
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    app = Guard(make_app(Service(intake, lambda: {"days": []}, most)), token, **limits)
+    app = make_app(Service(intake, lambda: {"days": []}, most), token, **limits)
     server = uvicorn.Server(uvicorn.Config(app, "127.0.0.1", port, log_level="error", lifespan="on"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

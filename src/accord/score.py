@@ -151,21 +151,24 @@ def score_from(
     signature: Signature,
     band: tuple[float, float] | None = None,
     warning: str | None = None,
+    because: tuple[tuple[str, float], ...] = (),
 ) -> Score:
     """A score from a distribution: its mean and its central interval follow.
 
     `options` are K rising values; `probabilities` K numbers summing to 1.
     """
+    values, shares = tuple(map(float, options)), tuple(map(float, probabilities))
     return Score(
         target=target,
         annotator=annotator,
-        options=tuple(float(option) for option in options),
-        probabilities=tuple(float(p) for p in probabilities),
-        value=mean(options, probabilities),
-        interval=central_interval(options, probabilities, INTERVAL_MASS),
+        options=values,
+        probabilities=shares,
+        value=mean(values, shares),
+        interval=central_interval(values, shares, INTERVAL_MASS),
         signature=signature,
         band=band,
         warning=warning,
+        because=because,
     )
 
 

@@ -133,6 +133,8 @@ class EvidenceTable:
         Raises:
             BadInput: A column is missing, or made otherwise than the one of that name asks for.
         """
+        if tuple(columns) == self.columns and not any(column.centre for column in columns):
+            return self
         place = {column.name: index for index, column in enumerate(self.columns)}
         for column in columns:
             if column.name not in place:
@@ -158,6 +160,8 @@ class EvidenceTable:
         The expectation is over the options alone (the mass outside them is divided out); a block without any mass
         is missing. Other columns stay as they are.
         """
+        if all(column.question is None for column in self.columns):
+            return self
         columns: list[Column] = []
         values: list[NDArray[np.float64]] = []
         present: list[NDArray[np.bool_]] = []

@@ -123,7 +123,7 @@ class LiveScorer:
                 raise
             for reply, taken in zip(replies, scored, strict=True):
                 reply.of.note(reply.id, taken)
-        return [each if isinstance(each, Taken) else replace(scored[each.place], again=each.again) for each in found]
+        return [each if isinstance(each, Taken) else each.among(scored) for each in found]
 
     def _one(self, said: Said, replies: list[_Reply]) -> _Pending | Taken:
         """What comes of one message: the place of a reply among those to be scored, or all there is to say."""
@@ -188,6 +188,10 @@ class _Pending:
 
     place: int
     again: bool = False
+
+    def among(self, scored: Sequence[Taken]) -> Taken:
+        """What came of it."""
+        return replace(scored[self.place], again=True) if self.again else scored[self.place]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -19,7 +18,8 @@ from accord.live.said import Said, said_from
 from accord.live.unfolding import Unfolding
 from accord.service import schemas
 from accord.service.batching import WAITING, Batcher, Busy
-from accord.service.gauges import Gauges
+from accord.service.gauges import Counted, Gauges
+from accord.service.guard import BODY, SECONDS, Guard
 from accord.service.otlp import JSON, export_of, spans_of
 from accord.service.page import described
 from accord.version import __version__
@@ -87,8 +87,19 @@ def _read(row: Any) -> Said | Row:
         return refused(str(error), row)
 
 
-def make_app(service: Service) -> FastAPI:
-    """The ASGI application, without the guard before it."""
+def make_app(service: Service, token: str | None = None, body: int = BODY, seconds: float = SECONDS) -> Counted:
+    """The ASGI application: routes behind the guard, and every request counted.
+
+    Args:
+        service: What the routes share.
+        token: What everyone but the health check has to name.
+        body: Bytes that a request may have.
+        seconds: For a request to arrive in.
+    """
+    return Counted(Guard(_routes(service), token, body, seconds), service.gauges)
+
+
+def _routes(service: Service) -> FastAPI:
 
     @asynccontextmanager
     async def running(_: FastAPI) -> AsyncIterator[None]:
@@ -100,25 +111,15 @@ def make_app(service: Service) -> FastAPI:
         title="Accord", version=__version__, description=__doc__, lifespan=running, docs_url=None, redoc_url=None,
         openapi_url="/v1/openapi.json",
     )  # fmt: skip
-    _catch(app, service)
+    _catch(app)
     _add_scores(app, service)
     _add_traces(app, service)
     _add_pages(app, service)
     return app
 
 
-def _catch(app: FastAPI, service: Service) -> None:
-    """Count and time every request; say what went wrong as JSON."""
-
-    @app.middleware("http")
-    async def counted(request: Request, call_next: Callable[[Request], Any]) -> Response:
-        start = time.perf_counter()
-        response: Response = await call_next(request)
-        route = request.scope.get("route")
-        path = getattr(route, "path", "(none)")
-        service.gauges.requests.labels(path, str(response.status_code)).inc()
-        service.gauges.seconds.observe(time.perf_counter() - start)
-        return response
+def _catch(app: FastAPI) -> None:
+    """Say what went wrong as JSON."""
 
     @app.exception_handler(Busy)
     async def busy(request: Request, error: Busy) -> Response:

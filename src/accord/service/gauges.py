@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, MutableMapping
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, Summary, generate_latest
 
 from accord.live.intake import Row
+from accord.service.guard import App, Receive, Scope, Send
 from accord.version import __version__
 
 SYSTEMS = 50
@@ -50,3 +53,30 @@ class Gauges:
     def text(self) -> bytes:
         """Everything in Prometheus' text format."""
         return generate_latest(self.registry)
+
+
+class Counted:
+    """An ASGI application around another that counts and times its requests."""
+
+    def __init__(self, app: App, gauges: Gauges) -> None:
+        self.app, self.gauges = app, gauges
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request, and note how that went."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        start, status = time.perf_counter(), "500"
+
+        async def noted(event: MutableMapping[str, Any]) -> None:
+            nonlocal status
+            if event["type"] == "http.response.start":
+                status = str(event["status"])
+            await send(event)
+
+        try:
+            await self.app(scope, receive, noted)
+        finally:
+            path = getattr(scope.get("route"), "path", "(none)")
+            self.gauges.requests.labels(path, status).inc()
+            self.gauges.seconds.observe(time.perf_counter() - start)

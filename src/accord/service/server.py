@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from accord.errors import BadInput, MissingExtra
-from accord.service.guard import BODY, SECONDS, checked_binding
+from accord.service.guard import App
 
 CONNECTIONS = 1024
 """The most connections at once; more are turned away."""
@@ -30,22 +30,17 @@ def check_installed() -> None:
         raise MissingExtra("the service", "serve") from None
 
 
-def serve(
-    app: object, host: str, port: int, token: str | None = None, body: int = BODY, seconds: float = SECONDS
-) -> None:
-    """Serve an ASGI application behind the guard, until SIGINT or SIGTERM.
+def serve(app: App, host: str, port: int) -> None:
+    """Serve an ASGI application, until SIGINT or SIGTERM.
 
     Raises:
-        BadInput: It would listen beyond this machine without a token, or cannot listen there.
+        BadInput: It cannot listen there.
     """
     import uvicorn
 
-    from accord.service.guard import Guard
-
-    checked_binding(host, token)
-    guarded = Guard(app, token, body, seconds)  # type: ignore[arg-type]
     config = uvicorn.Config(
-        guarded, host, port, log_level="warning", access_log=False, server_header=False, lifespan="on",
+        app,
+        host, port, log_level="warning", access_log=False, server_header=False, lifespan="on",
         limit_concurrency=CONNECTIONS, timeout_graceful_shutdown=FINISHING, timeout_keep_alive=30,
     )  # fmt: skip
     with _signals_end_quietly():

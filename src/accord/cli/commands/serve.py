@@ -62,5 +62,5 @@ def serve(
         with opened(folder, annotator, out, store, project.config.watch, note, conversations, minutes * 60) as intake:
             watched = None if intake.watch is None else partial(report, project.store, before=intake.watch.flush)
             note(f"serving {intake.scorer.signature} at http://{host}:{port}/docs")
-            server.serve(make_app(Service(intake, watched)), host, port, token, int(body * 2**20))
+            server.serve(make_app(Service(intake, watched), token, int(body * 2**20)), host, port)
     note("stopped")

@@ -7,7 +7,6 @@ what people say on average, not whom they are; its scores say which metrics move
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -142,9 +141,10 @@ class Mixture(Evaluator):
                 scores.append(Unscored(target, speaker, why_nothing(reasons, target), signature))
                 continue
             band, warning = (float(ends[row, 0]), float(ends[row, 1])), self._warning(warnings[row])
-            score = score_from(target, speaker, side.options, shares[row], signature, band, warning)
-            because = sorted(zip(names, map(float, added[row]), strict=True), key=lambda one: -abs(one[1]))
-            scores.append(replace(score, because=tuple(because)))
+            because = sorted(zip(names, added[row].tolist(), strict=True), key=lambda one: -abs(one[1]))
+            scores.append(
+                score_from(target, speaker, side.options, shares[row], signature, band, warning, tuple(because))
+            )
         return scores
 
     def _warning(self, unlike: str | None) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,13 +40,16 @@ class SoftBins:
     def ranks(self, X: Floats) -> Floats:
         """(n, M) each value's mid-rank among those seen, 0 to 1; NaN where it is missing or none was seen."""
         found = np.full(X.shape, np.nan)
-        for place, column in enumerate(self.seen.T):
-            known, rows = column[np.isfinite(column)], np.isfinite(X[:, place])
+        for place, known in enumerate(self._known):
             if len(known):
-                value = X[rows, place]
-                both = np.searchsorted(known, value, "left") + np.searchsorted(known, value, "right")
-                found[rows, place] = both / (2 * len(known))
+                both = known.searchsorted(X[:, place], "left") + known.searchsorted(X[:, place], "right")
+                found[:, place] = both / (2 * len(known))
+        found[np.isnan(X)] = np.nan
         return found
+
+    @cached_property
+    def _known(self) -> list[Floats]:
+        return [column[np.isfinite(column)] for column in self.seen.T]
 
     def basis(self, X: Floats) -> Floats:
         """(n, M, BINS + 1) how much each value belongs to each bin, summing to 1; the last says that it is missing."""
