@@ -32,7 +32,7 @@ from accord.conversation import content_hash
 from accord.errors import AccordError
 from accord.evaluators import Mixture
 from accord.evaluators.calibration.core import matrix
-from accord.evaluators.mixture.soft_bins import SoftBins
+from accord.evaluators.mixture.bins import Bins
 from accord.evidence import BANK, BERTSCORE, EMBEDDING, REFERENCE, EvidenceTable, measure
 from accord.labels import Labels
 from accord.llm import Subject
@@ -212,7 +212,7 @@ def mixture(train: Rated, test: Rated, question: str) -> Floats:
 
 def ridge(train: Rated, test: Rated, question: str) -> Floats:
     """Ridge regression on ranks, missing ones in the middle."""
-    bins = SoftBins.fit(matrix(train.evidence))
+    bins = Bins.fit(matrix(train.evidence))
     X, new = (np.nan_to_num(bins.ranks(matrix(each.evidence)), nan=0.5) for each in (train, test))
     model = RidgeCV(np.logspace(-1, 3, 13)).fit(X, train.people[question])
     return np.asarray(model.predict(new))

@@ -13,7 +13,9 @@ from accord.agreement import pearson
 from accord.errors import BadInput, UnknownName
 from accord.evaluators import Mixture
 from accord.evaluators.mixture.additive import Additive
-from accord.evaluators.mixture.soft_bins import BINS, SoftBins
+from accord.evaluators.mixture.bins import BINS, Bins
+from accord.evaluators.mixture.experts import parts
+from accord.evaluators.mixture.form import predicted
 from accord.evidence import EvidenceTable
 from accord.score_files import ScoreWriter
 from accord.testing import planted
@@ -25,25 +27,23 @@ def values(scores: list[Score | Unscored]) -> np.ndarray:
 
 def test_soft_bins_are_hat_functions_of_mid_ranks() -> None:
     X = np.array([[1.0, 5.0], [2.0, 5.0], [3.0, np.nan], [4.0, 7.0]])
-    bins = SoftBins.fit(X)
+    bins = Bins.fit(X)
     assert bins.ranks(X)[:, 0] == pytest.approx([0.125, 0.375, 0.625, 0.875])
     assert bins.ranks(X)[[0, 1, 3], 1] == pytest.approx([1 / 3, 1 / 3, 5 / 6])
-    basis = bins.basis(X)
+    basis = bins.soft(X)
     assert basis.shape == (4, 2, BINS + 1) and basis.sum(axis=-1) == pytest.approx(np.ones((4, 2)))
     assert basis[0, 0] == pytest.approx([0.5, 0.5, 0, 0, 0, 0]) and basis[2, 1].tolist() == [0, 0, 0, 0, 0, 1]
     far = bins.ranks(np.array([[-1e9, 1e9]]))
     assert far.tolist() == [[0.0, 1.0]]
     many = np.random.default_rng(0).normal(size=(5000, 1))
-    assert SoftBins.fit(many).ranks(many) == pytest.approx(
-        np.argsort(np.argsort(many, axis=0), axis=0) / 5000, abs=2e-3
-    )
+    assert Bins.fit(many).ranks(many) == pytest.approx(np.argsort(np.argsort(many, axis=0), axis=0) / 5000, abs=2e-3)
 
 
 def test_the_additive_fit_minimises_what_it_says() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 2))
-    basis, y, weight = SoftBins.fit(X).basis(X), X[:, 0] ** 2 + rng.normal(size=60) * 0.1, rng.integers(1, 4, 60) * 1.0
-    found = Additive.fit(basis, y, weight, flat=2.0, smooth=3.0)
+    bins, y, weight = Bins.fit(X), X[:, 0] ** 2 + rng.normal(size=60) * 0.1, rng.integers(1, 4, 60) * 1.0
+    found, basis = Additive.fit(bins, X, y, weight, (2.0, 3.0)), bins.soft(X)
 
     def cost(level: float, curves: np.ndarray) -> float:
         misfit = (weight * (y - level - (basis * curves).sum(axis=(1, 2))) ** 2).sum()
@@ -55,12 +55,12 @@ def test_the_additive_fit_minimises_what_it_says() -> None:
             + 2 * (curves[:, BINS] ** 2).sum()
         )
 
-    best = cost(found.level, found.curves)
+    best = cost(found.level, found.values)
     for _ in range(50):
-        step = rng.normal(size=found.curves.shape) * 0.05
-        assert cost(found.level, found.curves + step) > best - 0.01
-    assert found.contributions(basis).sum(axis=1) + found.level == pytest.approx(found.predict(basis))
-    assert weight @ found.contributions(basis) == pytest.approx(np.zeros(2), abs=1e-9)
+        step = rng.normal(size=found.values.shape) * 0.05
+        assert cost(found.level, found.values + step) > best - 0.01
+    assert found.contributions(X).sum(axis=1) + found.level == pytest.approx(predicted(found, X))
+    assert weight @ found.contributions(X) == pytest.approx(np.zeros(2), abs=1e-9)
 
 
 def test_it_keeps_the_contract_and_beats_the_constant(tmp_path: Path) -> None:
@@ -151,3 +151,72 @@ def test_a_real_scale_and_reasons_in_files(tmp_path: Path) -> None:
         with ScoreWriter(tmp_path / f"s.{ending}") as writer:
             writer.write(rows)
     assert set(json.loads((tmp_path / "s.jsonl").read_text().splitlines()[0])["because"]) == {"f0", "f1", "f2"}
+
+
+def test_hard_bins_are_equally_full() -> None:
+    X = np.column_stack([np.random.default_rng(0).normal(size=100), np.full(100, np.nan)])
+    basis = Bins.fit(X).hard(X)
+    assert basis.sum(axis=0)[0].tolist() == [20] * 5 + [0] and basis.sum(axis=0)[1].tolist() == [0] * 5 + [100]
+    assert basis.sum(axis=-1).min() == basis.sum(axis=-1).max() == 1
+
+
+@pytest.mark.parametrize("form", ["gated", "concat"])
+@pytest.mark.parametrize("loss", ["squared", "cross-entropy"])
+def test_the_published_forms_learn_are_saved_and_give_their_reasons(form: str, loss: str, tmp_path: Path) -> None:
+    pytest.importorskip("jax", reason="needs accord[networks]")
+    corpus = planted(conversations=150, annotators=3)
+    evaluator = Mixture(corpus.question, form=form, loss=loss).fit(corpus.evidence, corpus.labels)
+    scores = evaluator.predict(corpus.evidence)
+    truth: dict[str, list[float]] = {}
+    for label in corpus.labels:
+        truth.setdefault(label.target.conversation, []).append(float(label.value))  # type: ignore[arg-type]
+    means = np.array([np.mean(truth[s.target.conversation]) for s in scores if s.target.conversation in truth])
+    found = np.array([s.value for s in scores if isinstance(s, Score) and s.target.conversation in truth])
+    assert (pearson(means, found) or 0) > 0.6
+    about = evaluator.describe()
+    assert about["form"] == form and 1 <= about["steps"] <= 200 and f"form:{form},{loss}" in str(evaluator.signature())
+    assert evaluator.form_ is not None
+    sums = np.array([sum(amount for _, amount in s.because) for s in scores if isinstance(s, Score)])
+    X = np.where(corpus.evidence.present, corpus.evidence.values, np.nan)
+    assert sums + about["level"] == pytest.approx(predicted(evaluator.form_, X))
+    evaluator.save(tmp_path)
+    assert load_evaluator(tmp_path).predict(corpus.evidence) == scores
+    assert (
+        Mixture(corpus.question, form=form, loss=loss).fit(corpus.evidence, corpus.labels).predict(corpus.evidence)
+        == scores
+    )
+
+
+def test_a_classifier_of_two_answers_gives_chances_between_them() -> None:
+    pytest.importorskip("jax", reason="needs accord[networks]")
+    corpus = planted(conversations=120, annotators=3)
+    question = Question(id="main", text="?", scale=Scale(options=(0, 1)))
+    labels = Labels(Label(x.target, "main", x.annotator, int(float(x.value) > 2)) for x in corpus.labels)  # type: ignore[arg-type]
+    evaluator = Mixture(question, form="gated", loss="cross-entropy").fit(corpus.evidence, labels)
+    assert evaluator.form_ is not None
+    found = predicted(evaluator.form_, corpus.evidence.values)
+    assert 0 < found.min() < 0.5 < found.max() < 1
+
+
+def test_the_gate_is_a_softmax_over_metrics() -> None:
+    rng = np.random.default_rng(0)
+    basis = np.eye(BINS + 1)[rng.integers(0, BINS, (7, 3))]
+    parameters = {
+        "E": rng.normal(size=(3, BINS + 1, 4)),
+        "u": rng.normal(size=4),
+        "W": rng.normal(size=(12, 3)),
+        "b": np.array(0.0),
+    }
+    found = parts(np, parameters, basis)
+    for row in range(7):
+        e = [parameters["E"][m, basis[row, m].argmax()] for m in range(3)]
+        gate = np.exp(np.concatenate(e) @ parameters["W"])
+        assert found[row] == pytest.approx([3 * gate[m] / gate.sum() * (parameters["u"] @ e[m]) for m in range(3)])
+
+
+def test_what_no_mixture_is_called_is_said() -> None:
+    question = planted(conversations=10, annotators=2).question
+    with pytest.raises(UnknownName, match="additive, concat, gated"):
+        Mixture(question, form="gate")
+    with pytest.raises(UnknownName, match="cross-entropy, squared"):
+        Mixture(question, loss="hinge")

@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.errors import BadInput
+from accord.errors import BadInput, UnknownName
 from accord.evaluators.base import Arrays, Evaluator, evaluators
 from accord.evaluators.calibration.calibration import why_nothing
 from accord.evaluators.calibration.conformal import bands
@@ -20,8 +20,9 @@ from accord.evaluators.calibration.core import matrix
 from accord.evaluators.calibration.levels import Levels
 from accord.evaluators.calibration.ordinal import OrdinalLink
 from accord.evaluators.calibration.trained_on import TrainedOn
-from accord.evaluators.mixture.additive import Additive
-from accord.evaluators.mixture.soft_bins import SoftBins
+from accord.evaluators.mixture.additive import STRENGTHS, Additive
+from accord.evaluators.mixture.experts import LOSSES, Experts
+from accord.evaluators.mixture.form import Form
 from accord.evaluators.ratings import Ratings, ratings
 from accord.evidence.table import EvidenceTable
 from accord.labels import Labels
@@ -30,8 +31,7 @@ from accord.score import POPULATION, Score, Signature, Unscored, score_from
 from accord.splits import INNER_FOLDS, fold_of
 from accord.version import __version__
 
-STRENGTHS = ((1.0, 1.0), (3.0, 3.0), (10.0, 3.0), (30.0, 10.0), (100.0, 30.0), (300.0, 100.0))
-"""Penalties to choose from: how flat, and how smooth, the curves are."""
+FORMS = ("additive", "gated", "concat")
 FEWEST_TEXTS = 20
 ENOUGH_TEXTS = 50
 
@@ -46,24 +46,40 @@ class Mixture(Evaluator):
         question: The main question, with an ordered scale.
         flat, smooth: λ₁ and λ₂ of the curves; without them a pair of `STRENGTHS` is chosen inside the training side.
         coverage: Share of new ratings that the conformal band of a score should hold.
+        form: `additive`; or as published, `gated` (MoE-CIU) or `concat` (MoE-Concat).
+        loss: Of the published forms: `squared` (a regressor) or `cross-entropy` (a classifier).
+        seed: Of the published forms.
     """
 
     method = "mixture"
 
     def __init__(
-        self, question: Question, flat: float | None = None, smooth: float | None = None, coverage: float = 0.9
+        self,
+        question: Question,
+        flat: float | None = None,
+        smooth: float | None = None,
+        coverage: float = 0.9,
+        form: str = "additive",
+        loss: str = "squared",
+        seed: int = 0,
     ) -> None:
         super().__init__(question)
         if (flat is None) != (smooth is None) or (flat is not None and min(flat, smooth or 0.0) < 0):
             raise BadInput(f"flat and smooth are two numbers from 0, or neither is given; got {flat} and {smooth}")
         if not 0 < coverage < 1:
             raise BadInput(f"coverage is a share between 0 and 1, got {coverage}")
+        if form not in FORMS:
+            raise UnknownName("form of mixture", form, FORMS)
+        if loss not in LOSSES:
+            raise UnknownName("loss", loss, LOSSES)
         self.flat, self.smooth, self.coverage = flat, smooth, coverage
-        self.additive_: Additive | None = None
+        self.form, self.loss, self.seed = form, loss, seed
+        self.form_: Form | None = None
 
     def settings(self) -> dict[str, Any]:
         """The constructor's arguments beyond the question."""
-        return {"flat": self.flat, "smooth": self.smooth, "coverage": self.coverage}
+        names = ("flat", "smooth", "coverage", "form", "loss", "seed")
+        return {name: getattr(self, name) for name in names}
 
     def fit(self, evidence: EvidenceTable, labels: Labels) -> Self:
         """Learn from every label on the main question whose target has evidence.
@@ -82,9 +98,9 @@ class Mixture(Evaluator):
         if len(set(rated.conversation)) < 2:
             raise BadInput("all rated texts belong to one conversation; what is learned cannot be checked on another")
         X, y, weight = _by_text(matrix(features), rated, texts)
-        self.bins_ = SoftBins.fit(X)
-        held_out, self.strength_ = self._chosen(X, y, weight, [features.targets[row].conversation for row in texts])
-        self.additive_ = Additive.fit(self.bins_.basis(X), y, weight, *self.strength_)
+        place = fold_of(names := [features.targets[row].conversation for row in texts], INNER_FOLDS)
+        fold = np.array([place[name] for name in names])
+        self.form_, held_out = self._learned(X, y, weight, fold, (float(rated.options[0]), float(rated.options[-1])))
         levels = Levels.fit(rated)
         means = held_out[np.searchsorted(texts, rated.row)]
         self._link(means, levels.coarse(rated))
@@ -93,20 +109,14 @@ class Mixture(Evaluator):
         self.texts_ = len(texts)
         return self
 
-    def _chosen(self, X: Floats, y: Floats, weight: Floats, names: Sequence[str]) -> tuple[Floats, tuple[float, float]]:
-        """(texts,) predictions without each conversation, and the penalties with the least squared error of them."""
-        place = fold_of(names, INNER_FOLDS)
-        fold = np.array([place[name] for name in names])
+    def _learned(
+        self, X: Floats, y: Floats, weight: Floats, fold: NDArray[np.intp], ends: tuple[float, float]
+    ) -> tuple[Form, Floats]:
+        """The form, everything chosen by folds of the training side, and (texts,) predictions without each fold."""
+        if self.form != "additive":
+            return Experts.learn(X, y, weight, fold, ends, self.form == "gated", self.loss, self.seed)
         given = [(self.flat, self.smooth)] if self.flat is not None and self.smooth is not None else STRENGTHS
-        found = np.zeros((len(given), len(y)))
-        for each in np.unique(fold):
-            train, test = fold != each, fold == each
-            bins = SoftBins.fit(X[train])
-            known, new = bins.basis(X[train]), bins.basis(X[test])
-            for row, strength in enumerate(given):
-                found[row, test] = Additive.fit(known, y[train], weight[train], *strength).predict(new)
-        best = int(np.argmin(((found - y) ** 2 * weight).sum(axis=1)))
-        return found[best], given[best]
+        return Additive.learn(X, y, weight, fold, given)
 
     def _link(self, means: Floats, rated: Ratings) -> None:
         """From a prediction to a distribution, learned on predictions without their texts."""
@@ -126,11 +136,9 @@ class Mixture(Evaluator):
         features = evidence.expected().like(self.trained_on_.columns)
         if not len(features):
             return []
-        assert self.additive_ is not None
-        basis = self.bins_.basis(matrix(features))
-        added = self.additive_.contributions(basis)
-        side = self.trained_on_
-        shares = side.levels.fine(self._distribution(self.additive_.predict(basis)))
+        assert self.form_ is not None
+        added, side = self.form_.contributions(matrix(features)), self.trained_on_
+        shares = side.levels.fine(self._distribution(self.form_.level + added.sum(axis=1)))
         ends, warnings = bands(side.options, shares, side.width), side.warnings(features)
         signature, names = self.signature(), [column.name for column in features.columns]
         reasons = features.reasons()
@@ -163,7 +171,8 @@ class Mixture(Evaluator):
             raise BadInput("no texts to tell ranks among; measure some first")
         twin = Mixture(self.question, **self.settings())
         vars(twin).update({name: value for name, value in vars(self).items() if name.endswith("_")})
-        twin.bins_ = SoftBins.fit(X)
+        assert self.form_ is not None
+        twin.form_ = self.form_.among(X)
         return twin
 
     def signature(self) -> Signature:
@@ -173,6 +182,7 @@ class Mixture(Evaluator):
             question=self.question.id,
             features=len(self.trained_on_.columns),
             texts=self.texts_,
+            form=None if self.form == "additive" else f"{self.form},{self.loss}",
             evidence=self.trained_on_.made,
             coverage=self.coverage,
             version=__version__,
@@ -180,16 +190,16 @@ class Mixture(Evaluator):
 
     def describe(self) -> dict[str, Any]:
         """What was learned: each metric's curve, and how far it moves a score."""
-        assert self.additive_ is not None
-        names, curves = [column.name for column in self.trained_on_.columns], self.additive_.curves
+        assert self.form_ is not None
+        names, curves = [column.name for column in self.trained_on_.columns], self.form_.curves()
         reach = {name: float(np.ptp(curve[:-1])) for name, curve in zip(names, curves, strict=True)}
         return {
             "method": self.method,
             "signature": str(self.signature()),
             "texts": self.texts_,
-            "flat": self.strength_[0],
-            "smooth": self.strength_[1],
-            "level": self.additive_.level,
+            "form": self.form,
+            **self.form_.settings(),
+            "level": self.form_.level,
             "curves": {name: curve.tolist() for name, curve in zip(names, curves, strict=True)},
             "reach": dict(sorted(reach.items(), key=lambda one: -one[1])),
             "coverage": self.coverage,
@@ -198,25 +208,19 @@ class Mixture(Evaluator):
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """What was learned, as JSON and arrays."""
-        assert self.additive_ is not None
-        side, of_side = self.trained_on_.state()
-        card = {
-            "trained_on": side,
-            "texts": self.texts_,
-            "strength": list(self.strength_),
-            "level": self.additive_.level,
-            "link": {"slope": self.link_.slope, "floor": self.link_.floor},
-        }
-        own = {"curves": self.additive_.curves, "seen": self.bins_.seen, "unit": self.unit_}
-        return card, {**own, "thresholds": self.link_.thresholds, **{f"side.{k}": v for k, v in of_side.items()}}
+        assert self.form_ is not None
+        (side, of_side), (form, of_form) = self.trained_on_.state(), self.form_.state()
+        link = {"slope": self.link_.slope, "floor": self.link_.floor}
+        arrays = {"unit": self.unit_, "thresholds": self.link_.thresholds, **_under("side", of_side)}
+        card = {"trained_on": side, "texts": self.texts_, "form": form, "link": link}
+        return card, {**arrays, **_under("form", of_form)}
 
     def restore(self, card: Mapping[str, Any], arrays: Arrays) -> Self:
         """The inverse of `state`."""
-        side = {name.removeprefix("side."): array for name, array in arrays.items() if name.startswith("side.")}
-        self.trained_on_ = TrainedOn.restored(card["trained_on"], side)
-        self.texts_, self.strength_ = card["texts"], (card["strength"][0], card["strength"][1])
-        self.bins_, self.unit_ = SoftBins(arrays["seen"]), arrays["unit"]
-        self.additive_ = Additive(card["level"], arrays["curves"])
+        self.trained_on_ = TrainedOn.restored(card["trained_on"], _of("side", arrays))
+        self.texts_, self.unit_ = card["texts"], arrays["unit"]
+        form: type[Additive] | type[Experts] = Additive if self.form == "additive" else Experts
+        self.form_ = form.restored(card["form"], _of("form", arrays))
         thresholds = arrays["thresholds"]
         self.link_ = OrdinalLink(
             thresholds, card["link"]["slope"], np.zeros((0, len(thresholds))), card["link"]["floor"]
@@ -231,7 +235,17 @@ class Mixture(Evaluator):
     @property
     def is_fitted(self) -> bool:
         """Whether `fit` or `restore` has run."""
-        return self.additive_ is not None
+        return self.form_ is not None
+
+
+def _under(name: str, arrays: Arrays) -> Arrays:
+    """Arrays whose names begin with the name of what they belong to."""
+    return {f"{name}.{key}": array for key, array in arrays.items()}
+
+
+def _of(name: str, arrays: Arrays) -> Arrays:
+    """The inverse of `_under`."""
+    return {key.removeprefix(f"{name}."): array for key, array in arrays.items() if key.startswith(f"{name}.")}
 
 
 def _by_text(values: Floats, rated: Ratings, texts: NDArray[np.intp]) -> tuple[Floats, Floats, Floats]:

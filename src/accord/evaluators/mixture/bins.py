@@ -1,4 +1,4 @@
-"""Metrics as soft bins: how far each value lies between the knots of the values seen in training."""
+"""Metrics in bins: where a value stands among those seen, as a place between knots (soft) or as one of five (hard)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ KEPT = 1000
 
 
 @dataclass(frozen=True)
-class SoftBins:
-    """Where values stand among those seen, and the hat functions of that.
+class Bins:
+    """Where values stand among those seen.
 
     Ranks carry over between places where raw values do not; a value beyond all seen counts as the last.
 
@@ -28,7 +28,7 @@ class SoftBins:
     seen: Floats
 
     @classmethod
-    def fit(cls, X: Floats) -> SoftBins:
+    def fit(cls, X: Floats) -> Bins:
         """From (n, M) values, NaN where missing."""
         ordered = np.sort(X, axis=0)  # NaN comes last
         if len(X) <= KEPT:
@@ -51,10 +51,16 @@ class SoftBins:
     def _known(self) -> list[Floats]:
         return [column[np.isfinite(column)] for column in self.seen.T]
 
-    def basis(self, X: Floats) -> Floats:
+    def soft(self, X: Floats) -> Floats:
         """(n, M, BINS + 1) how much each value belongs to each bin, summing to 1; the last says that it is missing."""
         ranks = self.ranks(X)
         missing = np.isnan(ranks)
         knots = np.linspace(0, 1, BINS)
         hats = np.maximum(0.0, 1 - np.abs(np.where(missing, 0.0, ranks)[..., None] - knots) * (BINS - 1))
         return np.concatenate([np.where(missing[..., None], 0.0, hats), missing[..., None]], axis=-1)
+
+    def hard(self, X: Floats) -> Floats:
+        """(n, M, BINS + 1) 1 for the bin that each value falls into, all bins equally full; the last where missing."""
+        ranks = self.ranks(X)
+        place = np.where(np.isnan(ranks), BINS, np.minimum(np.nan_to_num(ranks) * BINS, BINS - 1)).astype(int)
+        return np.asarray(np.eye(BINS + 1)[place])
