@@ -15,7 +15,7 @@ import pytest
 
 from accord import Conversation, Document, Turn
 from accord.agreement import STATISTICS, Paired
-from accord.evidence import BANK, REFERENCE, measure, turn_metrics
+from accord.evidence import BANK, REFERENCE, embedders, measure, turn_metrics
 from accord.evidence.bank import History, Message, Session, Source, bertscore, measured
 from accord.evidence.bank.ciu import CIU
 from accord.evidence.bank.copying import _common, _run
@@ -165,16 +165,16 @@ def test_bertscore_is_greedy_matching_weighted_by_idf(monkeypatch: pytest.Monkey
     }
     states["empty"] = ((), np.zeros((0, 2)))
     embedder = SimpleNamespace(token_states=states.__getitem__)
-    monkeypatch.setattr(bertscore, "open_sentence_embedder", lambda name: embedder)
+    monkeypatch.setattr(embedders, "open_sentence_embedder", lambda name: embedder)
     bertscore.scores.cache_clear()
     w = np.log([2.0 + 0, 2.0 + 2004, 2.0 + 3004])
     recall = (w * [1.0, 0.8, 0.0]).sum() / w.sum()
     v = np.log([2.0 + 4, 2.0 + 1004])
     precision = (v * [1.0, 0.8]).sum() / v.sum()
-    assert bertscore.scores("own", "fact") == pytest.approx(
+    assert bertscore.scores("minilm-l6", "own", "fact") == pytest.approx(
         (recall, precision, 2 * precision * recall / (precision + recall))
     )
-    assert bertscore.scores("empty", "fact") == (0, 0, 0)
+    assert bertscore.scores("minilm-l6", "empty", "fact") == (0, 0, 0)
     both = turn_metrics.get("bertscore-recall")(Message("own"), History(), [Source("empty"), Source("fact")])
     assert both == pytest.approx(recall)
     assert turn_metrics.get("bertscore-f1")(Message("own"), History(), []) is None
@@ -193,10 +193,11 @@ def test_a_session_gives_what_the_whole_conversation_gives() -> None:
             session.hear(text)
         else:
             found.append(session.reply(text))
-    whole = measured(conversation, metrics)
+    whole, reasons = measured(conversation, metrics)
+    assert not reasons
     assert whole == {name: pytest.approx(fmean(each[name] for each in found)) for name in names}  # type: ignore[type-var]
-    assert measured(conversation.at(3), metrics) == pytest.approx(found[1])
-    assert measured(conversation.at(1), metrics) == pytest.approx(found[0])
+    assert measured(conversation.at(3), metrics)[0] == pytest.approx(found[1])
+    assert measured(conversation.at(1), metrics)[0] == pytest.approx(found[0])
     table = measure([Subject(conversation), Subject(conversation, 3)], names)
     assert table.values[0].tolist() == pytest.approx(list(whole.values()))
     assert "words:en-stop" in table.columns[0].made_by and "exact+stem" in table.columns[-1].made_by
@@ -262,7 +263,7 @@ def test_the_figures_of_the_notes_on_topical_chat(data: Path) -> None:
     for record in read(data / "topical_usr"):
         if record.conversation.documents:
             turn = record.labels[0].target.turn
-            for name, value in measured(record.conversation.at(turn), metrics).items():
+            for name, value in measured(record.conversation.at(turn), metrics)[0].items():
                 assert value is not None
                 values[name].append(value)
             for question, said in people.items():

@@ -21,6 +21,7 @@ class Registry(Generic[T]):
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self._plugins: dict[str, T] = {}
+        self._families: dict[str, Callable[[str], T]] = {}
         self._loaded = False
 
     def register(self, name: str) -> Callable[[T], T]:
@@ -38,22 +39,33 @@ class Registry(Generic[T]):
 
         return keep
 
+    def family(self, name: str, make: Callable[[str], T]) -> None:
+        """Make plug-ins known as `name@ARGUMENT`, each made of its argument when it is first asked for."""
+        self._families[name] = make
+
     def get(self, name: str) -> T:
-        """The plug-in called `name`.
+        """The plug-in called `name`, or the member of a family that `name@ARGUMENT` is.
 
         Raises:
             UnknownName: No plug-in is called so; the message lists those that exist.
         """
+        if name not in self:
+            raise UnknownName(self.kind, name, self._plugins)
+        if name not in self._plugins:
+            family, _, argument = name.partition("@")
+            self._plugins[name] = self._families[family](argument)
+        return self._plugins[name]
+
+    def __contains__(self, name: str) -> bool:
+        """Whether `get` knows a plug-in of this name."""
         self._load_entry_points()
-        try:
-            return self._plugins[name]
-        except KeyError:
-            raise UnknownName(self.kind, name, self._plugins) from None
+        family, _, argument = name.partition("@")
+        return name in self._plugins or (bool(argument) and family in self._families)
 
     def names(self) -> list[str]:
         """All names, sorted."""
         self._load_entry_points()
-        return sorted(self._plugins)
+        return sorted(name for name in self._plugins if name.partition("@")[0] not in self._families or "@" not in name)
 
     def __iter__(self) -> Iterator[tuple[str, T]]:
         self._load_entry_points()

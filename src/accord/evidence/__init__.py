@@ -1,8 +1,7 @@
 """Evidence: what is known of a conversation before anyone learns from it."""
 
-from accord.evidence.bank import BANK, BERTSCORE, REFERENCE, turn_metrics
+from accord.evidence.bank import BANK, BERTSCORE, EMBEDDING, REFERENCE, turn_metrics
 from accord.evidence.bank.words import tokens as words
-from accord.evidence.embedding import EMBEDDING
 from accord.evidence.judging import AT_ONCE, NOT_APPLICABLE, Judged, answer_table, judge_all, judge_subjects
 from accord.evidence.lexical import LEXICAL
 from accord.evidence.likelihood import LIKELIHOOD, measure_likelihoods

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from accord.conversation import Conversation
-from accord.evidence.bank import measured, turn_metrics
+from accord.evidence.bank import TurnMetric, measured, turn_metrics
 from accord.evidence.bank.words import WORDS
 from accord.evidence.table import Column, EvidenceTable
 from accord.llm.model import Subject
@@ -30,26 +30,36 @@ def measure(subjects: Iterable[Subject], names: Sequence[str]) -> EvidenceTable:
     Raises:
         UnknownName: No metric is called so.
     """
-    of_replies = {name: turn_metrics.get(name) for name in names if name in turn_metrics.names()}
+    of_replies = {name: turn_metrics.get(name) for name in names if name in turn_metrics}
     chosen = {name: metrics.get(name) for name in names if name not in of_replies}
     columns = [Column(name, str(signature_of(name))) for name in names]
+    subjects = list(subjects)
+    _prepare(of_replies.values(), subjects)
     rows: dict[object, dict[str, float]] = {}
     absences = {}
     for subject in subjects:
         conversation = subject.conversation.at(subject.turn)
         rows[subject.target] = features = {}
-        values = {name: metric(conversation) for name, metric in chosen.items()}
-        values |= measured(conversation, of_replies) if of_replies else {}
+        values, reasons = measured(conversation, of_replies) if of_replies else ({}, {})
+        values |= {name: metric(conversation) for name, metric in chosen.items()}
         for name, value in values.items():
             if value is None:
-                absences[subject.target, name] = NOTHING
+                absences[subject.target, name] = reasons.get(name, NOTHING)
             else:
                 features[name] = float(value)
     return EvidenceTable.from_rows(columns, rows, absences)  # type: ignore[arg-type]
 
 
+def _prepare(chosen: Iterable[TurnMetric], subjects: Sequence[Subject]) -> None:
+    """Let embedders read ahead what they will be asked for, where that is cheaper together."""
+    for embedder in {metric.embedder for metric in chosen if hasattr(metric, "embedder")}:
+        conversations = [subject.conversation.at(subject.turn) for subject in subjects]
+        said = [turn.content for conversation in conversations for turn in conversation.turns]
+        embedder.prepare([*said, *(document.text for c in conversations for document in c.documents)])
+
+
 def signature_of(name: str) -> Signature:
     """How a metric is made: one of replies also by its words and stems, or by what it says itself."""
-    if name not in turn_metrics.names():
+    if name not in turn_metrics:
         return Signature.of("metric", name=name)
     return Signature.of("metric", name=name, words=getattr(turn_metrics.get(name), "made_with", WORDS))

@@ -233,9 +233,8 @@ def live_metrics(evaluator: Mixture | Calibration) -> dict[str, TurnMetric]:
         BadInput: It learned from something else as well, or from metrics made otherwise than here.
     """
     columns = evaluator.trained_on_.columns
-    names = set(turn_metrics.names())
     for column in columns:
-        if column.name not in names:
+        if column.name not in turn_metrics:
             raise BadInput(
                 f"this evaluator learned from {column.name!r}, which is not measured message by message; fit one on "
                 "metrics: [bank]"

@@ -9,6 +9,7 @@ from accord.pipeline.labelling import estimate_stored, next_labels
 from accord.pipeline.learning import Trial, compare_stored, learn_unlabelled, try_out
 from accord.pipeline.models import Models, make_budget, make_judge, make_models
 from accord.pipeline.scoring import How, Speaker, latest_drift, latest_scores, score_all, score_file
+from accord.pipeline.training import train_ruber
 
 __all__ = [
     "How",
@@ -37,5 +38,6 @@ __all__ = [
     "score_all",
     "score_file",
     "subjects_of",
+    "train_ruber",
     "try_out",
 ]

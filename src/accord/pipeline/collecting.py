@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -53,8 +53,14 @@ class StoredAnswers:
 def metric_names(config: Config) -> list[str]:
     """The configured metrics, with the names of groups spelled out."""
     groups = {"lexical": LEXICAL, "embedding": EMBEDDING, "bank": BANK, "reference": REFERENCE, "bertscore": BERTSCORE}
-    named = [part for name in config.metrics for part in groups.get(name, (name,))]
+    named = [part for name in config.metrics for part in _members(name, groups)]
     return list(dict.fromkeys(named))
+
+
+def _members(name: str, groups: Mapping[str, Sequence[str]]) -> list[str]:
+    """The metrics of a group, `GROUP@EMBEDDER` each with that embedder; a metric's own name stands for itself."""
+    group, at, argument = name.partition("@")
+    return [f"{part}{at}{argument}" for part in groups[group]] if group in groups else [name]
 
 
 def subjects_of(store: Store, targets: Iterable[Target]) -> list[Subject]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -78,6 +80,33 @@ def check(
     if injection and way is not None:
         result["injection"] = _injected(way, model, base_url, timeout)
     show(result, as_json, _text)
+
+
+@models.command("train")
+@guarded
+def train(
+    name: Annotated[str, typer.Argument(help="What to learn: ruber.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to keep it in.")],
+    embedder: Annotated[str, typer.Option("--embedder", help="Whose vectors it reads.")] = "minilm-l6",
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Learn a metric from the store's conversations alone, without a rating: metrics: [ruber-unreferenced@FOLDER]."""
+    from accord.errors import UnknownName
+    from accord.pipeline import train_ruber
+
+    if name != "ruber":
+        raise UnknownName("metric that is trained", name, ["ruber"])
+    with open_project(config_file) as project:
+        result = {**train_ruber(project.store, embedder, out, project.config.seed), "folder": str(out)}
+        show(result, as_json, _trained_text)
+
+
+def _trained_text(result: Mapping[str, Any]) -> str:
+    return (
+        f"learned from {result['replies']} replies; {result['accuracy']:.0%} of pairs with a reply of another context "
+        f"are told apart in contexts that were left out\n\nuse it as metrics: [ruber-unreferenced@{result['folder']}]"
+    )
 
 
 def _injected(way: str, model: str, base_url: str | None, timeout: float) -> list[dict[str, Any]]:

@@ -4,8 +4,8 @@ One idea a file. Each metric is a function of one reply (`Message`), of what was
 documents (`Source`s); it looks at nothing else, so that a live message costs its own length.
 """
 
-from accord.evidence.bank import bertscore, ciu, copying, length, novelty, overlap, reference
-from accord.evidence.bank.message import History, Message, Source, TurnMetric, source_of, turn_metrics
+from accord.evidence.bank import bertscore, ciu, copying, embedding, length, novelty, overlap, reference, ruber
+from accord.evidence.bank.message import History, Message, Source, TurnMetric, Unmeasured, source_of, turn_metrics
 from accord.evidence.bank.session import Session, measured
 
 BANK = (*ciu.NAMES, *overlap.NAMES, *novelty.NAMES, *length.NAMES, *copying.NAMES)
@@ -15,16 +15,23 @@ REFERENCE = reference.NAMES
 
 BERTSCORE = bertscore.NAMES
 """BERTScore with the small embedder (`accord models pull minilm-l6`)."""
+EMBEDDING = embedding.NAMES
+"""Cosines of the same embedder."""
+RUBER = (ruber.REFERENCED,)
+"""RUBER's part that needs no training; `ruber-unreferenced@FOLDER` and `ruber@FOLDER` need `accord models train`."""
 
 __all__ = [
     "BANK",
     "BERTSCORE",
+    "EMBEDDING",
     "REFERENCE",
+    "RUBER",
     "History",
     "Message",
     "Session",
     "Source",
     "TurnMetric",
+    "Unmeasured",
     "measured",
     "source_of",
     "turn_metrics",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import islice
 
+from accord.errors import AccordError
 from accord.evidence.bank.lazy import lazy
 from accord.evidence.bank.words import counted_stems, pieces, stems, stems_in, units, words_in
 from accord.registry import Registry
@@ -146,6 +147,10 @@ _kept = lru_cache(KEPT_SOURCES)(Source)
 def source_of(text: str) -> Source:
     """A document taken apart, kept for whoever uses it next."""
     return _kept(text) if len(text) <= LONG_TEXT else Source(text)
+
+
+class Unmeasured(AccordError):
+    """A metric could not be measured this time; the reason stands beside the missing value."""
 
 
 TurnMetric = Callable[[Message, History, Sequence[Source]], "float | None"]

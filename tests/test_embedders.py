@@ -1,0 +1,260 @@
+"""Embedders by name, what becomes of a text that none could embed, and RUBER: learned without a rating."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from accord import Conversation, Document, Store, Turn
+from accord.errors import BadInput, MissingExtra, ModelError, UnknownName
+from accord.evidence import embedders, measure, turn_metrics
+from accord.evidence.bank import Session, Unmeasured, ruber
+from accord.evidence.bank.ruber import FOLDS, Pair, Relatedness, fold_of, pairs_of
+from accord.evidence.embedders import Remote, open_embedder
+from accord.llm import Subject
+from accord.llm.embeddings import EmbeddingsEndpoint
+from accord.llm.stack import Terms, asked_on
+from accord.pipeline import train_ruber
+from accord.testing import ChatServer, Wire
+
+WORDS = ["heron", "fish", "opening", "hours", "router", "return", "order", "monday"]
+
+
+def vector(text: str) -> list[float]:
+    """How often each of a few words occurs, and a little of everything."""
+    return [text.lower().count(word) + 0.01 for word in WORDS]
+
+
+@pytest.fixture(autouse=True)
+def forget(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    opened: list[Remote] = []
+    begin = Remote.__init__
+
+    def noted(self: Remote, *given: Any) -> None:
+        begin(self, *given)
+        opened.append(self)
+
+    monkeypatch.setattr(Remote, "__init__", noted)
+    open_embedder.cache_clear()
+    ruber._opened.cache_clear()
+    yield
+    for each in opened:
+        each.close()
+    open_embedder.cache_clear()
+    ruber._opened.cache_clear()
+
+
+def serve(request: Mapping[str, Any]) -> Wire:
+    if not request["_path"].endswith("/embeddings"):
+        return Wire({"error": {"message": "no such path"}}, status=404)
+    if any("poison" in text for text in request["input"]):
+        return Wire({"error": {"message": "no"}}, status=400)
+    found = [{"object": "embedding", "index": i, "embedding": vector(t)} for i, t in enumerate(request["input"])]
+    return Wire(
+        {
+            "object": "list",
+            "data": found[::-1],
+            "model": request["model"],
+            "usage": {"prompt_tokens": 3, "total_tokens": 3},
+        }
+    )
+
+
+def chat(*turns: str, documents: tuple[str, ...] = (), name: str = "c") -> Conversation:
+    roles = ("user", "assistant") * len(turns)
+    return Conversation(name, tuple(map(Turn, roles, turns)), tuple(map(Document, documents)))
+
+
+def test_an_endpoint_is_asked_for_many_texts_at_once_and_once_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ChatServer(serve) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("OPENAI_API_KEY", "hush")
+        chats = [
+            chat(f"heron {place}?", f"A heron eats fish {place}.", documents=("Fish and heron.",), name=f"c{place}")
+            for place in range(100)
+        ]
+        names = ["cosine-documents@endpoint:small", "cosine-user@endpoint:small"]
+        table = measure(map(Subject, chats), names)
+        assert len(server.requests) == -(-201 // 64) and {r["model"] for r in server.requests} == {"small"}
+        one, other = (np.array(vector(text)) for text in ("A heron eats fish 0.", "Fish and heron."))
+        assert table.values[0, 0] == pytest.approx(one @ other / np.linalg.norm(one) / np.linalg.norm(other))
+        assert [column.name for column in table.columns] == names and "words:endpoint:small" in table.columns[0].made_by
+        measure(map(Subject, chats), names)
+        assert len(server.requests) == 4
+        with pytest.raises(ModelError, match="vectors of texts, not of tokens"):
+            measure(map(Subject, chats[:1]), ["bertscore-f1@endpoint:small"])
+
+
+def test_a_text_that_cannot_be_embedded_costs_the_others_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ChatServer(serve) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("OPENAI_API_KEY", "hush")
+        chats = [
+            chat("heron?", "fish", name="a"),
+            chat("heron?", "poison", name="b"),
+            chat("order?", "monday", name="c"),
+        ]
+        table = measure(map(Subject, chats), ["cosine-user@endpoint:small", "words"])
+        assert table.present.tolist() == [[True, True], [False, True], [True, True]]
+        assert table.absences == {(table.targets[1], "cosine-user@endpoint:small"): "no embedding: rejected"}
+        session = Session({"cosine-user@endpoint:small": turn_metrics.get("cosine-user@endpoint:small")})
+        session.hear("heron?")
+        assert session.reply("poison") == {"cosine-user@endpoint:small": None} and session.history.messages == 2
+    gone = Remote("endpoint:x", asked_on(EmbeddingsEndpoint("x", server.url, "hush"), Terms(attempts=1)))
+    with pytest.raises(Unmeasured, match="no embedding: unreachable"):
+        gone.embed("heron")
+    refusing = lambda _: Wire({"error": {"message": "bad key hush"}}, status=401)  # noqa: E731
+    with ChatServer(refusing) as server, pytest.raises(ModelError, match="refused the key") as caught:
+        Remote("endpoint:x", asked_on(EmbeddingsEndpoint("x", server.url, "hush"), Terms(attempts=1))).embed("heron")
+    assert "hush" not in str(caught.value)
+    short = lambda request: Wire({"object": "list", "data": [], "model": "x"})  # noqa: E731
+    with ChatServer(short) as server, pytest.raises(Unmeasured, match="malformed"):
+        Remote("endpoint:x", asked_on(EmbeddingsEndpoint("x", server.url, "hush"), Terms(attempts=1))).embed("heron")
+
+
+def test_names_of_embedders(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    assert open_embedder("").name == open_embedder("minilm-l6").name == "minilm-l6"
+    with pytest.raises(
+        BadInput, match="no embedder 'bert'; allowed: minilm-l6, sentence-transformers:NAME, endpoint:MODEL"
+    ):
+        open_embedder("bert")
+    with pytest.raises(ModelError, match="no key"):
+        open_embedder("endpoint:x")
+    assert (
+        "cosine-user@endpoint:x" in turn_metrics
+        and "words@endpoint:x" not in turn_metrics
+        and "ruber@" not in turn_metrics
+    )
+    with pytest.raises(UnknownName, match="turn metric 'words@x'"):
+        turn_metrics.get("words@x")
+    assert not any("@" in name for name in turn_metrics.names())
+
+
+def test_sentence_transformers_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    embedders._sentence_transformer.cache_clear()
+    with pytest.raises(MissingExtra, match=r"accord\[embedders\]"):
+        open_embedder("sentence-transformers:all").embed("heron")
+
+    class Model:
+        """What the library's class does, as far as it is used."""
+
+        def __init__(self, name: str) -> None:
+            assert name == "all"
+
+        def encode(
+            self, texts: list[str], output_value: str = "sentence_embedding", show_progress_bar: bool = True
+        ) -> Any:
+            if output_value == "token_embeddings":
+                return [
+                    np.array([[9.0, 9.0], *([float(len(word)), 1.0] for word in text.split()), [9.0, 9.0]])
+                    for text in texts
+                ]
+            return np.array([vector(text) for text in texts])
+
+    monkeypatch.setitem(sys.modules, "sentence_transformers", SimpleNamespace(SentenceTransformer=Model))
+    embedder = open_embedder("sentence-transformers:all")
+    assert np.linalg.norm(embedder.embed("heron fish")) == pytest.approx(1)
+    weights, states = embedder.states("heron fish")
+    assert weights.tolist() == [1, 1] and np.linalg.norm(states, axis=1) == pytest.approx([1, 1])
+    table = measure(
+        [Subject(chat("heron?", "heron fish", documents=("heron fish",)))],
+        ["cosine-documents@sentence-transformers:all", "bertscore-f1@sentence-transformers:all"],
+    )
+    assert table.values[0].tolist() == pytest.approx([1, 1])
+    embedders._sentence_transformer.cache_clear()
+
+
+class Bag:
+    """An embedder of a few words."""
+
+    name = "bag"
+
+    def embed(self, text: str) -> np.ndarray:
+        found = np.array(vector(text))
+        return found / np.linalg.norm(found)
+
+    def prepare(self, texts: Any) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def bag(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ruber, "open_embedder", lambda name: Bag())
+
+
+def logged(count: int, seed: int = 0) -> list[Conversation]:
+    """Replies that take up the words of their question and of their document."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for place in range(count):
+        one, other = rng.choice(WORDS, 2, replace=False)
+        found.append(
+            chat(f"{one} {place}?", f"{one} {other} indeed", documents=(f"the {other} {place}",), name=f"c{place}")
+        )
+    return found
+
+
+def test_ruber_tells_a_reply_from_one_to_something_else(bag: None, tmp_path: Path) -> None:
+    learned = Relatedness.learn(pairs_of(logged(150)))
+    assert learned.accuracy > 0.9 and learned.replies == 150 and learned.weights.shape == (FOLDS, 32)
+    right = learned.score("heron, new?", ["the fish"], "heron fish")
+    assert right > 0.5 > learned.score("heron, new?", ["the fish"], "router monday")
+    learned.save(tmp_path / "ruber")
+    again = Relatedness.load(tmp_path / "ruber")
+    assert again.score("heron, new?", ["the fish"], "heron fish") == right
+    assert Relatedness.learn(pairs_of(logged(150))).weights.tolist() == learned.weights.tolist()
+    table = measure(map(Subject, logged(5)), [f"ruber-unreferenced@{tmp_path / 'ruber'}"])
+    assert (
+        table.present.all()
+        and ((table.values > 0) & (table.values < 1)).all()
+        and "words:minilm-l6,s256:" in table.columns[0].made_by
+    )
+    nothing = measure(
+        [Subject(Conversation("c", (Turn("assistant", "Hello"),)))], [f"ruber-unreferenced@{tmp_path / 'ruber'}"]
+    )
+    assert not nothing.present.any()
+
+
+def test_no_context_is_scored_by_a_model_that_has_seen_it(bag: None) -> None:
+    assert {pair.fold for pair in pairs_of(logged(150))} == set(range(FOLDS))
+    assert Pair("heron?", ("a", "b"), "x").fold == Pair("heron?", ("b", "a"), "y").fold == fold_of("heron?", ["a", "b"])
+    noise = np.random.default_rng(9)
+    unrelated = [Pair(f"{noise.choice(WORDS)} {i}?", (), str(noise.choice(WORDS))) for i in range(400)]
+    assert 0.4 < Relatedness.learn(unrelated).accuracy < 0.6  # chance, although each model fits its own side
+
+
+def test_what_ruber_cannot_be_learned_from_is_said(bag: None, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="needs 20 contexts"):
+        Relatedness.learn(pairs_of(logged(10)))
+    with pytest.raises(BadInput, match="accord models train ruber --out"):
+        turn_metrics.get(f"ruber@{tmp_path}").made_with  # type: ignore[attr-defined]  # noqa: B018
+    (tmp_path / "ruber.json").write_text(json.dumps({}))
+    (tmp_path / "arrays.safetensors").write_bytes(b"x")
+    with pytest.raises(BadInput, match="damaged RUBER"):
+        Relatedness.load(tmp_path)
+
+
+def test_ruber_is_learned_from_a_store(bag: None, tmp_path: Path) -> None:
+    store = Store("sqlite://")
+    store.add_conversations(logged(60))
+    found = train_ruber(store, "minilm-l6", tmp_path / "ruber")
+    store.close()
+    assert found["replies"] == 60 and (tmp_path / "ruber" / "ruber.json").is_file()
+
+
+def test_the_referenced_part_pools_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    states = {"one": np.array([[1.0, 0.0], [0.0, 1.0]]), "two": np.array([[1.0, 1.0]]), "": np.zeros((0, 2))}
+    fake = SimpleNamespace(states=lambda text: (np.ones(len(states[text])), states[text]), name="fake")
+    monkeypatch.setattr(ruber, "open_embedder", lambda name: fake)
+    session = Session({"r": turn_metrics.get("ruber-referenced")}, ["two", ""])
+    assert session.reply("one")["r"] == pytest.approx(2 / np.sqrt(2) / 2)  # (1, 1, 0, 0) with (1, 1, 1, 1)
+    assert Session({"r": turn_metrics.get("ruber-referenced")}).reply("one") == {"r": None}
