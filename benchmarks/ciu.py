@@ -1,130 +1,98 @@
 """What cheap metrics are worth one by one and together (CIU and MoE-CIU; Choi et al.), on any data set of our schema.
 
-    python benchmarks/ciu.py --data ../shared/data [--only standalone,unify,transfer] [--to DIR] [--quick] --json OUT
+    python benchmarks/ciu.py --data ../shared/data [--set topical_usr] [--only standalone,select,unify,transfer]
+                             [--to DIR] [--quick] --json OUT
 
-standalone  each metric beside the paper's figure: Spearman, Pearson and Kendall with the mean of the annotators, 95 %
-            intervals by bootstrap over contexts, and the difference of CIU's Spearman from each other metric's.
-unify       metrics combined, tested on unseen responses, over 15 seeds: 50 responses at random as in the paper, or
-            whole contexts. `ridge` is ridge regression on the same ranks.
+standalone  each metric beside the paper's figure (tables 1 and 3): Spearman, Pearson and Kendall with the mean of the
+            annotators, 95 % intervals by bootstrap over contexts, and how far CIU's Spearman is ahead of each other
+            metric's, with its interval and a paired test (Holm).
+select      the paper's combinations of its six metrics (tables 2 and 4): 17 ways to select some, a support vector
+            regressor, how often each metric is selected, and MoE-Concat and MoE-CIU as published.
+unify       our own combination of wider banks. `ridge` is ridge regression on the same ranks.
 transfer    learned on Topical-USR, applied unseen to the set in DIR: as it is, and with ranks told among DIR's own
             texts.
 
-Subsets: `with-document` are the responses that have one (312 in Topical-USR), `all` takes metrics of documents as 0
-where there is none, `machine` are the responses with a document that no person wrote. Banks: `lexical` needs no model,
-`embedding` adds cosines and BERTScore of the small embedder (`accord models pull`).
+Both combinations are tested on unseen responses over 15 seeds: 50 responses at random as in the paper, or whole
+contexts. Subsets: `with-document` are the responses that have one (312 in Topical-USR), `all` takes metrics of
+documents as 0 where there is none, `machine` are the responses with a document that no person wrote. Banks: `lexical`
+needs no model, `embedding` adds cosines and BERTScore of the small embedder (`accord models pull`), `paper` are its six
+metrics, with RUBER learned from the set's own responses, each scored by a model that has not seen its context.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from statistics import fmean
+import os
 
-import numpy as np
-from harness import Row, chosen, data_folder, finish, options
-from numpy.typing import NDArray
-from scipy.stats import spearmanr
-from sklearn.linear_model import RidgeCV
+for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")  # small matrices gain nothing from more, before NumPy is imported
 
-from accord.agreement import STATISTICS, Paired, RankStatistic, pearson
-from accord.conversation import content_hash
-from accord.errors import AccordError
-from accord.evaluators import Mixture
-from accord.evaluators.calibration.core import matrix
-from accord.evaluators.mixture.bins import Bins
-from accord.evidence import BANK, BERTSCORE, EMBEDDING, REFERENCE, EvidenceTable, measure
-from accord.labels import Labels
-from accord.llm import Subject
-from accord.readers import read
-from accord.resampling import Clusters, bootstrap
-from accord.rubric import Question
-from accord.scale import Kind, Scale
-from accord.score import Score
+import tempfile  # noqa: E402
+from collections.abc import Callable, Mapping, Sequence  # noqa: E402
+from functools import partial  # noqa: E402
+from pathlib import Path  # noqa: E402
+from statistics import fmean  # noqa: E402
 
-PARTS = ("standalone", "unify", "transfer")
-QUESTIONS = {"spearman_overall": "Overall", "spearman_uses_knowledge": "Uses Knowledge"}
+import numpy as np  # noqa: E402
+from ciu_selection import STRATEGIES, regressed, selected  # noqa: E402
+from ciu_tables import METRICS, SELECTED, STANDALONE, UNIFIED, printed  # noqa: E402
+from harness import Row, chosen, data_folder, finish, options  # noqa: E402
+from numpy.typing import NDArray  # noqa: E402
+from rated import QUESTIONS, Rated, held_out, load, question_of  # noqa: E402
+from scipy.stats import spearmanr  # noqa: E402
+from sklearn.linear_model import RidgeCV  # noqa: E402
+
+from accord.agreement import STATISTICS, MeanStatistic, Paired, RankStatistic, pearson  # noqa: E402
+from accord.errors import AccordError  # noqa: E402
+from accord.evaluators import Mixture  # noqa: E402
+from accord.evaluators.calibration.core import matrix  # noqa: E402
+from accord.evaluators.mixture.bins import Bins  # noqa: E402
+from accord.evidence import BANK, BERTSCORE, EMBEDDING, REFERENCE, turn_metrics  # noqa: E402
+from accord.evidence.bank import TurnMetric  # noqa: E402
+from accord.evidence.bank.ciu import CIU, PAPER_EFFORT  # noqa: E402
+from accord.evidence.bank.ruber import Relatedness, Ruber, Unreferenced, pairs_of  # noqa: E402
+from accord.labels import Labels  # noqa: E402
+from accord.readers import read  # noqa: E402
+from accord.resampling import Clusters, bootstrap, holm, paired_test  # noqa: E402
+from accord.score import Score  # noqa: E402
+
+PARTS = ("standalone", "select", "unify", "transfer")
+ABLATIONS = {
+    "ciu-paper-no-freq": CIU(position=1.0, effort=PAPER_EFFORT, frequency=False),
+    "ciu-paper-no-pos": CIU(effort=PAPER_EFFORT),
+    "ciu-paper-no-effort": CIU(position=1.0),
+    "ciu-no-freq": CIU(frequency=False),
+}
 LEXICAL = (*BANK, *REFERENCE, "ciu-paper", "ciu-unsupported")
-PAPER = {
-    "bleu": (0.298, 0.631), "meteor": (0.352, 0.716), "rouge-l": (0.339, 0.688), "ciu-paper": (0.415, 0.742),
-    "mixture": (0.514, 0.799),
-}  # fmt: skip
-"""Tables 1 and 2 on Topical-Chat: Overall, Uses Knowledge; `mixture` beside MoE-CIU."""
-SEEDS = 15
-TESTED, FEWEST = 50, 10
+SEEDS, FEWEST = 15, 10
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Rated:
-    """Responses with what people said of them.
-
-    Attributes:
-        name: Of the data set.
-        evidence: (n, M) every metric.
-        labels: All ratings.
-        people: (n,) the mean rating, by question; a question that nobody answered is left out.
-        context: (n,) what responses to the same turn share.
-    """
-
-    name: str
-    evidence: EvidenceTable
-    labels: Labels
-    people: Mapping[str, Floats]
-    context: NDArray[np.object_]
-
-    def take(self, rows: NDArray[np.intp]) -> Rated:
-        """The responses with these indices."""
-        people = {name: mean[rows] for name, mean in self.people.items()}
-        return Rated(self.name, self.evidence.take(rows), self.labels, people, self.context[rows])
-
-
-def load(folder: Path, names: Sequence[str]) -> dict[str, Rated]:
-    """A data set's rated responses by subset."""
-    records = [record for record in read(folder) if record.labels and record.conversation.turns]
-    subjects = [Subject(record.conversation, record.labels[0].target.turn) for record in records]
-    said = [{question: _mean(record.labels, question) for question in QUESTIONS.values()} for record in records]
-    asked = [
-        name
-        for name in QUESTIONS.values()
-        if all(name in each for each in said) and None not in [s[name] for s in said]
+def learned_metrics(folder: Path, keep: Path) -> list[str]:
+    """RUBER learned from a set's own responses, under the names `ruber` and `ruber-unreferenced`."""
+    conversations = [
+        record.conversation.at(record.labels[0].target.turn)
+        for record in read(folder)
+        if record.labels and record.conversation.turns
     ]
-    people = {name: np.array([each[name] for each in said], dtype=float) for name in asked}
-    labels = Labels(label for record in records for label in record.labels if label.question in asked)
-    before = [subject.conversation.up_to(subject.turn)[:-1] for subject in subjects]
-    context = np.array([content_hash([turn.to_json() for turn in turns]) for turns in before], dtype=object)
-    whole = Rated(folder.name, measure(subjects, names), labels, people, context)
-    documents = np.array([bool(record.conversation.documents) for record in records])
-    human = np.array([bool(record.conversation.metadata.get("human_written")) for record in records])
-    subsets = {"with-document": documents, "all": np.ones(len(records), dtype=bool), "machine": documents & ~human}
-    return {name: whole.take(np.flatnonzero(rows)) for name, rows in subsets.items() if rows.any()}
+    learned = Relatedness.learn(pairs_of(conversations))
+    learned.save(keep)
+    print(f"RUBER: {learned.accuracy:.3f} of held-out pairs told apart, {learned.replies} responses")
+    found: dict[str, TurnMetric] = {"ruber": Ruber(str(keep)), "ruber-unreferenced": Unreferenced(str(keep))}
+    for name, metric in found.items():
+        turn_metrics.register(name)(metric)
+    return [*found, "ruber-referenced"]
 
 
-def _mean(labels: Sequence, question: str) -> float | None:  # type: ignore[type-arg]
-    values = [float(label.value) for label in labels if label.question == question and label.value is not None]
-    return fmean(values) if values else None
+def has_embedder() -> bool:
+    """Whether the small embedder lies on this machine."""
+    from accord.embedded.minilm import open_sentence_embedder
 
-
-def question_of(data: Rated, name: str) -> Question:
-    """The question with the answers that were given as its scale."""
-    said = (label.value for label in data.labels if label.question == name)
-    values = sorted({value for value in said if isinstance(value, int | float)})
-    short = Scale(options=tuple(values)) if len(values) <= 10 else None
-    scale = short or Scale(kind=Kind.REAL, low=values[0], high=values[-1])
-    return Question(id=name, text=name, scale=scale)
-
-
-def banks() -> dict[str, Sequence[str]]:
-    """The banks that can be measured here."""
     try:
-        measure([], EMBEDDING)
-        from accord.embedded.minilm import open_sentence_embedder
-
         open_sentence_embedder("minilm-l6")
     except AccordError as error:
         print(f"without embeddings: {error}")
-        return {"lexical": LEXICAL}
-    return {"lexical": LEXICAL, "embedding": (*LEXICAL, *EMBEDDING, *BERTSCORE)}
+        return False
+    return True
 
 
 # --- one by one ----------------------------------------------------------------------------------------------------
@@ -143,10 +111,11 @@ def _lead(both: Paired) -> float | None:
 
 
 def standalone(subsets: Mapping[str, Rated], draws: int) -> list[Row]:
-    """Each metric by itself."""
+    """Each metric by itself; p of CIU's lead corrected over the metrics of a subset and question."""
     rows: list[Row] = []
     for subset, data in subsets.items():
-        for name in [column.name for column in data.evidence.columns]:
+        found: list[Row] = []
+        for name in [*(column.name for column in data.evidence.columns), "random"]:
             known = values_of(data, name, subset)[1]
             if known.sum() < FEWEST:
                 continue
@@ -154,8 +123,17 @@ def standalone(subsets: Mapping[str, Rated], draws: int) -> list[Row]:
             about["n"] = int(known.sum())
             for column in QUESTIONS:
                 about |= figures(data, name, subset, column, draws)
-            rows.append(about | printed(name))
+            found.append(about | printed(STANDALONE, data.name, name))
+        for column in QUESTIONS:
+            _correct(found, column.replace("spearman", "ciu_ahead") + "_p")
+        rows += found
     return rows
+
+
+def _correct(rows: Sequence[Row], name: str) -> None:
+    tested = [row for row in rows if row.get(name) is not None]
+    for row, p in zip(tested, holm([row[name] for row in tested]), strict=True):
+        row[name] = p
 
 
 def figures(data: Rated, name: str, subset: str, column: str, draws: int) -> Row:
@@ -171,14 +149,29 @@ def figures(data: Rated, name: str, subset: str, column: str, draws: int) -> Row
     both = known & there
     if name != "ciu" and both.sum() >= FEWEST:
         pair = paired(people[both], ciu[both], value[both])
-        found = bootstrap(Clusters(data.context[both]), RankStatistic(_lead), [pair], draws)
+        clusters = Clusters(data.context[both])
+        found = bootstrap(clusters, RankStatistic(_lead), [pair], draws)
         lead = column.replace("spearman", "ciu_ahead")
         row |= {lead: _lead(pair), f"{lead}_low": found.low, f"{lead}_high": found.high}
+        one, other = (paired(ranked(people[both]), ranked(each[both])) for each in (ciu, value))
+        of_ranks = STATISTICS["pearson"]
+        assert isinstance(of_ranks, MeanStatistic)
+        test = paired_test(clusters, of_ranks, [one], [other], 5 * draws)
+        row[f"{lead}_p"] = None if test is None else test.p
     return row
+
+
+def ranked(value: Floats) -> Floats:
+    """Ranks, so that the values of two metrics can be exchanged within a context."""
+    from scipy.stats import rankdata
+
+    return np.asarray(rankdata(value))
 
 
 def values_of(data: Rated, name: str, subset: str) -> tuple[Floats, NDArray[np.bool_]]:
     """(n,) a metric's values, and which are there; in the subset `all`, what is absent is 0, as the paper has it."""
+    if name == "random":
+        return np.random.default_rng(0).random(len(data.context)), np.ones(len(data.context), dtype=bool)
     place = [column.name for column in data.evidence.columns].index(name)
     present = data.evidence.present[:, place]
     return data.evidence.values[:, place], np.ones_like(present) if subset == "all" else present
@@ -191,94 +184,119 @@ def with_interval(column: str, statistic: str, truth: Floats, value: Floats, clu
     return {column: STATISTICS[statistic](one), f"{column}_low": found.low, f"{column}_high": found.high}
 
 
-def printed(system: str) -> Row:
-    """The paper's figures."""
-    overall, knowledge = PAPER.get(system, (None, None))
-    return {"paper_overall": overall, "paper_uses_knowledge": knowledge}
-
-
 # --- together ------------------------------------------------------------------------------------------------------
 
 Combine = Callable[[Rated, Rated, str], Floats]
 
 
-def mixture(train: Rated, test: Rated, question: str) -> Floats:
-    """Our evaluator, everything chosen inside the training side."""
-    known = {target for target in train.evidence.targets}
+def mixture(train: Rated, test: Rated, question: str, **settings: str) -> Floats:
+    """Our evaluator, or a form of it, everything chosen inside the training side."""
+    known = set(train.evidence.targets)
     labels = Labels(label for label in train.labels if label.target in known)
-    scores = Mixture(question_of(train, question)).fit(train.evidence, labels).predict(test.evidence)
+    fitted = Mixture(question_of(train, question), **settings).fit(train.evidence, labels)  # type: ignore[arg-type]
+    scores = fitted.predict(test.evidence)
     return np.array([score.value if isinstance(score, Score) else np.nan for score in scores])
 
 
-def ridge(train: Rated, test: Rated, question: str) -> Floats:
-    """Ridge regression on ranks, missing ones in the middle."""
+def ranks(train: Rated, *others: Rated) -> list[Floats]:
+    """(n, M) ranks among the training responses, missing ones in the middle."""
     bins = Bins.fit(matrix(train.evidence))
-    X, new = (np.nan_to_num(bins.ranks(matrix(each.evidence)), nan=0.5) for each in (train, test))
-    model = RidgeCV(np.logspace(-1, 3, 13)).fit(X, train.people[question])
-    return np.asarray(model.predict(new))
+    return [np.nan_to_num(bins.ranks(matrix(each.evidence)), nan=0.5) for each in (train, *others)]
 
 
-def unify(data: Rated, bank: str, names: Sequence[str], seeds: int) -> list[Row]:
-    """Combiners over seeds, tested on what they did not see."""
-    place = {column.name: index for index, column in enumerate(data.evidence.columns)}
-    kept = [place[name] for name in names]
-    table = data.evidence
-    columns = tuple(table.columns[index] for index in kept)
-    part = EvidenceTable(table.targets, columns, table.values[:, kept], table.present[:, kept])
-    own = Rated(data.name, part, data.labels, data.people, data.context)
-    ways: dict[str, Combine] = {"mixture": mixture, "ridge": ridge}
-    rows: list[Row] = []
-    for split in ("grouped", "random"):
-        for system, combine in ways.items():
-            about: Row = {
-                "part": "unify",
-                "dataset": data.name,
-                "subset": "with-document",
-                "system": system,
-                "bank": bank,
-            }
-            about |= {"split": split, "n": len(part), "seeds": seeds}
-            for column, question in QUESTIONS.items():
-                if question in data.people:
-                    found = [tested(own, combine, question, split, seed) for seed in range(seeds)]
-                    about |= {column: fmean(found), f"{column}_sd": float(np.std(found))}
-            rows.append(about | printed(system))
-    return rows
+def ridge(train: Rated, test: Rated, question: str) -> Floats:
+    """Ridge regression on ranks."""
+    X, new = ranks(train, test)
+    return np.asarray(RidgeCV(np.logspace(-1, 3, 13)).fit(X, train.people[question]).predict(new))
 
 
 def tested(data: Rated, combine: Combine, question: str, split: str, seed: int) -> float:
     """Spearman on the responses that a seed holds out."""
-    rng = np.random.default_rng(seed)
-    if split == "random":
-        out = np.isin(np.arange(len(data.context)), rng.permutation(len(data.context))[:TESTED])
-    else:
-        contexts = np.unique(data.context)
-        share = round(TESTED * len(contexts) / len(data.context))
-        out = np.isin(data.context, rng.permutation(contexts)[:share])
-    train, test = data.take(np.flatnonzero(~out)), data.take(np.flatnonzero(out))
+    train, test = held_out(data, split, seed)
     return float(spearmanr(combine(train, test, question), test.people[question])[0])
+
+
+def unify(data: Rated, bank: str, ways: Mapping[str, Combine], seeds: int) -> list[Row]:
+    """Combiners over seeds, tested on what they did not see."""
+    rows: list[Row] = []
+    for split in ("grouped", "random"):
+        for system, combine in ways.items():
+            about = {"part": "unify", "dataset": data.name, "subset": "with-document", "system": system, "bank": bank}
+            row: Row = {**about, "split": split, "n": len(data.evidence), "seeds": seeds}
+            for column, question in QUESTIONS.items():
+                if question in data.people:
+                    found = [tested(data, combine, question, split, seed) for seed in range(seeds)]
+                    row |= {column: fmean(found), f"{column}_sd": float(np.std(found))}
+            rows.append(row | printed(UNIFIED, data.name, system))
+    return rows
+
+
+def select(data: Rated, seeds: int) -> list[Row]:
+    """The paper's tables 2 and 4: each strategy, how often it kept each metric, and the two mixtures as published."""
+    names = [column.name for column in data.evidence.columns]
+    kept: dict[tuple[str, str, str], list[NDArray[np.bool_]]] = {}
+
+    def strategy(way: str, split: str, column: str) -> Combine:
+        def combine(train: Rated, test: Rated, question: str) -> Floats:
+            (X, new), y = ranks(train, test), train.people[question]
+            which = selected(way, X, y, train.context, seed=0)
+            kept.setdefault((way, split, column), []).append(which)
+            return regressed(X[:, which], y, train.context, new[:, which])
+
+        return combine
+
+    rows: list[Row] = []
+    for split in ("grouped", "random"):
+        for way in (*STRATEGIES, "all"):
+            about = {"part": "select", "dataset": data.name, "subset": "with-document", "system": way, "bank": "paper"}
+            row: Row = {**about, "split": split, "n": len(data.evidence), "seeds": seeds}
+            for column, question in QUESTIONS.items():
+                if question in data.people:
+                    combine = strategy(way, split, column)
+                    row[column] = fmean(tested(data, combine, question, split, seed) for seed in range(seeds))
+            shares = [which for (w, s, _), found in kept.items() if (w, s) == (way, split) for which in found]
+            row["kept"] = {name: float(share) for name, share in zip(names, np.mean(shares, axis=0), strict=True)}
+            rows.append(row | printed(UNIFIED, data.name, way))
+    ways: dict[str, Combine] = {
+        f"moe-{name}{suffix}": partial(mixture, form=form, loss=loss)
+        for name, form in (("concat", "concat"), ("ciu", "gated"))
+        for suffix, loss in (("", "squared"), ("-classifier", "cross-entropy"))
+    }
+    return [*rows, *({**row, "part": "select"} for row in unify(data, "paper", ways, seeds)), *_ratios(data, rows)]
+
+
+def _ratios(data: Rated, rows: Sequence[Row]) -> list[Row]:
+    """How often each metric is kept: the mean over the 17 strategies, seeds and questions."""
+    found: list[Row] = []
+    for split in ("grouped", "random"):
+        of = [row["kept"] for row in rows if row["split"] == split and row["system"] != "all"]
+        for name in of[0]:
+            about: Row = {
+                "part": "select",
+                "dataset": data.name,
+                "system": f"selection ratio of {name}",
+                "split": split,
+            }
+            paper = SELECTED.get(data.name, {}).get(name)
+            found.append({**about, "ratio": fmean(kept[name] for kept in of), "paper_ratio": paper})
+    return found
 
 
 def transfer(train: Rated, test: Rated, bank: str, draws: int) -> list[Row]:
     """Learned on one set, applied unseen to another."""
     rows: list[Row] = []
     for system in ("mixture", "mixture, ranks among its own"):
-        about: Row = {
-            "part": "transfer",
-            "dataset": test.name,
-            "subset": "with-document",
-            "system": system,
-            "bank": bank,
-        }
-        about["n"] = len(test.evidence)
+        about: Row = {"part": "transfer", "dataset": test.name, "subset": "with-document", "system": system}
+        about |= {"bank": bank, "n": len(test.evidence)}
         for column, question in QUESTIONS.items():
             if question in train.people and question in test.people:
                 learned = Mixture(question_of(train, question)).fit(train.evidence, train.labels)
                 evaluator = learned if system == "mixture" else learned.among(test.evidence)
                 scores = evaluator.predict(test.evidence)
-                value = np.array([score.value if isinstance(score, Score) else np.nan for score in scores])
-                clusters = Clusters(test.context)
-                about |= with_interval(column, "spearman", test.people[question], value, clusters, draws)
+                known = np.array([isinstance(score, Score) for score in scores])
+                value = np.array([score.value for score in scores if isinstance(score, Score)])
+                clusters = Clusters(test.context[known])
+                about |= with_interval(column, "spearman", test.people[question][known], value, clusters, draws)
                 about["warned"] = fmean(isinstance(s, Score) and s.warning is not None for s in scores)
         rows.append(about)
     return rows
@@ -286,37 +304,40 @@ def transfer(train: Rated, test: Rated, bank: str, draws: int) -> list[Row]:
 
 def main() -> None:
     parser = options("ciu", "Cheap metrics one by one and together.", PARTS)
+    parser.add_argument(
+        "--set", default="topical_usr", help="the data set's folder; the paper used Topical and Persona-USR"
+    )
     parser.add_argument("--to", type=Path, help="transfer: the folder of the other data set")
     given = parser.parse_args()
     wanted = chosen(parser, given.only, PARTS)
-    folder = data_folder(parser, given.data)
-    found = banks()
-    names = found.get("embedding", LEXICAL)
-    subsets = load(folder / "topical_usr", names)
+    folder = data_folder(parser, given.data) / given.set
+    if not folder.is_dir():
+        parser.error(f"no data set at {folder}; name another with --set")
+    for name, metric in ABLATIONS.items():
+        turn_metrics.register(name)(metric)
+    embeds = has_embedder()
     draws, seeds = (200, 3) if given.quick else (1000, given.limit or SEEDS)
     rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as keep:
+        wide = [*LEXICAL, *EMBEDDING, *BERTSCORE] if embeds else list(LEXICAL)
+        more = [*ABLATIONS, *learned_metrics(folder, Path(keep))] if embeds else list(ABLATIONS)
+        subsets = load(folder, [*wide, *more])
+    data = subsets.get("with-document", subsets["all"])
     if "standalone" in wanted:
         rows += standalone(subsets, draws)
-    data = subsets["with-document"]
+    if "select" in wanted:
+        rows += select(data.only([name for name in METRICS if name in {*wide, *more}]), seeds)
     if "unify" in wanted:
-        for bank, members in found.items():
-            rows += unify(data, bank, members, seeds)
+        for bank, members in {"lexical": list(LEXICAL), **({"embedding": wide} if embeds else {})}.items():
+            rows += unify(data.only(members), bank, {"mixture": mixture, "ridge": ridge}, seeds)
     if "transfer" in wanted and given.to is not None:
-        other = load(given.to, names)
-        rows += transfer(data, other.get("with-document", other["all"]), list(found)[-1], draws)
-    columns = [
-        "part",
-        "dataset",
-        "subset",
-        "system",
-        "bank",
-        "split",
-        "n",
-        *QUESTIONS,
-        "paper_overall",
-        "paper_uses_knowledge",
-    ]
-    finish("ciu", rows, [*columns, "ciu_ahead_overall", "warned"], given.json)
+        other = load(given.to, wide)
+        rows += transfer(
+            data.only(wide), other.get("with-document", other["all"]), "embedding" if embeds else "lexical", draws
+        )
+    columns = ["part", "dataset", "subset", "system", "bank", "split", "n", *QUESTIONS, "paper_overall"]
+    columns += ["paper_uses_knowledge", "ciu_ahead_overall", "ciu_ahead_overall_p", "ratio", "paper_ratio", "warned"]
+    finish("ciu", rows, columns, given.json)
 
 
 if __name__ == "__main__":

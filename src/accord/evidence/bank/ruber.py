@@ -179,15 +179,15 @@ def _models(own: Floats, drawn: Floats, fold: NDArray[np.intp], strength: float)
 
 
 def pairs_of(conversations: Sequence[Conversation]) -> list[Pair]:
-    """Every reply of some conversations with what it answers."""
+    """Every reply of some conversations with what it answers; of a conversation at one turn, that turn's."""
     found = []
     for conversation in conversations:
         ours, theirs = ({turn.role for turn in turns} for turns in (conversation.replies, conversation.others))
         documents, asked = tuple(source_of(document.text).text for document in conversation.documents), ""
-        for turn in conversation.turns:
+        for place, turn in enumerate(conversation.turns):
             if turn.role in theirs:
                 asked = turn.content
-            elif turn.role in ours and turn.content.strip():
+            elif turn.role in ours and turn.content.strip() and conversation.reply in {None, place}:
                 found.append(Pair(asked, documents, turn.content))
     return found
 
