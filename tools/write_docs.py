@@ -36,7 +36,14 @@ def schema_page() -> str:
     return json.dumps(json_schema(), indent=1) + "\n"
 
 
-PAGES = {"commands.md": commands_page, "accord.schema.json": schema_page}
+def messages_page() -> str:
+    """docs/scores.schema.json."""
+    from accord.service.schemas import published
+
+    return json.dumps(published(), indent=1) + "\n"
+
+
+PAGES = {"commands.md": commands_page, "accord.schema.json": schema_page, "scores.schema.json": messages_page}
 
 if __name__ == "__main__":
     for name, page in PAGES.items():

@@ -1,0 +1,32 @@
+"""A fitted evaluator as a reward: as TRL calls it, and to pick the best of several replies.
+
+Run: python examples/reward_for_training.py
+
+With TRL: GRPOTrainer(model=..., reward_funcs=reward, train_dataset=...), whose data set has a column `documents`.
+"""
+
+from accord import Labels, Reward, load_rubric, read, read_labels
+from accord.evaluators import Mixture
+from accord.evidence import BANK, measure
+from accord.llm import Subject
+from accord.sample import sources
+
+chats, ratings = sources()
+rubric = load_rubric("llm-rubric")
+evidence = measure([Subject(record.conversation) for record in read(chats)], BANK)
+reward = Reward(Mixture(rubric.main_question).fit(evidence, Labels(read_labels(ratings, rubric))))
+
+prompt = [{"role": "user", "content": "Can I return a router that I have opened?"}]
+policy = ["Opened devices can go back within 45 days of delivery. Send them with the label that is in your account."]
+replies = [
+    "I cannot say.",
+    "Yes: opened devices can go back within 45 days of delivery, with the label from your account.",
+    "Routers are devices that route. Is there anything else, anything else, anything else?",
+]
+rewards = reward(
+    prompts=[prompt] * len(replies),
+    completions=[[{"role": "assistant", "content": reply}] for reply in replies],
+    documents=[policy] * len(replies),
+)
+for value, reply in sorted(zip(rewards, replies, strict=True), reverse=True):
+    print(f"{value:.3f}  {reply}")
