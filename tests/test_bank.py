@@ -16,7 +16,7 @@ import pytest
 from accord import Conversation, Document, Turn
 from accord.agreement import STATISTICS, Paired
 from accord.evidence import BANK, REFERENCE, embedders, measure, turn_metrics
-from accord.evidence.bank import History, Message, Session, Source, bertscore, measured
+from accord.evidence.bank import History, Message, Session, Source, bertscore, measured, meteor
 from accord.evidence.bank.ciu import CIU
 from accord.evidence.bank.copying import _common, _run
 from accord.evidence.bank.message import Passage
@@ -179,6 +179,22 @@ def test_bertscore_is_greedy_matching_weighted_by_idf(monkeypatch: pytest.Monkey
     assert both == pytest.approx(recall)
     assert turn_metrics.get("bertscore-f1")(Message("own"), History(), []) is None
     bertscore.scores.cache_clear()
+
+
+def test_meteor_pairs_synonyms_where_a_wordnet_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    synsets = [{"car", "automobile"}, {"quick", "fast"}, {"fast", "abstain"}, {"big_dog", "car"}]
+    named = [SimpleNamespace(lemma_names=lambda names=names: sorted(names)) for names in synsets]
+    wordnet = SimpleNamespace(
+        synsets=lambda word: [s for s, names in zip(named, synsets, strict=True) if word in names]
+    )
+    assert meteor.align(["quick", "car"], ["automobile", "fast"]) == []
+    monkeypatch.setattr(meteor, "_wordnet", lambda: wordnet)
+    meteor._synonyms.cache_clear()
+    assert meteor.align(["quick", "car"], ["automobile", "fast"]) == [(0, 1), (1, 0)]
+    assert meteor.align(["car", "car", "car"], ["automobile", "car", "automobile"]) == [(0, 0), (1, 2), (2, 1)]
+    assert meteor.align(["big"], ["dog"]) == [] and meteor.stages() == "exact+stem+wordnet"
+    assert "exact+stem+wordnet" in str(turn_metrics.get("meteor").made_with)  # type: ignore[attr-defined]
+    meteor._synonyms.cache_clear()
 
 
 def test_a_session_gives_what_the_whole_conversation_gives() -> None:

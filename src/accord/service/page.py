@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
+
+from markupsafe import Markup, escape
 
 
 def described(openapi: Mapping[str, Any]) -> str:
@@ -14,9 +17,15 @@ def described(openapi: Mapping[str, Any]) -> str:
 
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["shape"] = _shape
+    environment.filters["coded"] = _coded
     environment.filters["as_json"] = lambda value: json.dumps(value, indent=1, ensure_ascii=False)
     page = files("accord.service").joinpath("page.html").read_text(encoding="utf-8")
     return environment.from_string(page).render(api=openapi)
+
+
+def _coded(text: str) -> Markup:
+    """A text, escaped, with what stands between backticks as code."""
+    return Markup(re.sub(r"`([^`]*)`", r"<code>\1</code>", str(escape(text))))
 
 
 def _shape(schema: Mapping[str, Any]) -> str:

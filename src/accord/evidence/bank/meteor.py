@@ -9,10 +9,10 @@ is downloaded; `STAGES` says which are used.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
-from accord.evidence.bank.words import stem_of
+from accord.evidence.bank.words import KNOWN_WORDS, stem_of
 
 ALPHA, BETA, GAMMA = 0.9, 3.0, 0.5
 
@@ -29,7 +29,7 @@ def _wordnet() -> Any:
     return wordnet
 
 
-@cache
+@lru_cache(KNOWN_WORDS)
 def _synonyms(word: str) -> frozenset[str]:
     """The word and everything that shares a synset with it."""
     wordnet = _wordnet()
@@ -76,11 +76,15 @@ def _matched(free: dict[int, str], left: dict[int, str], key: Callable[[str], Ha
 
 
 def _synonymous(free: dict[int, str], left: dict[int, str]) -> list[tuple[int, int]]:
+    """Pair words that share a synset, last places first, and take them out of both."""
+    places: dict[str, list[int]] = {}
+    for place, word in left.items():
+        places.setdefault(word, []).append(place)
     pairs = []
     for place in reversed(list(free)):
-        alike = _synonyms(free[place])
-        other = next((at for at in reversed(left) if left[at] in alike), None)
-        if other is not None:
+        alike = [places[word] for word in _synonyms(free[place]) & places.keys() if places[word]]
+        if alike:
+            other = max(alike, key=lambda stack: stack[-1]).pop()
             pairs.append((place, other))
             del free[place], left[other]
     return pairs
