@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from accord import Conversation, Document, Label, Labels, LiveScorer, Question, Scale, Score, Turn, read
-from accord.errors import BadInput
+from accord.errors import BadInput, UnknownName
 from accord.evaluators import Mixture
 from accord.evidence import BANK, measure
 from accord.live import Follower, Intake, RowLog, Unfolding
@@ -96,6 +96,7 @@ def test_after_a_crash_replies_may_be_scored_twice_and_none_is_lost(
     chats: list[Conversation], evaluator: Mixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(room, "AT_ONCE", 10)
+    monkeypatch.setattr(room, "SECONDS", 0.0)
     write(tmp_path / "log.jsonl", messages(chats[:8]))
     note, noted = room.Place.write, []
 
@@ -162,6 +163,71 @@ def test_rows_of_conversations_so_far_give_what_is_new_in_them(
     assert len(values) == len(kept(tmp_path)) and values == pytest.approx(expected(chats[:5], evaluator))
 
 
+def test_blank_lines_are_no_end(evaluator: Mixture, tmp_path: Path) -> None:
+    row = {"conversation": "c", "role": "assistant", "content": "We open at nine."}
+    (tmp_path / "log.jsonl").write_text(
+        "\ufeff" + json.dumps(row) + "\n" * 900 + json.dumps({**row, "content": "And close at five."}) + "\n"
+    )
+    assert once(tmp_path, evaluator) == 2 and [each["turn"] for each in kept(tmp_path)] == [0, 1]
+
+
+def test_a_log_that_was_rotated_while_nobody_read_is_finished_first(evaluator: Mixture, tmp_path: Path) -> None:
+    def row(place: int) -> dict[str, Any]:
+        return {"conversation": f"c{place}", "role": "assistant", "content": f"We open at {place}."}
+
+    log = tmp_path / "log.jsonl"
+    write(log, [row(0)])
+    once(tmp_path, evaluator)
+    write(log, [row(1)])
+    log.rename(tmp_path / "log.jsonl.1")
+    write(log, [row(2)])
+    assert once(tmp_path, evaluator) == 2
+    (tmp_path / "log.copy.jsonl").write_bytes(log.read_bytes() + json.dumps(row(3)).encode() + b"\n")
+    write(log, [row(4)], "w")  # copied away and cut short
+    assert once(tmp_path, evaluator) == 2
+    assert [each["conversation"] for each in kept(tmp_path)] == [f"c{place}" for place in range(5)]
+    log.rename(tmp_path / "elsewhere")
+    write(log, [row(5)])
+    told: list[str] = []
+    with RowLog(tmp_path / "rows.jsonl") as rows:
+        assert follower(tmp_path, evaluator, rows, say=told.append).run(once=True) == 1
+    assert len(told) == 1 and "is gone" in told[0]
+
+
+def test_a_torn_row_is_no_part_of_the_next_one(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"status": "scor')
+    with RowLog(tmp_path / "rows.jsonl") as log:
+        log.write([{"status": "scored"}])
+    assert (tmp_path / "rows.jsonl").read_text().splitlines() == ['{"status": "scor', '{"status": "scored"}']
+
+
+def test_what_was_watched_is_settled_before_the_place_is_noted(evaluator: Mixture, tmp_path: Path) -> None:
+    write(tmp_path / "log.jsonl", [{"conversation": "c", "role": "assistant", "content": "We open at nine."}])
+    order: list[str] = []
+
+    def settle() -> None:
+        order.append("settled" if not (tmp_path / "place").exists() else "too late")
+
+    intake = Intake(LiveScorer(evaluator), keep=lambda rows: order.append("kept"), settle=settle)
+    Follower(tmp_path / "log.jsonl", intake, lambda rows: None, tmp_path / "place").run(once=True)
+    assert order == ["kept", "settled"] and (tmp_path / "place").exists()
+
+
+def test_conversations_of_many_turns_are_told_again_and_again() -> None:
+    unfolding = Unfolding()
+    turns = [Turn("user" if place % 2 == 0 else "assistant", f"text {place}") for place in range(500)]
+    for end in range(2, 501, 2):
+        new = unfolding.new_in(Conversation("c", tuple(turns[:end])))
+        assert [said.content for said in new] == [turn.content for turn in turns[end - 2 : end]]
+
+
+def test_a_regenerated_reply_is_new_and_its_question_is_not() -> None:
+    unfolding = Unfolding()
+    ask, one, other = Turn("user", "hi"), Turn("assistant", "hello"), Turn("assistant", "good day")
+    unfolding.new_in(Conversation("c", (ask, one)))
+    assert [said.content for said in unfolding.new_in(Conversation("c", (ask, other)))] == ["good day"]
+
+
 def test_windows_of_a_conversation_and_calls_of_tools() -> None:
     unfolding = Unfolding()
 
@@ -226,8 +292,14 @@ def test_a_place_that_is_none_is_said(evaluator: Mixture, tmp_path: Path) -> Non
     with pytest.raises(BadInput, match="notes no place in a log; remove it"):
         once(tmp_path, evaluator)
     (tmp_path / "log.jsonl").unlink()
+    (tmp_path / "place").write_text('{"file": "x", "offset": -5, "back": 0}')
+    with pytest.raises(BadInput, match="notes no place"):
+        once(tmp_path, evaluator)
+    (tmp_path / "place").unlink()
     with pytest.raises(BadInput, match="no log at"):
         once(tmp_path, evaluator)
+    with RowLog(tmp_path / "rows.jsonl") as rows, pytest.raises(UnknownName, match="format 'nosuch'"):
+        follower(tmp_path, evaluator, rows, format="nosuch")
 
 
 def test_the_command_follows_goes_on_and_stops_when_told(

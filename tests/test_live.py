@@ -28,6 +28,7 @@ from accord.errors import BadInput, NotFitted, UnknownName
 from accord.evaluators import Constant, Mixture
 from accord.evidence import BANK, LEXICAL, measure
 from accord.live import Said
+from accord.live import scorer as scoring
 from accord.llm import Subject
 from accord.sample import sources
 
@@ -94,17 +95,21 @@ def test_what_is_remembered_is_bounded_in_number_and_age(evaluator: Mixture) -> 
     assert list(scorer._open) == ["e"]
 
 
-def test_a_message_that_comes_twice_is_scored_once(evaluator: Mixture) -> None:
+def test_a_message_that_comes_twice_is_scored_once(evaluator: Mixture, monkeypatch: pytest.MonkeyPatch) -> None:
     scorer = LiveScorer(evaluator)
     scorer.message("c", "user", "Where is my order?", id="1")
     scorer.message("c", "user", "Where is my order?", id="1")
     first = scorer.message("c", "assistant", "It was sent on Monday.", id="2")
     assert scorer.message("c", "assistant", "It was sent on Monday.", id="2") is first
+    scorer.message("d", "user", "Another conversation may use the same ids.", id="1")
+    assert scorer._open["d"].session.history.messages == 1
     history = scorer._open["c"].session.history
     assert history.messages == 2 and history.counts["order"] == 1
+    monkeypatch.setattr(scoring, "REMEMBERED_IDS", 64)
     for place in range(200):
         scorer.message("c", "user", "x", id=f"m{place}")
-    assert len(scorer._open["c"].said) == 64
+        scorer.message("c", "assistant", "x", id=f"r{place}")
+    assert len(scorer._said) == 64
 
 
 def test_a_batch_of_messages_is_scored_together_as_it_would_be_one_by_one(
@@ -122,7 +127,7 @@ def test_a_batch_of_messages_is_scored_together_as_it_would_be_one_by_one(
     for one, other in zip(together, singly, strict=True):
         assert (one.score is None) == (other.score is None)
         if isinstance(one.score, Score) and isinstance(other.score, Score):
-            assert one.score.target == other.score.target and one.evidence == other.evidence
+            assert one.score.target == other.score.target and (one.evidence == other.evidence or one.again)
             assert one.score.value == pytest.approx(other.score.value)
     tiny = LiveScorer(evaluator, conversations=1)
     names = ["a", "b", "a"]
@@ -144,6 +149,28 @@ def test_turns_that_come_late_are_not_taken_in_and_gaps_are_said(evaluator: Mixt
     assert isinstance(following, Score) and following.target.turn == 8
     with pytest.raises(BadInput, match="counted from 0"):
         scorer.message("c", "user", "x", turn=-1)
+
+
+def test_what_is_remembered_is_bounded_in_length_too(evaluator: Mixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scoring, "TEXT", 10_000)
+    scorer = LiveScorer(evaluator)
+    for name in "abcdef":
+        scorer.message(name, "user", "hello there", documents=["word " * 600])
+    assert list(scorer._open) == ["d", "e", "f"] and scorer._length == 3 * 3011
+    scorer.message("g", "assistant", "word " * 20_000)
+    assert list(scorer._open) == ["g"] and scorer._length == 100_000
+    scorer.forget("g")
+    assert len(scorer) == scorer._length == 0
+    with pytest.raises(BadInput, match="at most 1000000 of either"):
+        scorer.message("g", "user", "x" * 1_000_001)
+
+
+def test_late_messages_of_others_are_no_replies_without_a_score(evaluator: Mixture) -> None:
+    scorer = LiveScorer(evaluator)
+    scorer.message("c", "user", "one", turn=3)
+    [late] = scorer.take([Said("c", "user", "two", turn=1)])
+    assert late.score is None and late.late == "turn 1 came after turn 3 had been taken in"
+    assert scorer._open["c"].session.history.messages == 1
 
 
 def test_documents_may_change_and_a_reply_may_come_first(evaluator: Mixture) -> None:

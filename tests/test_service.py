@@ -33,6 +33,8 @@ import uvicorn
 from accord.service.app import Service, make_app
 from accord.service.batching import Batcher, Busy
 from accord.service.guard import checked_binding, is_loopback
+from accord.service.server import _impatient
+from accord.watching import Watch
 
 QUESTION = Question(id="useful", text="Is it useful?", scale=Scale(options=(1, 2, 3, 4)))
 JSON = {"Content-Type": "application/json"}
@@ -76,12 +78,14 @@ class Client:
 
 
 @contextmanager
-def served(intake: Any, token: str | None = None, most: int = 2048, **limits: Any) -> Iterator[Client]:
+def served(
+    intake: Any, token: str | None = None, most: int = 2048, http: Any = "auto", **limits: Any
+) -> Iterator[Client]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     app = make_app(Service(intake, lambda: {"days": []}, most), token, **limits)
-    server = uvicorn.Server(uvicorn.Config(app, "127.0.0.1", port, log_level="error", lifespan="on"))
+    server = uvicorn.Server(uvicorn.Config(app, "127.0.0.1", port, log_level="error", lifespan="on", http=http))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:
@@ -134,6 +138,16 @@ def test_one_bad_message_of_a_batch_costs_the_others_nothing(client: Client) -> 
     assert "'narrator'" in found["scores"][1]["error"] and found["scores"][5]["id"] == "q"
     assert found["scores"][6]["unscored"] == "turn 0 came after turn 1 had been taken in"
     assert client.post({"messages": []}) == (200, {"scores": []})
+    deep: Any = "x"
+    for _ in range(900):
+        deep = [deep]
+    poison = [
+        said("p", "narrator", "x", id="\ud800"), said("p", "user", deep), said("p", "user", "x", time="0001-01-01T00:00:00+14:00"),
+        said("p", "assistant", "x", time="9999-12-31T23:59:59-14:00"), said("p", "assistant", "x", turn=10**4000), said("p", "assistant", "y"),
+    ]  # fmt: skip
+    status, found = client.post({"messages": poison})
+    assert status == 200
+    assert [row["status"] for row in found["scores"]] == ["refused", "refused", "heard", "scored", "refused", "scored"]
     status, row = client.post(said("b1", "narrator", "x"))
     assert status == 422 and row["status"] == "refused"
 
@@ -170,8 +184,11 @@ def test_odd_texts_get_a_score_or_a_reason(client: Client) -> None:
     ):
         status, row = client.post(said(f"odd-{place}", "assistant", text, documents=["", text[:1000]]))
         assert status == 200 and row["status"] in {"scored", "unscored"}, text[:20]
-    status, row = client.post(said("doc", "assistant", "fine", documents=["x " * 1_500_000]))
+    unique = " ".join(f"w{place:x}" for place in range(150_000))
+    status, row = client.post(said("doc", "assistant", "fine", documents=[unique]))
     assert status == 200 and row["status"] == "scored"
+    status, row = client.post(said("doc", "assistant", "fine", documents=["x " * 1_500_000]))
+    assert status == 422 and "at most 1000000 of either" in row["error"]
     status, row = client.post(said("docs", "assistant", "fine", documents=["x"] * 1001))
     assert status == 422 and "1000" in row["error"]
 
@@ -239,7 +256,35 @@ def test_what_cannot_be_kept_is_not_called_scored(evaluator: Mixture, tmp_path: 
     with served(Intake(LiveScorer(evaluator), keep=full)) as client:
         status, answer = client.post(said("c", "assistant", "Hello."))
         assert status == 503 and "No space left" in answer["error"]
-        assert client.post(said("c", "user", "Hello?"))[0] == 200
+        assert client.post(said("c", "user", "Hello?"))[0] == 503  # what waits is tried first
+    full_once, kept, watch = [True], list[dict[str, Any]](), Watch("m", [])
+
+    def full_at_first(rows: Any) -> None:
+        if full_once:
+            full_once.pop()
+            raise OSError(28, "No space left on device")
+        kept.extend(rows)
+
+    with served(Intake(LiveScorer(evaluator), watch, full_at_first)) as client:
+        assert client.post(said("c", "assistant", "Hello.", id="m"))[0] == 503
+        status, row = client.post(said("c", "assistant", "Hello.", id="m"))
+        assert status == 200 and row["again"] and [each["id"] for each in kept] == ["m"]
+        assert [day.replies for _, day in watch._days.values()] == [1]
+
+
+def test_connections_that_ask_nothing_are_let_go(evaluator: Mixture) -> None:
+    with served(Intake(LiveScorer(evaluator)), http=_impatient(0.3)) as client:
+        idle = [socket.create_connection(("127.0.0.1", client.port)) for _ in range(5)]
+        busy = http.client.HTTPConnection("127.0.0.1", client.port, timeout=10)
+        for _ in range(8):  # kept alive, however long
+            busy.request("GET", "/healthz")
+            assert busy.getresponse().read()
+            time.sleep(0.1)
+        for each in idle:
+            each.settimeout(5)
+            assert each.recv(10) == b""
+            each.close()
+        busy.close()
 
 
 def test_a_token_is_asked_of_everyone_but_the_health_check(evaluator: Mixture) -> None:
@@ -330,6 +375,17 @@ def test_traces_repeat_what_was_said_and_each_reply_is_scored_once(evaluator: Mi
         )
         status, answer = client.post(broken, "/v1/traces")
         assert status == 200 and answer["partialSuccess"]["rejectedSpans"] == 1
+        holes = {
+            "resourceSpans": [None, {"scopeSpans": None}, *spans("t4", ([("user", "Hi")], "Hello."))["resourceSpans"]]
+        }
+        assert client.post(holes, "/v1/traces")[1]["partialSuccess"]["rejectedSpans"] == 1
+        look = [("user", "Hi"), ("assistant", "Let me look."), ("tool", "7")]
+        agent = spans("t5", (look[:1], "Let me look."), (look, "Seven."), (look[:1], "Seven."))
+        found = agent["resourceSpans"][0]["scopeSpans"][0]["spans"]
+        found[0] |= {"parentSpanId": found[2]["spanId"]}
+        found[1] |= {"parentSpanId": found[2]["spanId"]}
+        assert client.post(agent, "/v1/traces") == (200, {})
+        assert client.post({"resourceSpans": [{"scopeSpans": [{"spans": found[2:]}]}]}, "/v1/traces") == (200, {})
         for wrong in ([], {"resourceSpans": 7}, 7):
             assert client.post(wrong, "/v1/traces")[0] == 400
         body = gzip.compress(json.dumps(spans("t3", ([("user", "Hi")], "Hello."))).encode())
@@ -337,7 +393,7 @@ def test_traces_repeat_what_was_said_and_each_reply_is_scored_once(evaluator: Mi
         assert client.ask("POST", "/v1/traces", b"\xff\xff", {"Content-Type": "application/x-protobuf"})[0] == 400
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
     assert [(row["conversation"], row["turn"], row["system"]) for row in rows] == [
-        ("t1", 1, "shop-bot"), ("t1", 3, "shop-bot"), ("t2", 1, "shop-bot"), ("t3", 1, "shop-bot")
+        ("t1", 1, "shop-bot"), ("t1", 3, "shop-bot"), ("t2", 1, "shop-bot"), ("t4", 1, "shop-bot"), ("t5", 1, "shop-bot"), ("t5", 3, "shop-bot"), ("t3", 1, "shop-bot")
     ]  # fmt: skip
     alone = LiveScorer(evaluator)
     for role, content in second:
@@ -415,7 +471,7 @@ def test_the_command_serves_watches_and_stops_when_told(evaluator: Mixture, tmp_
             assert client.post(said(f"c{place}", "assistant", "We open at nine.", system="bot"))[0] == 200
         [day] = client.ask("GET", "/v1/watch")[1]["days"]
         assert day["replies"] == day["conversations"] == 40
-        assert ended(run(tmp_path, "serve", "--port", str(port)), 1).count("is another service there") == 1
+        assert ended(run(tmp_path, "serve", "--port", str(port)), 1).count("for the reason above; name another") == 1
     finally:
         process.send_signal(signal.SIGTERM)
     assert "stopped" in ended(process, 0)

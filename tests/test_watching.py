@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
@@ -13,8 +14,9 @@ from accord import Score, Store, Target, Unscored
 from accord.errors import BadInput
 from accord.evidence import Column, EvidenceTable
 from accord.score import Signature, score_from
+from accord.store import Watched
 from accord.testing import ChatServer, Wire
-from accord.watching import Day, Watch, looks, post, report, see_to, tell
+from accord.watching import Day, Rounds, Watch, looks, post, report, see_to, tell
 from accord.watching.day import KEPT, UNSURE
 from accord.watching.webhook import NotTold
 
@@ -160,6 +162,69 @@ def test_the_present_day_is_looked_at_each_time_it_has_doubled(store: Store) -> 
     looked: dict[tuple[str, str, str], int] = {}
     assert {alarm.kind for alarm in see_to(store, looked=looked, now=NOW)} >= {"mean"}
     assert looked == {("m", "bot", "2026-03-10"): 2}
+
+
+def test_a_day_without_a_single_score_is_alarming(store: Store) -> None:
+    rng, watch = np.random.default_rng(8), Watch("m", COLUMNS)
+    for day in range(1, 9):
+        a_day(watch, rng, f"2026-03-{day:02}", 3.0)
+    for place in range(50):
+        lost = Unscored(Target(f"lost-{place}", 1), "population", "no evidence", Signature("m"))
+        watch.add("bot", "2026-03-09", lost, {"words": None, "ciu": None})
+    watch.flush(store)
+    [alarm] = see_to(store, now=NOW)
+    assert alarm.kind == "unscored" and (alarm.then, alarm.now) == (0, 1)
+    row = report(store, now=NOW)["days"][-1]
+    assert row["mean"] is None and row["conversations"] == 50 and row["unscored"] == {"no evidence": 50}
+
+
+def test_evaluators_that_come_back_and_replies_seen_twice_are_told_once(store: Store) -> None:
+    watches = {name: Watch(name, COLUMNS) for name in ("z-old", "a-new")}
+    for name, day in (("z-old", 1), ("z-old", 2), ("a-new", 2), ("a-new", 3), ("z-old", 4)):
+        watches[name].add("bot", f"2026-03-0{day}", score(3.0, "c"), {})
+    for watch in watches.values():
+        watch.flush(store)
+    told = report(store, now=NOW)
+    assert [(c["day"], c["evaluator"]) for c in told["evaluator_changes"]] == [
+        ("2026-03-02", "a-new"),
+        ("2026-03-04", "z-old"),
+    ]
+    assert [(each["conversation"], each["turn"], each["system"]) for each in told["label_next"]] == [("c", 1, "bot")]
+
+
+def test_a_watch_goes_on_whatever_happens(store: Store) -> None:
+    watch, told = Watch("m", COLUMNS), list[str]()
+    watch.add("bot", "2026-03-09", score(3.0, "c"), {})
+    fails = [RuntimeError("odd"), NotTold("no")]
+    flush = watch.flush
+
+    def flaky(store: Store) -> None:
+        if fails:
+            raise fails.pop()
+        flush(store)
+
+    watch.flush = flaky  # type: ignore[method-assign]
+    with Rounds(watch, store, on_trouble=told.append, flush=0.01, look=0.05):
+        limit = time.monotonic() + 10
+        while not list(Watched(store).days()):
+            assert time.monotonic() < limit
+            time.sleep(0.01)
+    assert told == ["no", "RuntimeError, which is a bug; please report it"]
+
+
+def test_what_is_no_answer_of_a_webhook() -> None:
+    with ChatServer(lambda _: Wire({}, status=302, headers={"Location": "/elsewhere"})) as server:
+        with pytest.raises(NotTold, match="it answered 302"):
+            post(server.url, [{"said": "x"}], wait=0)
+        assert {request["_path"] for request in server.requests} == {"/v1"}
+    with (
+        ChatServer(lambda _: Wire({}, after=1.0)) as server,
+        pytest.raises(NotTold, match=r"no answer within 0\.2 s|TimeoutError"),
+    ):
+        post(server.url, [{"said": "x"}], wait=0, seconds=0.2)
+    with pytest.raises(NotTold, match="InvalidURL") as caught:
+        post("http://127.0.0.1:1/hook secret-KEY", [{"said": "x"}], wait=0)
+    assert "secret" not in str(caught.value)
 
 
 def test_inputs_unlike_what_was_learned_from_are_told_once(store: Store) -> None:

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from accord.errors import BadInput
 from accord.strict_yaml import check, load_yaml
@@ -63,6 +63,13 @@ class WatchConfig(_Strict):
         default=None, description="An address that alarms are posted to as JSON; name it by ${VARIABLE}."
     )
     level: float = Field(default=0.01, gt=0, lt=1, description="The chance of a false alarm a system and day.")
+
+    @field_validator("webhook")
+    @classmethod
+    def _is_an_address(cls, url: str | None) -> str | None:
+        if url is not None and not url.startswith(("http://", "https://")):
+            raise ValueError("a webhook is an address that begins with http:// or https://")  # it may hold a secret
+        return url
 
 
 class EvaluatorConfig(_Strict):

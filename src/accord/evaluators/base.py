@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from accord.conversation import content_hash
 from accord.errors import BadInput, NotFitted, UnknownName
 from accord.evidence.table import EvidenceTable
 from accord.labels import Labels
@@ -152,3 +154,9 @@ def load_evaluator(folder: str | Path) -> Evaluator:
         raise BadInput(f"{folder} holds no evaluator: {Path(str(error.filename)).name} is missing") from None
     except (KeyError, TypeError, ValueError, SafetensorError) as error:
         raise BadInput(f"{folder} holds a damaged evaluator ({type(error).__name__}); fit it again") from None
+
+
+def learned_digest(folder: str | Path) -> str:
+    """A short digest of a saved evaluator: another one wherever anything that was learned, or set, is another."""
+    parts = [hashlib.sha256((Path(folder) / name).read_bytes()).hexdigest() for name in (_CARD, _ARRAYS)]
+    return content_hash(parts, length=12)

@@ -9,9 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
 from threading import Event
 from typing import IO, Any, NamedTuple
@@ -21,10 +23,13 @@ from accord.live.intake import Intake, Keep, refused
 from accord.live.said import Said
 from accord.live.scorer import CONVERSATIONS
 from accord.live.unfolding import Unfolding
+from accord.readers import formats
 
 AT_ONCE = 256
 """Lines that are taken in together."""
 LONGEST_LINE = 16 * 2**20
+SECONDS = 2.0
+"""Between notes of the place, while there is more to read."""
 BACK = 64 * 2**20
 """The most bytes that are read again to remember conversations under way."""
 _FIRST = 256
@@ -60,7 +65,10 @@ class Place:
             BadInput: The file holds something else.
         """
         try:
-            return cls(**json.loads(path.read_text(encoding="utf-8")))
+            found = cls(**json.loads(path.read_text(encoding="utf-8")))
+            if not isinstance(found.file, str) or not 0 <= int(found.back) <= int(found.offset):
+                raise ValueError
+            return found
         except FileNotFoundError:
             return None
         except (ValueError, TypeError):
@@ -83,15 +91,33 @@ class Follower:
         place: The file in which it is noted how far the log was read.
         format: Of the rows; `auto` tells by each row.
         stop: Set when it is time to stop.
+        say: Told in a line of what a user should know.
+
+    Raises:
+        BadInput: The log, the place and the rows are not three files.
+        UnknownName: There is no such format.
     """
 
     def __init__(
-        self, path: Path, intake: Intake, keep: Keep, place: Path, format: str = "auto", stop: Event | None = None
+        self,
+        path: Path,
+        intake: Intake,
+        keep: Keep,
+        place: Path,
+        format: str = "auto",
+        stop: Event | None = None,
+        say: Callable[[str], None] = lambda text: None,
     ) -> None:
+        if format != "auto":
+            formats.get(format)
+        if place.resolve() == path.resolve():
+            raise BadInput(f"{path} is the log; name another file for the place")
         self.path, self.intake, self.keep, self.place, self.format = path, intake, keep, place, format
-        self.stop = stop or Event()
+        self.stop, self.say = stop or Event(), say
         self._unfolding = Unfolding()
         self._file = ""  # which file is read
+        self._finished: set[str] = set()  # files of before that nothing more is looked for in
+        self._noted = 0.0
         self._begun: OrderedDict[str, int] = OrderedDict()  # where each conversation under way begins
 
     def run(self, once: bool = False, every: float = 0.5, on_read: Callable[[int], None] | None = None) -> int:
@@ -102,43 +128,68 @@ class Follower:
         """
         lines = 0
         while not self.stop.is_set():
-            if self.path.is_file():
-                with self.path.open("rb") as log:
-                    for count in self._follow(log, once, every):
+            path = self._left_behind() or self.path
+            if path.is_file():
+                with path.open("rb") as log:
+                    for count in self._follow(log, once or path != self.path, every):
                         lines += count
                         if on_read is not None:
                             on_read(lines)
+                    if path != self.path:
+                        self._finished.add(_identity(log))
             elif once:
                 raise BadInput(f"no log at {self.path}")
-            if once:
+            if once and path == self.path:
                 break
-            self.stop.wait(every)
+            self.stop.wait(0 if path != self.path else every)
         return lines
+
+    def _left_behind(self) -> Path | None:
+        """The file that was read last, if it has another name by now and holds more."""
+        known = Place.read(self.place)
+        if known is None or known.file in self._finished:
+            return None
+        if self.path.is_file() and _identity_of(self.path) == known.file:
+            return None
+        near = self.path.parent.glob(f"{escape(self.path.stem)}*")
+        found = [each for each in near if each.is_file() and each != self.path and _is_after(each, known)]
+        if not found and self.path.is_file() and known.offset:
+            self._finished.add(known.file)
+            self.say(f"the log that was read up to byte {known.offset} is gone; what followed in it is not scored")
+        return max(found, key=lambda each: (_identity_of(each) == known.file, each.stat().st_mtime), default=None)
 
     def _follow(self, log: IO[bytes], once: bool, every: float) -> Iterator[int]:
         """Read one file, until another takes its place; yields how many lines were read."""
         known = Place.read(self.place)
-        offset = self._resumed(log, known) if known is not None and self._is_same(log, known) else 0
+        is_same = known is not None and self._is_same(log, known)
+        offset = self._resumed(log, known) if known is not None and is_same else 0
+        if not is_same:
+            self._begun = OrderedDict.fromkeys(self._begun, 0)  # in the file before: as near as this one has them
         log.seek(offset)
-        self._file = _identity(log)
+        self._file, noted = _identity(log), True
         while not self.stop.is_set():
             start, moved = log.tell(), self._is_moved(log)  # asked first: what came before is still to be read here
             if self._is_rewritten(log, start):
                 return
-            lines = list(_lines(log, AT_ONCE, whole=not once))
+            lines = list(_lines(log, AT_ONCE, whole=not (once or moved)))
             if lines:
                 self._take(lines)
-                yield len(lines)
+                yield sum(line.content != b"" for line in lines)
                 if self._is_rewritten(log, start):
                     return  # meanwhile, and it begins anew: rather twice than never
-                self._note(log, lines[-1].end)
-            elif once or moved:
+                noted = self._note(log, lines[-1].end, at_once=False)
+                continue
+            if not noted:
+                noted = self._note(log, start)
+            if once or moved:
                 return
-            else:
-                self.stop.wait(every)
+            self.stop.wait(every)
+        if not noted:
+            self._note(log, log.tell())
 
     def _is_same(self, log: IO[bytes], known: Place) -> bool:
-        return known.file == _identity(log) and os.fstat(log.fileno()).st_size >= known.offset
+        same = known.file == _identity(log) or Path(log.name) != self.path  # a copy of what was cut short
+        return same and os.fstat(log.fileno()).st_size >= known.offset
 
     def _is_moved(self, log: IO[bytes]) -> bool:
         """Whether the name stands for another file by now."""
@@ -155,7 +206,7 @@ class Follower:
         """Hear again what was under way, and return where to go on."""
         log.seek(known.back)
         while log.tell() < known.offset and not self.stop.is_set():
-            lines = [line for line in _lines(log, AT_ONCE, whole=True) if line.end <= known.offset]
+            lines = [line for line in _lines(log, AT_ONCE, whole=True) if line.start < known.offset]
             if not lines:
                 break
             messages, _ = self._messages(lines)
@@ -172,6 +223,8 @@ class Follower:
         found: list[Said] = []
         bad = []
         for line in lines:
+            if line.content == b"":
+                continue
             try:
                 new, wrong = self._unfolding.messages(_parsed(line), f"{self.path.name}@{line.start}", self.format)
             except BadInput as error:
@@ -185,10 +238,26 @@ class Follower:
             self._begun.popitem(last=False)
         return found, bad
 
-    def _note(self, log: IO[bytes], offset: int) -> None:
-        back = max(min(self._begun.values(), default=offset), offset - BACK)
+    def _note(self, log: IO[bytes], offset: int, at_once: bool = True) -> bool:
+        """Note the place, once what was watched is where it outlives the process; not too often unless `at_once`."""
         self._file = _identity(log)
+        if not at_once and time.monotonic() - self._noted < SECONDS:
+            return False
+        self.intake.settle()
+        back = max(min(self._begun.values(), default=offset), offset - BACK)
         Place(self._file, offset, _line_start(log, back)).write(self.place)
+        self._noted = time.monotonic()
+        return True
+
+
+def _is_after(path: Path, known: Place) -> bool:
+    """Whether a file begins as the one that was read, and holds more."""
+    return path.stat().st_size > known.offset and _identity_of(path).partition("-")[2] == known.file.partition("-")[2]
+
+
+def _identity_of(path: Path) -> str:
+    with path.open("rb") as log:
+        return _identity(log)
 
 
 def _identity(log: IO[bytes]) -> str:
@@ -227,8 +296,7 @@ def _lines(log: IO[bytes], most: int, whole: bool) -> Iterator[Line]:
         if not rest.endswith(b"\n") and (whole or not _is_json(content)):  # somebody may be writing it
             log.seek(start)
             return
-        if content.strip():
-            yield Line(None if is_long else content.rstrip(b"\r\n"), start, log.tell())
+        yield Line(None if is_long else content.strip(b"\r\n \t\xef\xbb\xbf"), start, log.tell())
 
 
 def _is_json(content: bytes) -> bool:

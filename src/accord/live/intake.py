@@ -9,11 +9,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Protocol, Self
 
+from accord.conversation import sendable
 from accord.live.said import Said
 from accord.live.scorer import LiveScorer, Taken
 from accord.score import Score
 from accord.watching import Watch
 
+UNKEPT = 10_000
+"""The most rows that wait for room on the disk."""
 Row = dict[str, Any]
 Keep = Callable[[Sequence[Row]], None]
 
@@ -31,37 +34,55 @@ class Intake:
     Args:
         scorer: Scores the replies.
         watch: Adds up what was scored.
-        keep: Called with the rows of replies, before anyone is answered; what it raises is raised.
+        keep: Called with the rows of replies, before anyone is answered; what it raises is raised, and it is called
+            with the same rows, and those that follow, the next time.
+        settle: Puts what was watched where it outlives the process.
     """
 
-    def __init__(self, scorer: LiveScorer, watch: Watch | None = None, keep: Keep | None = None) -> None:
-        self.scorer, self.watch, self.keep = scorer, watch, keep
+    def __init__(
+        self,
+        scorer: LiveScorer,
+        watch: Watch | None = None,
+        keep: Keep | None = None,
+        settle: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.scorer, self.watch, self.keep, self.settle = scorer, watch, keep, settle
+        self._unkept: list[Row] = []
 
     def take(self, batch: Sequence[Said]) -> list[Row]:
         """A row a message, in their order: `status` is `scored`, `unscored`, or `heard` of what is no reply."""
         found = list(zip(batch, self.scorer.take(batch), strict=True))
         rows = [_row(said, taken) for said, taken in found]
-        if self.keep is not None:
-            self.keep([row for row in rows if row["status"] != "heard" and not row.get("again")])
         if self.watch is not None:
             for said, taken in found:
                 if taken.score is not None and taken.evidence is not None and not taken.again:
                     self.watch.add(said.system, said.day, taken.score, taken.evidence)
+        self._keep([row for row in rows if row["status"] != "heard" and not row.get("again")])
         return rows
+
+    def _keep(self, rows: Sequence[Row]) -> None:
+        """Keep rows, and before them those that could not be kept."""
+        if self.keep is not None and (rows or self._unkept):
+            self._unkept = [*self._unkept, *rows][-UNKEPT:]
+            self.keep(self._unkept)
+            self._unkept = []
 
 
 def _row(said: Said, taken: Taken) -> Row:
     about: Row = {"id": said.id, "system": said.system}
+    again = {"again": True} if taken.again else {}
     if taken.score is None:
-        return {"status": "heard", **about, "conversation": said.conversation}
+        late = {"warning": taken.late} if taken.late else {}
+        return {"status": "heard", **about, "conversation": said.conversation, **late, **again}
     status = "scored" if isinstance(taken.score, Score) else "unscored"
-    return {"status": status, **about, **taken.score.to_json(), **({"again": True} if taken.again else {})}
+    return {"status": status, **about, **taken.score.to_json(), **again}
 
 
 def refused(reason: str, about: Any = None) -> Row:
     """The row of what is no message."""
     named = about if isinstance(about, Mapping) else {}
-    known = {name: named[name] for name in ("id", "conversation") if isinstance(named.get(name), str)}
+    texts = {name: named[name] for name in ("id", "conversation") if isinstance(named.get(name), str)}
+    known = {name: sendable(text)[:512] for name, text in texts.items()}
     return {"status": "refused", **known, "error": reason}
 
 
@@ -71,7 +92,10 @@ class RowLog:
     def __init__(self, path: Path) -> None:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
+        torn = path.exists() and path.stat().st_size > 0 and not _ends_a_line(path)
         self._stream: IO[str] = path.open("a", encoding="utf-8")
+        if torn:
+            self._stream.write("\n")  # a process ended within a row; the next one begins a line of its own
 
     def write(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Append some rows; they outlive the process once this returns."""
@@ -85,3 +109,9 @@ class RowLog:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._stream.close()
+
+
+def _ends_a_line(path: Path) -> bool:
+    with path.open("rb") as stream:
+        stream.seek(-1, os.SEEK_END)
+        return stream.read(1) == b"\n"

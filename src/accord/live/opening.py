@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 from accord.config import WatchConfig
-from accord.errors import AccordError
 from accord.evaluators import load_evaluator
+from accord.evaluators.base import learned_digest
 from accord.live.intake import Intake, RowLog
 from accord.live.scorer import CONVERSATIONS, SECONDS, LiveScorer
+from accord.score import POPULATION
 from accord.store import Store
 from accord.watching import Alarm, Rounds, Watch
 
@@ -47,18 +49,28 @@ def opened(
     scorer = LiveScorer(load_evaluator(evaluator), annotator, conversations, seconds)
     with ExitStack() as open_:
         log = None if out is None else open_.enter_context(RowLog(out))
-        watch = None if store is None else Watch(str(scorer.signature), scorer.columns)
-        if store is not None and watch is not None:
-            open_.enter_context(_rounds(watch, store, watching or WatchConfig(), scorer, say))
-        yield Intake(scorer, watch, None if log is None else log.write)
+        keep = None if log is None else log.write
+        if store is None:
+            yield Intake(scorer, None, keep)
+            return
+        watch = Watch(_whose(evaluator, scorer), scorer.columns)
+        open_.enter_context(_rounds(watch, store, watching or WatchConfig(), scorer, say))
+        yield Intake(scorer, watch, keep, partial(watch.flush, store))
+
+
+def _whose(folder: str | Path, scorer: LiveScorer) -> str:
+    """Whose scores are comparable: what was learned, down to the last number, and for whom it speaks."""
+    signature = scorer.signature.with_part("learned", learned_digest(folder))
+    return str(signature.with_part("for", scorer.speaker or POPULATION))
 
 
 def _rounds(watch: Watch, store: Store, config: WatchConfig, scorer: LiveScorer, say: Say) -> Rounds:
     def alarm(found: Alarm) -> None:
         say(f"alarm: {found.said}")
 
-    def trouble(error: AccordError) -> None:
-        say(f"not done yet: {error}")
+    def trouble(reason: str) -> None:
+        say(f"not done yet: {reason}")
 
-    learned = scorer.evaluator.trained_on_.texts()
+    side = scorer.evaluator.trained_on_
+    learned = side.texts() if side.of_turns else None  # means over a conversation are unlike a reply's own values
     return Rounds(watch, store, config.webhook, config.level, learned, alarm, trouble)

@@ -16,6 +16,9 @@ from accord.strict_yaml import reasons
 
 Role = Literal["assistant", "user", "system", "developer", "tool", "function"]
 ROLES = frozenset(Role.__args__)  # type: ignore[attr-defined]
+MOST_TURNS = 1_000_000
+LONGEST = 1_000_000
+"""Characters of a message, and of its documents together."""
 Name = Annotated[str, Field(min_length=1, max_length=512)]
 
 
@@ -35,7 +38,7 @@ class Said:
     """What the assistant can see from now on; without them it is what it was."""
     id: Name | None = None
     """Of the message; one that comes again gives what it gave before, and changes nothing."""
-    turn: Annotated[int, Field(ge=0)] | None = None
+    turn: Annotated[int, Field(ge=0, le=MOST_TURNS)] | None = None
     """Its place in the conversation, from 0; one that was passed already is not taken in. Without it: the next one."""
     system: Name | None = None
     """The assistant, or its version: what is watched apart."""
@@ -45,14 +48,23 @@ class Said:
     def __post_init__(self) -> None:
         if self.role not in ROLES:
             raise BadInput(f"role {self.role!r} of a message; allowed: {', '.join(sorted(ROLES))}")
-        if self.turn is not None and self.turn < 0:
-            raise BadInput(f"turn {self.turn} of a message; turns are counted from 0")
+        if self.turn is not None and not 0 <= self.turn <= MOST_TURNS:
+            raise BadInput(f"turn {float(self.turn):.6g} of a message; turns are counted from 0 to {MOST_TURNS}")
+        given = sum(map(len, self.documents or ()))
+        if len(self.content) > LONGEST or given > LONGEST:
+            raise BadInput(
+                f"a message of {len(self.content)} characters with documents of {given}; at most {LONGEST} of either. "
+                "Send the passages that the assistant was shown"
+            )
 
     @property
     def day(self) -> str:
         """The day it was said on (UTC), as ISO writes it."""
         said = self.time or datetime.now(UTC)
-        return (said.astimezone(UTC) if said.tzinfo else said).date().isoformat()
+        try:
+            return (said.astimezone(UTC) if said.tzinfo else said).date().isoformat()
+        except OverflowError:  # the first or the last day there is
+            return said.date().isoformat()
 
 
 @cache
@@ -67,8 +79,12 @@ def said_from(row: Any) -> Said:
     Raises:
         BadInput: It is no message; the error says what is wrong with which field.
     """
+    if not isinstance(row, Mapping):
+        raise BadInput(f"a message is a JSON object with conversation, role and content; got {type(row).__name__}")
     try:
         return adapter().validate_python(_sendable(row))
+    except RecursionError:
+        raise BadInput("not a message: its values are nested too deeply") from None
     except ValidationError as error:
         raise BadInput(f"not a message: {'; '.join(reasons(error)[:3])}") from None
 

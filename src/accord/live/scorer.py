@@ -29,36 +29,39 @@ from accord.score import POPULATION, Score, Unscored
 
 CONVERSATIONS, SECONDS = 10_000, 3600.0
 """The most conversations that are remembered, and for how long after their last message."""
-REMEMBERED_IDS = 64
-"""Messages of a conversation whose ids are remembered, so that one sent twice is scored once."""
+TEXT = 20_000_000
+"""The most characters that remembered conversations have in all; the oldest ones make room."""
+REMEMBERED_IDS = 20_000
+"""Messages whose ids are remembered, so that one sent twice is scored once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What came of a message: a reply's score and its evidence; `None` and nothing for what somebody else says."""
+    """What came of a message.
+
+    Attributes:
+        score: Of a reply; `None` for what somebody else says.
+        evidence: Of a reply that was measured.
+        again: Whether the message had come before; then nothing was changed.
+        late: Why somebody else's message was not taken in.
+    """
 
     score: Score | Unscored | None = None
     evidence: Mapping[str, float | None] | None = None
     again: bool = False
+    late: str | None = None
 
 
 class _Open:
     """A conversation under way."""
 
-    __slots__ = ("said", "session", "turn", "used")
+    __slots__ = ("length", "session", "turn", "used")
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.used = 0.0
         self.turn = 0
-        self.said: OrderedDict[str, _Pending | Taken] = OrderedDict()  # by id
-
-    def note(self, id: str | None, what: _Pending | Taken) -> None:
-        """Remember what came of a message with an id."""
-        if id is not None:
-            self.said[id] = what
-            while len(self.said) > REMEMBERED_IDS:
-                self.said.popitem(last=False)
+        self.length = 0
 
 
 class LiveScorer:
@@ -88,6 +91,8 @@ class LiveScorer:
         self.conversations, self.seconds = conversations, seconds
         self._clock, self._lock = clock, Lock()
         self._open: OrderedDict[str, _Open] = OrderedDict()
+        self._length = 0  # of all texts of these
+        self._said: OrderedDict[tuple[_Open, str], _Pending | Taken] = OrderedDict()  # by conversation and id
 
     def __len__(self) -> int:
         """How many conversations are remembered."""
@@ -119,22 +124,25 @@ class LiveScorer:
                 scored = self._scored(replies)
             except BaseException:
                 for reply in replies:
-                    reply.of.said.pop(reply.id or "", None)  # it may be sent again
+                    self._said.pop((reply.of, reply.id or ""), None)  # it may be sent again
                 raise
             for reply, taken in zip(replies, scored, strict=True):
-                reply.of.note(reply.id, taken)
+                self._note(reply.of, reply.id, replace(taken, evidence=None))
+            while len(self._said) > REMEMBERED_IDS:
+                self._said.popitem(last=False)
         return [each if isinstance(each, Taken) else each.among(scored) for each in found]
 
     def _one(self, said: Said, replies: list[_Reply]) -> _Pending | Taken:
         """What comes of one message: the place of a reply among those to be scored, or all there is to say."""
         known = self._of(said.conversation)
-        if said.id is not None and said.id in known.said:
-            before = known.said[said.id]
+        before = self._said.get((known, said.id or ""))
+        if before is not None:
             return replace(before, again=True)
         session, turn = known.session, known.turn if said.turn is None else said.turn
         target = Target(said.conversation, turn)
         if turn < known.turn:
-            return Taken(self._passed(target, known.turn))
+            return self._passed(said, target, known.turn)
+        self._weigh(known, said)
         if said.documents is not None:
             session.sources = [source_of(sendable(document)) for document in said.documents]
         missed = range(known.turn, turn)
@@ -142,33 +150,52 @@ class LiveScorer:
         if said.role != "assistant":
             if said.role == "user":
                 session.hear(sendable(said.content))
-            known.note(said.id, Taken())
+            self._note(known, said.id, Taken())
             return Taken()
         replies.append(_Reply(known, said.id, target, session.reply(sendable(said.content)), missed))
         pending = _Pending(len(replies) - 1)
-        known.note(said.id, pending)
+        self._note(known, said.id, pending)
         return pending
+
+    def _note(self, known: _Open, id: str | None, what: _Pending | Taken) -> None:
+        """Remember what came of a message with an id."""
+        if id is not None:
+            self._said[known, id] = what
+
+    def _weigh(self, known: _Open, said: Said) -> None:
+        """Count a message's texts, and let go of the oldest conversations while all are too long together."""
+        new = len(said.content) + sum(map(len, said.documents or ()))
+        known.length, self._length = known.length + new, self._length + new
+        while self._length > TEXT and len(self._open) > 1:
+            self._let_go(next(iter(self._open)))
+
+    def _let_go(self, conversation: str) -> None:
+        gone = self._open.pop(conversation, None)
+        self._length -= 0 if gone is None else gone.length
 
     def forget(self, conversation: str) -> None:
         """Let go of a conversation that has ended."""
         with self._lock:
-            self._open.pop(conversation, None)
+            self._let_go(conversation)
 
     def _of(self, conversation: str) -> _Open:
         """The conversation's state, made if need be; the oldest ones make room."""
         now = self._clock()
-        found = self._open.pop(conversation, None)
+        found = self._open.get(conversation)
         if found is None or now - found.used > self.seconds:
-            found = _Open(Session(self.metrics))
+            self._let_go(conversation)
+            found = self._open[conversation] = _Open(Session(self.metrics))
         found.used = now
-        self._open[conversation] = found
+        self._open.move_to_end(conversation)
         while len(self._open) > self.conversations or now - next(iter(self._open.values())).used > self.seconds:
-            self._open.popitem(last=False)
+            self._let_go(next(iter(self._open)))
         return found
 
-    def _passed(self, target: Target, next_turn: int) -> Unscored:
+    def _passed(self, said: Said, target: Target, next_turn: int) -> Taken:
         reason = f"turn {target.turn} came after turn {next_turn - 1} had been taken in"
-        return Unscored(target, self.speaker or POPULATION, reason, self.signature)
+        if said.role != "assistant":
+            return Taken(late=reason)
+        return Taken(Unscored(target, self.speaker or POPULATION, reason, self.signature))
 
     def _scored(self, replies: Sequence[_Reply]) -> list[Taken]:
         if not replies:

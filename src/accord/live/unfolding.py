@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -27,9 +28,19 @@ ALIASES = {
 }
 """What logs of single messages often call our fields."""
 FIELDS = frozenset(Said.__dataclass_fields__)
+WINDOW = 200
+"""The last turns of a conversation that one told from its middle is recognised by."""
 _TIMES = TypeAdapter[datetime | None](datetime | None)
-REMEMBERED_TURNS = 200
-"""The last turns of a conversation that a repetition is recognised by."""
+_SHAPES = (BadInput, KeyError, TypeError, AttributeError, ValueError, RecursionError)
+"""A row can be wrong in more ways than a format can list."""
+
+
+class _Known(NamedTuple):
+    """What a conversation has said: how many turns, a digest of them all, and digests of the last ones."""
+
+    turns: int = 0
+    whole: str = ""
+    last: tuple[str, ...] = ()
 
 
 class Unfolding:
@@ -37,7 +48,7 @@ class Unfolding:
 
     def __init__(self, conversations: int = CONVERSATIONS) -> None:
         self.conversations = conversations
-        self._known: OrderedDict[str, tuple[str, ...]] = OrderedDict()
+        self._known: OrderedDict[str, _Known] = OrderedDict()
 
     def messages(self, row: Any, where: str, format: str = "auto") -> tuple[list[Said], list[str]]:
         """The messages of a row that were not there before, in their order; and why parts of it are none.
@@ -48,28 +59,48 @@ class Unfolding:
         bad: list[str] = []
         try:
             parts = list(self._parts(row, where, format))
-        except (BadInput, KeyError, TypeError, AttributeError, ValueError) as error:
+        except _SHAPES as error:
             return [], [_why(error)]
         for read in parts:
             try:
                 found += read()
-            except (BadInput, KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+            except _SHAPES as error:
                 bad.append(_why(error))
         return found, bad
 
     def _parts(self, row: Any, where: str, format: str) -> Iterator[Callable[[], list[Said]]]:
-        """Each part of a row, to be read."""
+        """Each part of a row, to be read: a message, a conversation, or what a row's spans say of one."""
         if not isinstance(row, Mapping):
             raise BadInput(f"a row is a JSON object, got {type(row).__name__}")
         if format == "auto" and "role" in row:
             yield lambda: [_message(row)]
             return
         reader = formats.get(detect(row, where) if format == "auto" else format)
+        groups: dict[str, list[Fields]] = {}
         for part in [row] if reader.split is None else reader.split(row):
-            yield partial(self._read, reader, part, where)
+            try:
+                name = (reader.key(part) if reader.key else None) or where
+            except _SHAPES as error:
+                yield partial(_raise, error)
+            else:
+                groups.setdefault(name, []).append(part)
+        for name, group in groups.items():
+            yield from self._together(reader, group, name)
 
-    def _read(self, reader: Format, part: Fields, where: str) -> list[Said]:
-        record = reader.convert([part], (reader.key(part) if reader.key else None) or where)
+    def _together(self, reader: Format, group: list[Fields], name: str) -> Iterator[Callable[[], list[Said]]]:
+        """Parts of one conversation are read together, since some repeat others; one by one where that fails."""
+        try:
+            record = reader.convert(group, name)
+        except _SHAPES:
+            if len(group) == 1:
+                yield lambda: self._read(reader, group, name)
+            else:
+                yield from (partial(self._read, reader, [part], name) for part in group)
+        else:
+            yield lambda: [] if record is None else self.new_in(record.conversation)
+
+    def _read(self, reader: Format, parts: list[Fields], name: str) -> list[Said]:
+        record = reader.convert(parts, name)
         return [] if record is None else self.new_in(record.conversation)
 
     def forget(self, conversation: str) -> None:
@@ -80,18 +111,50 @@ class Unfolding:
         """The turns of a conversation that were not there when it was seen last.
 
         A conversation may be told from its beginning, or from some turn on (a window): what it begins with is looked
-        for at the end of what is known of it.
+        for at the end of what is known of it. A last turn that was said otherwise (a regenerated reply) is new.
         """
         now = tuple(content_hash([turn.role, turn.content.strip()], length=16) for turn in conversation.turns)
-        before = self._known.pop(conversation.id, ())
-        repeated = next((n for n in range(min(len(before), len(now)), 0, -1) if before[-n:] == now[:n]), 0)
-        if not repeated and now and now == before[: len(now)]:
-            repeated = len(now)
-        self._known[conversation.id] = (*before, *now[repeated:])[-REMEMBERED_TURNS:]
+        before = self._known.pop(conversation.id, _Known())
+        new = now[_repeated(before, now) :]
+        known = _Known(before.turns + len(new), _chained(before.whole, new), (*before.last, *new)[-WINDOW:])
+        self._known[conversation.id] = known
         while len(self._known) > self.conversations:
             self._known.popitem(last=False)
         documents = tuple(document.text for document in conversation.documents) or None
-        return [_said(conversation, turn, documents) for turn in conversation.turns[repeated:] if turn.role in ROLES]
+        turns = conversation.turns[len(now) - len(new) :]
+        return [_said(conversation, turn, documents) for turn in turns if turn.role in ROLES]
+
+
+def _repeated(before: _Known, now: tuple[str, ...]) -> int:
+    """How many of the turns, from the first on, were said before."""
+    if before.turns and _chained("", now[: before.turns]) == before.whole and len(now) >= before.turns:
+        return before.turns
+    last = before.last
+    overlap = next((n for n in range(min(len(last), len(now)), 0, -1) if last[-n:] == now[:n]), 0)
+    if overlap or not now or not last:
+        return overlap
+    if last[-1] == now[-1] and _within(now, last):
+        return len(now)  # a summary of what was told: an agent's span after the calls inside it
+    if len(now) > 1 and last[-len(now) : -1] == now[:-1]:
+        return len(now) - 1
+    return 0
+
+
+def _within(now: Sequence[str], last: Sequence[str]) -> bool:
+    """Whether turns occur among others, in their order."""
+    rest = iter(last)
+    return all(turn in rest for turn in now)
+
+
+def _chained(whole: str, turns: Sequence[str]) -> str:
+    """A digest of all turns, from that of those before."""
+    for turn in turns:
+        whole = hashlib.sha256(f"{whole}{turn}".encode()).hexdigest()
+    return whole
+
+
+def _raise(error: Exception) -> list[Said]:
+    raise error
 
 
 def _why(error: Exception) -> str:

@@ -25,12 +25,19 @@ def _split(fields: Fields) -> Sequence[Fields]:
     resources = fields.get("resourceSpans", fields.get("resource_spans"))
     if resources is None:
         return [fields]
-    return [
-        span
-        for resource in resources
-        for scope in resource.get("scopeSpans", resource.get("scope_spans", ()))
-        for span in scope.get("spans", ())
-    ]
+    scopes = [each for resource in _listed(resources) for each in _inside(resource, "scopeSpans", "scope_spans")]
+    return [span for scope in scopes for span in _inside(scope, "spans")]
+
+
+def _inside(bundle: Any, *names: str) -> list[Any]:
+    """What a bundle holds under the first of some names; one that is none stands for itself, to be complained of."""
+    if not isinstance(bundle, Mapping):
+        return [bundle]
+    return _listed(next((bundle[name] for name in names if name in bundle), ()))
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [] if value is None else [value]
 
 
 def _attributes(span: Fields) -> dict[str, Any]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from threading import Lock
 from typing import Any
 
 from fastapi import FastAPI, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from starlette.exceptions import HTTPException
 
@@ -26,6 +29,8 @@ from accord.version import __version__
 
 BATCH = 1000
 """Messages that one request may have."""
+FRESH = 5.0
+"""Seconds that a report of what is watched is told again."""
 COME_AGAIN = {"Retry-After": "1"}
 
 
@@ -41,8 +46,9 @@ class Service:
     def __init__(
         self, intake: Intake, watched: Callable[[], dict[str, Any]] | None = None, most: int = WAITING
     ) -> None:
-        self.intake, self.watched = intake, watched
+        self.intake, self.watched = intake, None if watched is None else _one_at_a_time(watched)
         self.batcher, self.unfolding = Batcher(intake, most), Unfolding(intake.scorer.conversations)
+        self._unfolding = Lock()
         signature = str(intake.scorer.signature)
         self.gauges = Gauges(signature, lambda: len(intake.scorer), lambda: self.batcher.waiting)
 
@@ -66,8 +72,9 @@ class Service:
             Busy: Too many messages wait.
         """
         self.batcher.check_room()
-        said, bad = self.unfolding.messages(export, "otlp", "otel")
+        said, bad = await run_in_threadpool(self._unfolded, export)
         try:
+            self.batcher.check_room(len(said))
             self.gauges.count(await self._taken(said))
         except BaseException:
             for each in said:  # whoever sends it again finds it new
@@ -76,8 +83,25 @@ class Service:
         self.gauges.count([refused(reason) for reason in bad])
         return len(bad), bad[0] if bad else ""
 
+    def _unfolded(self, export: dict[str, Any]) -> tuple[list[Said], list[str]]:
+        with self._unfolding:
+            return self.unfolding.messages(export, "otlp", "otel")
+
     async def _taken(self, batch: Sequence[Said]) -> list[Row]:
         return await self.batcher.take(batch) if batch else []
+
+
+def _one_at_a_time(tell: Callable[[], dict[str, Any]]) -> Callable[[], dict[str, Any]]:
+    """Tell again what was told a moment ago: adding up the days of many systems takes seconds."""
+    lock, told = Lock(), [(-FRESH, dict[str, Any]())]
+
+    def tells() -> dict[str, Any]:
+        with lock:
+            if time.monotonic() - told[0][0] >= FRESH:
+                told[0] = time.monotonic(), tell()
+            return told[0][1]
+
+    return tells
 
 
 def _read(row: Any) -> Said | Row:
@@ -132,6 +156,10 @@ def _catch(app: FastAPI) -> None:
     @app.exception_handler(OSError)
     async def broken(request: Request, error: OSError) -> Response:
         return JSONResponse({"error": f"scores cannot be kept: {error.strerror}; send this again later"}, 503)
+
+    @app.exception_handler(Exception)
+    async def bug(request: Request, error: Exception) -> Response:
+        return JSONResponse({"error": f"{type(error).__name__}, which is a bug; please report it"}, 500)
 
     @app.exception_handler(HTTPException)
     async def unknown(request: Request, error: HTTPException) -> Response:

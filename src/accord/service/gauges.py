@@ -30,7 +30,6 @@ class Gauges:
             buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5),
         )  # fmt: skip
         self.scores = Summary("accord_score", "Scores by system.", ["system"], registry=kept)
-        self.troubles = Counter("accord_troubles", "Rounds of watching that failed.", registry=kept)
         Gauge("accord_conversations", "Conversations remembered.", registry=kept).set_function(conversations)
         Gauge("accord_waiting_messages", "Messages that wait to be scored.", registry=kept).set_function(waiting)
         Info("accord_evaluator", "Who scores.", registry=kept).info({"signature": evaluator, "version": __version__})

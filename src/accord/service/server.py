@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 from accord.errors import BadInput, MissingExtra
-from accord.service.guard import App
+from accord.service.guard import SECONDS, App
 
 CONNECTIONS = 1024
 """The most connections at once; more are turned away."""
@@ -40,14 +41,32 @@ def serve(app: App, host: str, port: int) -> None:
 
     config = uvicorn.Config(
         app,
-        host, port, log_level="warning", access_log=False, server_header=False, lifespan="on",
+        host, port, log_level="warning", access_log=False, server_header=False, lifespan="on", http=_impatient(),
         limit_concurrency=CONNECTIONS, timeout_graceful_shutdown=FINISHING, timeout_keep_alive=30,
     )  # fmt: skip
     with _signals_end_quietly():
         try:
             uvicorn.Server(config).run()
         except SystemExit:  # uvicorn has said why on stderr
-            raise BadInput(f"cannot listen on {host}:{port}; is another service there? Name another --port") from None
+            raise BadInput(
+                f"cannot listen on {host}:{port}, for the reason above; name another --host or --port"
+            ) from None
+
+
+def _impatient(seconds: float = SECONDS) -> type[asyncio.Protocol]:
+    """The server's protocol, that lets go of connections which ask nothing: there is an end to how many it holds."""
+    from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+    class Impatient(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+        def connection_made(self, transport: asyncio.Transport) -> None:
+            super().connection_made(transport)
+            self.loop.call_later(seconds, self._give_up)
+
+        def _give_up(self) -> None:
+            if self.cycle is None and not self.transport.is_closing():
+                self.transport.close()
+
+    return Impatient
 
 
 @contextmanager

@@ -29,6 +29,8 @@ Floats = NDArray[np.float64]
 LEVEL = 0.01
 FEWEST = 30
 """Conversations that a day needs to be looked at, and the days before it together."""
+FINISHED = 7
+"""The last finished days are looked at: an alarm is raised once, however often it is found."""
 PAST = 14
 """Days that a day is held against."""
 MATTERS = 0.2
@@ -105,7 +107,7 @@ def alarms(
     looked: dict[tuple[str, str, str], int] | None = None,
     learned: Features | None = None,
 ) -> list[Alarm]:
-    """What is alarming in the last finished day of each system, and in the present one.
+    """What is alarming in the last finished days of each system, and in the present one.
 
     Args:
         daily: Days by evaluator and system.
@@ -118,7 +120,7 @@ def alarms(
     found: list[Alarm] = []
     for key, series in sorted(daily.items(), key=lambda item: item[0][:2]):
         finished = [day for day in sorted(series) if day < today]
-        for day in [*finished[-1:], *([today] if looked is not None and today in series else [])]:
+        for day in [*finished[-FINISHED:], *([today] if looked is not None and today in series else [])]:
             place, look = (key.evaluator, key.system, day), looks(series[day].conversations)
             if day == today and looked is not None:
                 if look <= looked.get(place, 0):
@@ -168,13 +170,15 @@ def _means(then: Day, now: Day) -> list[_Test]:
 
 
 def _scores(then: Day, now: Day) -> list[_Test]:
-    return [_moved("scores", "", then.drawn()[0], now.drawn()[0])]
+    before, after = then.drawn()[0], now.drawn()[0]
+    return [_moved("scores", "", before, after)] if min(len(before), len(after)) >= FEWEST else []
 
 
 def _inputs(kind: str, columns: Sequence[Column], then: Features, now: Day) -> list[_Test]:
     """Each feature of the day, against those before."""
     found = []
-    for column, after in zip(columns, now.drawn()[1].T, strict=True):
+    values = now.drawn()[1]
+    for column, after in zip(columns if len(values) else (), values.T, strict=True):
         before, after = then.get(column, np.zeros(0)), after[np.isfinite(after)]
         if min(len(before), len(after)) >= FEWEST:
             found.append(_moved(kind, column.name, before, after))
@@ -182,10 +186,11 @@ def _inputs(kind: str, columns: Sequence[Column], then: Features, now: Day) -> l
 
 
 def _features(key: Key, day: str, daily: Daily) -> Features:
-    """Features of the days before under any evaluator that measures them in the same way."""
+    """Features of the days before; under another evaluator, that measures them in the same way, where there are few."""
     parts: dict[Column, list[Floats]] = {}
+    own = _before(daily[key], day).conversations >= FEWEST
     for other, series in daily.items():
-        if other.system == key.system:
+        if other == key if own else other.system == key.system:
             values = _before(series, day).drawn()[1]
             for place, column in enumerate(other.columns if len(values) else ()):
                 parts.setdefault(column, []).append(values[np.isfinite(values[:, place]), place])

@@ -23,8 +23,9 @@ from accord.score import Score, Unscored
 
 Floats = NDArray[np.float64]
 
-KEPT = 400
+KEPT = 200
 """The most conversations of a day that are kept in the sketch."""
+_NONE = 2**64
 UNSURE = 20
 """Replies of a day that are remembered because the evaluator is least sure of them."""
 
@@ -35,7 +36,7 @@ class Sampled:
 
     Attributes:
         count, total: Its scored replies, and the sum of their scores.
-        key: The hash of the reply that was drawn; the smallest one so far.
+        key: The hash of the reply that was drawn: the smallest one so far; `_NONE` where none was scored.
         score: Of that reply.
         evidence: Its features; `None` where there was nothing to measure.
     """
@@ -89,13 +90,15 @@ class Day:
     def add(self, score: Score | Unscored, evidence: Sequence[float | None]) -> None:
         """Take a reply into account."""
         self.replies += 1
+        name, turn = score.target
         if isinstance(score, Unscored):
             self.unscored[score.reason] += 1
+            self._keep(hashed(name), Sampled(0, 0.0, _NONE, 0.0, []))
             return
         self.scored, self.total = self.scored + 1, self.total + score.value
         self.warned += score.warning is not None
-        name, turn = score.target
-        self._keep(hashed(name), Sampled(1, score.value, hashed(str(score.target)), score.value, list(evidence)))
+        values = [None if value is None else float(f"{value:.5g}") for value in evidence]
+        self._keep(hashed(name), Sampled(1, score.value, hashed(score.target), float(f"{score.value:.5g}"), values))
         self._note((score.variance, name, turn, score.value))
 
     def merge(self, other: Day) -> None:
@@ -139,19 +142,22 @@ class Day:
 
         if not self.scored:
             return DayMean(None, None, None, None)
-        mean, C = self.total / self.scored, len(self.kept)
+        told = [each for each in self.kept.values() if each.count]
+        mean, C = self.total / self.scored, len(told)
         if C < 2:
             return DayMean(mean, None, None, None)
-        count, total = (np.array([getattr(each, name) for each in self.kept.values()]) for name in ("count", "total"))
-        share = C / max(self.conversations, C)
+        count, total = (np.array([getattr(each, name) for each in told]) for name in ("count", "total"))
+        share = len(self.kept) / max(self.conversations, len(self.kept))
         error = float(np.sqrt(C / (C - 1) * ((total - mean * count) ** 2).sum() * share) / count.sum())
         reach = float(t.ppf((1 + CONFIDENCE) / 2, C - 1)) * error
         return DayMean(mean, mean - reach, mean + reach, error)
 
     def drawn(self) -> tuple[Floats, Floats]:
         """(C,) scores and (C, d) features of one reply of each conversation in the sketch, NaN where missing."""
-        kept = [self.kept[name] for name in sorted(self.kept)]
-        return np.array([each.score for each in kept]), np.array([each.evidence for each in kept], dtype=float)
+        kept = [self.kept[name] for name in sorted(self.kept) if self.kept[name].count]
+        width = len(kept[0].evidence) if kept else 0
+        features = np.array([each.evidence for each in kept], dtype=float).reshape(len(kept), width)
+        return np.array([each.score for each in kept]), features
 
     def to_json(self) -> dict[str, Any]:
         """The sketch as JSON; hashes as text, since JSON's numbers are too short for them."""

@@ -15,8 +15,8 @@ from accord.watching.alarms import LEVEL, Alarm
 from accord.watching.watch import Watch, see_to, tell
 from accord.watching.webhook import post
 
-FLUSH, LOOK = 10.0, 300.0
-"""Seconds between keeping what was scored, and between looks at it."""
+FLUSH, LOOK, LAST = 10.0, 300.0, 15.0
+"""Seconds between keeping what was scored, between looks at it, and for a look under way at the end."""
 
 
 class Rounds:
@@ -41,7 +41,7 @@ class Rounds:
         level: float = LEVEL,
         learned: EvidenceTable | None = None,
         on_alarm: Callable[[Alarm], None] = lambda alarm: None,
-        on_trouble: Callable[[AccordError], None] = lambda error: None,
+        on_trouble: Callable[[str], None] = lambda reason: None,
         flush: float = FLUSH,
         look: float = LOOK,
     ) -> None:
@@ -67,10 +67,13 @@ class Rounds:
             tell(self.store, partial(post, self.webhook))
 
     def _tried(self, work: Callable[[], None]) -> None:
+        """Do it; whatever goes wrong is said, and tried again the next time: a watch does not end by itself."""
         try:
             work()
         except AccordError as error:
-            self.on_trouble(error)
+            self.on_trouble(str(error))
+        except Exception as error:
+            self.on_trouble(f"{type(error).__name__}, which is a bug; please report it")
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -78,5 +81,5 @@ class Rounds:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join()
+        self._thread.join(LAST)
         self._tried(lambda: self.watch.flush(self.store))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from threading import Lock
 from typing import Any
 
@@ -30,7 +31,7 @@ class Watch:
         self._days: dict[tuple[str, str], tuple[str, Day]] = {}
         self._systems: set[str] = set()
         self._changed: set[tuple[str, str]] = set()
-        self._lock = Lock()
+        self._lock, self._flushing = Lock(), Lock()
 
     def add(self, system: str | None, day: str, score: Score | Unscored, evidence: Mapping[str, float | None]) -> None:
         """Take a reply into account; `day` is an ISO date."""
@@ -51,6 +52,10 @@ class Watch:
 
     def flush(self, store: Store) -> None:
         """Put what changed into the store; days beyond `DAYS_OPEN` are let go of, the oldest first."""
+        with self._flushing:  # an older sketch never takes the place of a newer one
+            self._flush(store)
+
+    def _flush(self, store: Store) -> None:
         with self._lock:
             rows = [self._row(place) for place in sorted(self._changed)]
             self._changed.clear()
@@ -106,13 +111,18 @@ def report(
         for key, series in sorted(found.items(), key=lambda item: item[0][:2])
         for day, each in sorted(series.items())
     ]  # fmt: skip
-    unsure = sorted((u for series in found.values() for each in series.values() for u in each.unsure), reverse=True)
-    names = ("variance", "conversation", "turn", "score")
+    unsure: dict[tuple[str, int | None], tuple[float, dict[str, Any]]] = {}
+    for key, series in found.items():
+        for day, each in series.items():
+            for variance, name, turn, value in each.unsure:
+                about = {"conversation": name, "turn": turn, "system": key.system, "day": day}
+                unsure[name, turn] = variance, {**about, "score": value, "variance": variance}
+    least_sure = [about for _, about in sorted(unsure.values(), key=lambda each: -each[0])]
     return {
         "days": sorted(rows, key=lambda row: (row["system"], row["day"], row["evaluator"])),
         "alarms": [alarm for alarm in Watched(store).alarms() if alarm["day"] >= _back(days, now)],
         "evaluator_changes": _changes(found),
-        "label_next": [dict(zip(names, each, strict=True)) for each in unsure[:labels]],
+        "label_next": least_sure[:labels],
     }
 
 
@@ -123,13 +133,15 @@ def _mean(day: Day) -> dict[str, float | None]:
 
 def _changes(found: Daily) -> list[dict[str, str]]:
     """Days from which on a system was scored by another evaluator: a step there is the evaluator's."""
-    first: dict[str, list[tuple[str, str]]] = {}
+    scored_by: dict[str, dict[str, set[str]]] = {}
     for key, series in found.items():
-        first.setdefault(key.system, []).append((min(series), key.evaluator))
+        for day in series:
+            scored_by.setdefault(key.system, {}).setdefault(day, set()).add(key.evaluator)
     return [
         {"system": system, "day": day, "evaluator": evaluator}
-        for system, begun in sorted(first.items())
-        for day, evaluator in sorted(begun)[1:]
+        for system, days in sorted(scored_by.items())
+        for before, day in pairwise(sorted(days))
+        for evaluator in sorted(days[day] - days[before])
     ]
 
 

@@ -7,6 +7,8 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
+from http.client import HTTPException
+from threading import Thread
 from typing import Any
 
 from accord.errors import AccordError, BadInput
@@ -30,27 +32,50 @@ def checked(url: str) -> str:
     return url
 
 
-def post(url: str, alarms: Sequence[Mapping[str, Any]], wait: float = 1.0) -> None:
+def post(url: str, alarms: Sequence[Mapping[str, Any]], wait: float = 1.0, seconds: float = SECONDS) -> None:
     """Post alarms as `{"text": SENTENCES, "alarms": [...]}`, which chat webhooks show as a message.
 
     Raises:
+        BadInput: The address is none.
         NotTold: Nobody took them, after some attempts; the address is not named, since it may hold a secret.
     """
     text = "\n".join(str(alarm["said"]) for alarm in alarms)
     body = json.dumps({"text": text, "alarms": list(alarms)}).encode()
-    headers = {"Content-Type": "application/json", "User-Agent": f"accord/{__version__}"}
     reason = ""
     for attempt in range(ATTEMPTS):
-        try:
-            request = urllib.request.Request(checked(url), body, headers, method="POST")
-            with urllib.request.urlopen(request, timeout=SECONDS):
-                return
-        except urllib.error.HTTPError as error:
-            reason = f"it answered {error.code}"
-            if error.code < 500 and error.code != 429:
-                break
-        except (OSError, ValueError) as error:
-            reason = type(getattr(error, "reason", error)).__name__
+        reason = _sent(checked(url), body, seconds)
+        if not reason:
+            return
+        if reason.startswith("it answered 4") and not reason.endswith("429"):
+            break
         if attempt + 1 < ATTEMPTS:
             time.sleep(wait * 2**attempt)
     raise NotTold(f"the webhook took no alarm ({reason}); it is told again at the next look")
+
+
+def _sent(url: str, body: bytes, seconds: float) -> str:
+    """Why a request was not taken; empty where it was. It is given up after some seconds, however it dawdles."""
+    reason: list[str] = []
+    thread = Thread(target=lambda: reason.append(_asked(url, body, seconds)), daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return reason[0] if reason else f"no answer within {seconds:g} s"
+
+
+def _asked(url: str, body: bytes, seconds: float) -> str:
+    headers = {"Content-Type": "application/json", "User-Agent": f"accord/{__version__}"}
+    try:
+        request = urllib.request.Request(url, body, headers, method="POST")
+        with urllib.request.build_opener(_NoRedirect).open(request, timeout=seconds):
+            return ""
+    except urllib.error.HTTPError as error:
+        return f"it answered {error.code}"
+    except (OSError, ValueError, HTTPException) as error:  # whose texts may repeat the address
+        return type(getattr(error, "reason", error)).__name__
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirect is no answer: followed, it would be another request than the one that was to be made."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Follow none."""

@@ -40,9 +40,12 @@ def follow(
     config_file: ConfigFile = None,
 ) -> None:
     """Score every reply in a log at least once, and go on where it was broken off; SIGTERM or Ctrl-C stops it."""
+    from accord.errors import BadInput
     from accord.live import Follower, RowLog, opened
 
     noted = place or out.with_name(out.name + ".place")
+    if len({log.resolve(), out.resolve(), noted.resolve()}) < 3:
+        raise BadInput(f"the log, its scores and the place are three files; got {log}, {out} and {noted}")
     stop = Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
@@ -53,6 +56,6 @@ def follow(
         store = project.store if watch else None
         with opened(folder, annotator, None, store, project.config.watch, note) as intake:
             intake.keep = rows.write
-            follower = Follower(log, intake, rows.write, noted, format, stop)
+            follower = Follower(log, intake, rows.write, noted, format, stop, note)
             lines = follower.run(once, every, progress.at)
     print(f"{lines} lines read; scores in {out}, the place in {noted}")

@@ -33,7 +33,7 @@ def serve(
         int, typer.Option("--conversations", min=1, help="The most that are remembered.")
     ] = 10_000,
     minutes: Annotated[float, typer.Option("--minutes", min=0.1, help="How long after their last message.")] = 60.0,
-    body: Annotated[float, typer.Option("--max-body", min=0.001, help="MB that a request may have.")] = 4.0,
+    body: Annotated[float, typer.Option("--max-body", min=0.001, max=1024, help="MB that a request may have.")] = 4.0,
     watch: Annotated[
         bool, typer.Option("--watch/--no-watch", help="Add up scores in the store, and raise alarms.")
     ] = True,

@@ -39,6 +39,7 @@ class TrainedOn:
         familiarity: How far inputs like these lie from each other.
         versions: Of the judge, sorted; none where its endpoint does not say.
         history: (m, d) evidence of texts of which the judge gave all answers; NaN where something else is missing.
+        of_turns: Whether the texts were single turns, not whole conversations.
     """
 
     columns: tuple[Column, ...]
@@ -49,6 +50,7 @@ class TrainedOn:
     familiarity: Familiarity
     versions: tuple[str, ...]
     history: Floats
+    of_turns: bool = False
 
     @classmethod
     def of(
@@ -70,6 +72,7 @@ class TrainedOn:
             familiarity=Familiarity.fit(features.take(np.unique(rated.row))),
             versions=tuple(judge_versions(features, rated)),
             history=_complete(features.take(np.unique(rated.row))),
+            of_turns=all(target.turn is not None for target in rated.target),
         )
 
     @cached_property
@@ -100,6 +103,7 @@ class TrainedOn:
             "counts": dict(self.counts),
             "width": self.width,
             "versions": list(self.versions),
+            "of_turns": self.of_turns,
         }
         levels = {"level_of": self.levels.of, "share_within": self.levels.within}
         return card, {"options": self.options, **levels, "history": self.history, **self.familiarity.arrays()}
@@ -116,6 +120,7 @@ class TrainedOn:
             familiarity=Familiarity.from_arrays(arrays),
             versions=tuple(card["versions"]),
             history=arrays["history"],
+            of_turns=card.get("of_turns", False),
         )
 
 

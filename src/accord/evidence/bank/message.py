@@ -14,6 +14,8 @@ from accord.registry import Registry
 KEPT_SOURCES = 512
 """Documents that are kept taken apart, whoever uses them; long ones belong to their conversation alone."""
 LONG_TEXT = 100_000
+LONGEST_MESSAGE, LONGEST_DOCUMENT = 20_000, 100_000
+"""What stands between blanks beyond so many of a message, or of a document, is not looked at."""
 PASSAGE, SHARED, COMPARED = 1000, 100, 20_000
 """Words are compared in their order within passages of so many words, neighbours sharing some, of a document's first
 words."""
@@ -29,7 +31,7 @@ class Message:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._pieces = pieces(text)
+        self._pieces = pieces(text)[:LONGEST_MESSAGE]
         self.content = counted_stems(self._pieces)
 
     @lazy
@@ -121,7 +123,7 @@ class Source:
 
     @lazy
     def _pieces(self) -> list[str]:
-        return pieces(self.text)
+        return pieces(self.text)[:LONGEST_DOCUMENT]
 
     @lazy
     def tokens(self) -> list[str]:
