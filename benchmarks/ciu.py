@@ -64,6 +64,7 @@ ABLATIONS = {
 }
 LEXICAL = (*BANK, *REFERENCE, "ciu-paper", "ciu-unsupported")
 SEEDS, FEWEST = 15, 10
+SPLITS = ("grouped", "random")
 Floats = NDArray[np.float64]
 
 
@@ -216,10 +217,10 @@ def tested(data: Rated, combine: Combine, question: str, split: str, seed: int) 
     return float(spearmanr(combine(train, test, question), test.people[question])[0])
 
 
-def unify(data: Rated, bank: str, ways: Mapping[str, Combine], seeds: int) -> list[Row]:
+def unify(data: Rated, bank: str, ways: Mapping[str, Combine], seeds: int, splits: Sequence[str] = SPLITS) -> list[Row]:
     """Combiners over seeds, tested on what they did not see."""
     rows: list[Row] = []
-    for split in ("grouped", "random"):
+    for split in splits:
         for system, combine in ways.items():
             about = {"part": "unify", "dataset": data.name, "subset": "with-document", "system": system, "bank": bank}
             row: Row = {**about, "split": split, "n": len(data.evidence), "seeds": seeds}
@@ -231,7 +232,7 @@ def unify(data: Rated, bank: str, ways: Mapping[str, Combine], seeds: int) -> li
     return rows
 
 
-def select(data: Rated, seeds: int) -> list[Row]:
+def select(data: Rated, seeds: int, quick: bool) -> list[Row]:
     """The paper's tables 2 and 4: each strategy, how often it kept each metric, and the two mixtures as published."""
     names = [column.name for column in data.evidence.columns]
     kept: dict[tuple[str, str, str], list[NDArray[np.bool_]]] = {}
@@ -245,9 +246,10 @@ def select(data: Rated, seeds: int) -> list[Row]:
 
         return combine
 
+    splits, strategies = (SPLITS[:1], STRATEGIES[::6]) if quick else (SPLITS, STRATEGIES)
     rows: list[Row] = []
-    for split in ("grouped", "random"):
-        for way in (*STRATEGIES, "all"):
+    for split in splits:
+        for way in (*strategies, "all"):
             about = {"part": "select", "dataset": data.name, "subset": "with-document", "system": way, "bank": "paper"}
             row: Row = {**about, "split": split, "n": len(data.evidence), "seeds": seeds}
             for column, question in QUESTIONS.items():
@@ -260,15 +262,16 @@ def select(data: Rated, seeds: int) -> list[Row]:
     ways: dict[str, Combine] = {
         f"moe-{name}{suffix}": partial(mixture, form=form, loss=loss)
         for name, form in (("concat", "concat"), ("ciu", "gated"))
-        for suffix, loss in (("", "squared"), ("-classifier", "cross-entropy"))
+        for suffix, loss in (("", "squared"), ("-classifier", "cross-entropy"))[: 1 if quick else 2]
     }
-    return [*rows, *({**row, "part": "select"} for row in unify(data, "paper", ways, seeds)), *_ratios(data, rows)]
+    mixed = [{**row, "part": "select"} for row in unify(data, "paper", ways, seeds, splits)]
+    return [*rows, *mixed, *_ratios(data, rows, splits)]
 
 
-def _ratios(data: Rated, rows: Sequence[Row]) -> list[Row]:
+def _ratios(data: Rated, rows: Sequence[Row], splits: Sequence[str]) -> list[Row]:
     """How often each metric is kept: the mean over the 17 strategies, seeds and questions."""
     found: list[Row] = []
-    for split in ("grouped", "random"):
+    for split in splits:
         of = [row["kept"] for row in rows if row["split"] == split and row["system"] != "all"]
         for name in of[0]:
             about: Row = {
@@ -316,7 +319,7 @@ def main() -> None:
     for name, metric in ABLATIONS.items():
         turn_metrics.register(name)(metric)
     embeds = has_embedder()
-    draws, seeds = (200, 3) if given.quick else (1000, given.limit or SEEDS)
+    draws, seeds = (40, 1) if given.quick else (1000, given.limit or SEEDS)
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as keep:
         wide = [*LEXICAL, *EMBEDDING, *BERTSCORE] if embeds else list(LEXICAL)
@@ -324,12 +327,12 @@ def main() -> None:
         subsets = load(folder, [*wide, *more])
     data = subsets.get("with-document", subsets["all"])
     if "standalone" in wanted:
-        rows += standalone(subsets, draws)
+        rows += standalone({name: subsets[name] for name in list(subsets)[:: 2 if given.quick else 1]}, draws)
     if "select" in wanted:
-        rows += select(data.only([name for name in METRICS if name in {*wide, *more}]), seeds)
+        rows += select(data.only([name for name in METRICS if name in {*wide, *more}]), seeds, given.quick)
     if "unify" in wanted:
         for bank, members in {"lexical": list(LEXICAL), **({"embedding": wide} if embeds else {})}.items():
-            rows += unify(data.only(members), bank, {"mixture": mixture, "ridge": ridge}, seeds)
+            rows += unify(data.only(members), bank, {"mixture": mixture, "ridge": ridge}, 3 if given.quick else seeds)
     if "transfer" in wanted and given.to is not None:
         other = load(given.to, wide)
         rows += transfer(

@@ -49,7 +49,7 @@ class Said:
         if self.role not in ROLES:
             raise BadInput(f"role {self.role!r} of a message; allowed: {', '.join(sorted(ROLES))}")
         if self.turn is not None and not 0 <= self.turn <= MOST_TURNS:
-            raise BadInput(f"turn {float(self.turn):.6g} of a message; turns are counted from 0 to {MOST_TURNS}")
+            raise BadInput(f"turns of a conversation are counted from 0 to {MOST_TURNS}")
         given = sum(map(len, self.documents or ()))
         if len(self.content) > LONGEST or given > LONGEST:
             raise BadInput(
