@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from typing import Any, Protocol
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from accord.conversation import sendable
 from accord.embedded.minilm import SentenceEmbedder, open_sentence_embedder
 from accord.errors import BadInput, MissingExtra, ModelError
-from accord.evidence.bank.message import Unmeasured
+from accord.evidence.bank.message import History, Message, Source, Unmeasured
 from accord.llm.embeddings import EmbeddingsEndpoint, Texts, Vectors
 from accord.llm.model import CallFailed, Model
 from accord.llm.stack import Terms, asked_on
@@ -70,6 +71,22 @@ def open_embedder(name: str) -> Embedder:
     if name in {"", DEFAULT}:
         return Local(DEFAULT)
     raise BadInput(f"no embedder {name!r}; allowed: {DEFAULT}, {SENTENCE_TRANSFORMERS}NAME, {ENDPOINT}MODEL")
+
+
+class ByEmbedder(ABC):
+    """A metric of a reply that is made with an embedder of a name."""
+
+    def __init__(self, embedder: str = DEFAULT) -> None:
+        self.made_with = embedder
+
+    @property
+    def embedder(self) -> Embedder:
+        """Opened when it is first asked."""
+        return open_embedder(self.made_with)
+
+    @abstractmethod
+    def __call__(self, reply: Message, history: History, sources: Sequence[Source]) -> float | None:
+        """The metric; `None` where it says nothing."""
 
 
 def idf(tokens: Sequence[int]) -> Floats:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from accord.evidence.bank.message import History, Message, Source, turn_metrics
-from accord.evidence.embedders import DEFAULT, Embedder, open_embedder
+from accord.evidence.embedders import DEFAULT, ByEmbedder, open_embedder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,16 +37,12 @@ def scores(embedder: str, reply: str, reference: str) -> tuple[float, float, flo
     return recall, precision, 2 * precision * recall / total if total > 0 else 0.0
 
 
-class BertScore:
+class BertScore(ByEmbedder):
     """Recall, precision or F1 of BERTScore with the document that suits the reply best, weighted by idf."""
 
     def __init__(self, place: int, embedder: str = DEFAULT) -> None:
-        self.place, self.made_with = place, embedder
-
-    @property
-    def embedder(self) -> Embedder:
-        """Opened when it is first asked."""
-        return open_embedder(self.made_with)
+        super().__init__(embedder)
+        self.place = place
 
     def __call__(self, reply: Message, history: History, sources: Sequence[Source]) -> float | None:
         """A mean of cosines; nothing where there are no documents."""

@@ -10,37 +10,21 @@ from collections.abc import Sequence
 import numpy as np
 
 from accord.evidence.bank.message import History, Message, Source, turn_metrics
-from accord.evidence.embedders import DEFAULT, Embedder, open_embedder
+from accord.evidence.embedders import ByEmbedder, Embedder
 
 NAMES = ("cosine-documents", "cosine-user")
 
 
-class CosineDocuments:
+class CosineDocuments(ByEmbedder):
     """Cosine of a reply with the document nearest to it; nothing where there are no documents."""
-
-    def __init__(self, embedder: str = DEFAULT) -> None:
-        self.made_with = embedder
-
-    @property
-    def embedder(self) -> Embedder:
-        """Opened when it is first asked."""
-        return open_embedder(self.made_with)
 
     def __call__(self, reply: Message, history: History, sources: Sequence[Source]) -> float | None:
         """From -1 to 1; 0 where a text is empty."""
         return max(cosine(self.embedder, reply.text, source.text) for source in sources) if sources else None
 
 
-class CosineUser:
+class CosineUser(ByEmbedder):
     """Cosine of a reply with what somebody else said last before it."""
-
-    def __init__(self, embedder: str = DEFAULT) -> None:
-        self.made_with = embedder
-
-    @property
-    def embedder(self) -> Embedder:
-        """Opened when it is first asked."""
-        return open_embedder(self.made_with)
 
     def __call__(self, reply: Message, history: History, sources: Sequence[Source]) -> float | None:
         """From -1 to 1; 0 where a text is empty, nothing before anybody has asked."""

@@ -27,7 +27,7 @@ from scipy.special import expit
 from accord.conversation import Conversation, content_hash
 from accord.errors import BadInput
 from accord.evidence.bank.message import History, Message, Source, source_of, turn_metrics
-from accord.evidence.embedders import DEFAULT, Embedder, open_embedder
+from accord.evidence.embedders import DEFAULT, ByEmbedder, Embedder, open_embedder
 
 Floats = NDArray[np.float64]
 
@@ -222,16 +222,8 @@ class Unreferenced:
         return _opened(self.folder).score(asked, [source.text for source in sources], reply.text)
 
 
-class Referenced:
+class Referenced(ByEmbedder):
     """Cosine of a reply's and a document's word vectors, pooled by their largest and smallest values."""
-
-    def __init__(self, embedder: str = DEFAULT) -> None:
-        self.made_with = embedder
-
-    @property
-    def embedder(self) -> Embedder:
-        """Opened when it is first asked."""
-        return open_embedder(self.made_with)
 
     def __call__(self, reply: Message, history: History, sources: Sequence[Source]) -> float | None:
         """From -1 to 1, of the document that suits best; nothing where there are no documents."""
