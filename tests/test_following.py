@@ -254,7 +254,7 @@ def test_windows_of_a_conversation_and_calls_of_tools() -> None:
 def test_a_log_that_is_replaced_or_cut_short_is_read_on(
     evaluator: Mixture, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    log, stop = tmp_path / "log.jsonl", threading.Event()
+    log, stop, told = tmp_path / "log.jsonl", threading.Event(), list[str]()
 
     def row(place: int) -> dict[str, Any]:
         return {"conversation": f"c{place}", "role": "assistant", "content": f"We open at {place}."}
@@ -267,7 +267,7 @@ def test_a_log_that_is_replaced_or_cut_short_is_read_on(
 
     with RowLog(tmp_path / "rows.jsonl") as rows:
         thread = threading.Thread(
-            target=lambda: follower(tmp_path, evaluator, rows, stop=stop).run(every=0.02), daemon=True
+            target=lambda: follower(tmp_path, evaluator, rows, stop=stop, say=told.append).run(every=0.02), daemon=True
         )
         thread.start()
         request.addfinalizer(stop.set)
@@ -284,6 +284,7 @@ def test_a_log_that_is_replaced_or_cut_short_is_read_on(
         stop.set()
         thread.join()
     assert [r["conversation"] for r in kept(tmp_path)] == [f"c{place}" for place in range(7)]
+    assert len(told) == 1 and "is gone" in told[0]  # the one that was cut short, not the one that was moved
 
 
 def test_a_place_that_is_none_is_said(evaluator: Mixture, tmp_path: Path) -> None:

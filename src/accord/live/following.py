@@ -18,7 +18,7 @@ from pathlib import Path
 from threading import Event
 from typing import IO, Any, NamedTuple
 
-from accord.errors import BadInput
+from accord.errors import AccordError, BadInput
 from accord.live.intake import Intake, Keep, refused
 from accord.live.said import Said
 from accord.live.scorer import CONVERSATIONS
@@ -152,11 +152,12 @@ class Follower:
         if self.path.is_file() and _identity_of(self.path) == known.file:
             return None
         near = self.path.parent.glob(f"{escape(self.path.stem)}*")
-        found = [each for each in near if each.is_file() and each != self.path and _is_after(each, known)]
+        found = [each for each in near if each.is_file() and each != self.path and _holds(each, known)]
         if not found and self.path.is_file() and known.offset:
             self._finished.add(known.file)
             self.say(f"the log that was read up to byte {known.offset} is gone; what followed in it is not scored")
-        return max(found, key=lambda each: (_identity_of(each) == known.file, each.stat().st_mtime), default=None)
+        best = max(found, key=lambda each: (_identity_of(each) == known.file, each.stat().st_mtime), default=None)
+        return best if best is not None and best.stat().st_size > known.offset else None
 
     def _follow(self, log: IO[bytes], once: bool, every: float) -> Iterator[int]:
         """Read one file, until another takes its place; yields how many lines were read."""
@@ -181,6 +182,8 @@ class Follower:
                 continue
             if not noted:
                 noted = self._note(log, start)
+            if moved:
+                self._finished.add(self._file)
             if once or moved:
                 return
             self.stop.wait(every)
@@ -243,16 +246,21 @@ class Follower:
         self._file = _identity(log)
         if not at_once and time.monotonic() - self._noted < SECONDS:
             return False
-        self.intake.settle()
+        try:
+            self.intake.settle()
+        except AccordError as error:
+            self.say(f"the place is not noted yet: {error}")
+            self._noted = time.monotonic()
+            return False
         back = max(min(self._begun.values(), default=offset), offset - BACK)
         Place(self._file, offset, _line_start(log, back)).write(self.place)
         self._noted = time.monotonic()
         return True
 
 
-def _is_after(path: Path, known: Place) -> bool:
-    """Whether a file begins as the one that was read, and holds more."""
-    return path.stat().st_size > known.offset and _identity_of(path).partition("-")[2] == known.file.partition("-")[2]
+def _holds(path: Path, known: Place) -> bool:
+    """Whether a file begins as the one that was read, and holds all of what was read of it."""
+    return path.stat().st_size >= known.offset and _identity_of(path).partition("-")[2] == known.file.partition("-")[2]
 
 
 def _identity_of(path: Path) -> str:
