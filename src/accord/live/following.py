@@ -14,9 +14,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from glob import escape
+from io import BufferedReader
 from pathlib import Path
 from threading import Event
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from accord.errors import AccordError, BadInput
 from accord.live.intake import Intake, Keep, refused
@@ -159,19 +160,16 @@ class Follower:
         best = max(found, key=lambda each: (_identity_of(each) == known.file, each.stat().st_mtime), default=None)
         return best if best is not None and best.stat().st_size > known.offset else None
 
-    def _follow(self, log: IO[bytes], once: bool, every: float) -> Iterator[int]:
+    def _follow(self, log: BufferedReader, once: bool, every: float) -> Iterator[int]:
         """Read one file, until another takes its place; yields how many lines were read."""
-        known = Place.read(self.place)
-        is_same = known is not None and self._is_same(log, known)
-        offset = self._resumed(log, known) if known is not None and is_same else 0
-        if not is_same:
-            self._begun = OrderedDict.fromkeys(self._begun, 0)  # in the file before: as near as this one has them
-        log.seek(offset)
-        self._file, noted = _identity(log), True
+        log.seek(self._begin(log))
+        noted = True
         while not self.stop.is_set():
             start, moved = log.tell(), self._is_moved(log)  # asked first: what came before is still to be read here
             if self._is_rewritten(log, start):
                 return
+            if start == 0:
+                self._file = _named(log, log.peek(_FIRST))  # by what is read now: it may be another file in a moment
             lines = list(_lines(log, AT_ONCE, whole=not (once or moved)))
             if lines:
                 self._take(lines)
@@ -190,22 +188,31 @@ class Follower:
         if not noted:
             self._note(log, log.tell())
 
-    def _is_same(self, log: IO[bytes], known: Place) -> bool:
+    def _begin(self, log: BufferedReader) -> int:
+        """Where to go on in a file, what was under way there heard again; 0 in one that was not read yet."""
+        known = Place.read(self.place)
+        self._file = _identity(log)
+        if known is not None and self._is_same(log, known):
+            return self._resumed(log, known)
+        self._begun = OrderedDict.fromkeys(self._begun, 0)  # in the file before: as near as this one has them
+        return 0
+
+    def _is_same(self, log: BufferedReader, known: Place) -> bool:
         same = known.file == _identity(log) or Path(log.name) != self.path  # a copy of what was cut short
         return same and os.fstat(log.fileno()).st_size >= known.offset
 
-    def _is_moved(self, log: IO[bytes]) -> bool:
+    def _is_moved(self, log: BufferedReader) -> bool:
         """Whether the name stands for another file by now."""
         try:
             return self.path.stat().st_ino != os.fstat(log.fileno()).st_ino
         except FileNotFoundError:
             return False
 
-    def _is_rewritten(self, log: IO[bytes], start: int) -> bool:
+    def _is_rewritten(self, log: BufferedReader, start: int) -> bool:
         """Whether the file was cut short since, or begins otherwise."""
         return start > 0 and (os.fstat(log.fileno()).st_size < start or _identity(log) != self._file)
 
-    def _resumed(self, log: IO[bytes], known: Place) -> int:
+    def _resumed(self, log: BufferedReader, known: Place) -> int:
         """Hear again what was under way, and return where to go on."""
         log.seek(known.back)
         while log.tell() < known.offset and not self.stop.is_set():
@@ -241,9 +248,8 @@ class Follower:
             self._begun.popitem(last=False)
         return found, bad
 
-    def _note(self, log: IO[bytes], offset: int, at_once: bool = True) -> bool:
+    def _note(self, log: BufferedReader, offset: int, at_once: bool = True) -> bool:
         """Note the place, once what was watched is where it outlives the process; not too often unless `at_once`."""
-        self._file = _identity(log)
         if not at_once and time.monotonic() - self._noted < SECONDS:
             return False
         try:
@@ -268,17 +274,23 @@ def _identity_of(path: Path) -> str:
         return _identity(log)
 
 
-def _identity(log: IO[bytes]) -> str:
+def _identity(log: BufferedReader) -> str:
     """Which file this is, whatever it is called; asked of the disk, not of what was read before."""
     with open(os.dup(log.fileno()), "rb", buffering=0) as raw:
         here = raw.tell()
         raw.seek(0)
-        first = raw.read(_FIRST).partition(b"\n")[0]
+        first = raw.read(_FIRST)
         raw.seek(here)
-    return f"{os.fstat(log.fileno()).st_ino}-{hashlib.sha256(first).hexdigest()[:16]}"
+    return _named(log, first)
 
 
-def _line_start(log: IO[bytes], offset: int) -> int:
+def _named(log: BufferedReader, first: bytes) -> str:
+    """A file's number on the disk, and a digest of its first line, as far as its first bytes have it."""
+    line = first[:_FIRST].partition(b"\n")[0]
+    return f"{os.fstat(log.fileno()).st_ino}-{hashlib.sha256(line).hexdigest()[:16]}"
+
+
+def _line_start(log: BufferedReader, offset: int) -> int:
     """The beginning of the first line at or after an offset."""
     if offset == 0:
         return 0
@@ -290,7 +302,7 @@ def _line_start(log: IO[bytes], offset: int) -> int:
     return found
 
 
-def _lines(log: IO[bytes], most: int, whole: bool) -> Iterator[Line]:
+def _lines(log: BufferedReader, most: int, whole: bool) -> Iterator[Line]:
     """The next lines; with `whole`, a last one without an end is left for later."""
     for _ in range(most):
         start = log.tell()
