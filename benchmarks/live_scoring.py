@@ -5,7 +5,8 @@
 Replies, questions and the document are drawn words of everyday frequency, 20 words a message, 120 a document. A reply
 is taken apart, measured, and becomes part of the history: with `none` that is all that is done. METEOR, BLEU and
 BERTScore of the small embedder, if it was pulled, stand beside them in the same run. `scorer` is a whole scored reply
-of a fitted mixture, with its interval and its reasons. Medians of rounds, one core.
+of a fitted mixture, with its interval and its reasons. Medians of rounds, one core. `ratio` is how many times longer it
+takes to measure the same reply by going through the whole conversation, in the same run.
 
 `service` is `accord serve` in a process of its own, asked over loopback by 1, 16 and 128 clients, a reply a request
 with its document (and 100 a request), and its memory after as many conversations. The clients run beside it.
@@ -40,7 +41,7 @@ from accord.conversation import Conversation, Document, Turn  # noqa: E402
 from accord.errors import AccordError  # noqa: E402
 from accord.evaluators import Mixture  # noqa: E402
 from accord.evidence import BANK, BERTSCORE, measure  # noqa: E402
-from accord.evidence.bank import Session, TurnMetric, turn_metrics  # noqa: E402
+from accord.evidence.bank import Session, TurnMetric, measured, turn_metrics  # noqa: E402
 from accord.labels import Label, Labels  # noqa: E402
 from accord.live import LiveScorer  # noqa: E402
 from accord.llm import Subject  # noqa: E402
@@ -77,6 +78,17 @@ def of_reply(metrics: dict[str, TurnMetric], history: int, rounds: int, count: i
     return median(found[1:])
 
 
+def of_whole(metrics: dict[str, TurnMetric], history: int, rounds: int) -> float:
+    """The baseline: median microseconds of measuring a reply by going through the whole conversation."""
+    rng = np.random.default_rng(0)
+    documents, said = texts(rng, 1, DOCUMENT), texts(rng, history + 1, WORDS)
+    turns = tuple(Turn("user" if place % 2 == 0 else "assistant", text) for place, text in enumerate(said))
+    last = history if turns[history].role == "assistant" else history - 1
+    conversation = Conversation("c", turns, (Document(documents[0]),)).at(last)
+    spent = [timed(lambda: measured(conversation, metrics)) * 1e6 for _ in range(2 * rounds)]
+    return median(spent)
+
+
 def metrics_rows(rounds: int) -> list[Row]:
     """Every metric by itself, the bank together, and nothing."""
     bank = {name: turn_metrics.get(name) for name in BANK}
@@ -89,6 +101,10 @@ def metrics_rows(rounds: int) -> list[Row]:
         for name, metrics in systems.items():
             spent = of_reply(metrics, history, rounds)
             rows.append({"what": name, "history": history, "microseconds": spent, "per_second": 1e6 / spent})
+            if name == "ciu":
+                whole = of_whole(metrics, history, rounds)
+                rows[-1]["ratio"] = whole / spent
+                rows.append({"what": "ciu, the conversation anew", "history": history, "microseconds": whole})
     spent = of_reply(bank, HISTORIES[0], rounds, count=3)
     about = {"what": "lexical-bank, three documents", "history": HISTORIES[0]}
     return [*rows, {**about, "microseconds": spent, "per_second": 1e6 / spent}]
@@ -235,7 +251,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         rows += bertscore_rows()
     if "service" in wanted:
         rows += service_rows(*((2000, 10_000) if given.quick else (10_000, 100_000)))
-    columns = ["what", "history", "clients", "microseconds", "per_second", "p50_ms", "p99_ms", "refused"]
+    columns = ["what", "history", "clients", "microseconds", "per_second", "ratio", "p50_ms", "p99_ms", "refused"]
     columns += ["remembered", "conversations", "peak_mb", "grown_mb"]
     finish("live_scoring", rows, columns, given.json)
 
