@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Mapping
+from itertools import permutations
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -119,6 +120,46 @@ def test_a_text_that_cannot_be_embedded_costs_the_others_nothing(monkeypatch: py
         Remote("endpoint:x", asked_on(EmbeddingsEndpoint("x", server.url, "hush"), Terms(attempts=1))).embed("heron")
 
 
+def test_what_passes_is_tried_again_and_what_is_no_vector_is_said() -> None:
+    wires = [Wire({"error": {}}, status=429), Wire({"error": {}}, status=503)]
+    widths: list[list[float]] = [[1.0, 2.0], [1.0, 2.0, 3.0], [1.0, float("nan")], [3.0, 4.0]]
+
+    def flaky(request: Mapping[str, Any]) -> Wire:
+        if wires:
+            return wires.pop(0)
+        body = {
+            "object": "list",
+            "model": "x",
+            "data": [{"object": "embedding", "index": 0, "embedding": widths.pop(0)}],
+        }
+        return Wire(json.dumps(body).encode())
+
+    with ChatServer(flaky) as server:
+        remote = Remote("endpoint:x", asked_on(EmbeddingsEndpoint("x", server.url, "hush"), Terms(attempts=1)))
+        for reason in ("rate-limited", "server"):
+            with pytest.raises(Unmeasured, match=reason):
+                remote.embed("policy")
+        assert remote.embed("policy") == pytest.approx(np.array([1, 2]) / np.sqrt(5))
+        for text in ("wider", "no number"):
+            with pytest.raises(Unmeasured, match="malformed"):
+                remote.embed(text)
+        assert remote.embed("policy").shape == remote.embed("fine").shape == (2,)
+
+
+def test_an_endpoints_answers_are_kept_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedders, "KEPT", 100)
+    with ChatServer(serve) as server:
+        remote = Remote("endpoint:x", asked_on(EmbeddingsEndpoint("x", server.url, "hush"), Terms(attempts=1)))
+        texts = [f"heron {place}" for place in range(150)]
+        remote.prepare(texts)
+        count = len(server.requests)
+        for text in texts:
+            remote.embed(text)
+        assert len(server.requests) == count == 3
+        remote.embed("another")
+        assert len(remote._known) == 100
+
+
 def test_names_of_embedders(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     assert open_embedder("").name == open_embedder("minilm-l6").name == "minilm-l6"
@@ -128,6 +169,8 @@ def test_names_of_embedders(monkeypatch: pytest.MonkeyPatch) -> None:
         open_embedder("bert")
     with pytest.raises(ModelError, match="no key"):
         open_embedder("endpoint:x")
+    with pytest.raises(BadInput, match="names no model"):
+        open_embedder("sentence-transformers:")
     assert (
         "cosine-user@endpoint:x" in turn_metrics
         and "words@endpoint:x" not in turn_metrics
@@ -235,6 +278,14 @@ def test_no_context_is_scored_by_a_model_that_has_seen_it(bag: None) -> None:
 def test_what_ruber_cannot_be_learned_from_is_said(bag: None, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="needs 20 contexts"):
         Relatedness.learn(pairs_of(logged(10)))
+    orders = [Pair("hi", tuple(order), "yes") for order in permutations("abcd")]
+    with pytest.raises(BadInput, match="needs 20 contexts"):
+        Relatedness.learn(orders)
+    store = Store("sqlite://")
+    store.add_conversations([chat(f"{place}?", "the same", name=f"c{place}") for place in range(100)])
+    with pytest.raises(BadInput, match="which is chance"):
+        train_ruber(store, "minilm-l6", tmp_path / "none")
+    store.close()
     with pytest.raises(BadInput, match="accord models train ruber --out"):
         turn_metrics.get(f"ruber@{tmp_path}").made_with  # type: ignore[attr-defined]  # noqa: B018
     (tmp_path / "ruber.json").write_text(json.dumps({}))

@@ -18,7 +18,7 @@ from accord import Conversation, Document, Label, Labels, LiveScorer, Question, 
 from accord.errors import BadInput, UnknownName
 from accord.evaluators import Mixture
 from accord.evidence import BANK, measure
-from accord.live import Follower, Intake, RowLog, Unfolding
+from accord.live import Follower, Intake, RowLog, Unfolding, log_file
 from accord.live import following as room
 from accord.llm import Subject
 from accord.sample import sources
@@ -119,7 +119,7 @@ def test_after_a_crash_replies_may_be_scored_twice_and_none_is_lost(
 def test_lines_that_are_no_messages_are_told_with_their_place(
     evaluator: Mixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(room, "LONGEST_LINE", 5000)
+    monkeypatch.setattr(log_file, "LONGEST_LINE", 5000)
     good = {"conversation": "c", "role": "bot", "content": "We open at nine."}
     lines = [
         json.dumps(good).encode(), b"not json", b"", b"[1, 2]", b"\xff\xfe\x00", b'{"role": "assistant"}', b"x" * 12_345,
@@ -228,6 +228,50 @@ def test_a_regenerated_reply_is_new_and_its_question_is_not() -> None:
     assert [said.content for said in unfolding.new_in(Conversation("c", (ask, other)))] == ["good day"]
 
 
+def test_rows_told_again_later_or_otherwise_are_taken_for_what_they_are() -> None:
+    turns = [Turn("user" if place % 2 == 0 else "assistant", f"text {place}") for place in range(300)]
+
+    def told(*rows: list[Turn]) -> list[list[str]]:
+        unfolding = Unfolding()
+        return [[said.content for said in unfolding.new_in(Conversation("c", tuple(row)))] for row in rows]
+
+    other = Turn("assistant", "another reply")
+    assert told(turns[:4], turns[:2], turns[:6])[1:] == [[], ["text 4", "text 5"]]  # an older row, told again late
+    assert told(turns[:20], [*turns[:19], other], [*turns[:19], other, *turns[20:22]])[1:] == [
+        ["another reply"],
+        ["text 20", "text 21"],
+    ]
+    assert told(turns[:280], [*turns[:279], other])[1] == ["another reply"]
+    assert told(turns[:280], turns[:300])[1] == [turn.content for turn in turns[280:]]
+
+
+def test_a_conversation_in_pieces_is_told_whole() -> None:
+    unfolding, sorry = Unfolding(), "Sorry, I cannot."
+    for question in ("hi", "more", "hi", "hi", "more"):
+        row = Conversation("c", (Turn("user", question), Turn("assistant", sorry)))
+        assert [said.content for said in unfolding.new_in(row)] == [question, sorry]
+
+
+def test_a_log_whose_rows_begin_alike_is_known_by_where_it_was_left(evaluator: Mixture, tmp_path: Path) -> None:
+    def row(place: int) -> dict[str, Any]:
+        return {
+            "x": "a long beginning " * 40,
+            "conversation": f"c{place}",
+            "role": "assistant",
+            "content": f"At {place}.",
+        }
+
+    log = tmp_path / "log.jsonl"
+    write(log, [row(0), row(1), row(2)])
+    once(tmp_path, evaluator)
+    (tmp_path / "log-of-another-bot.jsonl").write_text(
+        "".join(json.dumps(row(place)) + "\n" for place in range(100, 110))
+    )
+    write(log, [row(place) for place in range(10, 16)], "w")  # cut short, and longer than it was by now
+    assert once(tmp_path, evaluator) == 6
+    assert [each["conversation"] for each in kept(tmp_path)] == [f"c{place}" for place in (0, 1, 2, *range(10, 16))]
+
+
 def test_windows_of_a_conversation_and_calls_of_tools() -> None:
     unfolding = Unfolding()
 
@@ -242,6 +286,7 @@ def test_windows_of_a_conversation_and_calls_of_tools() -> None:
     assert new(u, a) == []
     assert new(u, a, v, b) == [v, b]
     assert new(v, b, u) == [u]  # a window that has lost its beginning
+    unfolding.forget("c")
     assert new(("system", "brief"), ("assistant", ""), tool_calls=[1]) == [("system", "brief"), ("tool", "")]
     unfolding.forget("c")
     assert new(v, b) == [v, b]
@@ -252,8 +297,9 @@ def test_windows_of_a_conversation_and_calls_of_tools() -> None:
 
 
 def test_a_log_that_is_replaced_or_cut_short_is_read_on(
-    evaluator: Mixture, tmp_path: Path, request: pytest.FixtureRequest
+    evaluator: Mixture, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(room, "GRACE", 0.3)
     log, stop, told = tmp_path / "log.jsonl", threading.Event(), list[str]()
 
     def row(place: int) -> dict[str, Any]:
@@ -277,13 +323,15 @@ def test_a_log_that_is_replaced_or_cut_short_is_read_on(
         log.rename(tmp_path / "log.1")
         write(tmp_path / "log.1", [row(2)])  # into the old file, after it was moved
         write(log, [row(3)])
-        wait_for(4)
+        time.sleep(0.1)
+        write(tmp_path / "log.1", [row(7)])  # its writer is slow to leave it
+        wait_for(5)
         write(log, [row(4)], "w")  # cut short, shorter or not than it was
         write(log, [row(5), row(6)])
-        wait_for(7)
+        wait_for(8)
         stop.set()
         thread.join()
-    assert [r["conversation"] for r in kept(tmp_path)] == [f"c{place}" for place in range(7)]
+    assert [r["conversation"] for r in kept(tmp_path)] == [f"c{place}" for place in (0, 1, 2, 7, 3, 4, 5, 6)]
     assert len(told) <= 1  # of the one that was cut short, never of the one that was moved
 
 

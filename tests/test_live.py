@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -163,6 +164,19 @@ def test_what_is_remembered_is_bounded_in_length_too(evaluator: Mixture, monkeyp
     assert len(scorer) == scorer._length == 0
     with pytest.raises(BadInput, match="at most 1000000 of either"):
         scorer.message("g", "user", "x" * 1_000_001)
+
+
+def test_what_was_let_go_of_is_held_by_nothing(evaluator: Mixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scoring, "TEXT", 10_000)
+    scorer = LiveScorer(evaluator)
+    scorer.message("a", "user", "hello there", id="1")
+    gone = weakref.ref(scorer._open["a"])
+    for name in "bcd":
+        scorer.message(name, "user", "word " * 900, id="1")
+    assert "a" not in scorer._open and gone() is None
+    for turn in range(20):  # the same documents with every message count once
+        scorer.message("e", "user", "hi", documents=["word " * 100], id=str(turn))
+    assert scorer._open["e"].turn == 20 and scorer._open["e"].length == 540
 
 
 def test_late_messages_of_others_are_no_replies_without_a_score(evaluator: Mixture) -> None:

@@ -33,7 +33,7 @@ import uvicorn
 from accord.service.app import Service, make_app
 from accord.service.batching import Batcher, Busy
 from accord.service.guard import checked_binding, is_loopback
-from accord.service.server import _impatient
+from accord.service.patience import impatient
 from accord.watching import Watch
 
 QUESTION = Question(id="useful", text="Is it useful?", scale=Scale(options=(1, 2, 3, 4)))
@@ -273,7 +273,7 @@ def test_what_cannot_be_kept_is_not_called_scored(evaluator: Mixture, tmp_path: 
 
 
 def test_connections_that_ask_nothing_are_let_go(evaluator: Mixture) -> None:
-    with served(Intake(LiveScorer(evaluator)), http=_impatient(0.3)) as client:
+    with served(Intake(LiveScorer(evaluator)), http=impatient(0.3)) as client:
         idle = [socket.create_connection(("127.0.0.1", client.port)) for _ in range(5)]
         busy = http.client.HTTPConnection("127.0.0.1", client.port, timeout=10)
         for _ in range(8):  # kept alive, however long
@@ -285,6 +285,16 @@ def test_connections_that_ask_nothing_are_let_go(evaluator: Mixture) -> None:
             assert each.recv(10) == b""
             each.close()
         busy.close()
+        again = socket.create_connection(("127.0.0.1", client.port))
+        again.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        told = b""
+        while not told.endswith(b"}"):
+            told += again.recv(4096)
+        assert b"200 OK" in told
+        again.sendall(b"G")  # another request, that never comes
+        again.settimeout(5)
+        assert again.recv(10) == b""
+        again.close()
 
 
 def test_a_token_is_asked_of_everyone_but_the_health_check(evaluator: Mixture) -> None:
@@ -427,6 +437,26 @@ def test_a_batch_larger_than_may_wait_is_still_taken_where_nobody_waits() -> Non
     batcher.check_room(2)
     with pytest.raises(Busy):
         batcher.check_room(3)
+
+
+def test_rows_that_find_no_room_are_kept_once(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    rows = [{"place": place, "text": "x" * 100} for place in range(50)]
+    try:
+        with RowLog(tmp_path / "rows.jsonl") as log:
+            log.write(rows[:5])
+            resource.setrlimit(resource.RLIMIT_FSIZE, (2000, hard))
+            with pytest.raises(OSError):
+                log.write(rows[5:])
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+            log.write(rows[5:])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+    kept = [json.loads(line)["place"] for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    assert kept == list(range(50))
 
 
 def run(folder: Path, *arguments: str, **env: str) -> subprocess.Popen[str]:

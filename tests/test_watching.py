@@ -178,6 +178,34 @@ def test_a_day_without_a_single_score_is_alarming(store: Store) -> None:
     assert row["mean"] is None and row["conversations"] == 50 and row["unscored"] == {"no evidence": 50}
 
 
+def test_one_conversation_without_a_score_stops_no_alarm(store: Store) -> None:
+    rng, watch = np.random.default_rng(10), Watch("m", COLUMNS)
+    for day in range(1, 10):
+        a_day(watch, rng, f"2026-03-{day:02}", 3.4 if day < 9 else 2.6)
+        watch.add(
+            "bot", f"2026-03-{day:02}", Unscored(Target(f"lost-{day}", 1), "population", "no", Signature("m")), {}
+        )
+    watch.flush(store)
+    assert {alarm.kind for alarm in see_to(store, now=NOW)} == {"mean", "scores"}
+
+
+def test_one_long_conversation_without_scores_is_no_alarm(store: Store) -> None:
+    rng, watch = np.random.default_rng(11), Watch("m", COLUMNS)
+    for day in range(1, 10):
+        a_day(watch, rng, f"2026-03-{day:02}", 3.4)
+    for turn in range(120):
+        watch.add("bot", "2026-03-09", Unscored(Target("runaway", turn), "population", "no", Signature("m")), {})
+    watch.flush(store)
+    assert see_to(store, now=NOW) == []
+    days = Day()
+    for chat in range(50):
+        for turn in range(4):
+            lost = Unscored(Target(str(chat), turn), "population", "no", Signature("m"))
+            days.add(lost if chat % 5 == 0 else score(3.0, str(chat), turn), [])
+    share, error = Day.from_json(json.loads(json.dumps(days.to_json()))).unscored_share()
+    assert share == pytest.approx(0.2) and error == pytest.approx(np.sqrt(50 / 49 * 0.16 / 50), rel=1e-6)
+
+
 def test_evaluators_that_come_back_and_replies_seen_twice_are_told_once(store: Store) -> None:
     watches = {name: Watch(name, COLUMNS) for name in ("z-old", "a-new")}
     for name, day in (("z-old", 1), ("z-old", 2), ("a-new", 2), ("a-new", 3), ("z-old", 4)):

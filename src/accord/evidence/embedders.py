@@ -26,8 +26,10 @@ DEFAULT = "minilm-l6"
 SENTENCE_TRANSFORMERS, ENDPOINT = "sentence-transformers:", "endpoint:"
 AT_ONCE = 64
 """Texts of one request."""
-LONGEST = 24_000
-"""Characters of a text that an endpoint is sent."""
+LONGEST, LONGEST_HERE = 24_000, 10_000
+"""Characters of a text that an endpoint is sent, and that are read in this process: the rest is not looked at."""
+PASSING = frozenset({"timeout", "unreachable", "rate-limited", "server"})
+"""Why a text was not embedded this time, and may be the next."""
 KEPT = 16_384
 FIRST_WORD = 1996
 """Place of the most frequent word in BERT's vocabulary; before it stand marks, letters and unused entries."""
@@ -63,6 +65,8 @@ def open_embedder(name: str) -> Embedder:
         BadInput: The name says nothing of this kind.
         ModelError: There is no key for the endpoint.
     """
+    if name in {SENTENCE_TRANSFORMERS, ENDPOINT}:
+        raise BadInput(f"{name!r} names no model; write it behind the colon")
     if name.startswith(SENTENCE_TRANSFORMERS):
         return SentenceTransformers(name.removeprefix(SENTENCE_TRANSFORMERS))
     if name.startswith(ENDPOINT):
@@ -111,11 +115,11 @@ class Local:
 
     def embed(self, text: str) -> Floats:
         """A text's vector."""
-        return self._model.embed(text)
+        return self._model.embed(text[:LONGEST_HERE])
 
     def states(self, text: str) -> tuple[Floats, Floats]:
         """Each token's idf and vector."""
-        tokens, states = self._model.token_states(text)
+        tokens, states = self._model.token_states(text[:LONGEST_HERE])
         return idf(tokens), states
 
     def prepare(self, texts: Iterable[str]) -> None:
@@ -135,11 +139,12 @@ class SentenceTransformers:
         return _sentence_transformer(self._called)
 
     def _embed(self, text: str) -> Floats:
-        return _unit(self._model.encode([sendable(text)], show_progress_bar=False)[0])
+        return _unit(self._model.encode([sendable(text[:LONGEST_HERE])], show_progress_bar=False)[0])
 
     def states(self, text: str) -> tuple[Floats, Floats]:
         """Every token weighs the same: of an unknown vocabulary nothing is known."""
-        found = self._model.encode([sendable(text)], output_value="token_embeddings", show_progress_bar=False)[0]
+        shown = sendable(text[:LONGEST_HERE])
+        found = self._model.encode([shown], output_value="token_embeddings", show_progress_bar=False)[0]
         states = np.asarray(getattr(found, "cpu", lambda: found)(), dtype=np.float32)[1:-1]
         lengths = np.linalg.norm(states, axis=1, keepdims=True)
         weights = np.ones(len(states), dtype=np.float32)
@@ -165,6 +170,7 @@ class Remote:
         self.name = name
         self._model = model
         self._known: dict[str, Floats | str] = {}
+        self._width = 0
 
     def embed(self, text: str) -> Floats:
         """A text's vector.
@@ -176,6 +182,8 @@ class Remote:
         self.prepare([text])
         found = self._known[_sent(text)]
         if isinstance(found, str):
+            if found in PASSING:
+                del self._known[_sent(text)]
             raise Unmeasured(f"no embedding: {found}")
         return found
 
@@ -189,10 +197,12 @@ class Remote:
 
     def prepare(self, texts: Iterable[str]) -> None:
         """Ask for what is not known yet, many texts a request; a request that fails is asked for text by text."""
-        new = [text for text in dict.fromkeys(map(_sent, texts)) if text not in self._known]
-        if len(self._known) + len(new) > KEPT:
-            self._known.clear()
-            new = list(dict.fromkeys(map(_sent, texts)))
+        wanted = dict.fromkeys(map(_sent, texts))
+        for text in wanted.keys() & self._known.keys():
+            self._known[text] = self._known.pop(text)  # of those that are let go of, they are the last
+        new = [text for text in wanted if text not in self._known]
+        for old in list(self._known)[: max(len(self._known) + len(new) - KEPT, 0) if new else 0]:
+            del self._known[old]
         parts = [new[start : start + AT_ONCE] for start in range(0, len(new), AT_ONCE)]
         for part in wait(_gathered([self._asked(part) for part in parts])) if parts else ():
             self._known.update(part)
@@ -206,11 +216,16 @@ class Remote:
         try:
             found = await self._model.ask(Texts(tuple(text or " " for text in texts)))
         except CallFailed as error:
-            if len(texts) == 1 or error.failure.reason in {"timeout", "unreachable", "rate-limited", "server"}:
+            if len(texts) == 1 or error.failure.reason in PASSING:
                 return dict.fromkeys(texts, error.failure.reason)
             singly = await asyncio.gather(*(self._asked([text]) for text in texts))
             return {text: vector for each in singly for text, vector in each.items()}
-        return {text: _unit(np.array(vector)) for text, vector in zip(texts, found.vectors, strict=True)}
+        return {text: self._checked(vector) for text, vector in zip(texts, found.vectors, strict=True)}
+
+    def _checked(self, vector: Sequence[float]) -> Floats | str:
+        """The vector of length 1; all are finite, and as wide as the first."""
+        self._width = self._width or len(vector)
+        return _unit(vector) if len(vector) == self._width and np.isfinite(vector).all() else "malformed"
 
 
 async def _gathered(work: Iterable[Any]) -> list[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from accord.conversation import Conversation
-from accord.evidence.bank import TurnMetric, measured, turn_metrics
+from accord.evidence.bank import TurnMetric, measured, source_of, turn_metrics
 from accord.evidence.bank.words import WORDS
 from accord.evidence.table import Column, EvidenceTable
 from accord.llm.model import Subject
@@ -55,7 +55,7 @@ def _prepare(chosen: Iterable[TurnMetric], subjects: Sequence[Subject]) -> None:
     for embedder in {metric.embedder for metric in chosen if hasattr(metric, "embedder")}:
         conversations = [subject.conversation.at(subject.turn) for subject in subjects]
         said = [turn.content for conversation in conversations for turn in conversation.turns]
-        embedder.prepare([*said, *(document.text for c in conversations for document in c.documents)])
+        embedder.prepare([*said, *(source_of(document.text).text for c in conversations for document in c.documents)])
 
 
 def signature_of(name: str) -> Signature:

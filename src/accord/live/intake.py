@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Protocol, Self
+from typing import Any, Protocol, Self
 
 from accord.conversation import sendable
 from accord.live.said import Said
@@ -93,16 +93,23 @@ class RowLog:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         torn = path.exists() and path.stat().st_size > 0 and not _ends_a_line(path)
-        self._stream: IO[str] = path.open("a", encoding="utf-8")
+        self._stream = path.open("ab", buffering=0)
         if torn:
-            self._stream.write("\n")  # a process ended within a row; the next one begins a line of its own
+            self._stream.write(b"\n")  # a process ended within a row; the next one begins a line of its own
 
     def write(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Append some rows; they outlive the process once this returns."""
-        if rows:
-            self._stream.writelines(json.dumps(row) + "\n" for row in rows)
-            self._stream.flush()
-            os.fsync(self._stream.fileno())
+        """Append some rows, all or none; they outlive the process once this returns."""
+        if not rows:
+            return
+        file, left = self._stream.fileno(), "".join(json.dumps(row) + "\n" for row in rows).encode()
+        before = os.fstat(file).st_size
+        try:
+            while left:
+                left = left[self._stream.write(left) or 0 :]
+            os.fsync(file)
+        except OSError:
+            os.ftruncate(file, before)
+            raise
 
     def __enter__(self) -> Self:
         return self

@@ -11,6 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from threading import Lock
 from typing import cast
 
@@ -55,10 +56,11 @@ class Taken:
 class _Open:
     """A conversation under way."""
 
-    __slots__ = ("length", "session", "turn", "used")
+    __slots__ = ("__weakref__", "documents", "length", "number", "session", "turn", "used")
 
-    def __init__(self, session: Session) -> None:
-        self.session = session
+    def __init__(self, session: Session, number: int) -> None:
+        self.session, self.number = session, number
+        self.documents = 0
         self.used = 0.0
         self.turn = 0
         self.length = 0
@@ -92,7 +94,8 @@ class LiveScorer:
         self._clock, self._lock = clock, Lock()
         self._open: OrderedDict[str, _Open] = OrderedDict()
         self._length = 0  # of all texts of these
-        self._said: OrderedDict[tuple[_Open, str], _Pending | Taken] = OrderedDict()  # by conversation and id
+        self._said: OrderedDict[tuple[int, str], _Pending | Taken] = OrderedDict()  # by conversation and id
+        self._numbers = count()
 
     def __len__(self) -> int:
         """How many conversations are remembered."""
@@ -124,7 +127,7 @@ class LiveScorer:
                 scored = self._scored(replies)
             except BaseException:
                 for reply in replies:
-                    self._said.pop((reply.of, reply.id or ""), None)  # it may be sent again
+                    self._said.pop((reply.of.number, reply.id or ""), None)  # it may be sent again
                 raise
             for reply, taken in zip(replies, scored, strict=True):
                 self._note(reply.of, reply.id, replace(taken, evidence=None))
@@ -135,7 +138,7 @@ class LiveScorer:
     def _one(self, said: Said, replies: list[_Reply]) -> _Pending | Taken:
         """What comes of one message: the place of a reply among those to be scored, or all there is to say."""
         known = self._of(said.conversation)
-        before = self._said.get((known, said.id or ""))
+        before = self._said.get((known.number, said.id or ""))
         if before is not None:
             return replace(before, again=True)
         session, turn = known.session, known.turn if said.turn is None else said.turn
@@ -160,11 +163,14 @@ class LiveScorer:
     def _note(self, known: _Open, id: str | None, what: _Pending | Taken) -> None:
         """Remember what came of a message with an id."""
         if id is not None:
-            self._said[known, id] = what
+            self._said[known.number, id] = what
 
     def _weigh(self, known: _Open, said: Said) -> None:
         """Count a message's texts, and let go of the oldest conversations while all are too long together."""
-        new = len(said.content) + sum(map(len, said.documents or ()))
+        new = len(said.content)
+        if said.documents is not None:
+            held, known.documents = known.documents, sum(map(len, said.documents))
+            new += known.documents - held
         known.length, self._length = known.length + new, self._length + new
         while self._length > TEXT and len(self._open) > 1:
             self._let_go(next(iter(self._open)))
@@ -184,7 +190,7 @@ class LiveScorer:
         found = self._open.get(conversation)
         if found is None or now - found.used > self.seconds:
             self._let_go(conversation)
-            found = self._open[conversation] = _Open(Session(self.metrics))
+            found = self._open[conversation] = _Open(Session(self.metrics), next(self._numbers))
         found.used = now
         self._open.move_to_end(conversation)
         while len(self._open) > self.conversations or now - next(iter(self._open.values())).used > self.seconds:

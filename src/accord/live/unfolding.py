@@ -36,11 +36,17 @@ _SHAPES = (BadInput, KeyError, TypeError, AttributeError, ValueError, RecursionE
 
 
 class _Known(NamedTuple):
-    """What a conversation has said: how many turns, a digest of them all, and digests of the last ones."""
+    """What a conversation has said.
+
+    `prefixes` are digests of its first turns: of all, of all but the last, and so on, as far as the window reaches, in
+    rising order; `last` are digests of the last turns by themselves. `in_pieces` says that its rows do not repeat what
+    was before them: then only a row that holds all of it is taken for a repetition.
+    """
 
     turns: int = 0
-    whole: str = ""
+    prefixes: tuple[str, ...] = ()
     last: tuple[str, ...] = ()
+    in_pieces: bool = False
 
 
 class Unfolding:
@@ -97,47 +103,67 @@ class Unfolding:
             else:
                 yield from (partial(self._read, reader, [part], name) for part in group)
         else:
-            yield lambda: [] if record is None else self.new_in(record.conversation)
+            summaries = reader.split is not None  # of spans some tell again what others inside them told
+            yield lambda: [] if record is None else self.new_in(record.conversation, summaries)
 
     def _read(self, reader: Format, parts: list[Fields], name: str) -> list[Said]:
         record = reader.convert(parts, name)
-        return [] if record is None else self.new_in(record.conversation)
+        return [] if record is None else self.new_in(record.conversation, reader.split is not None)
 
     def forget(self, conversation: str) -> None:
         """Take all that a conversation says from now on as new."""
         self._known.pop(conversation, None)
 
-    def new_in(self, conversation: Conversation) -> list[Said]:
+    def new_in(self, conversation: Conversation, summaries: bool = False) -> list[Said]:
         """The turns of a conversation that were not there when it was seen last.
 
-        A conversation may be told from its beginning, or from some turn on (a window): what it begins with is looked
-        for at the end of what is known of it. A last turn that was said otherwise (a regenerated reply) is new.
+        A conversation may be told from its beginning, where a turn that differs (a regenerated reply) takes the place
+        of what followed; from some turn on (a window); or in pieces that share nothing. With `summaries`, one that
+        leaves out turns between others, as the span of an agent around its calls, tells nothing new.
         """
         now = tuple(content_hash([turn.role, turn.content.strip()], length=16) for turn in conversation.turns)
         before = self._known.pop(conversation.id, _Known())
-        new = now[_repeated(before, now) :]
-        known = _Known(before.turns + len(new), _chained(before.whole, new), (*before.last, *new)[-WINDOW:])
-        self._known[conversation.id] = known
+        self._known[conversation.id], repeated = _after(before, now, summaries)
         while len(self._known) > self.conversations:
             self._known.popitem(last=False)
         documents = tuple(document.text for document in conversation.documents) or None
-        turns = conversation.turns[len(now) - len(new) :]
-        return [_said(conversation, turn, documents) for turn in turns if turn.role in ROLES]
+        return [_said(conversation, turn, documents) for turn in conversation.turns[repeated:] if turn.role in ROLES]
 
 
-def _repeated(before: _Known, now: tuple[str, ...]) -> int:
-    """How many of the turns, from the first on, were said before."""
-    if before.turns and _chained("", now[: before.turns]) == before.whole and len(now) >= before.turns:
-        return before.turns
+def _after(before: _Known, now: tuple[str, ...], summaries: bool) -> tuple[_Known, int]:
+    """What is known after a row, and how many of its turns, from the first on, were said before."""
+    prefixes = _chained("", now)
+    shared = _shared(before, prefixes)
+    if shared == len(now):
+        return before, shared
+    if summaries and shared < before.turns and before.last[-1] == now[-1] and _within(now, before.last):
+        return before, len(now)
+    if shared:
+        kept = len(before.prefixes) - (before.turns - shared)
+        start = _Known(shared, before.prefixes[:kept], before.last[: len(before.last) - (before.turns - shared)])
+        return _longer(start, now[shared:], before.in_pieces), shared
     last = before.last
     overlap = next((n for n in range(min(len(last), len(now)), 0, -1) if last[-n:] == now[:n]), 0)
-    if overlap or not now or not last:
-        return overlap
-    if last[-1] == now[-1] and _within(now, last):
-        return len(now)  # a summary of what was told: an agent's span after the calls inside it
-    if len(now) > 1 and last[-len(now) : -1] == now[:-1]:
-        return len(now) - 1
-    return 0
+    if overlap and not before.in_pieces:
+        return _longer(before, now[overlap:]), overlap
+    return _longer(before, now, in_pieces=before.turns > 0), 0
+
+
+def _shared(before: _Known, prefixes: Sequence[str]) -> int:
+    """How many first turns a row shares with what is known: as many as are within the window."""
+    if before.in_pieces:
+        whole = before.turns and len(prefixes) >= before.turns and prefixes[before.turns - 1] == before.prefixes[-1]
+        return before.turns if whole else 0
+    first = before.turns - len(before.prefixes) + 1
+    known = dict(enumerate(before.prefixes, first))
+    return max((n for n, prefix in enumerate(prefixes, 1) if known.get(n) == prefix), default=0)
+
+
+def _longer(known: _Known, new: Sequence[str], in_pieces: bool = False) -> _Known:
+    prefixes = _chained(known.prefixes[-1] if known.prefixes else "", new)
+    return _Known(
+        known.turns + len(new), (*known.prefixes, *prefixes)[-WINDOW:], (*known.last, *new)[-WINDOW:], in_pieces
+    )
 
 
 def _within(now: Sequence[str], last: Sequence[str]) -> bool:
@@ -146,11 +172,13 @@ def _within(now: Sequence[str], last: Sequence[str]) -> bool:
     return all(turn in rest for turn in now)
 
 
-def _chained(whole: str, turns: Sequence[str]) -> str:
-    """A digest of all turns, from that of those before."""
+def _chained(whole: str, turns: Sequence[str]) -> list[str]:
+    """Digests of all turns up to each, going on from that of those before."""
+    found = []
     for turn in turns:
-        whole = hashlib.sha256(f"{whole}{turn}".encode()).hexdigest()
-    return whole
+        whole = hashlib.sha256(f"{whole}{turn}".encode()).hexdigest()[:32]
+        found.append(whole)
+    return found
 
 
 def _raise(error: Exception) -> list[Said]:

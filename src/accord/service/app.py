@@ -98,7 +98,8 @@ def _one_at_a_time(tell: Callable[[], dict[str, Any]]) -> Callable[[], dict[str,
     def tells() -> dict[str, Any]:
         with lock:
             if time.monotonic() - told[0][0] >= FRESH:
-                told[0] = time.monotonic(), tell()
+                found = tell()
+                told[0] = time.monotonic(), found
             return told[0][1]
 
     return tells

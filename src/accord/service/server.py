@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,9 +38,11 @@ def serve(app: App, host: str, port: int) -> None:
     """
     import uvicorn
 
+    from accord.service.patience import impatient
+
     config = uvicorn.Config(
         app,
-        host, port, log_level="warning", access_log=False, server_header=False, lifespan="on", http=_impatient(),
+        host, port, log_level="warning", access_log=False, server_header=False, lifespan="on", http=impatient(SECONDS),
         limit_concurrency=CONNECTIONS, timeout_graceful_shutdown=FINISHING, timeout_keep_alive=30,
     )  # fmt: skip
     with _signals_end_quietly():
@@ -51,22 +52,6 @@ def serve(app: App, host: str, port: int) -> None:
             raise BadInput(
                 f"cannot listen on {host}:{port}, for the reason above; name another --host or --port"
             ) from None
-
-
-def _impatient(seconds: float = SECONDS) -> type[asyncio.Protocol]:
-    """The server's protocol, that lets go of connections which ask nothing: there is an end to how many it holds."""
-    from uvicorn.protocols.http.auto import AutoHTTPProtocol
-
-    class Impatient(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
-        def connection_made(self, transport: asyncio.Transport) -> None:
-            super().connection_made(transport)
-            self.loop.call_later(seconds, self._give_up)
-
-        def _give_up(self) -> None:
-            if self.cycle is None and not self.transport.is_closing():
-                self.transport.close()
-
-    return Impatient
 
 
 @contextmanager

@@ -164,7 +164,7 @@ def _means(then: Day, now: Day) -> list[_Test]:
     if before.mean is None or after.mean is None or not before.error or not after.error:
         return []
     z = (after.mean - before.mean) / sqrt(before.error**2 + after.error**2)
-    each = np.array([sampled.total / sampled.count for sampled in then.kept.values()])
+    each = np.array([sampled.total / sampled.count for sampled in then.kept.values() if sampled.count])
     matters = abs(after.mean - before.mean) >= MATTERS * float(each.std())
     return [_Test("mean", "", before.mean, after.mean, float(2 * norm.sf(abs(z))), matters)]
 
@@ -206,13 +206,12 @@ def _moved(kind: str, about: str, then: Floats, now: Floats) -> _Test:
 
 
 def _unscored(then: Day, now: Day) -> list[_Test]:
-    """A rise of the share of replies without a score; conversations, not replies, are taken to be independent."""
+    """A rise of the share of replies without a score; its error is that of a ratio over conversations."""
     from scipy.stats import norm
 
-    before, after = (sum(day.unscored.values()) / max(day.replies, 1) for day in (then, now))
-    share = (sum(then.unscored.values()) + sum(now.unscored.values())) / max(then.replies + now.replies, 1)
-    error = sqrt(share * (1 - share) * (1 / max(then.conversations, 1) + 1 / max(now.conversations, 1)))
-    p = float(norm.sf((after - before) / error)) if error > 0 else 1.0
+    (before, was), (after, error) = then.unscored_share(), now.unscored_share()
+    spread = sqrt(was**2 + error**2)
+    p = float(norm.sf((after - before) / spread)) if spread > 0 else float(after <= before)
     return [_Test("unscored", "", before, after, p, after - before >= RISEN)]
 
 

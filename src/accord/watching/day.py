@@ -39,6 +39,7 @@ class Sampled:
         key: The hash of the reply that was drawn: the smallest one so far; `_NONE` where none was scored.
         score: Of that reply.
         evidence: Its features; `None` where there was nothing to measure.
+        unscored: Its replies without a score.
     """
 
     count: int
@@ -46,10 +47,12 @@ class Sampled:
     key: int
     score: float
     evidence: list[float | None]
+    unscored: int = 0
 
     def add(self, other: Sampled) -> None:
         """Put another part of the same conversation beside this one."""
         self.count, self.total = self.count + other.count, self.total + other.total
+        self.unscored += other.unscored
         if other.key < self.key:
             self.key, self.score, self.evidence = other.key, other.score, other.evidence
 
@@ -93,7 +96,7 @@ class Day:
         name, turn = score.target
         if isinstance(score, Unscored):
             self.unscored[score.reason] += 1
-            self._keep(hashed(name), Sampled(0, 0.0, _NONE, 0.0, []))
+            self._keep(hashed(name), Sampled(0, 0.0, _NONE, 0.0, [], 1))
             return
         self.scored, self.total = self.scored + 1, self.total + score.value
         self.warned += score.warning is not None
@@ -146,11 +149,24 @@ class Day:
         mean, C = self.total / self.scored, len(told)
         if C < 2:
             return DayMean(mean, None, None, None)
-        count, total = (np.array([getattr(each, name) for each in told]) for name in ("count", "total"))
-        share = len(self.kept) / max(self.conversations, len(self.kept))
-        error = float(np.sqrt(C / (C - 1) * ((total - mean * count) ** 2).sum() * share) / count.sum())
+        error = self._error(mean, np.array([each.total for each in told]), np.array([each.count for each in told]))
         reach = float(t.ppf((1 + CONFIDENCE) / 2, C - 1)) * error
         return DayMean(mean, mean - reach, mean + reach, error)
+
+    def unscored_share(self) -> tuple[float, float]:
+        """The share of replies without a score, and its standard error, of no less than one reply in a conversation."""
+        share = sum(self.unscored.values()) / max(self.replies, 1)
+        lost = np.array([each.unscored for each in self.kept.values()], dtype=float)
+        if len(lost) < 2:
+            return share, 1.0
+        replies = lost + np.array([each.count for each in self.kept.values()])
+        return share, max(self._error(share, lost, replies), 1 / (2 * float(replies.sum())))
+
+    def _error(self, ratio: float, part: Floats, whole: Floats) -> float:
+        """The standard error of Σ part / Σ whole, each of C sampled conversations, for all conversations of the day."""
+        C = len(part)
+        sampled = len(self.kept) / max(self.conversations, len(self.kept))
+        return float(np.sqrt(C / (C - 1) * ((part - ratio * whole) ** 2).sum() * sampled) / whole.sum())
 
     def drawn(self) -> tuple[Floats, Floats]:
         """(C,) scores and (C, d) features of one reply of each conversation in the sketch, NaN where missing."""
@@ -161,7 +177,9 @@ class Day:
 
     def to_json(self) -> dict[str, Any]:
         """The sketch as JSON; hashes as text, since JSON's numbers are too short for them."""
-        kept = {str(name): [s.count, s.total, str(s.key), s.score, s.evidence] for name, s in self.kept.items()}
+        kept = {
+            str(name): [s.count, s.total, str(s.key), s.score, s.evidence, s.unscored] for name, s in self.kept.items()
+        }
         about = {name: getattr(self, name) for name in ("replies", "scored", "total", "warned", "is_full")}
         return {**about, "unscored": dict(self.unscored), "unsure": [list(each) for each in self.unsure], "kept": kept}
 

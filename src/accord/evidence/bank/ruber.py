@@ -98,10 +98,12 @@ class Relatedness:
         Raises:
             BadInput: Fewer than `FEWEST` contexts.
         """
-        if len({(pair.asked, pair.documents) for pair in pairs}) < FEWEST:
+        contexts = {(pair.asked, tuple(sorted(pair.documents))) for pair in pairs}
+        if len(contexts) < FEWEST or len({pair.fold for pair in pairs}) < FOLDS:
             raise BadInput(f"{len(pairs)} replies; RUBER needs {FEWEST} contexts or more. Import more conversations")
         pairs = [pairs[place] for place in np.unique(np.linspace(0, len(pairs) - 1, min(len(pairs), MOST)).astype(int))]
         reads, rng = open_embedder(embedder), np.random.default_rng(seed)
+        reads.prepare([text for pair in pairs for text in (pair.asked, pair.reply, *pair.documents) if text.strip()])
         own = np.array([features(reads, pair.asked, pair.documents, pair.reply) for pair in pairs])
         drawn = np.array([[features(reads, pair.asked, pair.documents, reply) for reply in _others(pair, pairs, rng)]
                           for pair in pairs])  # fmt: skip
@@ -235,7 +237,7 @@ class Referenced(ByEmbedder):
         if not len(states):
             return np.zeros(2 * states.shape[1])
         pooled = np.concatenate([states.max(axis=0), states.min(axis=0)]).astype(float)
-        return np.asarray(pooled / np.linalg.norm(pooled))
+        return np.asarray(pooled / (np.linalg.norm(pooled) or 1.0))
 
 
 class Ruber:
