@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from accord.errors import BadInput
 from accord.strict_yaml import check, load_yaml
-from accord.urls import plain_url
+from accord.urls import is_web_address, plain_url
 
 FILE = "accord.yaml"
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
@@ -67,7 +67,7 @@ class WatchConfig(_Strict):
     @field_validator("webhook")
     @classmethod
     def _is_an_address(cls, url: str | None) -> str | None:
-        if url is not None and not url.startswith(("http://", "https://")):
+        if url is not None and not is_web_address(url):
             raise ValueError("a webhook is an address that begins with http:// or https://")  # it may hold a secret
         return url
 

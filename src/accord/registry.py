@@ -22,6 +22,7 @@ class Registry(Generic[T]):
         self.kind = kind
         self._plugins: dict[str, T] = {}
         self._families: dict[str, Callable[[str], T]] = {}
+        self._members: dict[str, T] = {}  # of families, as they were asked for
         self._loaded = False
 
     def register(self, name: str) -> Callable[[T], T]:
@@ -51,10 +52,12 @@ class Registry(Generic[T]):
         """
         if name not in self:
             raise UnknownName(self.kind, name, self._plugins)
-        if name not in self._plugins:
+        if name in self._plugins:
+            return self._plugins[name]
+        if name not in self._members:
             family, _, argument = name.partition("@")
-            self._plugins[name] = self._families[family](argument)
-        return self._plugins[name]
+            self._members[name] = self._families[family](argument)
+        return self._members[name]
 
     def __contains__(self, name: str) -> bool:
         """Whether `get` knows a plug-in of this name."""
@@ -65,7 +68,7 @@ class Registry(Generic[T]):
     def names(self) -> list[str]:
         """All names, sorted."""
         self._load_entry_points()
-        return sorted(name for name in self._plugins if name.partition("@")[0] not in self._families or "@" not in name)
+        return sorted(self._plugins)
 
     def __iter__(self) -> Iterator[tuple[str, T]]:
         self._load_entry_points()

@@ -13,3 +13,8 @@ def plain_url(url: Any) -> str:
     except ValueError:
         return "(not a URL)"
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2].lower()}{parts.path}"
+
+
+def is_web_address(url: str) -> bool:
+    """Whether something may be asked of the address over HTTP."""
+    return url.startswith(("http://", "https://"))

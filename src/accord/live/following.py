@@ -30,6 +30,7 @@ from accord.live.log_file import (
     lines_of,
     named,
     parsed,
+    reaches,
 )
 from accord.live.said import Said
 from accord.live.scorer import CONVERSATIONS
@@ -162,7 +163,7 @@ class Follower:
 
     def _is_same(self, log: BufferedReader[FileIO], known: Place) -> bool:
         same = known.file == identity(log) or Path(log.name) != self.path  # a copy of what was cut short
-        return same and os.fstat(log.fileno()).st_size >= known.offset and before(log, known.offset) == known.tail
+        return same and reaches(log, known)
 
     def _is_moved(self, log: BufferedReader[FileIO]) -> bool:
         """Whether the name stands for another file by now."""

@@ -69,8 +69,12 @@ class Place:
 def holds(path: Path, known: Place) -> bool:
     """Whether a file begins as the one that was read, and holds all of what was read of it."""
     with BufferedReader(FileIO(path)) as log:
-        begins = identity(log).partition("-")[2] == known.file.partition("-")[2]
-        return begins and path.stat().st_size >= known.offset and before(log, known.offset) == known.tail
+        return identity(log).partition("-")[2] == known.file.partition("-")[2] and reaches(log, known)
+
+
+def reaches(log: BufferedReader[FileIO], known: Place) -> bool:
+    """Whether a file goes as far as was read, and what stands there is what was read."""
+    return os.fstat(log.fileno()).st_size >= known.offset and before(log, known.offset) == known.tail
 
 
 def identity_of(path: Path) -> str:

@@ -130,7 +130,7 @@ class LiveScorer:
                     self._said.pop((reply.of.number, reply.id or ""), None)  # it may be sent again
                 raise
             for reply, taken in zip(replies, scored, strict=True):
-                self._note(reply.of, reply.id, replace(taken, evidence=None))
+                self._note(reply.of, reply.id, taken)
             while len(self._said) > REMEMBERED_IDS:
                 self._said.popitem(last=False)
         return [each if isinstance(each, Taken) else each.among(scored) for each in found]
@@ -161,9 +161,9 @@ class LiveScorer:
         return pending
 
     def _note(self, known: _Open, id: str | None, what: _Pending | Taken) -> None:
-        """Remember what came of a message with an id."""
+        """Remember what came of a message with an id, without its evidence."""
         if id is not None:
-            self._said[known.number, id] = what
+            self._said[known.number, id] = replace(what, evidence=None) if isinstance(what, Taken) else what
 
     def _weigh(self, known: _Open, said: Said) -> None:
         """Count a message's texts, and let go of the oldest conversations while all are too long together."""

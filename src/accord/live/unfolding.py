@@ -17,7 +17,7 @@ from accord.live.said import ROLES, Said, said_from
 from accord.live.scorer import CONVERSATIONS
 from accord.readers import detect, formats
 from accord.readers.messages import documents_from, role_named
-from accord.readers.record import Fields, Format, under_our_names
+from accord.readers.record import Fields, Format, Record, under_our_names
 
 ALIASES = {
     "conversation": ("conversation_id", "session_id", "thread_id", "chat_id"),
@@ -97,18 +97,18 @@ class Unfolding:
         """Parts of one conversation are read together, since some repeat others; one by one where that fails."""
         try:
             record = reader.convert(group, name)
-        except _SHAPES:
-            if len(group) == 1:
-                yield lambda: self._read(reader, group, name)
-            else:
-                yield from (partial(self._read, reader, [part], name) for part in group)
+        except _SHAPES as error:
+            alone = [partial(self._read, reader, [part], name) for part in group]
+            yield from alone if len(alone) > 1 else [partial(_raise, error)]
         else:
-            summaries = reader.split is not None  # of spans some tell again what others inside them told
-            yield lambda: [] if record is None else self.new_in(record.conversation, summaries)
+            yield partial(self._heard, reader, record)
 
     def _read(self, reader: Format, parts: list[Fields], name: str) -> list[Said]:
-        record = reader.convert(parts, name)
-        return [] if record is None else self.new_in(record.conversation, reader.split is not None)
+        return self._heard(reader, reader.convert(parts, name))
+
+    def _heard(self, reader: Format, record: Record | None) -> list[Said]:
+        summaries = reader.split is not None  # of spans some tell again what others inside them told
+        return [] if record is None else self.new_in(record.conversation, summaries)
 
     def forget(self, conversation: str) -> None:
         """Take all that a conversation says from now on as new."""

@@ -23,12 +23,10 @@ from accord.service import schemas
 from accord.service.batching import WAITING, Batcher, Busy
 from accord.service.gauges import Counted, Gauges
 from accord.service.guard import BODY, SECONDS, Guard
-from accord.service.otlp import JSON, export_of, spans_of
+from accord.service.otlp import JSON, export_of, media_type, spans_of
 from accord.service.page import described
 from accord.version import __version__
 
-BATCH = 1000
-"""Messages that one request may have."""
 FRESH = 5.0
 """Seconds that a report of what is watched is told again."""
 COME_AGAIN = {"Retry-After": "1"}
@@ -125,7 +123,6 @@ def make_app(service: Service, token: str | None = None, body: int = BODY, secon
 
 
 def _routes(service: Service) -> FastAPI:
-
     @asynccontextmanager
     async def running(_: FastAPI) -> AsyncIterator[None]:
         scoring = asyncio.create_task(service.batcher.run())
@@ -176,8 +173,8 @@ def _add_scores(app: FastAPI, service: Service) -> None:
             messages = body["messages"]
             if len(body) > 1 or not isinstance(messages, list):
                 raise BadInput("a batch is an object with a list of messages, and nothing else")
-            if len(messages) > BATCH:
-                raise BadInput(f"a batch of {len(messages)} messages; at most {BATCH} come at once")
+            if len(messages) > schemas.BATCH:
+                raise BadInput(f"a batch of {len(messages)} messages; at most {schemas.BATCH} come at once")
             return JSONResponse({"scores": await service.score(messages)})
         [row] = await service.score([body])
         return JSONResponse(row, 422 if row["status"] == "refused" else 200)
@@ -188,8 +185,9 @@ def _add_traces(app: FastAPI, service: Service) -> None:
     async def traces(request: Request) -> Response:
         """Takes the model calls of GenAI spans in; conversations may repeat what was said before."""
         kind = request.headers.get("content-type", "")
-        bad, why = await service.trace(spans_of(export_of(await request.body(), kind)))
-        if kind.startswith(JSON):
+        export = await run_in_threadpool(export_of, await request.body(), kind)  # megabytes take a while
+        bad, why = await service.trace(spans_of(export))
+        if media_type(kind) == JSON:
             partial = {"partialSuccess": {"rejectedSpans": bad, "errorMessage": why}} if bad else {}
             return JSONResponse(partial)
         from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
@@ -239,7 +237,7 @@ def _json_of(body: bytes, content_type: str) -> Any:
     Raises:
         BadInput: It is none, or does not say that it is: a page in a browser may send anything else unasked.
     """
-    if content_type.partition(";")[0].strip().lower() != JSON:
+    if media_type(content_type) != JSON:
         raise BadInput(f"content type {content_type!r}; send application/json")
     try:
         return json.loads(body)

@@ -11,10 +11,10 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from accord.live.intake import Row
 from accord.service.guard import App, Receive, Scope, Send
 from accord.version import __version__
+from accord.watching.names import Names
 
 SYSTEMS = 50
 """The most systems whose scores are told apart."""
-OTHERS = "other systems"
 
 
 class Gauges:
@@ -33,21 +33,14 @@ class Gauges:
         Gauge("accord_conversations", "Conversations remembered.", registry=kept).set_function(conversations)
         Gauge("accord_waiting_messages", "Messages that wait to be scored.", registry=kept).set_function(waiting)
         Info("accord_evaluator", "Who scores.", registry=kept).info({"signature": evaluator, "version": __version__})
-        self._systems: set[str] = set()
+        self._systems = Names(SYSTEMS)
 
     def count(self, rows: Iterable[Row]) -> None:
         """Take what came of some messages into account."""
         for row in rows:
             self.messages.labels(row["status"]).inc()
             if row["status"] == "scored" and not row.get("again"):
-                self.scores.labels(self._named(row.get("system"))).observe(row["value"])
-
-    def _named(self, system: str | None) -> str:
-        name = system or ""
-        if name not in self._systems and len(self._systems) >= SYSTEMS:
-            return OTHERS
-        self._systems.add(name)
-        return name
+                self.scores.labels(self._systems.of(row.get("system") or "")).observe(row["value"])
 
     def text(self) -> bytes:
         """Everything in Prometheus' text format."""

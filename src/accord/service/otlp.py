@@ -10,13 +10,18 @@ from accord.errors import BadInput, MissingExtra
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
 
 
+def media_type(content_type: str) -> str:
+    """A content type without its parameters."""
+    return content_type.partition(";")[0].strip().lower()
+
+
 def export_of(body: bytes, content_type: str) -> Any:
     """An export's `resourceSpans`, as JSON.
 
     Raises:
         BadInput: The body is not what its content type says, or of another type.
     """
-    kind = content_type.partition(";")[0].strip().lower()
+    kind = media_type(content_type)
     if kind == JSON:
         try:
             return json.loads(body)

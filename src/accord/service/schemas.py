@@ -6,6 +6,8 @@ from typing import Any
 
 from accord.live.said import adapter
 
+BATCH = 1000
+"""Messages that one request may have."""
 _NUMBER = {"type": ["number", "null"]}
 _TEXT = {"type": ["string", "null"]}
 ROW: dict[str, Any] = {
@@ -46,7 +48,7 @@ def published() -> dict[str, Any]:
     """The JSON Schema of a request's body and of a row."""
     message = adapter().json_schema()
     batch = {"type": "object", "required": ["messages"], "additionalProperties": False,
-             "properties": {"messages": {"type": "array", "maxItems": 1000, "items": message}}}  # fmt: skip
+             "properties": {"messages": {"type": "array", "maxItems": BATCH, "items": message}}}  # fmt: skip
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "accord serve",

@@ -145,7 +145,7 @@ def _tests(key: Key, day: str, daily: Daily, learned: Features) -> list[_Test]:
     if now.conversations < FEWEST:
         return []
     tests = [] if then.conversations < FEWEST else [*_means(then, now), *_scores(then, now), *_unscored(then, now)]
-    before = _features(key, day, daily)
+    before = _features(key, day, daily, then)
     return [*tests, *_inputs("inputs", key.columns, before, now), *_inputs(UNLIKE, key.columns, learned, now)]
 
 
@@ -185,15 +185,16 @@ def _inputs(kind: str, columns: Sequence[Column], then: Features, now: Day) -> l
     return found
 
 
-def _features(key: Key, day: str, daily: Daily) -> Features:
+def _features(key: Key, day: str, daily: Daily, then: Day) -> Features:
     """Features of the days before; under another evaluator, that measures them in the same way, where there are few."""
+    pasts = [(key.columns, then)]
+    if then.conversations < FEWEST:
+        pasts = [(other.columns, _before(days, day)) for other, days in daily.items() if other.system == key.system]
     parts: dict[Column, list[Floats]] = {}
-    own = _before(daily[key], day).conversations >= FEWEST
-    for other, series in daily.items():
-        if other == key if own else other.system == key.system:
-            values = _before(series, day).drawn()[1]
-            for place, column in enumerate(other.columns if len(values) else ()):
-                parts.setdefault(column, []).append(values[np.isfinite(values[:, place]), place])
+    for columns, past in pasts:
+        values = past.drawn()[1]
+        for place, column in enumerate(columns if len(values) else ()):
+            parts.setdefault(column, []).append(values[np.isfinite(values[:, place]), place])
     return {column: np.concatenate(each) for column, each in parts.items()}
 
 

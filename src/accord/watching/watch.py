@@ -14,10 +14,11 @@ from accord.score import Score, Unscored
 from accord.store import Store, Watched
 from accord.watching.alarms import LEVEL, Alarm, Daily, Features, Key, alarms
 from accord.watching.day import Day
+from accord.watching.names import Names
 
 SYSTEMS, DAYS_OPEN = 100, 200
 """The most systems that are watched apart, and the most days that a process adds up at once."""
-NOT_SAID, OTHERS = "not said", "other systems"
+NOT_SAID = "not said"
 BACK = 28
 """Days that a report looks back."""
 
@@ -29,7 +30,7 @@ class Watch:
         """`evaluator` is the signature of its scores; `columns` say how the evidence is made."""
         self.evaluator, self.columns = evaluator, list(columns)
         self._days: dict[tuple[str, str], tuple[str, Day]] = {}
-        self._systems: set[str] = set()
+        self._systems = Names(SYSTEMS)
         self._changed: set[tuple[str, str]] = set()
         self._lock, self._flushing = Lock(), Lock()
 
@@ -37,18 +38,11 @@ class Watch:
         """Take a reply into account; `day` is an ISO date."""
         values = [evidence.get(column.name) for column in self.columns]
         with self._lock:
-            place = self._named(system), day
+            place = self._systems.of(system or NOT_SAID), day
             if place not in self._days:
                 self._days[place] = uuid.uuid4().hex, Day()
             self._days[place][1].add(score, values)
             self._changed.add(place)
-
-    def _named(self, system: str | None) -> str:
-        name = system or NOT_SAID
-        if name not in self._systems and len(self._systems) >= SYSTEMS:
-            return OTHERS
-        self._systems.add(name)
-        return name
 
     def flush(self, store: Store) -> None:
         """Put what changed into the store; days beyond `DAYS_OPEN` are let go of, the oldest first."""
@@ -108,22 +102,29 @@ def report(
             "system": key.system, "day": day, "evaluator": key.evaluator, "replies": each.replies,
             "conversations": each.conversations, **_mean(each), "unscored": dict(each.unscored), "warned": each.warned,
         }
-        for key, series in sorted(found.items(), key=lambda item: item[0][:2])
-        for day, each in sorted(series.items())
+        for key, series in found.items()
+        for day, each in series.items()
     ]  # fmt: skip
-    unsure: dict[tuple[str, int | None], tuple[float, dict[str, Any]]] = {}
-    for key, series in found.items():
-        for day, each in series.items():
-            for variance, name, turn, value in each.unsure:
-                about = {"conversation": name, "turn": turn, "system": key.system, "day": day}
-                unsure[name, turn] = variance, {**about, "score": value, "variance": variance}
-    least_sure = [about for _, about in sorted(unsure.values(), key=lambda each: -each[0])]
     return {
         "days": sorted(rows, key=lambda row: (row["system"], row["day"], row["evaluator"])),
         "alarms": [alarm for alarm in Watched(store).alarms() if alarm["day"] >= _back(days, now)],
         "evaluator_changes": _changes(found),
-        "label_next": least_sure[:labels],
+        "label_next": _least_sure(found)[:labels],
     }
+
+
+def _least_sure(found: Daily) -> list[dict[str, Any]]:
+    """Replies that the evaluator is least sure of, each once, the least sure first."""
+    unsure = {
+        (name, turn): (variance, value, key.system, day)
+        for key, series in found.items()
+        for day, each in series.items()
+        for variance, name, turn, value in each.unsure
+    }
+    return [
+        {"conversation": name, "turn": turn, "system": system, "day": day, "score": value, "variance": variance}
+        for (name, turn), (variance, value, system, day) in sorted(unsure.items(), key=lambda item: -item[1][0])
+    ]
 
 
 def _mean(day: Day) -> dict[str, float | None]:

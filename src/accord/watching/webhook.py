@@ -12,6 +12,7 @@ from threading import Thread
 from typing import Any
 
 from accord.errors import AccordError, BadInput
+from accord.urls import is_web_address
 from accord.version import __version__
 
 SECONDS, ATTEMPTS = 10.0, 3
@@ -27,7 +28,7 @@ def checked(url: str) -> str:
     Raises:
         BadInput: It is no http or https address; it is not repeated in the message, since it may hold a secret.
     """
-    if not url.startswith(("http://", "https://")):
+    if not is_web_address(url):
         raise BadInput("a webhook is an address that begins with http:// or https://")
     return url
 

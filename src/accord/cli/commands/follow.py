@@ -15,6 +15,7 @@ from accord.cli.options import (
     ConfigFile,
     EvaluatorFolder,
     Format,
+    IsWatched,
     RowsOut,
     evaluator_folder,
     open_project,
@@ -33,9 +34,7 @@ def follow(
     every: Annotated[float, typer.Option("--every", min=0.01, help="Seconds between looks at the log.")] = 0.5,
     evaluator: EvaluatorFolder = None,
     annotator: Annotator = None,
-    watch: Annotated[
-        bool, typer.Option("--watch/--no-watch", help="Add up scores in the store, and raise alarms.")
-    ] = True,
+    watch: IsWatched = True,
     format: Format = "auto",
     config_file: ConfigFile = None,
 ) -> None:

@@ -13,6 +13,7 @@ from accord.cli.options import (
     Annotator,
     ConfigFile,
     EvaluatorFolder,
+    IsWatched,
     RowsOut,
     evaluator_folder,
     open_project,
@@ -34,9 +35,7 @@ def serve(
     ] = 10_000,
     minutes: Annotated[float, typer.Option("--minutes", min=0.1, help="How long after their last message.")] = 60.0,
     body: Annotated[float, typer.Option("--max-body", min=0.001, max=1024, help="MB that a request may have.")] = 4.0,
-    watch: Annotated[
-        bool, typer.Option("--watch/--no-watch", help="Add up scores in the store, and raise alarms.")
-    ] = True,
+    watch: IsWatched = True,
     config_file: ConfigFile = None,
 ) -> None:
     """Score messages as they are said: POST /v1/scores, OpenTelemetry at /v1/traces, figures at /metrics, /docs.

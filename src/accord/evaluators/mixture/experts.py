@@ -115,7 +115,7 @@ class Experts:
         """(M, BINS + 1) what each bin adds where the gate is even; of a classifier, at the middle of the scale."""
         E, u = self.parameters["E"], self.parameters["u"]
         slope = self.scale[1] if self.loss == "squared" else self.scale[1] / 4
-        return np.asarray((np.einsum("mbd,...d->mb", E, u) if u.ndim == 1 else np.einsum("mbd,md->mb", E, u)) * slope)
+        return np.asarray(np.einsum("mbd,md->mb", E, np.broadcast_to(u, (len(E), WIDTH))) * slope)
 
     def settings(self) -> dict[str, Any]:
         """How long it was trained."""

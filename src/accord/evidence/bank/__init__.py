@@ -4,7 +4,7 @@ One idea a file. Each metric is a function of one reply (`Message`), of what was
 documents (`Source`s); it looks at nothing else, so that a live message costs its own length.
 """
 
-from accord.evidence.bank import bertscore, ciu, copying, embedding, length, novelty, overlap, reference, ruber
+from accord.evidence.bank import bertscore, ciu, copying, embedding, length, novelty, overlap, reference, ruber  # noqa: F401 - registers RUBER
 from accord.evidence.bank.message import History, Message, Source, TurnMetric, Unmeasured, source_of, turn_metrics
 from accord.evidence.bank.session import Session, measured
 
@@ -17,15 +17,12 @@ BERTSCORE = bertscore.NAMES
 """BERTScore with the small embedder (`accord models pull minilm-l6`)."""
 EMBEDDING = embedding.NAMES
 """Cosines of the same embedder."""
-RUBER = (ruber.REFERENCED,)
-"""RUBER's part that needs no training; `ruber-unreferenced@FOLDER` and `ruber@FOLDER` need `accord models train`."""
 
 __all__ = [
     "BANK",
     "BERTSCORE",
     "EMBEDDING",
     "REFERENCE",
-    "RUBER",
     "History",
     "Message",
     "Session",
