@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -23,16 +24,20 @@ from accord.testing.corpus import Planted
 @pytest.mark.parametrize("name", [name for name in evaluators.names() if not name.startswith("judge-")])
 def test_every_evaluator_keeps_the_contract(name: str) -> None:
     settings = {"label-free": {"features": ("f0",)}}.get(name, {})
-    check_evaluator(partial(evaluators.get(name), **settings))
+    corpus = None
+    if name == "learned-rubric":  # it selects from what a judge answered
+        corpus = planted(conversations=60, annotators=3)
+        corpus = replace(corpus, evidence=judged(corpus, question="q1"))
+    check_evaluator(partial(evaluators.get(name), **settings), corpus)
 
 
-def judged(corpus: Planted) -> EvidenceTable:
-    """The planted features, and a judge that answers the main question with a bias of one point."""
+def judged(corpus: Planted, question: str = "main") -> EvidenceTable:
+    """The planted features, and a judge that answers a question as the main one, with a bias of one point."""
     expected = 2.5 + corpus.evidence.values @ corpus.weights
     options = np.arange(1, 5)
     mass = np.exp(-((options - (expected + 1)[:, None]) ** 2))
     mass /= mass.sum(axis=1, keepdims=True)
-    columns = tuple(Column(f"main={k}", "judge|model:biased", "main", float(k)) for k in options)
+    columns = tuple(Column(f"{question}={k}", "judge|model:biased", question, float(k)) for k in options)
     answers = EvidenceTable(corpus.evidence.targets, columns, mass, np.ones(mass.shape, dtype=bool))
     return answers.beside(corpus.evidence)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -91,6 +91,7 @@ class Comparison:
     alpha: float | None
     folds: int
     seed: int
+    seen: int = 0
 
     def __getitem__(self, system: str) -> Result:
         try:
@@ -107,6 +108,7 @@ class Comparison:
             "annotators": len(set(self.ratings.annotator)),
             "folds": self.folds,
             "seed": self.seed,
+            "seen": self.seen,
             "alpha": self.alpha,
             "rows": [result.to_json() for result in self.results],
             "people": None if self.people is None else self.people.to_json(),
@@ -123,6 +125,7 @@ def compare(
     seed: int = 0,
     draws: int = DRAWS,
     factories: Mapping[str, Factory] | None = None,
+    seen: Collection[str] = (),
 ) -> Comparison:
     """Cross-validate methods and baselines on the same folds of whole conversations.
 
@@ -135,22 +138,28 @@ def compare(
         seed: Of the folds, of the resampling, and of the random baseline.
         draws: Bootstrap samples and permutations.
         factories: How to make a method that needs settings, by its name.
+        seen: Conversations whose labels shaped the evidence (a rubric was learned on them): they are learned from in
+            every fold, and never tested on.
 
     Raises:
         BadInput: Too few rated conversations for the folds, or a label outside the scale.
     """
-    rated = ratings(evidence, labels, question)
-    if not len(rated):
+    everything = ratings(evidence, labels, question)
+    if not len(everything):
         raise BadInput(
             f"no label on {question.id!r} has evidence; import labels, or gather evidence for what they rate"
         )
+    shaped = frozenset(seen)
+    rated = everything.take(np.flatnonzero([name not in shaped for name in everything.conversation]))
+    if not len(rated):
+        raise BadInput("every rated conversation was seen when the rubric was learned; label others to try it on")
     asked = any(column.question == question.id and column.option is not None for column in evidence.columns)
     measured = any(column.name == PMI for column in evidence.columns)
     possible = {name: asked if name.startswith("judge-") else measured or name != "label-free" for name in BASELINES}
     names = [*methods, *(name for name, able in possible.items() if able and name not in methods)]
     chosen: dict[str, Factory] = {"random": partial(RandomDraw, random_state=seed), **(factories or {})}
     make = {name: chosen.get(name, evaluators.get(name)) for name in names}
-    splits = list(grouped_folds(list(rated.conversation), folds, seed))
+    splits = [replace(s, train=s.train | shaped) for s in grouped_folds(list(rated.conversation), folds, seed)]
     systems = [held_out(name, make[name], question, evidence, labels, rated, splits) for name in names]
     clusters = Clusters(rated.conversation)
     results = [result_of(system, rated, clusters, draws, seed) for system in systems]
@@ -164,6 +173,7 @@ def compare(
         alpha=people_alpha(rated),
         folds=folds,
         seed=seed,
+        seen=len(set(everything.conversation) & shaped),
     )
 
 

@@ -48,6 +48,33 @@ class LikelihoodConfig(_Strict):
     base_url: str | None = Field(default=None, description="An OpenAI-compatible endpoint; default OPENAI_BASE_URL.")
 
 
+class WriterConfig(_Strict):
+    """Which chat model writes a rubric, and what it is told."""
+
+    model: str = Field(description="A chat model of the endpoint, `embedded:NAME` or `gguf:PATH`.")
+    base_url: str | None = Field(default=None, description="An OpenAI-compatible endpoint; default OPENAI_BASE_URL.")
+    task: str | None = Field(default=None, description="A YAML file: what the conversations are about, and expected.")
+    domain: bool = Field(default=True, description="Tell the task (domain sensitisation).")
+    principles: bool = Field(default=True, description="Tell the conversation design principles.")
+    prompts: str | None = Field(default=None, description="A folder of prompt files that replace Accord's.")
+    reasons: int = Field(default=3, ge=1, le=10, description="Reasons a conversation.")
+    pool: int = Field(default=100, ge=1, le=1000, description="The most assertions of each class.")
+    deduplicate: Literal["model", "embedding"] = Field(
+        default="model", description="Who finds assertions that say the same: the writer, or an embedder."
+    )
+    embedder: str = Field(default="minilm-l6", description="Of deduplicate: embedding.")
+    alike: float = Field(default=0.85, gt=0, le=1, description="The cosine from which on assertions are alike.")
+    context: int | None = Field(
+        default=None, ge=1024, description="Tokens of one prompt and its answer; longer conversations in part."
+    )
+    held_out: float = Field(
+        default=0.5, gt=0, le=0.5, description="The share of the good and bad conversations that the table is made on."
+    )
+    at_once: int = Field(default=64, ge=1, le=1024, description="The most requests under way.")
+    attempts: int = Field(default=5, ge=1, le=20, description="How often a failing call is tried in all.")
+    timeout: float = Field(default=120.0, gt=0, description="Seconds that one attempt may take.")
+
+
 class BudgetConfig(_Strict):
     """The most that one run may spend; the run stops before the call that would pass a cap."""
 
@@ -92,6 +119,7 @@ class Config(_Strict):
     likelihood: LikelihoodConfig | None = Field(
         default=None, description="A model whose likelihoods of the replies are evidence."
     )
+    writer: WriterConfig | None = Field(default=None, description="Writes rubrics: `accord fit learned-rubric`.")
     budget: BudgetConfig = Field(default_factory=BudgetConfig, description="Caps on what one run may spend.")
     metrics: list[str] = Field(
         default=["lexical"], description="Metric names; `lexical` and `embedding` stand for all of their kind."

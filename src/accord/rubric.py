@@ -16,6 +16,9 @@ from accord.errors import BadInput, UnknownName
 from accord.scale import MOST_ASKED, Frozen, Kind, Scale, Value
 from accord.strict_yaml import check, load_yaml, reasons
 
+_UNSEEN = {"side", "weight", "reasons"}
+"""What belongs to a question and is not shown to whoever answers it."""
+
 
 class Applies(StrEnum):
     """When a question can be asked at all."""
@@ -27,14 +30,36 @@ class Applies(StrEnum):
     PAIRS = "pairs"
 
 
+class Side(StrEnum):
+    """What it says of a conversation that an assertion holds: for it (SAT), or against it (DSAT)."""
+
+    SAT = "sat"
+    DSAT = "dsat"
+
+
+class Reason(Frozen):
+    """Where an assertion comes from: a conversation, what was noticed in it, and the words that show it."""
+
+    conversation: str
+    text: str
+    quote: str = ""
+
+
 class Question(Frozen):
-    """One question: its text, its scale, what each option means, and when it applies."""
+    """One question: its text, its scale, what each option means, and when it applies.
+
+    An assertion that was learned also has a `side`, what it weighs in a sum, and the `reasons` that it comes from;
+    these are not shown to whoever answers, and make no other question of it.
+    """
 
     id: str = Field(min_length=1)
     text: str = Field(min_length=1)
     scale: Scale
     meanings: Mapping[str, str] = Field(default_factory=dict)
     applies: Applies = Applies.ALWAYS
+    side: Side | None = None
+    weight: float = Field(default=1.0, gt=0, le=100)
+    reasons: tuple[Reason, ...] = ()
 
     @model_validator(mode="after")
     def _meanings_name_options(self) -> Question:
@@ -47,7 +72,7 @@ class Question(Frozen):
     @property
     def key(self) -> str:
         """A tagged digest of all that is asked; a question that is edited has another key."""
-        return content_hash(self.model_dump(mode="json"), length=12)
+        return content_hash(self.model_dump(mode="json", exclude=_UNSEEN), length=12)
 
     @property
     def compares(self) -> bool:
@@ -78,13 +103,17 @@ class Question(Frozen):
 
 
 class Rubric(Frozen):
-    """Questions in the order they are asked, the main one among them, and instructions shared by all."""
+    """Questions in the order they are asked, the main one among them, and instructions shared by all.
+
+    `learned_on` names the conversations whose labels were seen when the questions were written and chosen.
+    """
 
     name: str = Field(min_length=1)
     questions: tuple[Question, ...] = Field(min_length=1)
     main: str
     instructions: str = ""
     source: str = ""
+    learned_on: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _names_fit(self) -> Rubric:
@@ -120,10 +149,16 @@ class Rubric(Frozen):
         """The questions that a judge can be asked; the others are for people alone."""
         return tuple(question for question in self.questions if question.can_be_judged)
 
+    @property
+    def assertions(self) -> tuple[Question, ...]:
+        """The questions that speak for or against a conversation."""
+        return tuple(question for question in self.questions if question.side is not None)
+
     @cached_property
     def hash(self) -> str:
         """A tagged digest of everything a judge is shown; equal rubrics have equal hashes."""
-        return content_hash(self.model_dump(mode="json", exclude={"name", "source"}))
+        unseen: Any = {"name": True, "source": True, "learned_on": True, "questions": {"__all__": _UNSEEN}}
+        return content_hash(self.model_dump(mode="json", exclude=unseen))
 
 
 # --- YAML ---------------------------------------------------------------------------------------------------------
@@ -148,6 +183,9 @@ class _QuestionFile(BaseModel):
     low: float | None = None
     high: float | None = None
     applies: Applies = Applies.ALWAYS
+    side: Side | None = Field(default=None, alias="class")
+    weight: float = 1.0
+    reasons: list[Reason] = Field(default_factory=list)
 
     def question(self) -> Question:
         ordered = self.scale is not Kind.NOMINAL
@@ -158,6 +196,9 @@ class _QuestionFile(BaseModel):
             scale=Scale(kind=self.scale, options=options, low=self.low, high=self.high),
             meanings={option: meaning for option, meaning in self.options.items() if meaning},
             applies=self.applies,
+            side=self.side,
+            weight=self.weight,
+            reasons=tuple(self.reasons),
         )
 
 
@@ -168,6 +209,7 @@ class _RubricFile(BaseModel):
     main: str
     instructions: str = ""
     source: str = ""
+    learned_on: list[str] = Field(default_factory=list)
     questions: list[_QuestionFile]
 
     def rubric(self) -> Rubric:
@@ -176,6 +218,7 @@ class _RubricFile(BaseModel):
             main=self.main,
             instructions=self.instructions.strip(),
             source=self.source.strip(),
+            learned_on=tuple(self.learned_on),
             questions=tuple(question.question() for question in self.questions),
         )
 
@@ -236,6 +279,10 @@ def dump_rubric(rubric: Rubric) -> str:
             row["options"] = {option: entry.meanings.get(str(option), "") for option in entry.scale.options}
         if entry.applies is not Applies.ALWAYS:
             row["applies"] = entry.applies.value
+        if entry.side is not None:
+            row |= {"class": entry.side.value, "weight": entry.weight}
+        if entry.reasons:
+            row["reasons"] = [reason.model_dump(exclude_defaults=True) for reason in entry.reasons]
         return row
 
     content: dict[str, Any] = {"name": rubric.name, "main": rubric.main}
@@ -244,4 +291,6 @@ def dump_rubric(rubric: Rubric) -> str:
     if rubric.instructions:
         content["instructions"] = rubric.instructions
     content["questions"] = [question(entry) for entry in rubric.questions]
+    if rubric.learned_on:
+        content["learned_on"] = list(rubric.learned_on)
     return yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=110)

@@ -58,6 +58,8 @@ class Score:
         warning: Why the score deserves less trust than others; `None` where nothing speaks against it.
         because: Pieces of evidence with what each added to the score, in units of the scale, the weightiest first;
             empty where an evaluator does not say.
+        net_sat: What speaks for the conversation less what speaks against it, in points, of a learned rubric.
+        label: Its verdict: `good`, `bad` or `uncertain`.
     """
 
     target: Target
@@ -70,6 +72,8 @@ class Score:
     band: tuple[float, float] | None = None
     warning: str | None = None
     because: tuple[tuple[str, float], ...] = ()
+    net_sat: float | None = None
+    label: str | None = None
 
     @property
     def entropy(self) -> float:
@@ -108,6 +112,8 @@ class Score:
             "distribution": {_text(o): p for o, p in zip(self.options, self.probabilities, strict=True)},
             "warning": self.warning,
             "because": dict(self.because) or None,
+            "net_sat": self.net_sat,
+            "label": self.label,
         }
 
 
@@ -127,7 +133,7 @@ class Unscored:
 
 ROW = (
     "conversation", "turn", "annotator", "value", "low", "high", "band_low", "band_high", "variance", "entropy",
-    "distribution", "warning", "because", "unscored", "signature",
+    "distribution", "warning", "because", "net_sat", "label", "unscored", "signature",
 )  # fmt: skip
 """The names in a score's flat row, in their order."""
 

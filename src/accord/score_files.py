@@ -60,7 +60,7 @@ def _to_parquet(lines: Path, path: Path) -> None:
     """JSON lines to Parquet, streamed."""
     import polars as pl
 
-    texts = {"conversation", "annotator", "distribution", "warning", "because", "unscored", "signature"}
+    texts = {"conversation", "annotator", "distribution", "warning", "because", "label", "unscored", "signature"}
     schema = {name: pl.Int64 if name == "turn" else pl.String if name in texts else pl.Float64 for name in COLUMNS}
     if lines.stat().st_size:
         pl.scan_ndjson(lines, schema=schema).select(COLUMNS).sink_parquet(path)

@@ -92,7 +92,7 @@ def _keys_at(model: type[BaseModel], place: tuple[int | str, ...]) -> list[str]:
         if not nested:
             return []
         model = nested[0]
-    return list(model.model_fields)
+    return [field.alias or name for name, field in model.model_fields.items()]
 
 
 def _models_in(annotation: Any) -> list[type[BaseModel]]:

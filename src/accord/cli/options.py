@@ -30,6 +30,15 @@ IsWatched = Annotated[bool, typer.Option("--watch/--no-watch", help="Add up scor
 SkipBadRows = Annotated[bool, typer.Option("--skip-bad-rows", help="Report and skip bad rows instead of stopping.")]
 
 
+MaxRequests = Annotated[int | None, typer.Option("--max-requests", help="Stop before the next request.")]
+MaxTokens = Annotated[int | None, typer.Option("--max-tokens", help="Stop before tokens pass this.")]
+MaxMoney = Annotated[float | None, typer.Option("--max-money", help="Stop before money passes this.")]
+
+
+RUBRIC_FILE = "rubric.yaml"
+"""In an evaluator's folder: the rubric that it learned."""
+
+
 class Project:
     """What `accord.yaml` names, opened; a context manager that lets go of it again."""
 
@@ -73,6 +82,16 @@ class Project:
                 self._models.close()
         finally:
             self.store.close()
+
+
+def open_to_score(config_file: Path | None, evaluator: Path | None) -> tuple[Project, Path]:
+    """The project, and the folder of the evaluator to score with; a rubric that lies there is the one that is asked."""
+    from accord.config import load_config
+
+    config = load_config(config_file)
+    folder = evaluator or evaluator_folder(config.evaluator.method)
+    own = folder / RUBRIC_FILE
+    return Project(config.model_copy(update={"rubric": str(own)}) if own.is_file() else config), folder
 
 
 def open_project(config_file: Path | None) -> Project:

@@ -87,6 +87,12 @@ def cost_text(plan: Mapping[str, Any]) -> str:
     return cost if plan["money"] is None else f"{cost}\nabout {plan['money']:.4f} in money"
 
 
+def spent_text(spent: Mapping[str, Any]) -> str:
+    """What was spent: requests, tokens, money."""
+    money = "" if spent["money"] is None else f", {spent['money']:.4f} in money"
+    return f"{spent['requests']} requests, {spent['input_tokens']} + {spent['output_tokens']} tokens{money}"
+
+
 def comparison_text(result: Mapping[str, Any]) -> str:
     """The table of `compare`: each system's statistics with their intervals."""
     lines = [*result["rows"], *([result["people"]] if result["people"] else [])]
@@ -98,6 +104,8 @@ def comparison_text(result: Mapping[str, Any]) -> str:
         f"{result['annotators']} annotators (α = {alpha}); {result['folds']} folds of whole conversations, "
         f"seed {result['seed']}; 95 % intervals"
     )
+    if result["seen"]:
+        about += f"\n{result['seen']} conversations that the rubric was learned on are learned from and not tested on"
     return "\n".join([about, "", table(header, rows), *_notes(lines)])
 
 

@@ -4,6 +4,7 @@ from accord.evaluators.base import Evaluator, evaluators, load_evaluator
 from accord.evaluators.baselines import AnnotatorMean, Constant, JudgeArgmax, JudgeExpected, RandomDraw
 from accord.evaluators.calibration import Calibration
 from accord.evaluators.label_free import LabelFree
+from accord.evaluators.learned_rubric import LearnedRubric
 from accord.evaluators.mixture import Mixture
 from accord.evaluators.panel import predict_panel
 
@@ -15,6 +16,7 @@ __all__ = [
     "JudgeArgmax",
     "JudgeExpected",
     "LabelFree",
+    "LearnedRubric",
     "Mixture",
     "RandomDraw",
     "evaluators",

@@ -17,7 +17,7 @@ from accord.errors import BadInput, NotFitted, UnknownName
 from accord.evidence.table import EvidenceTable
 from accord.labels import Labels
 from accord.registry import Registry
-from accord.rubric import Question
+from accord.rubric import Question, Rubric
 from accord.score import Score, Unscored
 from accord.version import __version__
 
@@ -40,6 +40,11 @@ class Evaluator(ABC):
 
     def __init__(self, question: Question) -> None:
         self.question = question
+
+    @classmethod
+    def settings_of(cls, rubric: Rubric) -> dict[str, Any]:
+        """The settings that follow from the rubric whose answers are learned from; none for most evaluators."""
+        return {}
 
     @abstractmethod
     def fit(self, evidence: EvidenceTable, labels: Labels) -> Self:

@@ -19,12 +19,11 @@ import numpy as np
 from accord.errors import BadInput, BudgetReached
 from accord.llm.flow import OUT_OF_BUDGET, as_finished
 from accord.llm.hostile import attacked, attacks
-from accord.llm.model import Answer, Judge, Subject, Unanswered
+from accord.llm.model import Answer, Judge, Subject, Unanswered, in_requests
 from accord.llm.windowing import fitted, room_for
 from accord.resampling import DRAWS, Clusters, Interval, interval
 from accord.rubric import Question, Rubric
 from accord.scale import Kind
-from accord.store import batches
 
 AT_ONCE = 8
 MOVABLE = frozenset({Kind.ORDINAL, Kind.BINARY})
@@ -171,7 +170,7 @@ def audit_requests(judge: Judge, rubric: Rubric, subjects: Sequence[Subject], pr
     return [
         request
         for subject, questions in asked
-        for group in batches(questions, judge.together)
+        for group in in_requests(judge, questions)
         for request in judge.requests(subject, group)
     ]
 
@@ -185,7 +184,7 @@ def _askable(rubric: Rubric, subject: Subject) -> list[Question]:
 async def _answers(
     judge: Judge, subject: Subject, questions: Sequence[Question], over: list[str]
 ) -> dict[str, Answer | Unanswered]:
-    found = [answer for group in batches(questions, judge.together) for answer in await judge.answer(subject, group)]
+    found = [answer for group in in_requests(judge, questions) for answer in await judge.answer(subject, group)]
     over.extend(a.detail for a in found if isinstance(a, Unanswered) and a.reason == OUT_OF_BUDGET)
     return {answer.question: answer for answer in found}
 

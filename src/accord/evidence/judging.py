@@ -14,7 +14,7 @@ from accord.conversation import Target, canonical_json, content_hash
 from accord.errors import BudgetReached
 from accord.evidence.table import Column, EvidenceTable
 from accord.llm.flow import OUT_OF_BUDGET, as_finished
-from accord.llm.model import Answer, Judge, Subject, Unanswered
+from accord.llm.model import Answer, Judge, Subject, Unanswered, in_requests
 from accord.llm.waiting import wait
 from accord.llm.windowing import left_out, windowing
 from accord.rubric import Question, Rubric
@@ -141,7 +141,7 @@ async def _judge(judge: Judge, rubric: Rubric, work: _Work, keeper: _Keeper) -> 
         answers.update((answer.question, answer) for answer in found)
         await keeper.keep(_row(work, judge, answer) for answer in found if isinstance(answer, Answer))
 
-    await asyncio.gather(*(request(group) for group in batches(missing, judge.together)))
+    await asyncio.gather(*(request(group) for group in in_requests(judge, missing)))
     target = work.subject.target
     found = [_answer_to(question, answers) for question in rubric.judged]
     return Judged(target, found, len(missing), work.left_out)

@@ -193,6 +193,23 @@ class Unanswered:
     detail: str = ""
 
 
+FEW = 10
+"""A judge that takes no more questions than this together writes its answers itself."""
+
+
+def in_requests(judge: Judge, questions: Sequence[Question]) -> list[list[Question]]:
+    """Questions in groups that go into one request.
+
+    A judge that writes its answers is asked apart about what speaks for a conversation and what speaks against it, so
+    that no answer leans on the other kind (RUBICON, section 3.1); others take them together.
+    """
+    kinds: dict[object, list[Question]] = {}
+    for question in questions:
+        kinds.setdefault(question.side if judge.together <= FEW else None, []).append(question)
+    size = judge.together
+    return [kind[start : start + size] for kind in kinds.values() for start in range(0, len(kind), size)]
+
+
 class Judge(Protocol):
     """Distributions out: every question about one subject at once, so that a wire can send them together."""
 

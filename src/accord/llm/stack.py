@@ -71,6 +71,11 @@ def open_chat(model: str, base_url: str | None, store: Store, terms: Terms) -> C
     return Once(Cached(asked, store, wire.endpoint, decode_reply))
 
 
+def endpoint_of(model: str, base_url: str | None) -> str:
+    """Where a chat model answers, as its kept replies are keyed; see `open_chat`."""
+    return str(_chat_wire(model, base_url, Terms()).endpoint)
+
+
 def _chat_wire(model: str, base_url: str | None, terms: Terms) -> Any:
     """What answers under a name: the embedded model, a GGUF file, or an endpoint."""
     if model.startswith(EMBEDDED):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from accord.conversation import Conversation, Document, Turn
 from accord.errors import BadInput
-from accord.llm.model import Judge, Subject, estimated_usage
+from accord.llm.model import Judge, Subject, estimated_usage, in_requests
 from accord.rubric import Question
 
 MARGIN = 0.8
@@ -24,13 +24,22 @@ def room_for(judge: Judge, questions: Sequence[Question], context: int) -> int:
         BadInput: There is hardly any room.
     """
     nothing = Subject(Conversation("", ()))
-    groups = [questions[start : start + judge.together] for start in range(0, len(questions), judge.together)]
+    groups = in_requests(judge, questions)
     estimates = [estimated_usage(request).total for group in groups for request in judge.requests(nothing, group)]
-    room = int(MARGIN * context) - max(estimates, default=0)
+    return room_beside(max(estimates, default=0), context, "judge: context")
+
+
+def room_beside(asked: int, context: int, setting: str) -> int:
+    """Estimated tokens that are left for a conversation beside what is asked, its answer included.
+
+    Raises:
+        BadInput: There is hardly any; names the setting to raise.
+    """
+    room = int(MARGIN * context) - asked
     if room < LEAST_ROOM:
         raise BadInput(
             f"a context of {context} tokens leaves no room for a conversation beside the questions, which take "
-            f"about {max(estimates, default=0)}; raise judge: context"
+            f"about {asked}; raise {setting}"
         )
     return room
 

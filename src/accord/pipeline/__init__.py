@@ -7,7 +7,10 @@ from accord.pipeline.importing import Imported, import_files
 from accord.pipeline.insights import Insights
 from accord.pipeline.labelling import estimate_stored, next_labels
 from accord.pipeline.learning import Trial, compare_stored, learn_unlabelled, try_out
-from accord.pipeline.models import Models, make_budget, make_judge, make_models
+from accord.pipeline.models import Models, RubricModels, make_budget, make_judge, make_models
+from accord.pipeline.rubric_findings import latest_rubric
+from accord.pipeline.rubric_plan import plan_rubric
+from accord.pipeline.rubric_study import Study, learn_rubric
 from accord.pipeline.scoring import How, Speaker, latest_drift, latest_scores, score_all, score_file
 from accord.pipeline.training import train_ruber
 
@@ -16,7 +19,9 @@ __all__ = [
     "Imported",
     "Insights",
     "Models",
+    "RubricModels",
     "Speaker",
+    "Study",
     "Trial",
     "audit_stored",
     "collect",
@@ -27,13 +32,16 @@ __all__ = [
     "judge_stored",
     "latest_audit",
     "latest_drift",
+    "latest_rubric",
     "latest_scores",
+    "learn_rubric",
     "learn_unlabelled",
     "make_budget",
     "make_judge",
     "make_models",
     "next_labels",
     "plan_audit",
+    "plan_rubric",
     "plan_stored",
     "score_all",
     "score_file",

@@ -94,10 +94,10 @@ def collect(
     if models.judge is None:
         return table
     asked = models.judge if ask or models.judge.way == "recorded" else StoredAnswers(models.judge)
-    return judge_subjects(asked, rubric, subjects, store, on_judged, *_terms(config)).beside(table)
+    return judge_subjects(asked, rubric, subjects, store, on_judged, *judging_terms(config)).beside(table)
 
 
-def _terms(config: Config) -> tuple[int, int | None]:
+def judging_terms(config: Config) -> tuple[int, int | None]:
     """How many subjects are judged at once, and how many tokens a request may have."""
     return (config.judge.at_once, context_of(config.judge)) if config.judge else (AT_ONCE, None)
 
@@ -129,7 +129,7 @@ def plan_stored(
 ) -> Plan:
     """What `judge_stored` would cost with the same arguments."""
     subjects = (subject for batch in wanted(store, rubric, everything, limit) for subject in batch)
-    return plan_asking(models, rubric, subjects, store, budget, _terms(config)[1])
+    return plan_asking(models, rubric, subjects, store, budget, judging_terms(config)[1])
 
 
 @dataclass
@@ -174,7 +174,7 @@ def judge_stored(
 
     for batch in wanted(store, rubric, everything, limit):
         if models.judge is not None:
-            judge_subjects(models.judge, rubric, batch, store, count, *_terms(config))
+            judge_subjects(models.judge, rubric, batch, store, count, *judging_terms(config))
         else:
             tally.subjects += len(batch)
         if models.likelihood is not None:

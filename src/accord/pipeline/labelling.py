@@ -71,7 +71,9 @@ def estimate_stored(store: Store, config: Config, rubric: Rubric, models: Models
     subjects = subjects_of(store, [Target(name) for name in store.conversation_ids()])
     evidence = collect(store, config, rubric, subjects, models, ask=False)
     systems = {subject.conversation.id: subject.conversation.system or "not said" for subject in subjects}
-    found = system_means(evidence, labels, rubric.main_question, factory(config), systems, config.folds, config.seed)
+    found = system_means(
+        evidence, labels, rubric.main_question, factory(config, rubric), systems, config.folds, config.seed
+    )
     return {
         "question": rubric.main,
         "systems": [each.to_json() for each in found],

@@ -42,7 +42,7 @@ class Trial:
         return insights(self.rubric, self.subjects, self.labels, self.evidence, self.comparison, self.evaluator)
 
 
-def factory(config: Config) -> Callable[[Question], Evaluator | Choice]:
+def factory(config: Config, rubric: Rubric) -> Callable[[Question], Evaluator | Choice]:
     """How to make the configured evaluator for a question.
 
     Raises:
@@ -54,7 +54,8 @@ def factory(config: Config) -> Callable[[Question], Evaluator | Choice]:
         if name not in allowed:
             raise UnknownName(f"setting of {config.evaluator.method!r}", name, allowed)
     names, values = list(config.evaluator.choose), config.evaluator.choose.values()
-    tried = [{**config.evaluator.settings, **dict(zip(names, one, strict=True))} for one in product(*values)]
+    given = {**kind.settings_of(rubric), **config.evaluator.settings}
+    tried = [{**given, **dict(zip(names, one, strict=True))} for one in product(*values)]
     candidates = [partial(kind, **settings) for settings in tried]
     return candidates[0] if len(candidates) == 1 else partial(Choice, candidates=candidates, seed=config.seed)
 
@@ -95,7 +96,7 @@ def learn_unlabelled(store: Store, config: Config, rubric: Rubric, models: Model
     learned = evaluators.get(config.evaluator.method)
     if learned.needs_labels or config.evaluator.choose:
         raise BadInput("without labels there is nothing to choose by; name settings instead of evaluator: choose")
-    evaluator = factory(config)(rubric.main_question).fit(evidence, Labels([]))
+    evaluator = factory(config, rubric)(rubric.main_question).fit(evidence, Labels([]))
     assert isinstance(evaluator, Evaluator)
     return evaluator, len(evidence)
 
@@ -117,11 +118,11 @@ def try_out(store: Store, config: Config, rubric: Rubric, models: Models, draws:
     """Compare the configured method with the baselines on honest folds, then fit it on everything."""
     subjects, labels, evidence = rated_evidence(store, config, rubric, models)
     found = _compared(config, rubric, labels, evidence, draws)
-    learned = factory(config)(rubric.main_question).fit(evidence, labels)
+    learned = factory(config, rubric)(rubric.main_question).fit(evidence, labels)
     return Trial(rubric, subjects, labels, evidence, found, learned)
 
 
 def _compared(config: Config, rubric: Rubric, labels: Labels, evidence: EvidenceTable, draws: int) -> Comparison:
     method = config.evaluator.method
-    make = {method: factory(config)}
-    return compare(evidence, labels, rubric.main_question, (method,), config.folds, config.seed, draws, make)
+    make, seen = {method: factory(config, rubric)}, rubric.learned_on
+    return compare(evidence, labels, rubric.main_question, (method,), config.folds, config.seed, draws, make, seen)

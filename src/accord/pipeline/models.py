@@ -8,10 +8,11 @@ from accord.config import Config, JudgeConfig, LikelihoodConfig
 from accord.errors import BadInput
 from accord.llm.budget import Budget, Caps, load_prices
 from accord.llm.likelihood import LikelihoodModel
-from accord.llm.model import Judge
+from accord.llm.model import ChatModel, Judge
 from accord.llm.recorded import RecordedJudge
 from accord.llm.waiting import wait
 from accord.rubric import Rubric
+from accord.store import Store
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,50 @@ def make_judge(config: JudgeConfig, rubric: Rubric, budget: Budget | None = None
         raise BadInput(f"a judge by {config.way} needs a model: judge: {{way: {config.way}, model: NAME}}")
     terms = Terms(config.at_once, config.attempts, config.timeout, budget or Budget(Caps(), {}))
     return open_judge(config.way, config.model, config.base_url, rubric.instructions, terms, config.samples)
+
+
+class RubricModels:
+    """Who writes a rubric, and who answers the rubrics that are tried; opened when they are first needed.
+
+    Judges of different instructions are different judges, within one budget.
+    """
+
+    def __init__(self, config: Config, store: Store, budget: Budget, writes: bool = True) -> None:
+        """Open the writer, where one is named and something is to be written.
+
+        Raises:
+            BadInput: The project names no judge, or a model that is not on this machine.
+            ModelError: There is no key for an endpoint.
+        """
+        if config.judge is None:
+            raise BadInput(
+                "a rubric is selected by a judge's answers; name one in accord.yaml: "
+                "judge: {way: decisions, model: NAME}"
+            )
+        self._judge, self._budget = config.judge, budget
+        self._judges: dict[str, Judge] = {}
+        self.writer: ChatModel | None = None
+        self.endpoint = ""
+        if config.writer is not None and writes:
+            from accord.llm.stack import Terms, endpoint_of, open_chat
+
+            about = config.writer
+            terms = Terms(about.at_once, about.attempts, about.timeout, budget)
+            self.writer = open_chat(about.model, about.base_url, store, terms)
+            self.endpoint = endpoint_of(about.model, about.base_url)
+
+    def judge_for(self, rubric: Rubric) -> Judge:
+        """The judge, told a rubric's instructions."""
+        told = rubric.instructions
+        if told not in self._judges:
+            self._judges[told] = make_judge(self._judge, rubric, self._budget)
+        return self._judges[told]
+
+    def close(self) -> None:
+        """Let go of connections."""
+        for model in (self.writer, *self._judges.values()):
+            if model is not None:
+                wait(model.close())
 
 
 def make_likelihood(config: LikelihoodConfig, budget: Budget | None = None) -> LikelihoodModel:

@@ -10,11 +10,11 @@ from accord.conversation import content_hash
 from accord.evidence.likelihood import key_of_passage, passages_of
 from accord.llm.budget import Budget
 from accord.llm.likelihood import LikelihoodModel
-from accord.llm.model import Judge, Subject, Usage, estimated_usage, in_process
+from accord.llm.model import Judge, Subject, Usage, estimated_usage, in_process, in_requests
 from accord.llm.windowing import windowing
 from accord.pipeline.models import Models
 from accord.rubric import Rubric
-from accord.store import Store, batches
+from accord.store import Store
 
 
 @dataclass
@@ -42,6 +42,15 @@ class Plan:
             self.input_tokens += estimate.input_tokens
             self.output_tokens += estimate.output_tokens
             self.used[model] = self.used.get(model, Usage()).plus(estimate)
+
+    def plus(self, other: Plan) -> None:
+        """Count what another plan counts."""
+        self.questions, self.answered = self.questions + other.questions, self.answered + other.answered
+        self.requests += other.requests
+        self.input_tokens += other.input_tokens
+        self.output_tokens += other.output_tokens
+        for model, usage in other.used.items():
+            self.used[model] = self.used.get(model, Usage()).plus(usage)
 
     def price(self, budget: Budget) -> None:
         """Put a price on what was counted; a model without one is named, and there is no sum."""
@@ -84,7 +93,7 @@ def _plan_judging(plan: Plan, judge: Judge, rubric: Rubric, subject: Subject, st
     missing = [question for question in applicable if keys[question.id] not in stored]
     plan.questions += len(applicable)
     plan.answered += len(applicable) - len(missing)
-    requests = [request for group in batches(missing, judge.together) for request in judge.requests(subject, group)]
+    requests = [request for group in in_requests(judge, missing) for request in judge.requests(subject, group)]
     plan.add(judge.name, requests)
 
 

@@ -12,7 +12,7 @@ from accord.evaluators.base import Evaluator, load_evaluator
 from accord.evidence.metrics import Metric
 from accord.rubric import Question
 from accord.score import Score
-from accord.testing.corpus import planted
+from accord.testing.corpus import Planted, planted
 
 _LONG = "word " * 5000
 
@@ -47,13 +47,17 @@ def check_metric(metric: Metric) -> None:
         assert metric(conversation) == value, f"{conversation.id}: two calls give two values"
 
 
-def check_evaluator(make: Callable[[Question], Evaluator]) -> None:
+def check_evaluator(make: Callable[[Question], Evaluator], corpus: Planted | None = None) -> None:
     """An evaluator refuses to predict before it learned, scores every row, and is the same after save and load.
+
+    Args:
+        make: Makes it for a question.
+        corpus: What it learns from, where that is not some plain features.
 
     Raises:
         AssertionError: It does not; says what.
     """
-    corpus = planted(conversations=60, annotators=3)
+    corpus = corpus or planted(conversations=60, annotators=3)
     evaluator = make(corpus.question)
     if not evaluator.is_fitted:
         _raises(NotFitted, lambda: evaluator.predict(corpus.evidence))

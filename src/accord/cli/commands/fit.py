@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from accord.cli.app import command
-from accord.cli.options import AsJson, ConfigFile, evaluator_folder, open_project
+from accord.cli.options import AsJson, ConfigFile, MaxMoney, MaxRequests, MaxTokens, evaluator_folder, open_project
+from accord.cli.rubric_study import fit_rubric
 from accord.cli.show import comparison_text, show
 
 
@@ -18,12 +19,29 @@ def fit(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder to save it in; default evaluators/METHOD.")
     ] = None,
+    pool: Annotated[
+        str | None, typer.Option("--pool", help="learned-rubric: select from this rubric in place of writing one.")
+    ] = None,
+    given: Annotated[
+        list[str] | None, typer.Option("--given", help="learned-rubric: a rubric to compare with; repeat.")
+    ] = None,
+    tables: Annotated[
+        bool, typer.Option("--tables", help="learned-rubric: also write SPUR's rubric and without DS, CDP, both.")
+    ] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="learned-rubric: what it would cost; asks nothing.")] = False,
+    max_requests: MaxRequests = None,
+    max_tokens: MaxTokens = None,
+    max_money: MaxMoney = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Learn from every label; prints cross-validated agreement with intervals."""
+    """Learn from every label; prints cross-validated agreement with intervals.
+
+    `learned-rubric` writes a rubric from good and bad conversations first, and is tried on a part that it has not seen.
+    """
     from accord.config import EvaluatorConfig
-    from accord.evaluators import evaluators
+    from accord.errors import BadInput
+    from accord.evaluators import LearnedRubric, evaluators
     from accord.pipeline import learn_unlabelled, try_out
 
     with open_project(config_file) as project:
@@ -32,6 +50,12 @@ def fit(
         if method != config.evaluator.method:
             config = config.model_copy(update={"evaluator": EvaluatorConfig(method=method)})
         folder = out or evaluator_folder(method)
+        if method == LearnedRubric.method:
+            project.cap(requests=max_requests, tokens=max_tokens, money=max_money)
+            fit_rubric(project, folder, pool, given or (), tables, plan, as_json)
+            return
+        if pool or given or tables or plan:
+            raise BadInput(f"--pool, --given, --tables and --plan are for learned-rubric; {method!r} asks no model")
         if not evaluators.get(method).needs_labels and not len(project.store.labels().on(project.rubric.main)):
             learned, count = learn_unlabelled(project.store, config, project.rubric, project.models)
             learned.save(folder)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from accord.cli.app import PARTLY_UNSCORED, command, stop
-from accord.cli.options import AsJson, ConfigFile, open_project
-from accord.cli.show import Progress, cost_text, note, show
+from accord.cli.options import AsJson, ConfigFile, MaxMoney, MaxRequests, MaxTokens, open_project
+from accord.cli.show import Progress, cost_text, note, show, spent_text
 
 if TYPE_CHECKING:
     from accord.config import Config
@@ -25,9 +25,9 @@ def judge(
     batch: Annotated[
         bool, typer.Option("--batch", help="Ask by the provider's batch files: hand in now, fetch by the same command.")
     ] = False,
-    max_requests: Annotated[int | None, typer.Option("--max-requests", help="Stop before the next request.")] = None,
-    max_tokens: Annotated[int | None, typer.Option("--max-tokens", help="Stop before tokens pass this.")] = None,
-    max_money: Annotated[float | None, typer.Option("--max-money", help="Stop before money passes this.")] = None,
+    max_requests: MaxRequests = None,
+    max_tokens: MaxTokens = None,
+    max_money: MaxMoney = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on where an earlier run stopped: what the command always does.")
     ] = True,
@@ -73,7 +73,7 @@ def judge(
         finally:
             spent = project.budget.to_json()
             if spent["requests"]:
-                print(f"spent: {_spent_text(spent)}", file=sys.stderr)
+                print(f"spent: {spent_text(spent)}", file=sys.stderr)
         show({**result, "spent": spent}, as_json, _text)
         if not result["subjects"] and not everything:
             note("nobody has rated a conversation yet, so none was judged; --all judges every one")
@@ -102,11 +102,6 @@ def _text(result) -> str:  # type: ignore[no-untyped-def]
     lines += [f"{result['measured']} with likelihoods"] if result["measured"] else []
     lines += [f"  {count} without an answer: {reason}" for reason, count in result["unanswered"].items()]
     return "\n".join(lines)
-
-
-def _spent_text(spent) -> str:  # type: ignore[no-untyped-def]
-    money = "" if spent["money"] is None else f", {spent['money']:.4f} in money"
-    return f"{spent['requests']} requests, {spent['input_tokens']} + {spent['output_tokens']} tokens{money}"
 
 
 def _plan_text(plan) -> str:  # type: ignore[no-untyped-def]

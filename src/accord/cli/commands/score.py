@@ -17,8 +17,7 @@ from accord.cli.options import (
     Format,
     SkipBadRows,
     column_map,
-    evaluator_folder,
-    open_project,
+    open_to_score,
 )
 from accord.cli.show import Progress, show
 
@@ -54,10 +53,10 @@ def score(
     """Score conversations, some hundreds at a time, for a person nobody has met unless someone is named."""
     from accord.pipeline import How, Speaker, score_file
 
-    with open_project(config_file) as project:
+    opened, folder = open_to_score(config_file, evaluator)
+    with opened as project:
         speaker = Speaker.named(annotator, tuple(panel or ()), rule)
         how = How(new_domain, ask, until, loss)
-        folder = evaluator or evaluator_folder(project.config.evaluator.method)
         with Progress("scored") as progress:
             result = score_file(
                 project.store, project.config, project.rubric, project.models, folder, source, out, speaker,

@@ -1,0 +1,324 @@
+"""The learned-rubric evaluator (Biyani et al., *RUBICON*, AIware 2024): few assertions that tell good from bad.
+
+From a pool of assertions that a judge has answered it selects those that separate conversations best and most sharply;
+their sum is NetSAT, and a window around its threshold is where nothing is called good or bad. What a NetSAT says of a
+person's rating is calibrated on conversations that the assertions were not selected on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any, Self
+
+import numpy as np
+
+from accord.conversation import content_hash
+from accord.errors import BadInput, UnknownName
+from accord.evaluators.base import Arrays, Evaluator, evaluators
+from accord.evaluators.calibration.calibration import FEWEST_LABELS, Calibration, why_nothing
+from accord.evaluators.calibration.mixed_core import MixedCore
+from accord.evaluators.learned_rubric.as_rubric import classes_of
+from accord.evaluators.learned_rubric.likert import EXPECTED, READINGS, points, signed
+from accord.evaluators.learned_rubric.policies import POLICIES, RUBICON, chooser
+from accord.evaluators.learned_rubric.selection import Budget, Candidates, Pool
+from accord.evaluators.learned_rubric.sharpness import POINT, Floats, Whole
+from accord.evaluators.learned_rubric.training_side import TrainingSide
+from accord.evaluators.learned_rubric.tuning import Trying, Tuned, stratified, tuned
+from accord.evaluators.learned_rubric.verdicts import cuts
+from accord.evaluators.learned_rubric.window import Window, threshold_of
+from accord.evaluators.ratings import Ratings, ratings
+from accord.evidence.table import Column, EvidenceTable
+from accord.labels import Labels
+from accord.rubric import Question, Rubric, Side
+from accord.score import Score, Signature, Unscored
+from accord.version import __version__
+
+POOLED = "pooled"
+ALPHAS = (0.0, 0.5, 1.0, 2.0, 4.0)
+BUDGETS = ((10, 10),)
+NET_SAT = "net-sat"
+LEAST_ANSWERED = 0.5
+"""A conversation of which fewer of the chosen assertions are answered has no score."""
+
+
+@evaluators.register("learned-rubric")
+class LearnedRubric(Evaluator):
+    """Selects assertions, sums them, and calls a conversation good, bad or uncertain (RUBICON).
+
+    Args:
+        question: The main question; its labels say which conversations are good.
+        classes: `sat` or `dsat` for each assertion, by the id of its question; without any, every question that was
+            answered is a candidate, and for what is answered higher about good conversations.
+        weights: What an assertion counts in the sum, by id; 1 where it is not named.
+        policy: How the pool is selected from: `rubicon`, or one of the baselines `correctness`, `brute-force`, `ucb`,
+            `all`.
+        alphas: Weights of the sharpness loss, of which folds of the training side choose one.
+        budgets: Pairs of the most SAT and the most DSAT assertions, of which the same folds choose one.
+        answers: How a distribution becomes points: its `expected` answer, or the `likeliest` one.
+        bad: The highest mean rating of a bad conversation; by default what lies below the scale's middle.
+        good: The lowest mean rating of a good one; what lies between is left out.
+        precision: What the label of a conversation has to be worth outside the uncertainty window.
+        targets: Of the sharpness loss: as the `paper` prints them, or `pooled` (see `sharpness`).
+        seed: Of the folds and of the bandit.
+    """
+
+    method = "learned-rubric"
+
+    def __init__(
+        self,
+        question: Question,
+        classes: Mapping[str, str] | None = None,
+        weights: Mapping[str, float] | None = None,
+        policy: str = RUBICON,
+        alphas: Sequence[float] = ALPHAS,
+        budgets: Sequence[Sequence[int]] = BUDGETS,
+        answers: str = EXPECTED,
+        bad: float | None = None,
+        good: float | None = None,
+        precision: float = 0.9,
+        targets: str = "paper",
+        seed: int = 0,
+    ) -> None:
+        super().__init__(question)
+        for what, name, known in (
+            ("policy", policy, (RUBICON, *POLICIES)),
+            ("reading of answers", answers, READINGS),
+            ("targets", targets, ("paper", POOLED)),
+        ):
+            if name not in known:
+                raise UnknownName(what, name, known)
+        for name in (classes or {}).values():
+            if name not in (Side.SAT.value, Side.DSAT.value):
+                raise UnknownName("class of an assertion", name, (Side.SAT.value, Side.DSAT.value))
+        _check_numbers(alphas, budgets, precision)
+        cuts(question, bad, good)
+        self.classes, self.weights, self.policy = classes, weights, policy
+        self.alphas, self.budgets, self.answers = alphas, budgets, answers
+        self.bad, self.good, self.precision, self.targets, self.seed = bad, good, precision, targets, seed
+        self.link_: Calibration | None = None
+
+    @classmethod
+    def settings_of(cls, rubric: Rubric) -> dict[str, Any]:
+        """The classes and weights of the rubric's assertions."""
+        return classes_of(rubric)
+
+    def settings(self) -> dict[str, Any]:
+        """The constructor's arguments beyond the question."""
+        plain = {
+            name: getattr(self, name) for name in ("policy", "answers", "bad", "good", "precision", "targets", "seed")
+        }
+        named = {name: None if (of := getattr(self, name)) is None else dict(of) for name in ("classes", "weights")}
+        return {**named, **plain, "alphas": list(self.alphas), "budgets": [list(each) for each in self.budgets]}
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether `fit` or `restore` has run."""
+        return self.link_ is not None
+
+    @property
+    def annotators(self) -> list[str]:
+        """Everyone whose labels were learned from."""
+        return [] if self.link_ is None else self.link_.annotators
+
+    # --- learning -----------------------------------------------------------------------------------------------
+
+    def fit(self, evidence: EvidenceTable, labels: Labels) -> Self:
+        """Select assertions, fix the threshold and its window, and calibrate NetSAT.
+
+        Raises:
+            BadInput: No question was answered, or there are too few good, bad or labelled conversations.
+        """
+        rated = ratings(evidence, labels, self.question)
+        side = self.training_side(evidence, rated)
+        if len(rated) < FEWEST_LABELS:
+            raise BadInput(
+                f"{len(rated)} labels on {self.question.id!r} have evidence; it needs {FEWEST_LABELS} or more"
+            )
+        pool = side.pool
+        budgets = [Budget(*each) for each in self.budgets]
+        alphas = self.alphas if self.policy == RUBICON else (0.0,)
+        fold = stratified(side.groups, pool.good, self.seed)
+        self.tuned_ = tuned(pool, fold, alphas, budgets, chooser(self.policy, self.seed), self.targets == POOLED)
+        chosen = sorted(self.choose(pool), key=lambda row: (not pool.sat[row], -pool.separation[row]))
+        self.names_, self.sat_ = [side.names[row] for row in chosen], pool.sat[chosen]
+        self.columns_ = tuple(column for column in evidence.columns if column.question in self.names_)
+        self.typical_ = side.points.values[chosen][:, rated.row].mean(axis=1)
+        scores = pool.net_sat(chosen) / POINT
+        self.threshold_ = threshold_of(scores, pool.good)
+        self.window_ = Window.read(scores, pool.good, self.threshold_, self.precision)
+        self.undecided_, self.contradicted_ = side.verdicts.undecided, side.verdicts.contradicted
+        self.classes_ = (int(pool.good.sum()), int((~pool.good).sum()))
+        unseen = self.net_sat(side.points.values[chosen])
+        unseen[side.verdicts.row] = self.tuned_.scores
+        self.link_ = self._calibration().fit(self._as_evidence(evidence, unseen).take(np.unique(rated.row)), labels)
+        return self
+
+    def training_side(self, evidence: EvidenceTable, rated: Ratings) -> TrainingSide:
+        """What there is to select from; see `TrainingSide.of` for what is raised."""
+        about = (self.classes or {}, self.weights or {}, self.answers, (self.bad, self.good))
+        return TrainingSide.of(evidence, rated, self.question, *about)
+
+    def choose(self, pool: Pool) -> list[int]:
+        """What the policy takes from a pool, with the α and the budget that were chosen."""
+        candidates = Candidates(pool, self.targets == POOLED)
+        return chooser(self.policy, self.seed)(candidates, self.tuned_.budget, self.tuned_.alpha)
+
+    def _weights(self, names: Sequence[str]) -> list[float]:
+        return [(self.weights or {}).get(name, 1.0) for name in names]
+
+    def parts(self, evidence: EvidenceTable) -> tuple[Floats, Floats]:
+        """(n,) each: what the SAT assertions and what the DSAT ones add to NetSAT, in points; the second is negative.
+
+        Raises:
+            BadInput: The evidence lacks an assertion, or it was answered otherwise.
+        """
+        self.check_fitted()
+        said = points(evidence.like(self.columns_), self.names_, self.answers)
+        added = signed(said.values, self.sat_, self._weights(self.names_)) / POINT
+        return added[self.sat_].sum(axis=0), added[~self.sat_].sum(axis=0)
+
+    def net_sat(self, values: Whole) -> Floats:
+        """(n,) NetSAT in points, from (P, n) thousandths of the chosen assertions."""
+        return np.asarray(signed(values, self.sat_, self._weights(self.names_)).sum(axis=0) / POINT)
+
+    def _as_evidence(self, evidence: EvidenceTable, scores: Floats) -> EvidenceTable:
+        """NetSAT as a table of one column."""
+        made_by = Signature.of(
+            self.method, assertions=content_hash(sorted(c.made_by for c in self.columns_), length=12)
+        )
+        column, present = Column(NET_SAT, str(made_by)), np.ones((len(scores), 1), dtype=bool)
+        return EvidenceTable(evidence.targets, (column,), scores[:, None], present, {}, evidence.versions)
+
+    def _calibration(self) -> Calibration:
+        return Calibration(self.question, core="mixed", own_slopes=False)
+
+    # --- predicting ---------------------------------------------------------------------------------------------
+
+    def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
+        """One score a row with its label; a row with fewer than half of its answers is unscored."""
+        self.check_fitted()
+        assert self.link_ is not None
+        shown = evidence.like(self.columns_)
+        said = points(shown, self.names_, self.answers)
+        scores, missing = self.net_sat(said.values), said.missing.sum(axis=0)
+        labels, signature, reasons = self.window_.says(scores), self.signature(), shown.reasons()
+        added = (
+            signed(said.values - self.typical_[:, None], self.sat_, self._weights(self.names_)) / POINT * self._slope()
+        )
+        found: list[Score | Unscored] = []
+        for row, score in enumerate(self.link_.predict_each(self._as_evidence(shown, scores), annotators)):
+            if not isinstance(score, Score) or missing[row] > (1 - LEAST_ANSWERED) * len(self.names_):
+                found.append(Unscored(score.target, score.annotator, why_nothing(reasons, score.target), signature))
+                continue
+            silent = f"{missing[row]} of {len(self.names_)} assertions have no answer and count as neutral"
+            warnings = [*([silent] if missing[row] else []), *([score.warning] if score.warning else [])]
+            because = sorted(zip(self.names_, added[:, row].tolist(), strict=True), key=lambda one: -abs(one[1]))
+            found.append(
+                replace(
+                    score,
+                    signature=signature,
+                    warning="; ".join(warnings) or None,
+                    because=tuple(because),
+                    net_sat=float(scores[row]),
+                    label=str(labels[row]),
+                )  # fmt: skip
+            )
+        return found
+
+    def _slope(self) -> float:
+        """How much the expected answer rises with a point of NetSAT."""
+        assert self.link_ is not None and isinstance(self.link_.core_, MixedCore)
+        model = self.link_.core_.model_
+        return float(model.coef_[0] / model.feature_scale_[0])
+
+    def signature(self) -> Signature:
+        """How this evaluator's scores are made."""
+        makers = sorted(column.made_by for column in self.columns_)
+        judges = dict.fromkeys(maker.partition("|question:")[0] for maker in makers)
+        return Signature.of(
+            self.method,
+            question=self.question.id,
+            policy=self.policy,
+            assertions=f"{int(self.sat_.sum())}+{int((~self.sat_).sum())}",
+            alpha=self.tuned_.alpha if self.policy == RUBICON else None,
+            answers=self.answers,
+            targets=self.targets if self.policy == RUBICON else None,
+            precision=self.precision,
+            conversations=sum(self.classes_),
+            seed=self.seed,
+            evidence="+".join(judges),
+            rubric=content_hash(makers, length=8),
+            version=__version__,
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """What was selected, where labels begin, and what α and the budget were chosen from."""
+        assert self.link_ is not None
+        weights = self._weights(self.names_)
+        return {
+            "method": self.method,
+            "signature": str(self.signature()),
+            "assertions": [
+                {"id": name, "class": (Side.SAT if sat else Side.DSAT).value, "weight": weight}
+                for name, sat, weight in zip(self.names_, self.sat_, weights, strict=True)
+            ],
+            "alpha": self.tuned_.alpha,
+            "budget": [self.tuned_.budget.sat, self.tuned_.budget.dsat],
+            "tried": [
+                {"alpha": t.alpha, "sat": t.budget.sat, "dsat": t.budget.dsat, "sharpness": t.sharpness,
+                 "separation": t.separation}
+                for t in self.tuned_.tried
+            ],
+            "threshold": self.threshold_,
+            "window": [_finite(self.window_.low), _finite(self.window_.high)],
+            "good": self.classes_[0],
+            "bad": self.classes_[1],
+            "undecided": self.undecided_,
+            "contradicted": self.contradicted_,
+            "annotators": self.link_.describe()["annotators"],
+        }  # fmt: skip
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        """What was learned, as JSON and arrays."""
+        assert self.link_ is not None
+        link, arrays = self.link_.state()
+        described = {name: value for name, value in self.describe().items() if name not in ("method", "signature")}
+        card = {**described, "columns": [asdict(column) for column in self.columns_], "link": link}
+        return card, {"typical": self.typical_, **{f"link.{name}": array for name, array in arrays.items()}}
+
+    def restore(self, card: Mapping[str, Any], arrays: Arrays) -> Self:
+        """The inverse of `state`."""
+        self.names_ = [one["id"] for one in card["assertions"]]
+        self.sat_ = np.array([one["class"] == Side.SAT for one in card["assertions"]])
+        self.columns_ = tuple(Column(**column) for column in card["columns"])
+        self.typical_, self.threshold_ = arrays["typical"], float(card["threshold"])
+        low, high = card["window"]
+        self.window_ = Window(-np.inf if low is None else low, np.inf if high is None else high)
+        tried = [
+            Trying(t["alpha"], Budget(t["sat"], t["dsat"]), t["sharpness"], t["separation"]) for t in card["tried"]
+        ]
+        self.tuned_ = Tuned(card["alpha"], Budget(*card["budget"]), np.zeros(0), tried)
+        self.classes_ = (card["good"], card["bad"])
+        self.undecided_, self.contradicted_ = card["undecided"], card["contradicted"]
+        own = {name.removeprefix("link."): array for name, array in arrays.items() if name.startswith("link.")}
+        self.link_ = self._calibration().restore(card["link"], own)
+        return self
+
+
+def _check_numbers(alphas: Sequence[float], budgets: Sequence[Sequence[int]], precision: float) -> None:
+    """Refuse settings that select nothing.
+
+    Raises:
+        BadInput: Says which, and what is allowed.
+    """
+    if not alphas or any(alpha < 0 for alpha in alphas):
+        raise BadInput(f"alphas are one or more weights of at least 0, got {list(alphas)}")
+    if not budgets or any(len(each) != 2 or min(each) < 0 or max(each) == 0 for each in budgets):
+        raise BadInput(f"budgets are pairs [SAT, DSAT] of how many assertions to choose, got {budgets}")
+    if not 0.5 < precision < 1:
+        raise BadInput(f"precision is a share above one half and below 1, got {precision}")
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None

@@ -1,0 +1,70 @@
+"""Asking a model for a list, and reading it: by its schema, or line by line where the model kept none."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from accord.evaluators.learned_rubric.guidance import Form
+from accord.llm.flow import Flow
+from accord.llm.model import Failure, Prompt
+
+PROSE = "no list"
+
+_FENCED = re.compile(r"^\s*```(?:json)?\s*(.*?)\s*```\s*$", re.DOTALL)
+_MARKED = re.compile(r"^\s*(?:[-*•]|\(?\d{1,3}[.):])\s+(.*\S)\s*$")
+
+
+def ask_for_list(prompt: Prompt, form: Form) -> Flow[list[dict[str, Any]] | Failure]:
+    """The entries of the reply; a reply that is no list is asked for once more, with some chance of another one."""
+    for attempt in (prompt, replace(prompt, temperature=0.5, repeat=1)):
+        [reply] = yield [attempt]
+        if isinstance(reply, Failure):
+            return reply
+        entries = listed(reply.text, form)
+        if entries is not None:
+            return entries
+    return Failure(PROSE, "the reply is neither the JSON that was asked for nor a list")
+
+
+def listed(text: str, form: Form) -> list[dict[str, Any]] | None:
+    """The entries of a reply as objects with the form's fields; `None` where the reply is no list at all.
+
+    A line gives the first field alone. What an object lacks, or holds in another type, is left out of it.
+    """
+    inside = _FENCED.match(text)
+    try:
+        found = json.loads(inside[1] if inside else text)
+    except (ValueError, RecursionError):
+        lines = [match[1] for line in text.splitlines() if (match := _MARKED.match(line))]
+        first = next(iter(form.fields))
+        return [{first: line} for line in lines[: form.most]] or None
+    entries = found.get(form.key) if isinstance(found, dict) else found
+    if not isinstance(entries, list):
+        return None
+    return list(_objects(entries, form))[: form.most]
+
+
+def _objects(entries: list[Any], form: Form) -> Iterator[dict[str, Any]]:
+    first = next(iter(form.fields))
+    for entry in entries:
+        if isinstance(entry, str):
+            yield {first: entry}
+        elif isinstance(entry, dict):
+            yield {name: value for name in form.fields if (value := _typed(name, entry.get(name))) is not None}
+
+
+def _typed(name: str, value: Any) -> Any:
+    """The value where it has the type that its field's name says, else nothing."""
+    if name.startswith("numbers"):
+        return [each for each in value if _is_whole(each)] if isinstance(value, list) else None
+    if name.startswith("number"):
+        return value if _is_whole(value) else None
+    return value if isinstance(value, str) else None
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,100 @@
+"""What learning a rubric would cost: the run itself, with a writer that counts in place of asking.
+
+Replies that the store holds are used as they are; for the others something of the expected form and length stands in,
+so that what follows from them is counted too. What a judge will be asked depends on what will be written: it is an
+upper bound.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+from accord.config import Config
+from accord.evaluators.learned_rubric.as_rubric import questions_of, rubric_of
+from accord.evaluators.learned_rubric.summarising import MOST_A_BATCH
+from accord.llm.budget import Budget
+from accord.llm.cached import decode_reply, kept_key
+from accord.llm.model import Judge, Prompt, Reply
+from accord.pipeline.collecting import judging_terms
+from accord.pipeline.models import Models
+from accord.pipeline.planning import Plan, plan_asking
+from accord.pipeline.rubric_pool import guidance_of, write_pool, write_spur
+from accord.pipeline.rubric_study import ABLATIONS, sides_of
+from accord.rubric import Rubric
+from accord.store import Store
+
+REASON = "the {} replies to what the other one has asked before and gives enough of an answer to go on with the task"
+ASSERTION = "The assistant gives the {} kind of answer that is asked for."
+
+
+class Counting:
+    """A chat model that answers from the store, or with a stand-in that it counts."""
+
+    def __init__(self, name: str, endpoint: str, store: Store, plan: Plan, reasons: int) -> None:
+        self.name, self.endpoint = name, endpoint
+        self._store, self._plan, self._reasons = store, plan, reasons
+        self._written = 0
+
+    async def ask(self, prompt: Prompt, /) -> Reply:
+        """A kept reply, or a stand-in."""
+        kept = self._store.reply(kept_key(self.endpoint, self.name, prompt))
+        if kept is not None:
+            return decode_reply(json.loads(kept))
+        self._plan.add(self.name, [prompt])
+        return Reply(self._stand_in(prompt), self.name)
+
+    def _stand_in(self, prompt: Prompt) -> str:
+        keys = prompt.schema["properties"] if prompt.schema else {"reasons": None}
+        if "reasons" in keys:
+            return "\n".join(f"- {REASON.format(self._next())}" for _ in range(self._reasons))
+        if "assertions" in keys:
+            return "\n".join(f"- {ASSERTION.format(self._next())}" for _ in range(MOST_A_BATCH))
+        return json.dumps({"repeats": []})
+
+    def _next(self) -> str:
+        """A word that was not used before."""
+        self._written += 1
+        return "".join(chr(ord("a") + int(digit)) for digit in str(self._written))
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+def plan_rubric(
+    store: Store,
+    config: Config,
+    rubric: Rubric,
+    endpoint: str,
+    judge_for: Callable[[Rubric], Judge],
+    budget: Budget,
+    pool: Rubric | None = None,
+    tables: bool = False,
+) -> Plan:
+    """What `learn_rubric` would cost with the same arguments, at most.
+
+    Raises:
+        BadInput: As `learn_rubric`.
+    """
+    assert config.writer is not None or pool is not None
+    held_out = config.writer.held_out if config.writer else 0.5
+    sides, plan = sides_of(store, config, rubric, held_out), Plan()
+    subjects = [*(subject for subject, _ in (*sides.train, *sides.test)), *sides.between]
+    pools = [pool] if pool is not None else []
+    if config.writer is not None and pool is None:
+        told = config.writer.model_copy(update={"deduplicate": "model"})
+        guidance, model = guidance_of(told), Counting(told.model, endpoint, store, plan, told.reasons)
+        versions = [guidance, *(replace(guidance, **less) for less in ABLATIONS.values())] if tables else [guidance]
+        for each in versions:
+            written = questions_of(write_pool(model, sides.train, each, told).assertions)
+            pools.append(rubric_of(written, rubric.main_question, "pool", each.instructions(), ()))
+        if tables:
+            written = questions_of(write_spur(model, sides.train, guidance, told).assertions)
+            pools.append(rubric_of(written, rubric.main_question, "spur", "", ()))
+    for one in pools:
+        asked = plan_asking(Models(judge_for(one)), one, subjects, store, budget, judging_terms(config)[1])
+        plan.plus(asked)
+    plan.subjects = len(subjects)
+    plan.price(budget)
+    return plan

@@ -1,0 +1,310 @@
+"""Learning a rubric from labelled conversations: written and selected on one part of them, tried on the other.
+
+What the table says is of the very rubric that is kept: it is not learned anew from everything afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from accord.config import Config, WriterConfig
+from accord.errors import BadInput, UnknownName
+from accord.evaluators.learned_rubric import LearnedRubric
+from accord.evaluators.learned_rubric.as_rubric import AMOUNT, NUMBERS, classes_of, only, questions_of, rubric_of
+from accord.evaluators.learned_rubric.figures import ROW, Outcome, with_intervals
+from accord.evaluators.learned_rubric.guidance import Guidance
+from accord.evaluators.learned_rubric.likert import points
+from accord.evaluators.learned_rubric.policies import POLICIES, RUBICON
+from accord.evaluators.learned_rubric.stability import stability
+from accord.evaluators.learned_rubric.tuning import stratified
+from accord.evaluators.learned_rubric.verdicts import check_both, verdicts
+from accord.evaluators.ratings import ratings
+from accord.evidence import EvidenceTable, judge_subjects
+from accord.labels import Labels
+from accord.llm.model import ChatModel, Judge, Subject
+from accord.pipeline.collecting import judging_terms, subjects_of
+from accord.pipeline.rubric_pool import PoolOf, guidance_of, write_pool, write_spur
+from accord.resampling import DRAWS, Clusters
+from accord.rubric import Question, Rubric
+from accord.store import Store
+
+SEPARATE = tuple(name for name in POLICIES if name != "all")
+ABLATIONS: Mapping[str, Mapping[str, Any]] = {
+    "−CDP": {"principles": False},
+    "−DS": {"domain": False},
+    "−CDP−DS": {"principles": False, "domain": False},
+}
+ASKED = "judge asked directly"
+
+JudgeFor = Callable[[Rubric], Judge]
+OnStage = Callable[[str, int | None], Callable[[], None]]
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The conversations that people called good or bad, those to learn from and those to try on.
+
+    Attributes:
+        train: Subjects with whether they are good.
+        test: The same, of other conversations.
+        between: Subjects of the training side that are neither; their ratings calibrate scores.
+        contradicted: How many were called good by some and bad by others.
+    """
+
+    train: Sequence[tuple[Subject, bool]]
+    test: Sequence[tuple[Subject, bool]]
+    between: Sequence[Subject]
+    contradicted: int
+
+    @property
+    def trained(self) -> list[str]:
+        """The conversations whose labels may be looked at."""
+        return [subject.conversation.id for subject in (*(s for s, _ in self.train), *self.between)]
+
+
+@dataclass
+class Study:
+    """A learned rubric with what was found out about it.
+
+    Attributes:
+        sides: What it was learned from and tried on.
+        pool: What was written, with counts; nothing where a rubric was given.
+        everything: The whole pool as a rubric.
+        rubric: The selected assertions as a rubric.
+        evaluator: Fitted on the training side.
+        train: Answers about the training side.
+        test: Answers about the other side.
+        rows: One a system: `table` 1, 2 or 3, `system`, and the figures with their intervals.
+        chosen: How often each assertion of the pool is chosen on resamples.
+    """
+
+    sides: Sides
+    pool: PoolOf
+    everything: Rubric
+    rubric: Rubric
+    evaluator: LearnedRubric
+    train: EvidenceTable
+    test: EvidenceTable
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    chosen: Mapping[str, float] = field(default_factory=dict)
+
+
+def evaluator_settings(config: Config) -> dict[str, Any]:
+    """The project's settings of the evaluator, where it is the configured one."""
+    return dict(config.evaluator.settings) if config.evaluator.method == LearnedRubric.method else {}
+
+
+def sides_of(store: Store, config: Config, rubric: Rubric, share: float) -> Sides:
+    """The labelled conversations in two parts, whole conversations on one side, good and bad dealt out apart.
+
+    Raises:
+        BadInput: There are too few good or bad ones for both sides.
+    """
+    settings = evaluator_settings(config)
+    labels = store.labels()
+    targets = labels.on(rubric.main).targets
+    bare = EvidenceTable.from_rows([], {target: {} for target in targets})
+    rated = ratings(bare, labels, rubric.main_question)
+    found = verdicts(rated, rubric.main_question, settings.get("bad"), settings.get("good"))
+    check_both(found, rubric.main_question, fewest=4)
+    subjects = {subject.target: subject for subject in subjects_of(store, targets)}
+    fold = stratified([targets[row].conversation for row in found.row], found.good, config.seed, round(1 / share))
+    train: list[tuple[Subject, bool]] = []
+    test: list[tuple[Subject, bool]] = []
+    for row, good, place in zip(found.row, found.good, fold, strict=True):
+        (test if place == 0 else train).append((subjects[targets[row]], bool(good)))
+    decided = {targets[row] for row in found.row}
+    tested = {subject.conversation.id for subject, _ in test}
+    between = [s for target, s in subjects.items() if target not in decided and target.conversation not in tested]
+    return Sides(train, test, between[:: max(1, 2 * len(between) // max(len(train), 1))], found.contradicted)
+
+
+def learn_rubric(
+    store: Store,
+    config: Config,
+    rubric: Rubric,
+    writer: ChatModel | None,
+    judge_for: JudgeFor,
+    given: Mapping[str, Rubric] | None = None,
+    pool: Rubric | None = None,
+    tables: bool = False,
+    on_stage: OnStage = lambda name, total: lambda: None,
+    draws: int = DRAWS,
+) -> Study:
+    """Write a pool, have it judged, select from it, and try the selection on conversations it has not seen.
+
+    Args:
+        store: Holds conversations, labels and all replies and answers.
+        config: Names the writer's and the evaluator's settings.
+        rubric: Its main question says which conversations are good.
+        writer: Writes the pool; not needed where one is given and no ablation is asked for.
+        judge_for: The judge, told a rubric's instructions.
+        given: Other rubrics to compare with, by name: lines of table 1.
+        pool: A rubric to select from, in place of writing one.
+        tables: Whether to write and try SPUR's rubric (table 1) and the ablations (table 2) too.
+        on_stage: Called with a stage's name and its length; returns what is called at each step.
+        draws: Of the intervals.
+
+    Raises:
+        BadInput: Too few labels of one class, no assertion came out, or no writer is named.
+        BudgetReached: The budget is spent; the same call goes on from there.
+        ModelError: No call can succeed.
+    """
+    held_out = config.writer.held_out if config.writer else WriterConfig.model_fields["held_out"].default
+    sides = sides_of(store, config, rubric, held_out)
+    bench = _Bench(store, config, rubric, sides, judge_for, on_stage, draws)
+    if pool is None:
+        guidance, told = _told(config, writer)
+        assert writer is not None
+        written = write_pool(writer, sides.train, guidance, told, on_stage("studied", len(sides.train)))
+        everything = bench.as_rubric("pool", questions_of(written.assertions), guidance.instructions())
+    else:
+        written, everything = PoolOf(), _checked(pool, rubric, sides)
+    study = bench.study(written, everything)
+    study.rows += [row for name, other in (given or {}).items() for row in [bench.given(name, other)]]
+    if tables:
+        guidance, told = _told(config, writer)
+        assert writer is not None
+        study.rows += _other_writers(bench, writer, guidance, told, sides, on_stage)
+    study.rows.sort(key=lambda row: row["table"])
+    return study
+
+
+def _told(config: Config, writer: ChatModel | None) -> tuple[Guidance, WriterConfig]:
+    if config.writer is None or writer is None:
+        raise BadInput(
+            "the project names no writer, a chat model that writes assertions; add one to accord.yaml: "
+            "writer: {model: NAME, task: task.yaml}, or name a rubric to select from with --pool"
+        )
+    return guidance_of(config.writer), config.writer
+
+
+def _checked(pool: Rubric, rubric: Rubric, sides: Sides) -> Rubric:
+    """A pool that a user gives: its assertions, with the project's main question."""
+    if not pool.assertions:
+        raise BadInput(
+            f"rubric {pool.name!r} has no question with a class; give those that speak for a conversation `class: sat` "
+            "and those that speak against it `class: dsat`"
+        )
+    kept = [question for question in pool.assertions if question.id != rubric.main]
+    return rubric_of(kept, rubric.main_question, pool.name, pool.instructions, (*pool.learned_on, *sides.trained))
+
+
+def _other_writers(
+    bench: _Bench, writer: ChatModel, guidance: Guidance, told: WriterConfig, sides: Sides, on_stage: OnStage
+) -> list[dict[str, Any]]:
+    """SPUR's line of table 1, and table 2."""
+
+    def spur() -> dict[str, Any]:
+        written = write_spur(writer, sides.train, guidance, told, on_stage("studied for SPUR", len(sides.train)))
+        return bench.given("SPUR", bench.as_rubric("spur", questions_of(written.assertions, NUMBERS, AMOUNT), ""))
+
+    def without(name: str) -> dict[str, Any]:
+        less = replace(guidance, **ABLATIONS[name])
+        written = write_pool(writer, sides.train, less, told, on_stage(f"studied {name}", len(sides.train)))
+        everything = bench.as_rubric("pool", questions_of(written.assertions), less.instructions())
+        return bench.study(written, everything, alone=True).rows[0]
+
+    rows = [{**_or_why(spur), "table": 1, "system": "SPUR"}]
+    return rows + [{**_or_why(partial(without, name)), "table": 2, "system": name} for name in ABLATIONS]
+
+
+def _or_why(row: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """A system's figures; where it came to nothing, why: the other systems' figures stand."""
+    try:
+        return row()
+    except BadInput as error:
+        return {**dict.fromkeys(ROW), "unanswered": None, "failed": str(error)}
+
+
+@dataclass
+class _Bench:
+    """What every system is tried on, and by whom its rubric is answered."""
+
+    store: Store
+    config: Config
+    rubric: Rubric
+    sides: Sides
+    judge_for: JudgeFor
+    on_stage: OnStage
+    draws: int
+
+    def __post_init__(self) -> None:
+        self.main: Question = self.rubric.main_question
+        self.labels: Labels = self.store.labels().of(self.sides.trained)
+        self.clusters = Clusters([subject.conversation.id for subject, _ in self.sides.test])
+        self.good = np.array([good for _, good in self.sides.test])
+
+    def as_rubric(self, name: str, questions: Sequence[Question], instructions: str) -> Rubric:
+        """Assertions as a rubric that says which conversations it has seen."""
+        return rubric_of(questions, self.main, name, instructions, self.sides.trained)
+
+    def study(self, written: PoolOf, everything: Rubric, alone: bool = False) -> Study:
+        """Select from a pool and try the selection; unless `alone`, the other ways to select too."""
+        learned = [*(subject for subject, _ in self.sides.train), *self.sides.between]
+        train = self.answers(everything, learned, "training side judged")
+        systems = {RUBICON: self.fitted(everything, train)}
+        if not alone:
+            systems |= {name: self.fitted(everything, train, policy=name) for name in SEPARATE}
+        named = {name for evaluator in systems.values() for name in evaluator.names_}
+        test = self.answers(only(everything, named), [s for s, _ in self.sides.test], "held-out side judged")
+        rows = [{"table": 3, "system": name, **self.figures(each, test)} for name, each in systems.items()]
+        best = systems[RUBICON]
+        if alone:
+            return Study(self.sides, written, everything, only(everything, best.names_), best, train, test, rows)
+        rows = [{**rows[0], "table": table} for table in (1, 2)] + rows
+        if self.main.can_be_judged:
+            asked = self.fitted(everything, train, policy="all", classes={self.main.id: "sat"}, weights={})
+            rows.append({"table": 1, "system": ASKED, **self.figures(asked, test)})
+        chosen = self.stability(best, train)
+        return Study(self.sides, written, everything, only(everything, best.names_), best, train, test, rows, chosen)
+
+    def given(self, name: str, rubric: Rubric) -> dict[str, Any]:
+        """A rubric as it is, all of its questions summed: a line of table 1."""
+        judged = [question for question in rubric.judged if question.id != self.rubric.main]
+        asked = Rubric(name=name, main=self.main.id, questions=(*judged, self.main), instructions=rubric.instructions)
+        train = self.answers(asked, [s for s, _ in self.sides.train], f"{name}: training side judged")
+        evaluator = self.fitted(asked, train, policy="all")
+        test = self.answers(asked, [s for s, _ in self.sides.test], f"{name}: held-out side judged")
+        return {"table": 1, "system": name, **self.figures(evaluator, test)}
+
+    def answers(self, rubric: Rubric, subjects: Sequence[Subject], stage: str) -> EvidenceTable:
+        """The judge's answers to a rubric's questions, the main one included."""
+        step = self.on_stage(stage, len(subjects))
+        judge = self.judge_for(rubric)
+        return judge_subjects(judge, rubric, subjects, self.store, lambda _: step(), *judging_terms(self.config))
+
+    def fitted(self, rubric: Rubric, train: EvidenceTable, **more: Any) -> LearnedRubric:
+        """An evaluator that selected from a rubric on the training side."""
+        settings = {**evaluator_settings(self.config), **classes_of(rubric), **more}
+        try:
+            return LearnedRubric(self.main, **{"seed": self.config.seed, **settings}).fit(train, self.labels)
+        except TypeError as error:
+            raise UnknownName("setting of 'learned-rubric'", str(error).split("'")[1], settings) from None
+
+    def figures(self, evaluator: LearnedRubric, test: EvidenceTable) -> dict[str, Any]:
+        """The figures of an evaluator on the held-out side, with intervals over conversations.
+
+        `unanswered` is the share of its assertions' answers that are missing there, and count as neutral.
+        """
+        missing = points(test, evaluator.names_, evaluator.answers).missing
+        row = with_intervals(outcome(evaluator, test, self.good), self.clusters, self.draws, self.config.seed)
+        return {**row, "unanswered": float(missing.mean())}
+
+    def stability(self, evaluator: LearnedRubric, train: EvidenceTable) -> dict[str, float]:
+        """How often each assertion of the pool is chosen on resamples of the training side."""
+        side = evaluator.training_side(train, ratings(train, self.labels, self.main))
+        shares = stability(side.pool, evaluator.choose, Clusters(side.groups), seed=self.config.seed)
+        return dict(zip(side.names, shares.tolist(), strict=True))
+
+
+def outcome(evaluator: LearnedRubric, evidence: EvidenceTable, good: np.ndarray) -> Outcome:
+    """An evaluator's scores of some conversations beside what people called them."""
+    sat, dsat = evaluator.parts(evidence)
+    of = (evaluator.threshold_, evaluator.window_, evaluator.precision)
+    return Outcome(sat + dsat, good, *of, sat, dsat)

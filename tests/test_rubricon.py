@@ -1,0 +1,346 @@
+"""RUBICON's numbers: selection against the algorithm as it is printed, windows and yields worked by hand, planted pools."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from accord import Label, Labels, Question, Rubric, Scale, Score, Target
+from accord.errors import BadInput, UnknownName
+from accord.evaluators import LearnedRubric, load_evaluator
+from accord.evaluators.learned_rubric.figures import Outcome, figures, with_intervals
+from accord.evaluators.learned_rubric.likert import points, signed
+from accord.evaluators.learned_rubric.policies import brute_force, correctness_alone, reward, ucb
+from accord.evaluators.learned_rubric.selection import DIGITS, Budget, Candidates, Pool, select
+from accord.evaluators.learned_rubric.sharpness import POINT, TOP, sharpness_loss
+from accord.evaluators.learned_rubric.stability import stability
+from accord.evaluators.learned_rubric.tuning import stratified, tuned
+from accord.evaluators.learned_rubric.window import Window, curves, threshold_of
+from accord.evidence import Column, EvidenceTable
+from accord.evidence.judging import NOT_APPLICABLE
+from accord.resampling import Clusters
+from accord.rubric import Side, dump_rubric, read_rubric
+from accord.strict_yaml import load_yaml
+
+
+def drawn_pool(rubrics: int = 24, conversations: int = 60, seed: int = 0, lattice: bool = False) -> Pool:
+    rng = np.random.default_rng(seed)
+    good = np.arange(conversations) % 5 < 3
+    sat = np.arange(rubrics) % 2 == 0
+    strength = rng.gamma(1.0, 0.8, rubrics)
+    raw = (
+        5
+        + np.where(good, 1, -1) * np.where(sat, 1, -1)[:, None] * strength[:, None]
+        + rng.normal(scale=2, size=(rubrics, conversations))
+    )
+    values = np.clip(np.round(raw / 2.5) * 2.5 if lattice else raw, 0, 10)
+    return Pool(signed(np.rint(values * POINT).astype(np.int32), sat, [1.0] * rubrics), sat, good)
+
+
+def loss_as_printed(points: np.ndarray, good: np.ndarray, alpha: float) -> float:
+    """LC/range − α·LS of a set, a threshold at a time, in floating point."""
+    scores = points.sum(axis=0) / POINT
+    plus, minus = scores[good].mean(), scores[~good].mean()
+    correctness, theta_c, share = plus - minus, (plus + minus) / 2, good.mean()
+    distinct = np.unique(scores)
+    errors = []
+    for theta in (distinct[1:] + distinct[:-1]) / 2:
+        above, below = good[scores > theta], good[scores <= theta]
+        curve = math.tanh(theta - theta_c)
+        errors.append(abs(share + (1 - share) * (1 + curve) / 2 - above.mean()))
+        errors.append(abs(1 - share + share * (1 - curve) / 2 - (~below).mean()))
+    sharpness = float(np.mean(errors)) if errors else 1.0
+    return float(correctness / (10 * len(points)) - alpha * sharpness)
+
+
+def selected_as_printed(pool: Pool, budget: Budget, alpha: float) -> list[int]:
+    """Algorithm 1, line by line."""
+    chosen: list[int] = []
+    while True:
+        taken = sum(bool(pool.sat[row]) for row in chosen)
+        open_ = [
+            row for row in range(len(pool.sat))
+            if row not in chosen and (taken < budget.sat if pool.sat[row] else len(chosen) - taken < budget.dsat)
+        ]  # fmt: skip
+        if not open_:
+            return chosen
+        values = [round(loss_as_printed(pool.points[[*chosen, row]], pool.good, alpha), DIGITS) for row in open_]
+        chosen.append(open_[values.index(max(values))])
+
+
+@pytest.mark.parametrize("lattice", [False, True])
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 4.0])
+def test_selection_is_algorithm_1(alpha: float, lattice: bool) -> None:
+    pool = drawn_pool(lattice=lattice)
+    assert select(Candidates(pool), Budget(4, 3), alpha) == selected_as_printed(pool, Budget(4, 3), alpha)
+
+
+def test_candidates_are_remembered_across_alphas_and_budgets() -> None:
+    pool = drawn_pool(seed=3)
+    shared = Candidates(pool)
+    for alpha in (2.0, 0.0, 0.5):
+        for budget in (Budget(5, 5), Budget(2, 3), Budget(30, 30), Budget(0, 4)):
+            assert select(shared, budget, alpha) == select(Candidates(pool), budget, alpha)
+    everything = select(shared, Budget(30, 30), 1.0)
+    assert sorted(everything) == list(range(24))
+    assert all(not pool.sat[row] for row in select(shared, Budget(0, 4), 1.0))
+
+
+def test_sharpness_orders_sets_as_the_word_says() -> None:
+    good = np.arange(200) < 100
+    rng = np.random.default_rng(1)
+    noise, gap = rng.normal(size=200), np.where(good, 1.0, -1.0)
+    sets = np.rint(np.array([gap * 60 + noise, gap * 6 + noise * 9, noise * 20]) * POINT).astype(np.int32)
+    keys, threshold = 2 * sets + good.astype(np.int32), np.zeros(3)
+    perfect, overlapping, nothing = sharpness_loss(keys.copy(), 100, threshold)
+    assert perfect < overlapping < nothing
+    spread = np.array([row[good].std() for row in sets])
+    pooled = sharpness_loss(keys.copy(), 100, threshold, spread)
+    assert pooled[0] > pooled[2]  # targets from 0 to 1 call noise sharper than a perfect set: decision 0018
+    flat = np.zeros((1, 200), dtype=np.int32) * 2 + good.astype(np.int32)
+    assert sharpness_loss(flat, 100, np.zeros(1)).tolist() == [1.0]
+
+
+def test_a_window_worked_by_hand() -> None:
+    scores = np.array([-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 3.0])
+    good = np.array([0, 0, 1, 0, 1, 1, 1, 1], dtype=bool)
+    found = curves(scores, good)
+    assert found.theta.tolist() == [-2.5, -1.5, -0.5, 0.5, 1.5, 2.5]
+    assert found.bad.tolist() == pytest.approx([1, 1, 2 / 3, 3 / 4, 3 / 5, 3 / 6])
+    assert found.good.tolist() == pytest.approx([5 / 7, 5 / 6, 4 / 5, 1, 1, 1])
+    window = Window.read(scores, good, threshold_of(scores, good), 0.9)
+    assert (window.low, window.high) == (-1.5, 0.5)
+    assert window.says(np.array([-1.5, -1.4, 0.5, 0.6])).tolist() == ["bad", "uncertain", "uncertain", "good"]
+    hopeless = Window.read(scores, ~good, 0.0, 0.9)
+    assert (hopeless.low, hopeless.high) == (-math.inf, math.inf)
+    apart = np.array([0, 0, 0, 0, 1, 1, 1, 1], dtype=bool)
+    clear = Window.read(scores, apart, threshold_of(scores, apart), 0.9)
+    assert clear.low == clear.high == pytest.approx(0.5) and "uncertain" not in clear.says(scores)
+    lenient = Window.read(scores, good, 0.25, 0.6)
+    assert lenient.low == lenient.high == 0.25  # where both sides are precise enough the threshold decides
+
+
+def test_figures_worked_by_hand() -> None:
+    scores = np.array([-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 3.5])
+    good = np.array([0, 0, 1, 0, 1, 1, 1, 1], dtype=bool)
+    tested = Outcome(scores, good, 0.5, Window(-0.5, 1.5), 0.9, scores + 5, np.array([-5.0] * 7 + [-4.0]))
+    found = figures(tested)
+    assert found["delta_netsat"] == pytest.approx(8.5 / 5 + 5 / 3)
+    assert found["yield_rate"] == pytest.approx(6 / 8) and found["yield_deployed"] == pytest.approx(6 / 8)
+    assert found["precision_deployed"] == pytest.approx(5 / 6)
+    assert (found["accuracy"], found["precision"], found["recall"]) == pytest.approx((7 / 8, 1.0, 4 / 5))
+    assert found["f1"] == pytest.approx(8 / 9)
+    row = with_intervals(tested, Clusters([str(i) for i in range(8)]), draws=200)
+    assert row["accuracy_low"] < row["accuracy"] < 1.0 and row["delta_netsat_low"] < row["delta_netsat"]
+    nothing = figures(Outcome(scores, np.ones(8, dtype=bool), 0.0, Window(0, 0), 0.9, scores, scores))
+    assert set(nothing.values()) == {None}
+
+
+def test_baselines_choose_as_they_say() -> None:
+    pool = drawn_pool(seed=5)
+    budget = Budget(3, 3)
+    worth = reward(pool)
+    best = brute_force(pool, budget)
+    for side in (True, False):
+        rows = np.flatnonzero(pool.sat == side)
+        assert set(best) & set(rows.tolist()) == set(rows[np.argsort(-worth[rows])][:3].tolist())
+    alone = correctness_alone(pool, budget)
+    for side in (True, False):  # LC adds up: greedy is best one by one by the difference of means
+        rows = np.flatnonzero(pool.sat == side)
+        assert set(alone) & set(rows.tolist()) == set(rows[np.argsort(-pool.separation[rows])][:3].tolist())
+    bandit = ucb(pool, budget, seed=1, pulls=200)
+    assert bandit == ucb(pool, budget, seed=1, pulls=200) and len(set(bandit) & set(best)) >= 4
+
+
+def test_tuning_finds_that_sharpness_helps_where_noise_is_shared() -> None:
+    rng = np.random.default_rng(3)
+    good = np.arange(100) % 2 == 0
+    nuisance, label = rng.normal(size=100), np.where(good, 1.0, -1.0)
+    loud = 5 + 1.7 * label + 2.6 * nuisance + rng.normal(scale=0.6, size=(10, 100))
+    quiet = 5 + 1.4 * label + rng.normal(scale=1.8, size=(10, 100))
+    values = np.rint(np.clip(np.vstack([loud, quiet]), 0, 10) * POINT).astype(np.int32)
+    pool = Pool(values, np.ones(20, dtype=bool), good)
+    fold = stratified([str(i) for i in range(100)], good, seed=0)
+    found = tuned(pool, fold, (0.0, 1.0, 4.0), [Budget(8, 0)])
+    assert found.alpha > 0
+    chosen = select(Candidates(pool), found.budget, found.alpha)
+    assert sum(row >= 10 for row in chosen) > sum(row >= 10 for row in correctness_alone(pool, Budget(8, 0)))
+    assert len(found.tried) == 3 and found.scores.shape == (100,)
+
+
+def test_folds_hold_whole_groups_of_both_classes() -> None:
+    groups = [f"g{i // 2}" for i in range(20)]
+    good = np.arange(20) < 14
+    fold = stratified(groups, good, seed=1)
+    assert len(set(fold)) == 3  # as many as the rarer class has groups
+    for each in set(fold):
+        assert good[fold == each].any() and (~good)[fold == each].any()
+    assert all(fold[i] == fold[i + 1] for i in range(0, 20, 2))
+
+
+def test_stability_tells_signal_from_chance() -> None:
+    rng = np.random.default_rng(0)
+    good = np.arange(120) % 2 == 0
+    signal = np.where(np.arange(16) < 2, 1.5, 0.0)[:, None] * np.where(good, 1, -1)
+    values = np.clip(5 + signal + rng.normal(scale=2, size=(16, 120)), 0, 10)
+    pool = Pool(np.rint(values * POINT).astype(np.int32), np.ones(16, dtype=bool), good)
+    clusters = Clusters([str(i) for i in range(120)])
+    shares = stability(pool, lambda p: correctness_alone(p, Budget(3, 0)), clusters, draws=40)
+    assert shares.sum() == pytest.approx(3.0) and shares[:2].tolist() == [1.0, 1.0] and shares[2:].max() < 0.6
+
+
+# --- the evaluator ------------------------------------------------------------------------------------------------
+
+LIKERT = (1, 2, 3, 4, 5)
+
+
+def answered(shown: np.ndarray, names: list[str], kind: str = "q") -> EvidenceTable:
+    """Distributions that agree (above 0) or disagree with each assertion; shown is (n, P)."""
+    mass = np.exp(-((np.array(LIKERT) - 3 - 1.5 * shown[..., None]) ** 2))
+    mass /= mass.sum(axis=-1, keepdims=True)
+    columns = tuple(
+        Column(f"{name}={k}", f"judge|model:m|question:{name}", name, float(k)) for name in names for k in LIKERT
+    )
+    targets = tuple(Target(f"c{row:03d}") for row in range(len(shown)))
+    values = mass.reshape(len(shown), -1)
+    return EvidenceTable(targets, columns, values, np.ones(values.shape, dtype=bool))
+
+
+def corpus(count: int = 60, seed: int = 0) -> tuple[EvidenceTable, Labels, Question]:
+    rng = np.random.default_rng(seed)
+    good = np.arange(count) % 2 == 0
+    label = np.where(good, 1.0, -1.0)[:, None]
+    shown = np.hstack(
+        [label + rng.normal(size=(count, 4)), -label + rng.normal(size=(count, 4)), rng.normal(size=(count, 8))]
+    )
+    names = [f"sat-{i}" for i in range(4)] + [f"dsat-{i}" for i in range(4)] + [f"noise-{i}" for i in range(8)]
+    question = Question(id="helped", text="Did it help?", scale=Scale(options=(1, 2, 3, 4, 5)))
+    said = [
+        Label(Target(f"c{row:03d}"), "helped", f"p{row % 3}", 4 + row % 4 // 2 if is_good else 2 - row % 4 // 2)
+        for row, is_good in enumerate(good)
+    ]
+    return answered(shown, names), Labels(said), question
+
+
+CLASSES = {
+    **{f"sat-{i}": "sat" for i in range(4)}, **{f"dsat-{i}": "dsat" for i in range(4)},
+    **{f"noise-{i}": "sat" if i % 2 else "dsat" for i in range(8)},
+}  # fmt: skip
+
+
+def test_it_selects_scores_labels_and_says_why() -> None:
+    evidence, labels, question = corpus()
+    evaluator = LearnedRubric(question, classes=CLASSES, budgets=[[4, 4]]).fit(evidence, labels)
+    assert {name.split("-")[0] for name in evaluator.names_} == {"sat", "dsat"}
+    scores = evaluator.predict(evidence)
+    assert all(isinstance(score, Score) for score in scores)
+    by_label = {name: [s.value for s in scores if s.label == name] for name in ("good", "bad")}  # type: ignore[union-attr]
+    assert np.mean(by_label["good"]) > 3.5 > 2.5 > np.mean(by_label["bad"])
+    first = scores[0]
+    assert isinstance(first, Score) and first.net_sat is not None
+    sat, dsat = evaluator.parts(evidence)
+    assert first.net_sat == pytest.approx(sat[0] + dsat[0]) and dsat.max() <= 0 <= sat.min()
+    assert {name for name, _ in first.because} == set(evaluator.names_)
+    assert first.to_json()["label"] == first.label and "alpha" in str(first.signature)
+    weighed = LearnedRubric(question, classes=CLASSES, weights={"sat-0": 3.0}, budgets=[[4, 4]]).fit(evidence, labels)
+    assert weighed.parts(evidence)[0].max() > sat.max()
+
+
+def test_classes_follow_from_the_training_side_where_nobody_names_them() -> None:
+    evidence, labels, question = corpus()
+    evaluator = LearnedRubric(question, budgets=[[4, 4]]).fit(evidence, labels)
+    sides = {one["id"]: one["class"] for one in evaluator.describe()["assertions"]}
+    assert sides["sat-0"] == "sat" and sides["dsat-0"] == "dsat"
+
+
+def test_missing_answers_count_as_neutral_up_to_half_and_say_so() -> None:
+    evidence, labels, question = corpus()
+    evaluator = LearnedRubric(question, classes=CLASSES, budgets=[[4, 4]]).fit(evidence, labels)
+    present = evidence.present.copy()
+    lost = {name: [i for i, c in enumerate(evidence.columns) if c.question == name] for name in evaluator.names_}
+    present[0, lost["sat-0"]] = False
+    for name in evaluator.names_[:5]:
+        present[1, lost[name]] = False
+    absences = {
+        (Target("c000"), "sat-0"): "refused",
+        **{(Target("c001"), name): "timeout" for name in evaluator.names_[:5]},
+    }
+    holes = EvidenceTable(evidence.targets, evidence.columns, np.where(present, evidence.values, 0), present, absences)
+    some, few, whole = evaluator.predict(holes)[:3]
+    assert isinstance(some, Score) and "1 of 8 assertions have no answer" in str(some.warning)
+    assert not isinstance(few, Score) and "timeout" in few.reason
+    assert isinstance(whole, Score) and whole.warning is None
+    silent = EvidenceTable(
+        evidence.targets, evidence.columns, holes.values, present, {(Target("c000"), "sat-0"): NOT_APPLICABLE}
+    )
+    assert points(silent, ["sat-0"], "expected").values[0, 0] == TOP // 2
+    assert evaluator.predict(silent)[0].warning is None  # type: ignore[union-attr]
+
+
+def test_the_likeliest_option_can_stand_for_a_distribution() -> None:
+    evidence, _, _ = corpus()
+    assert set(points(evidence, ["sat-0"], "likeliest").values[0].tolist()) <= {0, 2500, 5000, 7500, 10000}
+    assert len(set(points(evidence, ["sat-0"], "expected").values[0].tolist())) > 20
+
+
+def test_what_cannot_be_learned_from_is_said() -> None:
+    evidence, labels, question = corpus()
+    happy = Labels(Label(each.target, "helped", each.annotator, 5) for each in labels)
+    with pytest.raises(BadInput, match="60 conversations with evidence are good, 0 bad"):
+        LearnedRubric(question, classes=CLASSES).fit(evidence, happy)
+    lonely = Labels(
+        Label(each.target, "helped", each.annotator, 1 if row < 1 else 5) for row, each in enumerate(labels)
+    )
+    with pytest.raises(BadInput, match="59 conversations with evidence are good, 1 bad"):
+        LearnedRubric(question, classes=CLASSES).fit(evidence, lonely)
+    two = Labels(Label(each.target, "helped", each.annotator, 1 if row < 2 else 5) for row, each in enumerate(labels))
+    assert LearnedRubric(question, classes=CLASSES).fit(evidence, two).describe()["bad"] == 2
+    torn = Labels([*labels, *(Label(each.target, "helped", "other", 6 - int(each.value or 0)) for each in labels)])
+    with pytest.raises(BadInput, match="0 conversations with evidence are good, 0 bad and 60 undecided"):
+        LearnedRubric(question, classes=CLASSES).fit(evidence, torn)
+    for wrong, said in (
+        ({"policy": "best"}, "unknown policy 'best'"), ({"answers": "mode"}, "unknown reading of answers"),
+        ({"classes": {"sat-0": "happy"}}, "unknown class of an assertion"), ({"budgets": [[0, 0]]}, "budgets are pairs"),
+        ({"alphas": [-1]}, "alphas are"), ({"precision": 0.4}, "precision is a share"), ({"bad": 4, "good": 2}, "may not overlap"),
+    ):  # fmt: skip
+        with pytest.raises((BadInput, UnknownName), match=said):
+            LearnedRubric(question, **wrong)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="no judge answered 'unheard'"):
+        LearnedRubric(question, classes={"unheard": "sat"}).fit(evidence, labels)
+
+
+def test_an_edited_assertion_is_another_one(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    evidence, labels, question = corpus()
+    LearnedRubric(question, classes=CLASSES).fit(evidence, labels).save(tmp_path)
+    loaded = load_evaluator(tmp_path)
+    columns = tuple(
+        Column(c.name, c.made_by.replace("question:sat-0", "question:other"), c.question, c.option)
+        for c in evidence.columns
+    )
+    with pytest.raises(BadInput, match="fit again"):
+        loaded.predict(EvidenceTable(evidence.targets, columns, evidence.values, evidence.present))
+
+
+# --- the rubric file ----------------------------------------------------------------------------------------------
+
+
+def test_a_rubric_keeps_classes_weights_and_reasons_and_its_key(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    plain = Question(id="a", text="The user thanks the assistant.", scale=Scale(options=LIKERT))
+    reason = {"conversation": "c1", "text": "It helped", "quote": "thanks"}
+    learned = Question(**{**plain.model_dump(), "side": "sat", "weight": 2.0, "reasons": [reason]})
+    assert learned.key == plain.key and learned.side is Side.SAT
+    main = Question(id="m", text="?", scale=Scale(options=LIKERT))
+    rubric = Rubric(name="r", main="m", questions=(learned, main), learned_on=("c1", "c2"))
+    path = tmp_path / "rubric.yaml"
+    path.write_text(dump_rubric(rubric))
+    again = read_rubric(load_yaml(path), "r")
+    assert again == rubric and again.assertions == (learned,)
+    assert rubric.hash == Rubric(name="x", main="m", questions=(plain, main)).hash
+    path.write_text(dump_rubric(rubric).replace("class: sat", "class: happy"))
+    with pytest.raises(BadInput, match="class"):
+        read_rubric(load_yaml(path), "r")
+    path.write_text(dump_rubric(rubric).replace("weight: 2.0", "weight: -1"))
+    with pytest.raises(BadInput, match="greater than 0"):
+        read_rubric(load_yaml(path), "r")
