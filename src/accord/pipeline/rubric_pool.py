@@ -131,13 +131,14 @@ def _written(
     pool.failed(one.failure for one in extracted if one.failure is not None)
     pool.counts["conversations"] = len(extracted)
     pool.counts["shown in part"] = sum(one.left_out > 0 for one in extracted)
-    names = _names(studied, guidance)
+    transcripts = [transcript_of(subject.conversation.turns) for subject, _ in studied]
+    names, said = _names(transcripts, guidance), " ".join(" ".join(transcripts).lower().split())
     for side in Side:
         reasons = [reason for one in extracted if one.side is side for reason in one.reasons]
         written = wait(drive(write(reasons, side), model))
         pool.failed(written.failures)
         pool.left_out += written.left_out
-        found = distinct(_without_private(pool, written.assertions, names))
+        found = distinct(_without_private(pool, written.assertions, names, said))
         pool.failed(found.failures)
         pool.counts += Counter(reasons=len(reasons), written=len(written.assertions), repeated=found.repeated)
         pool.assertions += found.assertions
@@ -178,19 +179,21 @@ async def _extracted(
     return [found[place] for place in sorted(found)]
 
 
-def _names(studied: Sequence[tuple[Subject, bool]], guidance: Guidance) -> Names:
+def _names(transcripts: Sequence[str], guidance: Guidance) -> Names:
     """The names in the conversations; words of the prompts and of the task are no secret."""
     known = " ".join([*(shipped(name) for name in PROMPTS), guidance.told_domain(), *(guidance.prompts or {}).values()])
-    return Names.of((transcript_of(subject.conversation.turns) for subject, _ in studied), known)
+    return Names.of(transcripts, known)
 
 
-def _without_private(pool: PoolOf, assertions: Iterable[Assertion], names: Names) -> list[Assertion]:
-    """The assertions that name nobody; private details in the reasons of the others are blotted out."""
+def _without_private(pool: PoolOf, assertions: Iterable[Assertion], names: Names, said: str) -> list[Assertion]:
+    """The assertions that name nobody and quote nobody; private details in the others' reasons are blotted out."""
     kept = []
     for each in assertions:
         details = names.private(each.text)
         if details:
             pool.flagged.append((each.text, details))
+        elif " ".join(each.text.lower().rstrip(".").split()) in said:
+            pool.left_out["words of a conversation"] += 1
         else:
             kept.append(replace(each, reasons=tuple(_blotted(reason, names) for reason in each.reasons)))
     return kept

@@ -19,7 +19,6 @@ from accord.llm.render import fence_for
 
 SHOWN = 60
 """New assertions a prompt, beside all that were kept so far."""
-MAX_TOKENS = 1200
 ALIKE = 0.85
 """Cosine of two assertions' embeddings from which on they say the same."""
 _PAIR = re.compile(r"^\D{0,20}?(\d{1,4})\D{1,40}?(\d{1,4})\D{0,20}$")
@@ -28,6 +27,8 @@ _FORM = Form(
     {"number": "the number of an assertion", "number_of_earlier": "the number of the one it repeats"},
     SHOWN,
     "the number of an assertion, an equals sign, the number of the one it repeats; or the word none.",
+    20,
+    12,
 )
 
 
@@ -54,7 +55,7 @@ def deduplicate(assertions: Sequence[Assertion], guidance: Guidance) -> Flow[Dis
             continue
         shown = "\n".join(f"{place}. {each.text}" for place, each in enumerate(together, 1))
         parts = {"written": shown, "fence": fence_for(shown)}
-        entries = yield from ask_for_list(guidance.prompt("deduplicate", _FORM, MAX_TOKENS, parts=parts), _FORM)
+        entries = yield from ask_for_list(guidance.prompt("deduplicate", _FORM, parts=parts), _FORM)
         if isinstance(entries, Failure):
             found.failures.append(entries)
         repeats = {} if isinstance(entries, Failure) else _repeats(entries, len(found.assertions), len(together))

@@ -16,7 +16,6 @@ from accord.rubric import Reason, Side
 
 MOST = 3
 """k: reasons a conversation."""
-MAX_TOKENS_A_REASON = 120
 LONGEST = 400
 """Characters of a reason."""
 
@@ -51,7 +50,7 @@ def extraction_prompt(shown: Subject, side: Side, guidance: Guidance, most: int 
     """What is asked about a conversation as it is shown."""
     transcript = transcript_of(shown.conversation.up_to(shown.turn), shown.hidden)
     parts = {"fence": fence_for(transcript), "conversation": transcript, "verdict": VERDICTS[side], "most": most}
-    return guidance.prompt("extract", _form(most), most * MAX_TOKENS_A_REASON, "responsibility", parts)
+    return guidance.prompt("extract", _form(most), "responsibility", parts)
 
 
 def windowed(guidance: Guidance, context: int | None, most: int = MOST) -> Show:
@@ -69,7 +68,7 @@ def windowed(guidance: Guidance, context: int | None, most: int = MOST) -> Show:
 
 def _form(most: int) -> Form:
     fields = {"reason": '"one sentence"', "quote": '"a few words of the conversation, verbatim, that show it"'}
-    return Form("reasons", fields, most, "one reason in one sentence.")
+    return Form("reasons", fields, most, "one reason in one sentence.", 120, 50)
 
 
 def _found(quote: str, transcript: str) -> str:

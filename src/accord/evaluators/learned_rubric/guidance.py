@@ -60,22 +60,20 @@ class Guidance:
     prompts: Mapping[str, str] | None = None
     by_schema: bool = True
 
-    def prompt(
-        self, name: str, form: Form, max_tokens: int, principles: str = "", parts: Mapping[str, Any] | None = None
-    ) -> Prompt:
+    def prompt(self, name: str, form: Form, principles: str = "", parts: Mapping[str, Any] | None = None) -> Prompt:
         """A prompt file with everything filled in.
 
         Args:
             name: Of the file.
             form: Of the answer.
-            max_tokens: Of the answer.
             principles: The file of design principles that belongs to it.
             parts: What else the file names.
         """
         told = self._filled(principles, {}) if principles and self.principles else ""
         named = {"domain": self.told_domain(), "principles": told, "form": form.told(self.by_schema), **(parts or {})}
         schema = form.schema() if self.by_schema else None
-        return Prompt((Message("user", self._filled(name, named)),), max_tokens=max_tokens, schema=schema)
+        tokens = form.most * (form.tokens if self.by_schema else form.tokens_of_line)
+        return Prompt((Message("user", self._filled(name, named)),), max_tokens=tokens, schema=schema)
 
     def told_domain(self) -> str:
         """The paragraph of domain sensitisation; empty where there is none."""
@@ -132,12 +130,16 @@ class Form:
         fields: Of each object, with what stands there; `numbers` in a name makes it a list of numbers, `number` one.
         most: How many there may be.
         line: What one line holds, where the model keeps no schema.
+        tokens: Of one object.
+        tokens_of_line: Of one line.
     """
 
     key: str
     fields: Mapping[str, str]
     most: int
     line: str
+    tokens: int = 60
+    tokens_of_line: int = 30
 
     def told(self, by_schema: bool) -> str:
         """The form in words."""

@@ -15,6 +15,7 @@ from accord.llm.model import Failure, Prompt
 PROSE = "no list"
 
 _FENCED = re.compile(r"^\s*```(?:json)?\s*(.*?)\s*```\s*$", re.DOTALL)
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _MARKED = re.compile(r"^\s*(?:[-*•]|\(?\d{1,3}[.):])\s+(.*\S)\s*$")
 
 
@@ -24,22 +25,25 @@ def ask_for_list(prompt: Prompt, form: Form) -> Flow[list[dict[str, Any]] | Fail
         [reply] = yield [attempt]
         if isinstance(reply, Failure):
             return reply
-        entries = listed(reply.text, form)
+        entries = listed(reply.text, form, by_schema=prompt.schema is not None)
         if entries is not None:
             return entries
     return Failure(PROSE, "the reply is neither the JSON that was asked for nor a list")
 
 
-def listed(text: str, form: Form) -> list[dict[str, Any]] | None:
+def listed(text: str, form: Form, by_schema: bool = True) -> list[dict[str, Any]] | None:
     """The entries of a reply as objects with the form's fields; `None` where the reply is no list at all.
 
-    A line gives the first field alone. What an object lacks, or holds in another type, is left out of it.
+    A line gives the first field alone. What an object lacks, or holds in another type, is left out of it. A model that
+    keeps no schema, and writes no list either, is taken by its sentences.
     """
     inside = _FENCED.match(text)
     try:
         found = json.loads(inside[1] if inside else text)
     except (ValueError, RecursionError):
         lines = [match[1] for line in text.splitlines() if (match := _MARKED.match(line))]
+        if not lines and not by_schema:
+            lines = [sentence for sentence in _SENTENCE.split(text.strip()) if len(sentence.split()) > 1]
         first = next(iter(form.fields))
         return [{first: line} for line in lines[: form.most]] or None
     entries = found.get(form.key) if isinstance(found, dict) else found

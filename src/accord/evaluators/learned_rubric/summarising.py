@@ -21,9 +21,8 @@ from accord.rubric import Reason, Side
 BATCH = 10
 """m: reasons a prompt."""
 MOST_A_BATCH = 8
-MAX_TOKENS_AN_ASSERTION = 60
-MOST_WORDS = 25
-"""An assertion that is longer is no short one, and is left out."""
+FEWEST_WORDS, MOST_WORDS = 3, 25
+"""What is shorter says nothing, and what is longer is no short assertion; both are left out."""
 SPUR_SIZE = 10
 _NUMBERED = re.compile(r"^\s*(?:[-*•]|\(?\d{1,3}[.):])\s+")
 
@@ -53,6 +52,7 @@ class Written:
             return
         why = (
             "too long" if len(plain.split()) > MOST_WORDS
+            else "too short" if len(plain.split()) < FEWEST_WORDS
             else "written already" if plain.lower().rstrip(".") in known
             else "pool full" if len(self.assertions) >= most
             else None
@@ -70,7 +70,7 @@ def summarise(reasons: Sequence[Reason], side: Side, guidance: Guidance, most: i
     for start in range(0, len(reasons), BATCH):
         batch = reasons[start : start + BATCH]
         parts = _parts(batch, [each.text for each in written.assertions], side)
-        prompt = guidance.prompt("summarise", form, MOST_A_BATCH * MAX_TOKENS_AN_ASSERTION, "maxims", parts)
+        prompt = guidance.prompt("summarise", form, "maxims", parts)
         entries = yield from ask_for_list(prompt, form)
         if isinstance(entries, Failure):
             written.failures.append(entries)
@@ -89,7 +89,7 @@ def rewrite(reasons: Sequence[Reason], side: Side, guidance: Guidance, size: int
         batch = reasons[start : start + BATCH]
         before = written.assertions
         parts = {**_parts(batch, [each.text for each in before], side), "most": size}
-        prompt = guidance.prompt("rewrite", form, size * MAX_TOKENS_AN_ASSERTION, parts=parts)
+        prompt = guidance.prompt("rewrite", form, parts=parts)
         entries = yield from ask_for_list(prompt, form)
         if isinstance(entries, Failure):
             written.failures.append(entries)

@@ -1,0 +1,221 @@
+"""Pools whose truth is planted: which assertions a selection finds, and what it is worth on held-out conversations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+
+import numpy as np
+from harness import Row
+from numpy.typing import NDArray
+
+from accord.conversation import Conversation, Target, Turn
+from accord.evaluators import LearnedRubric
+from accord.evaluators.learned_rubric.as_rubric import classes_of, questions_of, rubric_of
+from accord.evaluators.learned_rubric.deduplicating import deduplicate
+from accord.evaluators.learned_rubric.figures import figures
+from accord.evaluators.learned_rubric.guidance import Guidance
+from accord.evaluators.learned_rubric.summarising import Assertion
+from accord.evidence import judge_subjects
+from accord.labels import Label, Labels
+from accord.llm import Subject
+from accord.llm.flow import run_flow
+from accord.llm.model import Prompt
+from accord.llm.scripted import ScriptedJudge, ScriptedModel
+from accord.pipeline.rubric_study import outcome
+from accord.rubric import Question, Side
+from accord.scale import Scale
+from accord.store import Store
+
+Floats = NDArray[np.float64]
+
+TRAIN, TEST, TEST_QUICK = 100, 400, 100
+GOOD = 0.6
+INFORMATIVE, NOISE, TRUISMS, FITTED = 10, 20, 5, 10
+"""Of each class: those that tell good from bad, that say nothing, that are true of all, that fit a few seen chats."""
+REPEATED = 5
+"""Informative assertions of each class that the pool holds a second time, in other words."""
+SYSTEMS: Mapping[str, dict[str, object]] = {
+    "accord": {},
+    "targets pooled": {"targets": "pooled"},
+    "correctness alone": {"policy": "correctness"},
+    "brute force": {"policy": "brute-force"},
+    "ucb": {"policy": "ucb"},
+    "all": {"policy": "all"},
+}
+MAIN = Question(id="good", text="Did it go well?", scale=Scale(options=(0, 1)))
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A drawn pool.
+
+    Attributes:
+        kinds: What each assertion is; `informative` ones are to be found.
+        ideas: Which idea each expresses: repetitions share one.
+        sides: Whether it speaks for a conversation.
+        level: (P, TRAIN + test) how far each is true of each conversation, from 0 to 10.
+        good: (TRAIN + test,).
+    """
+
+    kinds: list[str]
+    ideas: list[int]
+    sides: list[Side]
+    level: Floats
+    good: NDArray[np.bool_]
+
+
+def plain(rng: np.random.Generator, test: int) -> Planted:
+    """Independent assertions: informative ones 3.2 points apart (s.d. 1.8), half of them repeated."""
+    good = _classes(rng, test)
+    drawn = _Drawn(good)
+    for side in Side:
+        ideas = [drawn.toward(rng, side, 1.6, 1.8) for _ in range(INFORMATIVE)]
+        for place, level in enumerate(ideas):
+            drawn.add("informative", side, level)
+            if place < REPEATED:
+                drawn.repeat("repeated", side, level + rng.normal(scale=0.4, size=len(good)))
+        drawn.rest(rng, side)
+    return drawn.planted()
+
+
+def shared(rng: np.random.Generator, test: int) -> Planted:
+    """Informative ones 2.8 points apart; as many 3.4 apart that are all moved by one thing beside good and bad."""
+    good = _classes(rng, test)
+    drawn = _Drawn(good)
+    nuisance = rng.normal(size=len(good))
+    for side in Side:
+        sign = 1 if side is Side.SAT else -1
+        for _ in range(INFORMATIVE):
+            drawn.add("informative", side, drawn.toward(rng, side, 1.4, 1.8))
+            drawn.add("moved", side, drawn.toward(rng, side, 1.7, 0.6) + sign * 2.6 * nuisance)
+        drawn.rest(rng, side)
+    return drawn.planted()
+
+
+CASES: Mapping[str, Callable[[np.random.Generator, int], Planted]] = {"plain": plain, "shared noise": shared}
+
+
+class _Drawn:
+    """A pool under way."""
+
+    def __init__(self, good: NDArray[np.bool_]) -> None:
+        self.good = good
+        self.kinds: list[str] = []
+        self.ideas: list[int] = []
+        self.sides: list[Side] = []
+        self.levels: list[Floats] = []
+
+    def add(self, kind: str, side: Side, level: Floats) -> None:
+        self.repeat(kind, side, level, idea=max(self.ideas, default=-1) + 1)
+
+    def repeat(self, kind: str, side: Side, level: Floats, idea: int | None = None) -> None:
+        self.kinds.append(kind)
+        self.ideas.append(self.ideas[-1] if idea is None else idea)
+        self.sides.append(side)
+        self.levels.append(level)
+
+    def toward(self, rng: np.random.Generator, side: Side, half: float, spread: float) -> Floats:
+        """An assertion whose classes' means lie twice `half` apart."""
+        label = np.where(self.good == (side is Side.SAT), 1.0, -1.0)
+        return 5 + half * label + rng.normal(scale=spread, size=len(label))
+
+    def rest(self, rng: np.random.Generator, side: Side) -> None:
+        """What should not be found."""
+        size = len(self.good)
+        for _ in range(NOISE):
+            self.add("noise", side, rng.uniform(2, 8) + rng.normal(scale=2.2, size=size))
+        for _ in range(TRUISMS):
+            self.add("true of all", side, 9 + rng.normal(scale=0.5, size=size))
+        seen = np.arange(size) < TRAIN
+        for _ in range(FITTED):
+            those = seen & (self.good == (side is Side.SAT)) & (rng.random(size) < 0.12)
+            self.add("of a few seen", side, np.where(those, 9.5, 0.8) + rng.normal(scale=0.5, size=size))
+
+    def planted(self) -> Planted:
+        level = np.clip(np.array(self.levels), 0.0, 10.0)
+        return Planted(self.kinds, self.ideas, self.sides, level, self.good)
+
+
+def _classes(rng: np.random.Generator, test: int) -> NDArray[np.bool_]:
+    return np.concatenate([rng.permutation(size) < round(GOOD * size) for size in (TRAIN, test)])
+
+
+def planted_rows(seeds: int, test: int = TEST) -> list[Row]:
+    """Each case and system: means over seeds, with 95 % intervals of the mean."""
+    rows: list[Row] = []
+    for case, draw in CASES.items():
+        found: dict[str, list[Row]] = {}
+        for seed in range(seeds):
+            for system, row in _tried(draw(np.random.default_rng(seed), test), seed).items():
+                found.setdefault(system, []).append(row)
+        rows += [_mean(case, system, each) for system, each in found.items()]
+    return rows
+
+
+def _tried(pool: Planted, seed: int) -> dict[str, Row]:
+    """Every system on one pool: deduplicated by a script that knows what repeats what, judged by one that knows all."""
+    assertions = [Assertion(f"The assertion {place} holds.", side) for place, side in enumerate(pool.sides)]
+    kept = [each for side in Side for each in _distinct(pool, [one for one in assertions if one.side is side])]
+    places = [assertions.index(each) for each in kept]
+    questions = questions_of(kept)
+    rubric = rubric_of(questions, MAIN, "pool", "", ())
+    row_of = {question.id: place for question, place in zip(questions, places, strict=True)}
+
+    def judge(subject: Subject, question: Question) -> dict[str, float]:
+        if question.id not in row_of:
+            return {"0": 0.5, "1": 0.5}
+        level = pool.level[row_of[question.id], int(subject.conversation.id)] / 2.5
+        low = min(int(level), 3)
+        return {str(k + 1): max(0.0, 1 - abs(level - k)) for k in range(5)} if low >= 0 else {}
+
+    subjects = [Subject(Conversation(str(place), (Turn("user", "hello"),))) for place in range(len(pool.good))]
+    with closing(Store("sqlite:///:memory:")) as store:
+        evidence = judge_subjects(ScriptedJudge(judge), rubric, subjects, store)
+    labels = Labels(Label(Target(str(place)), "good", "ann", int(good)) for place, good in enumerate(pool.good))
+    train = evidence.take(list(range(TRAIN)))
+    test = evidence.take(list(range(TRAIN, len(pool.good))))
+    seen = labels.of(str(place) for place in range(TRAIN))
+    rows = {}
+    for name, settings in SYSTEMS.items():
+        evaluator = LearnedRubric(MAIN, **{**classes_of(rubric), "seed": seed, **settings}).fit(train, seen)  # type: ignore[arg-type]
+        values = figures(outcome(evaluator, test, pool.good[TRAIN:]))
+        rows[name] = {**values, **_found(pool, [row_of[one] for one in evaluator.names_])}
+    return rows
+
+
+def _distinct(pool: Planted, assertions: list[Assertion]) -> list[Assertion]:
+    """What a writer that knows the truth leaves of one class."""
+
+    def script(prompt: Prompt) -> str:
+        lines = [line for line in prompt.messages[0].content.splitlines() if "The assertion " in line]
+        numbers = {int(line.split(".")[0]): int(line.split()[3]) for line in lines}
+        first: dict[int, int] = {}
+        repeats = []
+        for number, place in numbers.items():
+            earlier = first.setdefault(pool.ideas[place], number)
+            if earlier != number:
+                repeats.append(f"- {number} = {earlier}")
+        return "\n".join(repeats) or "- none"
+
+    return run_flow(deduplicate(assertions, Guidance(by_schema=False)), ScriptedModel(script)).assertions
+
+
+def _found(pool: Planted, selected: list[int]) -> Row:
+    """Precision and recall of the selection: ideas that are informative, each counted once."""
+    right = {pool.ideas[place] for place in selected if pool.kinds[place] in ("informative", "repeated")}
+    return {"precision": len(right) / len(selected), "recall": len(right) / (2 * INFORMATIVE)}
+
+
+def _mean(case: str, system: str, rows: list[Row]) -> Row:
+    """The mean over seeds, with its interval by the bootstrap."""
+    rng = np.random.default_rng(0)
+    row: Row = {"part": "planted", "dataset": case, "system": system, "conversations": TRAIN, "seeds": len(rows)}
+    for name in rows[0]:
+        values = np.array([one[name] for one in rows if one[name] is not None], dtype=float)
+        if len(values):
+            means = values[rng.integers(len(values), size=(2000, len(values)))].mean(axis=1)
+            low, high = np.quantile(means, [0.025, 0.975])
+            row |= {name: float(values.mean()), f"{name}_low": float(low), f"{name}_high": float(high)}
+    return row
