@@ -87,7 +87,7 @@ def importance(rows: Sequence[Mapping[str, Any]]) -> str:
 def _points(rows: Sequence[Mapping[str, Any]], name: str, title: str, order: Sequence[str]) -> str:
     import altair as alt
 
-    y = alt.Y(f"{name}:N", sort=list(order), title=None)
+    y = alt.Y(f"{name}:N", sort=list(order), title=None, axis=alt.Axis(labelLimit=480))
     colour = alt.condition("datum.flagged", alt.value(SECOND), alt.value(ACCENT))
     base = alt.Chart(_inline(rows))
     bars = base.mark_rule(strokeWidth=2.5).encode(
@@ -127,6 +127,59 @@ def reach(rows: Sequence[Mapping[str, Any]]) -> str:
     import altair as alt
 
     return _bars(rows, "weight", "between its worst and best place, in units of the scale", alt.value(ACCENT))
+
+
+def separations(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Points with intervals around zero, one an assertion. Rows: `assertion`, `value`, `low`, `high`, `flagged`."""
+    order = [str(row["assertion"]) for row in rows]
+    return _points(rows, "assertion", "points between good and bad conversations", order)
+
+
+def distribution(rows: Sequence[Mapping[str, Any]], threshold: float, low: float | None, high: float | None) -> str:
+    """Scores of good and bad conversations as two histograms. Rows: `score`, `good`; the window's ends are dashed."""
+    import altair as alt
+
+    named = [{"score": row["score"], "people": "good" if row["good"] else "bad"} for row in rows]
+    colour = alt.Color("people:N", scale=alt.Scale(domain=["good", "bad"], range=[ACCENT, SECOND]), legend=None)
+    bars = (
+        alt.Chart(_inline(named))
+        .mark_bar(opacity=0.6)
+        .encode(
+            x=alt.X("score:Q", bin=alt.Bin(maxbins=30), title="NetSAT"),
+            y=alt.Y("count():Q", stack=None, title="conversations", axis=alt.Axis(tickMinStep=1)),
+            color=colour,
+        )
+    )
+    return _svg((bars + _upright(threshold, low, high)).properties(width=330, height=190))
+
+
+def precisions(rows: Sequence[Mapping[str, Any]], wanted: float, low: float | None, high: float | None) -> str:
+    """Both precisions against the threshold, with their targets dashed. Rows as in `findings`: `theta`, `good`, ..."""
+    import altair as alt
+
+    base = alt.Chart(_inline(rows))
+    lines = []
+    for name, colour in (("good", ACCENT), ("bad", SECOND)):
+        y = alt.Y(f"{name}:Q", title="precision", scale=alt.Scale(domain=[0, 1]))
+        target = alt.Y(f"{name}_target:Q", title="precision")
+        x = alt.X("theta:Q", title="threshold on NetSAT")
+        lines += [
+            base.mark_line(color=colour, strokeWidth=2).encode(x=x, y=y),
+            base.mark_line(color=colour, strokeWidth=1, strokeDash=[4, 3]).encode(x=x, y=target),
+        ]
+    level = alt.Chart(_inline([{"at": wanted}])).mark_rule(color=THIRD, strokeDash=[2, 2]).encode(y="at:Q")
+    return _svg(alt.layer(*lines, level, _upright(None, low, high)).properties(width=330, height=190))
+
+
+def _upright(threshold: float | None, low: float | None, high: float | None) -> Any:
+    """Upright lines: the threshold, and the ends of the uncertainty window, dashed."""
+    import altair as alt
+
+    rows = [
+        {"at": at, "kind": kind} for at, kind in ((threshold, "θ"), (low, "window"), (high, "window")) if at is not None
+    ]
+    dash = alt.condition("datum.kind == 'window'", alt.value([5, 4]), alt.value([1, 0]))
+    return alt.Chart(_inline(rows)).mark_rule(color=THIRD, strokeWidth=1.5).encode(x="at:Q", strokeDash=dash)
 
 
 def _bars(rows: Sequence[Mapping[str, Any]], name: str, title: str, colour: Any) -> str:

@@ -17,6 +17,7 @@ from accord.evaluators.mixture import Mixture
 from accord.evidence import EvidenceTable
 from accord.pipeline import Insights, Trial
 from accord.report import charts
+from accord.report.rubric_section import rubric_section
 from accord.report.sections import sections
 from accord.version import __version__
 
@@ -37,11 +38,14 @@ def write_report(
     scores: Sequence[Mapping[str, Any]] = (),
     audit: Mapping[str, Any] | None = None,
     drift: Sequence[Mapping[str, Any]] = (),
+    rubric: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write the report of a trial and of what was found out about it; of the last scores, their drift and an audit."""
+    """Write the report of a trial; of the last scores, their drift, an audit, and a learned rubric."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(render(trial, insights, scores, audit, drift), encoding="utf-8", errors="xmlcharrefreplace")
+    target.write_text(
+        render(trial, insights, scores, audit, drift, rubric), encoding="utf-8", errors="xmlcharrefreplace"
+    )
     return target
 
 
@@ -51,6 +55,7 @@ def render(
     scores: Sequence[Mapping[str, Any]] = (),
     audit: Mapping[str, Any] | None = None,
     drift: Sequence[Mapping[str, Any]] = (),
+    rubric: Mapping[str, Any] | None = None,
 ) -> str:
     """The report as HTML. Every text that came from outside is escaped by the template."""
     from jinja2 import Environment, StrictUndefined
@@ -59,7 +64,7 @@ def render(
     environment.filters["number"] = number
     environment.filters["percent"] = lambda share: f"{100 * share:.0f} %"
     source = (files("accord.report") / "report.html").read_text(encoding="utf-8")
-    return environment.from_string(source).render(**content(trial, insights, scores, audit, drift))
+    return environment.from_string(source).render(**content(trial, insights, scores, audit, drift, rubric))
 
 
 def content(
@@ -68,6 +73,7 @@ def content(
     scores: Sequence[Mapping[str, Any]] = (),
     audit: Mapping[str, Any] | None = None,
     drift: Sequence[Mapping[str, Any]] = (),
+    rubric: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Everything the page shows, as plain values and SVG."""
     found = trial.comparison
@@ -88,6 +94,7 @@ def content(
         "learned": _learned(trial),
         "scores": _scores(scores),
         "audit": audit,
+        "rubric": rubric_section(rubric),
         **sections(insights, drift, str(found.question.scale)),
         "folds": found.folds,
         "seed": found.seed,

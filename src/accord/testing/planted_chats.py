@@ -13,15 +13,25 @@ from accord.conversation import Conversation, Turn
 from accord.testing.server import Wire, completion
 
 IDEAS = {
-    # what a conversation shows -> (words that show it, the reason, assertions that say it, whether it speaks for it)
-    "thanks": ("thank you so much", "The user thanks the assistant warmly", ["The user thanks the assistant.", "The user expresses gratitude."], True),
-    "steps": ("first, second, third", "The assistant lays the solution out in steps", ["The assistant gives steps in order."], True),
+    "thanks": (
+        "thank you so much", "The user thanks the assistant warmly",
+        ["The user thanks the assistant.", "The user expresses gratitude."], True,
+    ),
+    "steps": (
+        "first, second, third", "The assistant lays the solution out in steps",
+        ["The assistant gives steps in order."], True,
+    ),
     "checks": ("did that help", "The assistant checks whether it helped", ["The assistant checks the outcome."], True),
-    "repeats": ("as i said before", "The assistant repeats itself", ["The assistant repeats an earlier answer."], False),
-    "angry": ("this is useless", "The user loses patience", ["The user loses patience.", "The user is annoyed."], False),
+    "repeats": (
+        "as i said before", "The assistant repeats itself", ["The assistant repeats an earlier answer."], False,
+    ),
+    "angry": (
+        "this is useless", "The user loses patience", ["The user loses patience.", "The user is annoyed."], False,
+    ),
     "vague": ("it depends", "The assistant stays vague", ["The assistant avoids a clear answer."], False),
     "weather": ("nice weather", "The user talks about the weather", ["The user mentions the weather."], True),
 }  # fmt: skip
+"""By name: words that show it, the reason they give, assertions that say it, whether it speaks for a conversation."""
 INFORMATIVE = {name for name in IDEAS if name != "weather"}
 
 
@@ -55,17 +65,15 @@ def write_files(folder: Path, made: list[tuple[Conversation, bool]]) -> tuple[Pa
     return chats, labels
 
 
-def shown(words: str, text: str) -> bool:
-    return words in text.lower()
-
-
 class Author:
     """A model that finds the planted ideas, writes them down, and knows which conversations show them."""
 
     def __init__(self) -> None:
+        """`asked` remembers what each request was for."""
         self.asked: list[str] = []
 
     def __call__(self, request: Mapping[str, Any]) -> Wire:
+        """A reply on the wire that the request came by."""
         if request["_path"].endswith("/decisions"):
             self.asked.append("decisions")
             return self._decide(request)
@@ -80,7 +88,7 @@ class Author:
     def _reasons(self, text: str) -> Iterator[dict[str, Any]]:
         transcript, good = _fenced(text, 0), "went well" in text
         for words, reason, _, speaks_for in IDEAS.values():
-            if shown(words, transcript) and speaks_for is good:
+            if words in transcript.lower() and speaks_for is good:
                 yield {"reason": reason, "quote": words}
 
     def _assertions(self, text: str) -> Iterator[dict[str, Any]]:
@@ -100,23 +108,22 @@ class Author:
     def _judge(self, text: str) -> Wire:
         question = re.search(r"^Question: (.*)$", text, re.MULTILINE)
         assert question is not None
-        mass = _agreement(question[1], _fenced(text, 0))
-        labels = "12345" if "Strongly agree" in text else "01"
-        found = dict(zip(labels, mass if len(labels) == 5 else (sum(mass[:3]), sum(mass[3:])), strict=True))
+        labels = re.findall(r"^Answer with one of (.*) and nothing else", text, re.MULTILINE)[-1].split(", ")
+        found = dict(zip(labels, _shares(question[1], _fenced(text, 0), len(labels)), strict=True))
         return completion(max(found, key=found.__getitem__), found)
 
     def _decide(self, request: Mapping[str, Any]) -> Wire:
         answers = []
         for question in request["questions"]:
-            mass = _agreement(question["instructions"], request["input"])
             about = {"type": question["type"], "name": question.get("name")}
             if question["type"] == "predicate":
-                answers.append({**about, "probability": sum(mass[3:])})
+                answers.append({**about, "probability": _shares(question["instructions"], request["input"], 2)[1]})
             else:
                 levels = [level["label"] for level in question["levels"]]
+                shares = _shares(question["instructions"], request["input"], len(levels))
                 listed = [
                     {"label": o, "value": i, "probability": p}
-                    for i, (o, p) in enumerate(zip(levels, mass, strict=True))
+                    for i, (o, p) in enumerate(zip(levels, shares, strict=True))
                 ]
                 answers.append({**about, "score": 1.0, "confidence": 0.5, "probabilities": listed})
         details = {"input_tokens_details": {"cache_write_tokens": 0, "cached_tokens": 0}}
@@ -136,8 +143,13 @@ def _fenced(text: str, block: int) -> str:
     return str(found[block][1])
 
 
-def _agreement(question: str, transcript: str) -> tuple[float, ...]:
+def _shares(question: str, transcript: str, options: int) -> tuple[float, ...]:
+    """The probability of each option, from disagreement to agreement: 2, 5 or 6 of them."""
     words = next((idea[0] for idea in IDEAS.values() if any(each in question for each in idea[2])), None)
     if words is None:
-        return (0.2, 0.2, 0.2, 0.2, 0.2)
-    return (0.02, 0.03, 0.05, 0.3, 0.6) if shown(words, transcript) else (0.6, 0.3, 0.05, 0.03, 0.02)
+        return (1 / options,) * options
+    agree = (0.02, 0.03, 0.05, 0.3, 0.6)
+    five = agree if words in transcript.lower() else agree[::-1]
+    if options == 2:
+        return sum(five[:2]) + five[2] / 2, sum(five[3:]) + five[2] / 2
+    return five if options == 5 else (*five[:2], five[2] / 2, five[2] / 2, *five[3:])
