@@ -18,8 +18,8 @@ import numpy as np
 from harness import Row, chosen, finish, options
 from numpy.typing import NDArray
 
-from accord.evaluators.learned_rubric.learned_rubric import ALPHAS
 from accord.evaluators.learned_rubric.selection import DIGITS, Budget, Candidates, Pool, select
+from accord.evaluators.learned_rubric.settings import ALPHAS
 from accord.evaluators.learned_rubric.sharpness import POINT
 from accord.evaluators.learned_rubric.tuning import stratified, tuned
 from accord.evaluators.learned_rubric.window import Window, threshold_of

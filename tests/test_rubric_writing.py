@@ -64,7 +64,11 @@ def test_the_transcript_is_fenced_by_what_it_cannot_contain() -> None:
     assert text.count(f"\n{fence}\n") == 2 and text.index(HOSTILE) < text.rindex(fence) < text.index("People judged")
 
 
-def test_prompts_are_files_that_can_be_replaced(tmp_path: Path) -> None:
+def test_prompts_are_files_that_can_be_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "project").mkdir()
+    monkeypatch.chdir(tmp_path / "project")
+    run("init", "--prompts", "prompts")
+    assert load_prompts("prompts") == {name: shipped(name) for name in PROMPTS}
     (tmp_path / "extract.md").write_text("Why did this go $verdict?\n$conversation\n$form")
     guidance = Guidance(TASK, prompts=load_prompts(tmp_path))
     assert text_of(extraction_prompt(Subject(CHAT), Side.DSAT, guidance)).startswith("Why did this go badly?")
@@ -449,11 +453,11 @@ def test_what_cannot_be_learned_from_is_said_in_one_line(project: Path) -> None:
         run("import", "third.csv")
         assert "no assertion came out of 30 conversations: no list (30)" in run("fit", "learned-rubric", code=1)
         configure(project, server.url, more="evaluator: {method: learned-rubric, settings: {budget: 3}}\n")
-        assert "budget" in run("fit", "learned-rubric", "--pool", "evaluators/none.yaml", code=1) or True
-        text = (project / "accord.yaml").read_text()
-        (project / "accord.yaml").write_text(
-            "\n".join(line for line in text.splitlines() if not line.startswith("writer"))
+        assert "unknown setting of 'learned-rubric' 'budget'. Did you mean 'budgets'" in run(
+            "fit", "learned-rubric", code=1
         )
+        assert "cannot read none.yaml" in run("fit", "learned-rubric", "--pool", "none.yaml", code=1)
+        (project / "accord.yaml").write_text("rubric: rubric.yaml\njudge: {way: logprobs, model: m}\n")
         assert "names no writer" in run("fit", "learned-rubric", code=1)
         (project / "accord.yaml").write_text("rubric: rubric.yaml\n")
         assert "judge: {way: decisions" in run("fit", "learned-rubric", code=1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from inspect import signature
@@ -49,15 +49,24 @@ def factory(config: Config, rubric: Rubric) -> Callable[[Question], Evaluator | 
         UnknownName: No evaluator is called so, or it has no such setting.
     """
     kind = evaluators.get(config.evaluator.method)
-    allowed = [name for name in signature(kind).parameters if name != "question"]
-    for name in (*config.evaluator.settings, *config.evaluator.choose):
-        if name not in allowed:
-            raise UnknownName(f"setting of {config.evaluator.method!r}", name, allowed)
+    check_settings(kind, (*config.evaluator.settings, *config.evaluator.choose))
     names, values = list(config.evaluator.choose), config.evaluator.choose.values()
     given = {**kind.settings_of(rubric), **config.evaluator.settings}
     tried = [{**given, **dict(zip(names, one, strict=True))} for one in product(*values)]
     candidates = [partial(kind, **settings) for settings in tried]
     return candidates[0] if len(candidates) == 1 else partial(Choice, candidates=candidates, seed=config.seed)
+
+
+def check_settings(kind: type[Evaluator], names: Iterable[str]) -> None:
+    """Refuse a setting that an evaluator does not have.
+
+    Raises:
+        UnknownName: Names it, and those that there are.
+    """
+    allowed = [name for name in signature(kind).parameters if name != "question"]
+    for name in names:
+        if name not in allowed:
+            raise UnknownName(f"setting of {kind.method!r}", name, allowed)
 
 
 def rated_evidence(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from accord.config import Config, WriterConfig
-from accord.errors import BadInput, UnknownName
+from accord.errors import BadInput
 from accord.evaluators.learned_rubric import LearnedRubric
 from accord.evaluators.learned_rubric.as_rubric import AMOUNT, NUMBERS, classes_of, only, questions_of, rubric_of
 from accord.evaluators.learned_rubric.figures import ROW, Outcome, with_intervals
@@ -28,6 +28,7 @@ from accord.evidence import EvidenceTable, judge_subjects
 from accord.labels import Labels
 from accord.llm.model import ChatModel, Judge, Subject
 from accord.pipeline.collecting import judging_terms, subjects_of
+from accord.pipeline.learning import check_settings
 from accord.pipeline.rubric_pool import PoolOf, guidance_of, write_pool, write_spur
 from accord.resampling import DRAWS, Clusters
 from accord.rubric import Question, Rubric
@@ -95,8 +96,15 @@ class Study:
 
 
 def evaluator_settings(config: Config) -> dict[str, Any]:
-    """The project's settings of the evaluator, where it is the configured one."""
-    return dict(config.evaluator.settings) if config.evaluator.method == LearnedRubric.method else {}
+    """The project's settings of the evaluator, where it is the configured one.
+
+    Raises:
+        UnknownName: It has no such setting.
+    """
+    if config.evaluator.method != LearnedRubric.method:
+        return {}
+    check_settings(LearnedRubric, config.evaluator.settings)
+    return dict(config.evaluator.settings)
 
 
 def sides_of(store: Store, config: Config, rubric: Rubric, share: float) -> Sides:
@@ -281,11 +289,8 @@ class _Bench:
 
     def fitted(self, rubric: Rubric, train: EvidenceTable, **more: Any) -> LearnedRubric:
         """An evaluator that selected from a rubric on the training side."""
-        settings = {**evaluator_settings(self.config), **classes_of(rubric), **more}
-        try:
-            return LearnedRubric(self.main, **{"seed": self.config.seed, **settings}).fit(train, self.labels)
-        except TypeError as error:
-            raise UnknownName("setting of 'learned-rubric'", str(error).split("'")[1], settings) from None
+        settings = {"seed": self.config.seed, **evaluator_settings(self.config), **classes_of(rubric), **more}
+        return LearnedRubric(self.main, **settings).fit(train, self.labels)
 
     def figures(self, evaluator: LearnedRubric, test: EvidenceTable) -> dict[str, Any]:
         """The figures of an evaluator on the held-out side, with intervals over conversations.

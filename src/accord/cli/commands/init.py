@@ -21,6 +21,9 @@ metrics: [lexical]              # cheap evidence; `accord plugins` lists what th
 # judge:                        # a model that answers the rubric
 #   way: logprobs               # how a distribution is obtained; nothing else is tried
 #   model: gpt-4o-mini          # at OPENAI_BASE_URL with OPENAI_API_KEY
+# writer:                       # a chat model that writes a rubric: accord fit learned-rubric
+#   model: gpt-4o-mini
+#   task: task.yaml             # about: what the conversations are about; expected: [what of the assistant]
 evaluator:
   method: calibration
 folds: 5
@@ -31,12 +34,21 @@ seed: 0
 @command("init")
 def init(
     rubric: Annotated[str, typer.Option("--rubric", help="The shipped rubric to start from.")] = "llm-rubric",
+    prompts: Annotated[
+        Path | None,
+        typer.Option("--prompts", help="Also write the prompts of `fit learned-rubric` there, to edit."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write accord.yaml and rubric.yaml into this folder; files that exist are left alone."""
     from accord.rubric import dump_rubric, load_rubric
 
     files = {"accord.yaml": PROJECT, "rubric.yaml": dump_rubric(load_rubric(rubric))}
+    if prompts is not None:
+        from accord.evaluators.learned_rubric.guidance import PROMPTS, shipped
+
+        prompts.mkdir(parents=True, exist_ok=True)
+        files |= {str(prompts / f"{name}.md"): shipped(name) for name in PROMPTS}
     written = [name for name, text in files.items() if _write_new(Path(name), text)]
     kept = sorted(set(files) - set(written))
     show({"written": written, "kept": kept}, as_json, _text)

@@ -14,14 +14,15 @@ from typing import Any, Self
 import numpy as np
 
 from accord.conversation import content_hash
-from accord.errors import BadInput, UnknownName
+from accord.errors import BadInput
 from accord.evaluators.base import Arrays, Evaluator, evaluators
-from accord.evaluators.calibration.calibration import FEWEST_LABELS, Calibration, why_nothing
+from accord.evaluators.calibration.calibration import FEWEST_LABELS, Calibration
 from accord.evaluators.calibration.mixed_core import MixedCore
 from accord.evaluators.learned_rubric.as_rubric import classes_of
-from accord.evaluators.learned_rubric.likert import EXPECTED, READINGS, points, signed
-from accord.evaluators.learned_rubric.policies import POLICIES, RUBICON, chooser
+from accord.evaluators.learned_rubric.likert import EXPECTED, points, signed
+from accord.evaluators.learned_rubric.policies import RUBICON, chooser
 from accord.evaluators.learned_rubric.selection import Budget, Candidates, Pool
+from accord.evaluators.learned_rubric.settings import ALPHAS, BUDGETS, POOLED, check_settings
 from accord.evaluators.learned_rubric.sharpness import POINT, Floats, Whole
 from accord.evaluators.learned_rubric.training_side import TrainingSide
 from accord.evaluators.learned_rubric.tuning import Trying, Tuned, stratified, tuned
@@ -34,9 +35,6 @@ from accord.rubric import Question, Rubric, Side
 from accord.score import Score, Signature, Unscored
 from accord.version import __version__
 
-POOLED = "pooled"
-ALPHAS = (0.0, 0.5, 1.0, 2.0, 4.0)
-BUDGETS = ((10, 10),)
 NET_SAT = "net-sat"
 LEAST_ANSWERED = 0.5
 """A conversation of which fewer of the chosen assertions are answered has no score."""
@@ -81,17 +79,7 @@ class LearnedRubric(Evaluator):
         seed: int = 0,
     ) -> None:
         super().__init__(question)
-        for what, name, known in (
-            ("policy", policy, (RUBICON, *POLICIES)),
-            ("reading of answers", answers, READINGS),
-            ("targets", targets, ("paper", POOLED)),
-        ):
-            if name not in known:
-                raise UnknownName(what, name, known)
-        for name in (classes or {}).values():
-            if name not in (Side.SAT.value, Side.DSAT.value):
-                raise UnknownName("class of an assertion", name, (Side.SAT.value, Side.DSAT.value))
-        _check_numbers(alphas, budgets, precision)
+        check_settings(policy, answers, targets, classes or {}, alphas, budgets, precision)
         cuts(question, bad, good)
         self.classes, self.weights, self.policy = classes, weights, policy
         self.alphas, self.budgets, self.answers = alphas, budgets, answers
@@ -208,11 +196,13 @@ class LearnedRubric(Evaluator):
         )
         found: list[Score | Unscored] = []
         for row, score in enumerate(self.link_.predict_each(self._as_evidence(shown, scores), annotators)):
+            silent = f"{missing[row]} of {len(self.names_)} assertions have no answer"
             if not isinstance(score, Score) or missing[row] > (1 - LEAST_ANSWERED) * len(self.names_):
-                found.append(Unscored(score.target, score.annotator, why_nothing(reasons, score.target), signature))
+                why = "; ".join([silent, *sorted(reasons.get(score.target, ()))])
+                found.append(Unscored(score.target, score.annotator, why, signature))
                 continue
-            silent = f"{missing[row]} of {len(self.names_)} assertions have no answer and count as neutral"
-            warnings = [*([silent] if missing[row] else []), *([score.warning] if score.warning else [])]
+            neutral = [f"{silent} and count as neutral"] if missing[row] else []
+            warnings = [*neutral, *([score.warning] if score.warning else [])]
             because = sorted(zip(self.names_, added[:, row].tolist(), strict=True), key=lambda one: -abs(one[1]))
             found.append(
                 replace(
@@ -304,20 +294,6 @@ class LearnedRubric(Evaluator):
         own = {name.removeprefix("link."): array for name, array in arrays.items() if name.startswith("link.")}
         self.link_ = self._calibration().restore(card["link"], own)
         return self
-
-
-def _check_numbers(alphas: Sequence[float], budgets: Sequence[Sequence[int]], precision: float) -> None:
-    """Refuse settings that select nothing.
-
-    Raises:
-        BadInput: Says which, and what is allowed.
-    """
-    if not alphas or any(alpha < 0 for alpha in alphas):
-        raise BadInput(f"alphas are one or more weights of at least 0, got {list(alphas)}")
-    if not budgets or any(len(each) != 2 or min(each) < 0 or max(each) == 0 for each in budgets):
-        raise BadInput(f"budgets are pairs [SAT, DSAT] of how many assertions to choose, got {budgets}")
-    if not 0.5 < precision < 1:
-        raise BadInput(f"precision is a share above one half and below 1, got {precision}")
 
 
 def _finite(value: float) -> float | None:
