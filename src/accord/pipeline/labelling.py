@@ -10,6 +10,7 @@ from accord.conversation import Target
 from accord.errors import BadInput
 from accord.estimation import gaps, system_means
 from accord.evaluators.labelling import suggest_labels
+from accord.labels import Labels
 from accord.pipeline.collecting import collect, subjects_of
 from accord.pipeline.learning import factory
 from accord.pipeline.models import Models
@@ -61,14 +62,17 @@ def _check_rates(rubric: Rubric) -> None:
 def estimate_stored(store: Store, config: Config, rubric: Rubric, models: Models) -> dict[str, Any]:
     """Each system's mean rating from its labels and the scores of all its conversations, and every difference.
 
+    Conversations that the rubric was learned on are left out.
+
     Raises:
         BadInput: Labels are about turns or comparisons, or a system has too few labelled conversations.
     """
     _check_rates(rubric)
-    labels = store.labels()
+    seen = frozenset(rubric.learned_on)  # what a rubric was learned on is no random part of what it scores
+    labels = Labels(label for label in store.labels() if label.target.conversation not in seen)
     if any(label.target.turn is not None for label in labels.on(rubric.main)):
         raise BadInput("labels are about turns; a system's mean is taken over whole conversations")
-    subjects = subjects_of(store, [Target(name) for name in store.conversation_ids()])
+    subjects = subjects_of(store, [Target(name) for name in store.conversation_ids() if name not in seen])
     evidence = collect(store, config, rubric, subjects, models, ask=False)
     systems = {subject.conversation.id: subject.conversation.system or "not said" for subject in subjects}
     found = system_means(
