@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from harness import Row
@@ -36,7 +37,7 @@ INFORMATIVE, NOISE, TRUISMS, FITTED = 10, 20, 5, 10
 """Of each class: those that tell good from bad, that say nothing, that are true of all, that fit a few seen chats."""
 REPEATED = 5
 """Informative assertions of each class that the pool holds a second time, in other words."""
-SYSTEMS: Mapping[str, dict[str, object]] = {
+SYSTEMS: Mapping[str, dict[str, Any]] = {
     "accord": {},
     "targets pooled": {"targets": "pooled"},
     "correctness alone": {"policy": "correctness"},
@@ -179,7 +180,7 @@ def _tried(pool: Planted, seed: int) -> dict[str, Row]:
     seen = labels.of(str(place) for place in range(TRAIN))
     rows = {}
     for name, settings in SYSTEMS.items():
-        evaluator = LearnedRubric(MAIN, **{**classes_of(rubric), "seed": seed, **settings}).fit(train, seen)  # type: ignore[arg-type]
+        evaluator = LearnedRubric(MAIN, **{**classes_of(rubric), "seed": seed, **settings}).fit(train, seen)
         values = figures(outcome(evaluator, test, pool.good[TRAIN:]))
         rows[name] = {**values, **_found(pool, [row_of[one] for one in evaluator.names_])}
     return rows

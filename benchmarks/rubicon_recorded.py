@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from harness import Row
 from numpy.typing import NDArray
+from rubicon_planted import MAIN, SYSTEMS
 
 from accord.conversation import Target
 from accord.evaluators import LearnedRubric
@@ -19,20 +20,9 @@ from accord.evaluators.learned_rubric.tuning import stratified
 from accord.evidence import Column, EvidenceTable
 from accord.labels import Label, Labels
 from accord.pipeline.rubric_study import outcome
-from accord.rubric import Question
-from accord.scale import Scale
 
-MAIN = Question(id="good", text="Did it go well?", scale=Scale(options=(0, 1)))
 Answers = Mapping[str, Mapping[str, Mapping[str, float]]]
 """item → question → option → probability."""
-SYSTEMS: Mapping[str, dict[str, Any]] = {
-    "accord": {},
-    "targets pooled": {"targets": "pooled"},
-    "correctness alone": {"policy": "correctness"},
-    "brute force": {"policy": "brute-force"},
-    "ucb": {"policy": "ucb"},
-    "all candidates": {"policy": "all"},
-}
 
 
 def recorded_rows(data: Path, seeds: int) -> list[Row]:
@@ -59,7 +49,7 @@ def _tried(
         train, test = np.flatnonzero(fold == 0), np.flatnonzero(fold == 1)
         seen = labels.of({targets[row].conversation for row in train})
         for name, settings in SYSTEMS.items():
-            evaluator = LearnedRubric(MAIN, seed=seed, **settings).fit(options.take(train), seen)
+            evaluator = LearnedRubric(MAIN, **{"seed": seed, **settings}).fit(options.take(train), seen)
             found.setdefault(name, []).append(figures(outcome(evaluator, options.take(test), truth[test])))
         whole = LearnedRubric(MAIN, seed=seed, policy="all").fit(questions.take(train), seen)
         found.setdefault("all questions", []).append(figures(outcome(whole, questions.take(test), truth[test])))
