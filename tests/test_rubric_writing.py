@@ -69,10 +69,13 @@ def test_prompts_are_files_that_can_be_replaced(tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path / "project")
     run("init", "--prompts", "prompts")
     assert load_prompts("prompts") == {name: shipped(name) for name in PROMPTS}
-    (tmp_path / "extract.md").write_text("Why did this go $verdict?\n$conversation\n$form")
+    (tmp_path / "extract.md").write_text("Why did this go $verdict?\n$fence\n$conversation\n$fence\n$form")
     guidance = Guidance(TASK, prompts=load_prompts(tmp_path))
     assert text_of(extraction_prompt(Subject(CHAT), Side.DSAT, guidance)).startswith("Why did this go badly?")
-    (tmp_path / "extract.md").write_text("Say $wisdom")
+    (tmp_path / "extract.md").write_text("Say something")
+    with pytest.raises(BadInput, match=r"extract.md has no \$conversation"):
+        load_prompts(tmp_path)
+    (tmp_path / "extract.md").write_text("$wisdom $fence $conversation $form")
     with pytest.raises(BadInput, match=r"extract.md names 'wisdom'; the places it can name are: .*\$conversation"):
         extraction_prompt(Subject(CHAT), Side.DSAT, Guidance(TASK, prompts=load_prompts(tmp_path)))
     (tmp_path / "extrakt.md").write_text("x")
@@ -221,7 +224,10 @@ def test_private_details_are_found_and_blotted_out() -> None:
     ]
     assert names.private("The assistant books a table in London.") == []  # everybody's London is no secret
     assert names.private("Thank you is said by the user.") == []
-    assert names.hidden("Sarah wrote to s.connor@sky.net") == "[…] wrote to […]"
+    assert names.hidden("Sarah wrote to s.connor@sky.net, said SARAH") == "[…] wrote to […], said […]"
+    typed = Names.of(["user: hi i am anna schmidt, o'neil's friend", "user: mark the price, says Mark Price"], known="")
+    assert typed.private("The assistant greets Anna Schmidt and O’Neil.") == ["Anna", "Schmidt", "O'Neil"]
+    assert typed.private("The assistant thanks Mark.") == ["Mark"]
 
 
 def test_a_passage_is_a_quote_or_the_turn_that_shares_most() -> None:
@@ -374,7 +380,7 @@ def test_a_rubric_edited_by_hand_is_selected_from_without_a_writer(project: Path
         assert {row["system"] for row in found["rows"] if row["table"] == 1} == {
             "rubicon",
             "judge asked directly",
-            "mine",
+            "mine.yaml",
         }
         assert "--pool" in run("fit", "calibration", "--pool", "mine.yaml", code=1)
         assert "class: sat" in run("fit", "learned-rubric", "--pool", "llm-rubric", code=1)
@@ -497,8 +503,10 @@ def test_private_details_never_reach_a_saved_rubric(project: Path) -> None:
         found = learned(project)
     saved = "".join(path.read_text() for path in (project / "evaluators" / "learned-rubric").glob("*.yaml"))
     assert "12345" not in saved and "812660" not in saved and "[…]" in saved
-    assert found["pool"]["flagged"] == [{"details": ["12345"]}] and "named private details" in " ".join(
-        found["cautions"]
+    assert (
+        found["pool"]["flagged"] == 1
+        and "12345" not in json.dumps(found)
+        and "named private details" in " ".join(found["cautions"])
     )
 
 
@@ -525,3 +533,89 @@ def test_two_runs_on_one_store_at_once(project: Path) -> None:
     first, second = (json.loads(text) for _, text in results)
     assert first["assertions"] == second["assertions"]
     assert (project / "a" / "rubric.yaml").read_text() == (project / "b" / "rubric.yaml").read_text()
+
+
+def test_what_a_rubric_was_learned_on_is_never_held_out_again(project: Path) -> None:
+    made = conversations(120)
+    with ChatServer(Author()) as server:
+        configure(project, server.url)
+        run("import", "chats.jsonl", "labels.csv")
+        learned(project)
+        first = load_rubric("evaluators/learned-rubric/pool.yaml")
+        (project / "pool.yaml").write_text((project / "evaluators" / "learned-rubric" / "pool.yaml").read_text())
+        assert "were seen when a rubric was learned" not in run("fit", "learned-rubric", "--pool", "pool.yaml")
+        write_files(project, made)
+        run("import", "chats.jsonl", "labels.csv")
+        found = learned(project, "--pool", "pool.yaml", "--given", "pool.yaml")
+        again = load_rubric("evaluators/learned-rubric/rubric.yaml")
+    assert set(first.learned_on) <= set(again.learned_on) and len(again.learned_on) + found["tested"] == 120
+    assert {row["system"] for row in found["rows"] if row["table"] == 1} >= {"rubicon", "pool.yaml"}
+
+
+def test_an_edited_class_or_weight_is_not_passed_over(project: Path) -> None:
+    with ChatServer(Author()) as server:
+        configure(project, server.url)
+        run("import", "chats.jsonl", "labels.csv")
+        learned(project)
+        path = project / "evaluators" / "learned-rubric" / "rubric.yaml"
+        path.write_text(path.read_text().replace("weight: 1.0", "weight: 3.0", 1))
+        score = ("score", "chats.jsonl", "--evaluator", "evaluators/learned-rubric", "--out", "s.jsonl")
+        assert "another class or weight than the evaluator learned with" in run(*score, code=1)
+        run("fit", "learned-rubric", "--pool", str(path))
+        run(*score)
+
+
+def test_odd_letters_of_a_writer_are_left_out(project: Path) -> None:
+    def odd(request) -> Wire:  # type: ignore[no-untyped-def]
+        wire = Author()(request)
+        return Wire(
+            json.loads(json.dumps(wire.body).replace("The user loses", "The \\\\u0000\\\\ud800\\\\u001buser loses"))
+        )
+
+    with ChatServer(odd) as server:
+        configure(project, server.url)
+        run("import", "chats.jsonl", "labels.csv")
+        found = learned(project)
+        run("report")
+    assert any("user loses patience" in one["text"] for one in found["assertions"])
+    assert all(letter.isprintable() for one in found["assertions"] for letter in one["text"])
+
+
+def test_what_can_be_refused_is_refused_before_it_is_paid_for(project: Path) -> None:
+    author = Author()
+    with ChatServer(author) as server:
+        configure(project, server.url)
+        run("import", "chats.jsonl", "labels.csv")
+        question = "scale: real, low: 0, high: 1"
+        (project / "real.yaml").write_text(
+            f"name: r\nmain: q\nquestions:\n- {{id: q, text: x, {question}}}\n- {{id: p, text: x, class: sat, {question}}}\n"
+        )
+        assert "real.yaml" in run("fit", "learned-rubric", "--given", "real.yaml", code=1)
+        assert "'p' of 'r' has no ordered options" in run("fit", "learned-rubric", "--pool", "real.yaml", code=1)
+        text = (project / "accord.yaml").read_text()
+        kept = [line for line in text.splitlines() if not line.startswith("writer")]
+        (project / "accord.yaml").write_text("\n".join(kept))
+        assert "names no writer" in run("fit", "learned-rubric", "--plan", code=1)
+        assert "names no writer" in run("fit", "learned-rubric", "--pool", "real.yaml", "--tables", code=1)
+        for wrong, said in (
+            ("bad: x", "bad is a rating"),
+            ("budgets: 3", "budgets are pairs"),
+            ("alphas: 3", "alphas are"),
+            ("weights: {a: 1}", "weights of assertions stand"),
+        ):
+            (project / "accord.yaml").write_text(
+                text + f"evaluator: {{method: learned-rubric, settings: {{{wrong}}}}}\n"
+            )
+            assert said in run("fit", "learned-rubric", code=1)
+    assert author.asked == []
+
+
+def test_turns_of_one_conversation_stay_on_one_side() -> None:
+    from accord.evaluators.learned_rubric.tuning import stratified
+
+    groups = ["a"] * 5 + ["b"] * 5 + [f"g{i}" for i in range(10)]
+    good = np.array([False] * 10 + [True] * 10)
+    fold = stratified(groups, good, seed=0)
+    assert len(set(fold)) == 2 and all(len(set(good[fold != each])) == 2 for each in set(fold))
+    with pytest.raises(BadInput, match="belong to one conversation"):
+        stratified(["a"] * 5 + [f"g{i}" for i in range(10)], np.array([False] * 5 + [True] * 10), seed=0)

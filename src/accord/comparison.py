@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -91,7 +91,7 @@ class Comparison:
     alpha: float | None
     folds: int
     seed: int
-    seen: int = 0
+    seen: frozenset[str] = frozenset()
 
     def __getitem__(self, system: str) -> Result:
         try:
@@ -108,7 +108,7 @@ class Comparison:
             "annotators": len(set(self.ratings.annotator)),
             "folds": self.folds,
             "seed": self.seed,
-            "seen": self.seen,
+            "seen": len(self.seen),
             "alpha": self.alpha,
             "rows": [result.to_json() for result in self.results],
             "people": None if self.people is None else self.people.to_json(),
@@ -159,7 +159,7 @@ def compare(
     names = [*methods, *(name for name, able in possible.items() if able and name not in methods)]
     chosen: dict[str, Factory] = {"random": partial(RandomDraw, random_state=seed), **(factories or {})}
     make = {name: chosen.get(name, evaluators.get(name)) for name in names}
-    splits = [replace(s, train=s.train | shaped) for s in grouped_folds(list(rated.conversation), folds, seed)]
+    splits = list(grouped_folds(list(rated.conversation), folds, seed, shaped))
     systems = [held_out(name, make[name], question, evidence, labels, rated, splits) for name in names]
     clusters = Clusters(rated.conversation)
     results = [result_of(system, rated, clusters, draws, seed) for system in systems]
@@ -173,7 +173,7 @@ def compare(
         alpha=people_alpha(rated),
         folds=folds,
         seed=seed,
-        seen=len(set(everything.conversation) & shaped),
+        seen=shaped & set(everything.conversation),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,14 +56,16 @@ def learning_curve(
     whole: System,
     folds: int = FOLDS,
     seed: int = 0,
+    always: Collection[str] = (),
     shares: Sequence[float] = SHARES,
 ) -> list[Point]:
     """Predict every rating without its conversation, from growing random shares of the other conversations.
 
-    `whole` are the predictions from all of them, on the same folds: the last point.
+    `whole` are the predictions from all of them, on the same folds: the last point. `always` are conversations that
+    are learned from and never tested.
     """
-    conversations = list(rated.conversation)
-    splits = list(grouped_folds(conversations, folds, seed))
+    splits = list(grouped_folds(list(rated.conversation), folds, seed, always))
+    conversations = [label.target.conversation for label in labels.on(question.id)]
 
     def labels_of(some: Sequence[Split]) -> float:
         return sum(name in split.train for split in some for name in conversations) / len(some)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from accord.errors import BadInput
@@ -28,8 +28,12 @@ def fold_of(groups: Iterable[str], folds: int = FOLDS, seed: int = 0) -> dict[st
     return {name: position % folds for position, name in enumerate(names)}
 
 
-def grouped_folds(groups: Sequence[str], folds: int = FOLDS, seed: int = 0) -> Iterator[Split]:
+def grouped_folds(
+    groups: Sequence[str], folds: int = FOLDS, seed: int = 0, always: Collection[str] = ()
+) -> Iterator[Split]:
     """Cross-validation over groups: every group is tested once, and never learned from in that fold.
+
+    Other groups, that are `always` learned from, are never tested.
 
     Raises:
         BadInput: There are fewer groups than folds.
@@ -39,4 +43,4 @@ def grouped_folds(groups: Sequence[str], folds: int = FOLDS, seed: int = 0) -> I
         raise BadInput(f"{len(place)} rated conversations cannot make {folds} folds; rate more, or use fewer folds")
     for fold in range(folds):
         test = frozenset(name for name, at in place.items() if at == fold)
-        yield Split(frozenset(place) - test, test)
+        yield Split((frozenset(place) - test) | frozenset(always), test)

@@ -87,11 +87,14 @@ class Project:
 def open_to_score(config_file: Path | None, evaluator: Path | None) -> tuple[Project, Path]:
     """The project, and the folder of the evaluator to score with; a rubric that lies there is the one that is asked."""
     from accord.config import load_config
+    from accord.evaluators import LearnedRubric
+    from accord.evaluators.base import method_of
 
     config = load_config(config_file)
     folder = evaluator or evaluator_folder(config.evaluator.method)
     own = folder / RUBRIC_FILE
-    return Project(config.model_copy(update={"rubric": str(own)}) if own.is_file() else config), folder
+    has_own = own.is_file() and method_of(folder) == LearnedRubric.method
+    return Project(config.model_copy(update={"rubric": str(own)}) if has_own else config), folder
 
 
 def open_project(config_file: Path | None) -> Project:

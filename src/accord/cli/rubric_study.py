@@ -27,17 +27,18 @@ def fit_rubric(
     project: Project, folder: Path, pool: str | None, given: Sequence[str], tables: bool, plan: bool, as_json: bool
 ) -> None:
     """Learn a rubric with what a project names, and print its tables; or price it."""
+    from accord.evaluators.learned_rubric.listed import PROSE
     from accord.pipeline import RubricModels, learn_rubric, plan_rubric
     from accord.pipeline.rubric_findings import COMMAND, findings
     from accord.rubric import dump_rubric, load_rubric
 
     named = None if pool is None else load_rubric(pool)
-    others = {Path(name).stem: load_rubric(name) for name in given}
+    others = {name: load_rubric(name) for name in dict.fromkeys(given)}
     with closing(RubricModels(project.config, project.store, project.budget, writes=named is None or tables)) as models:
         if plan:
             found = plan_rubric(
-                project.store, project.config, project.rubric, models.endpoint, models.judge_for, project.budget, named,
-                tables,
+                project.store, project.config, project.rubric, models.endpoint, models.judge_for, project.budget,
+                others, named, tables,
             )  # fmt: skip
             show(found.to_json(), as_json, _plan_text)
             return
@@ -55,11 +56,15 @@ def fit_rubric(
             study.evaluator.save(folder)
             (folder / RUBRIC_FILE).write_text(dump_rubric(study.rubric), encoding="utf-8")
             (folder / POOL_FILE).write_text(dump_rubric(study.everything), encoding="utf-8")
+            flagged = [details for _, details in study.pool.flagged]
             run.results.update(findings(study, spent, project.config.seed), folder=str(folder))
     show(run.results, as_json, _text)
     for caution in run.results["cautions"]:
         note(caution)
-    if run.results["pool"]["failures"] or any(row["unanswered"] for row in run.results["rows"]):
+    for details in flagged:
+        note(f"left out an assertion that names {', '.join(details)}")
+    again = [reason for reason in run.results["pool"]["failures"] if reason != PROSE]
+    if again or any(row["unanswered"] for row in run.results["rows"]):
         stop("some prompts or answers came to nothing; run the command again to ask for them alone", PARTLY_UNSCORED)
 
 

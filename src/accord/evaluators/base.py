@@ -46,6 +46,9 @@ class Evaluator(ABC):
         """The settings that follow from the rubric whose answers are learned from; none for most evaluators."""
         return {}
 
+    def check_rubric(self, rubric: Rubric) -> None:  # noqa: B027 - most evaluators know the rubric by its evidence alone
+        """Refuse a rubric that says otherwise than the one that was learned from, beyond what its evidence shows."""
+
     @abstractmethod
     def fit(self, evidence: EvidenceTable, labels: Labels) -> Self:
         """Learn from every label on the question whose target has evidence.
@@ -159,6 +162,15 @@ def load_evaluator(folder: str | Path) -> Evaluator:
         raise BadInput(f"{folder} holds no evaluator: {Path(str(error.filename)).name} is missing") from None
     except (KeyError, TypeError, ValueError, SafetensorError) as error:
         raise BadInput(f"{folder} holds a damaged evaluator ({type(error).__name__}); fit it again") from None
+
+
+def method_of(folder: str | Path) -> str | None:
+    """The method of a saved evaluator; `None` where the folder holds none."""
+    try:
+        about = json.loads((Path(folder) / _CARD).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return about.get("method") if isinstance(about, dict) else None
 
 
 def learned_digest(folder: str | Path) -> str:

@@ -68,14 +68,14 @@ def insights(
     rated, system = comparison.ratings, comparison.systems[0]
     scored = np.flatnonzero(system.scored)
     clusters = Clusters(rated.conversation[scored])
-    question, folds, seed = comparison.question, comparison.folds, comparison.seed
+    question, folds, seed, seen = comparison.question, comparison.folds, comparison.seed, comparison.seen
     groups = [g for by in AUTOMATIC for g in groups_of(comparison, subjects, evidence, by)]
     return Insights(
         cautions=cautions(comparison, evidence),
         diagrams=diagrams(system.paired(rated).take(scored), clusters) if len(clusters) > 1 else [],
         groups=groups,
         importance=_if_possible(lambda: importance(evidence, labels, rubric.main_question, rubric.questions)),
-        curve=learning_curve(make_like(evaluator), question, evidence, labels, rated, system, folds, seed),
+        curve=learning_curve(make_like(evaluator), question, evidence, labels, rated, system, folds, seed, seen),
         adaptive=_if_possible(lambda: _adaptive(evaluator, comparison, evidence, labels)),
     )
 
@@ -151,7 +151,7 @@ def _adaptive(evaluator: Evaluator, comparison: Comparison, evidence: EvidenceTa
     if not isinstance(evaluator, Calibration):
         return []
     rated = comparison.ratings
-    splits = list(grouped_folds(list(rated.conversation), comparison.folds, comparison.seed))
+    splits = list(grouped_folds(list(rated.conversation), comparison.folds, comparison.seed, comparison.seen))
     if len(rated) > _CURVE_RATINGS:
         splits = splits[:1]
     tested = {name for split in splits for name in split.test}

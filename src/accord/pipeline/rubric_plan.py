@@ -8,10 +8,11 @@ upper bound.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from accord.config import Config
+from accord.errors import BadInput
 from accord.evaluators.learned_rubric.as_rubric import questions_of, rubric_of
 from accord.evaluators.learned_rubric.summarising import MOST_A_BATCH
 from accord.llm.budget import Budget
@@ -21,7 +22,7 @@ from accord.pipeline.collecting import judging_terms
 from accord.pipeline.models import Models
 from accord.pipeline.planning import Plan, plan_asking
 from accord.pipeline.rubric_pool import guidance_of, write_pool, write_spur
-from accord.pipeline.rubric_study import ABLATIONS, sides_of
+from accord.pipeline.rubric_study import ABLATIONS, NO_WRITER, checked_given, tried_on
 from accord.rubric import Rubric
 from accord.store import Store
 
@@ -69,32 +70,35 @@ def plan_rubric(
     endpoint: str,
     judge_for: Callable[[Rubric], Judge],
     budget: Budget,
+    given: Mapping[str, Rubric] | None = None,
     pool: Rubric | None = None,
     tables: bool = False,
 ) -> Plan:
-    """What `learn_rubric` would cost with the same arguments, at most.
+    """What `learn_rubric` would cost with the same arguments; more only where models have to be asked again.
 
     Raises:
         BadInput: As `learn_rubric`.
     """
-    assert config.writer is not None or pool is not None
-    held_out = config.writer.held_out if config.writer else 0.5
-    sides, plan = sides_of(store, config, rubric, held_out), Plan()
+    named = {name: checked_given(name, other, rubric) for name, other in (given or {}).items()}
+    writes = tables or pool is None
+    if config.writer is None and writes:
+        raise BadInput(NO_WRITER)
+    sides, plan = tried_on(store, config, rubric, pool, named), Plan()
     subjects = [*(subject for subject, _ in (*sides.train, *sides.test)), *sides.between]
-    pools = [pool] if pool is not None else []
-    if config.writer is not None and pool is None:
+    asked = [*named.values()] + ([] if pool is None else [pool])
+    if config.writer is not None and writes:
         told = config.writer.model_copy(update={"deduplicate": "model"})
         guidance, model = guidance_of(told), Counting(told.model, endpoint, store, plan, told.reasons)
-        versions = [guidance, *(replace(guidance, **less) for less in ABLATIONS.values())] if tables else [guidance]
+        versions = [] if pool is not None else [guidance]
+        versions += [replace(guidance, **less) for less in ABLATIONS.values()] if tables else []
         for each in versions:
-            written = questions_of(write_pool(model, sides.train, each, told).assertions)
-            pools.append(rubric_of(written, rubric.main_question, "pool", each.instructions(), ()))
+            written = questions_of(write_pool(model, sides.train, each, told).assertions, main=rubric.main)
+            asked.append(rubric_of(written, rubric.main_question, "pool", each.instructions(), ()))
         if tables:
-            written = questions_of(write_spur(model, sides.train, guidance, told).assertions)
-            pools.append(rubric_of(written, rubric.main_question, "spur", "", ()))
-    for one in pools:
-        asked = plan_asking(Models(judge_for(one)), one, subjects, store, budget, judging_terms(config)[1])
-        plan.plus(asked)
+            written = questions_of(write_spur(model, sides.train, guidance, told).assertions, main=rubric.main)
+            asked.append(rubric_of(written, rubric.main_question, "spur", "", ()))
+    for one in asked:
+        plan.plus(plan_asking(Models(judge_for(one)), one, subjects, store, budget, judging_terms(config)[1]))
     plan.subjects = len(subjects)
     plan.price(budget)
     return plan

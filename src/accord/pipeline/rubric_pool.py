@@ -57,9 +57,9 @@ class PoolOf:
             self.failures[failure.reason] += 1
 
     def to_json(self) -> dict[str, Any]:
-        """The counts, and what was flagged."""
-        flagged = [{"details": details} for _, details in self.flagged]
-        return {**self.counts, "left_out": dict(self.left_out), "failures": dict(self.failures), "flagged": flagged}
+        """The counts; what is private stays out of what is kept."""
+        about = {"left_out": dict(self.left_out), "failures": dict(self.failures)}
+        return {**self.counts, **about, "flagged": len(self.flagged)}
 
 
 def guidance_of(config: WriterConfig) -> Guidance:

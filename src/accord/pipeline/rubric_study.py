@@ -5,7 +5,7 @@ What the table says is of the very rubric that is kept: it is not learned anew f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -15,23 +15,32 @@ import numpy as np
 from accord.config import Config, WriterConfig
 from accord.errors import BadInput
 from accord.evaluators.learned_rubric import LearnedRubric
-from accord.evaluators.learned_rubric.as_rubric import AMOUNT, NUMBERS, classes_of, only, questions_of, rubric_of
+from accord.evaluators.learned_rubric.as_rubric import (
+    AGREEMENT,
+    AMOUNT,
+    LIKERT,
+    NUMBERS,
+    classes_of,
+    only,
+    questions_of,
+    rubric_of,
+)
 from accord.evaluators.learned_rubric.figures import ROW, Outcome, with_intervals
 from accord.evaluators.learned_rubric.guidance import Guidance
 from accord.evaluators.learned_rubric.likert import points
-from accord.evaluators.learned_rubric.policies import POLICIES, RUBICON
+from accord.evaluators.learned_rubric.policies import POLICIES
 from accord.evaluators.learned_rubric.stability import stability
-from accord.evaluators.learned_rubric.tuning import stratified
-from accord.evaluators.learned_rubric.verdicts import check_both, verdicts
+from accord.evaluators.learned_rubric.summarising import Assertion
 from accord.evaluators.ratings import ratings
 from accord.evidence import EvidenceTable, judge_subjects
 from accord.labels import Labels
 from accord.llm.model import ChatModel, Judge, Subject
-from accord.pipeline.collecting import judging_terms, subjects_of
-from accord.pipeline.learning import check_settings
+from accord.pipeline.collecting import judging_terms
 from accord.pipeline.rubric_pool import PoolOf, guidance_of, write_pool, write_spur
+from accord.pipeline.rubric_sides import Sides, evaluator_settings, sides_of
 from accord.resampling import DRAWS, Clusters
 from accord.rubric import Question, Rubric
+from accord.scale import Scale
 from accord.store import Store
 
 SEPARATE = tuple(name for name in POLICIES if name != "all")
@@ -41,31 +50,13 @@ ABLATIONS: Mapping[str, Mapping[str, Any]] = {
     "−CDP−DS": {"principles": False, "domain": False},
 }
 ASKED = "judge asked directly"
+NO_WRITER = (
+    "the project names no writer, a chat model that writes assertions; add one to accord.yaml: "
+    "writer: {model: NAME, task: task.yaml}, or name a rubric to select from with --pool"
+)
 
 JudgeFor = Callable[[Rubric], Judge]
 OnStage = Callable[[str, int | None], Callable[[], None]]
-
-
-@dataclass(frozen=True)
-class Sides:
-    """The conversations that people called good or bad, those to learn from and those to try on.
-
-    Attributes:
-        train: Subjects with whether they are good.
-        test: The same, of other conversations.
-        between: Subjects of the training side that are neither; their ratings calibrate scores.
-        contradicted: How many were called good by some and bad by others.
-    """
-
-    train: Sequence[tuple[Subject, bool]]
-    test: Sequence[tuple[Subject, bool]]
-    between: Sequence[Subject]
-    contradicted: int
-
-    @property
-    def trained(self) -> list[str]:
-        """The conversations whose labels may be looked at."""
-        return [subject.conversation.id for subject in (*(s for s, _ in self.train), *self.between)]
 
 
 @dataclass
@@ -93,43 +84,6 @@ class Study:
     test: EvidenceTable
     rows: list[dict[str, Any]] = field(default_factory=list)
     chosen: Mapping[str, float] = field(default_factory=dict)
-
-
-def evaluator_settings(config: Config) -> dict[str, Any]:
-    """The project's settings of the evaluator, where it is the configured one.
-
-    Raises:
-        UnknownName: It has no such setting.
-    """
-    if config.evaluator.method != LearnedRubric.method:
-        return {}
-    check_settings(LearnedRubric, config.evaluator.settings)
-    return dict(config.evaluator.settings)
-
-
-def sides_of(store: Store, config: Config, rubric: Rubric, share: float) -> Sides:
-    """The labelled conversations in two parts, whole conversations on one side, good and bad dealt out apart.
-
-    Raises:
-        BadInput: There are too few good or bad ones for both sides.
-    """
-    settings = evaluator_settings(config)
-    labels = store.labels()
-    targets = labels.on(rubric.main).targets
-    bare = EvidenceTable.from_rows([], {target: {} for target in targets})
-    rated = ratings(bare, labels, rubric.main_question)
-    found = verdicts(rated, rubric.main_question, settings.get("bad"), settings.get("good"))
-    check_both(found, rubric.main_question, fewest=4)
-    subjects = {subject.target: subject for subject in subjects_of(store, targets)}
-    fold = stratified([targets[row].conversation for row in found.row], found.good, config.seed, round(1 / share))
-    train: list[tuple[Subject, bool]] = []
-    test: list[tuple[Subject, bool]] = []
-    for row, good, place in zip(found.row, found.good, fold, strict=True):
-        (test if place == 0 else train).append((subjects[targets[row]], bool(good)))
-    decided = {targets[row] for row in found.row}
-    tested = {subject.conversation.id for subject, _ in test}
-    between = [s for target, s in subjects.items() if target not in decided and target.conversation not in tested]
-    return Sides(train, test, between[:: max(1, 2 * len(between) // max(len(train), 1))], found.contradicted)
 
 
 def learn_rubric(
@@ -163,33 +117,37 @@ def learn_rubric(
         BudgetReached: The budget is spent; the same call goes on from there.
         ModelError: No call can succeed.
     """
-    held_out = config.writer.held_out if config.writer else WriterConfig.model_fields["held_out"].default
-    sides = sides_of(store, config, rubric, held_out)
+    given = {name: checked_given(name, other, rubric) for name, other in (given or {}).items()}
+    if pool is None or tables:
+        _told(config, writer)  # before anything is paid for
+    sides = tried_on(store, config, rubric, pool, given)
     bench = _Bench(store, config, rubric, sides, judge_for, on_stage, draws)
     if pool is None:
-        guidance, told = _told(config, writer)
-        assert writer is not None
-        written = write_pool(writer, sides.train, guidance, told, on_stage("studied", len(sides.train)))
-        everything = bench.as_rubric("pool", questions_of(written.assertions), guidance.instructions())
+        guidance, told, writing = _told(config, writer)
+        written = write_pool(writing, sides.train, guidance, told, on_stage("studied", len(sides.train)))
+        everything = bench.as_rubric("pool", bench.questions(written.assertions), guidance.instructions())
     else:
         written, everything = PoolOf(), _checked(pool, rubric, sides)
     study = bench.study(written, everything)
-    study.rows += [row for name, other in (given or {}).items() for row in [bench.given(name, other)]]
+    for name, other in given.items():
+        study.rows.append({**_or_why(partial(bench.given, other)), "table": 1, "system": name})
     if tables:
-        guidance, told = _told(config, writer)
-        assert writer is not None
-        study.rows += _other_writers(bench, writer, guidance, told, sides, on_stage)
+        study.rows += _other_writers(bench, *_told(config, writer))
     study.rows.sort(key=lambda row: row["table"])
     return study
 
 
-def _told(config: Config, writer: ChatModel | None) -> tuple[Guidance, WriterConfig]:
+def tried_on(store: Store, config: Config, rubric: Rubric, pool: Rubric | None, given: Mapping[str, Rubric]) -> Sides:
+    """The two sides of a study: what any of its rubrics was learned on before is not held out."""
+    held_out = config.writer.held_out if config.writer else WriterConfig.model_fields["held_out"].default
+    seen = {name for one in (pool, *given.values()) if one is not None for name in one.learned_on}
+    return sides_of(store, config, rubric, held_out, seen)
+
+
+def _told(config: Config, writer: ChatModel | None) -> tuple[Guidance, WriterConfig, ChatModel]:
     if config.writer is None or writer is None:
-        raise BadInput(
-            "the project names no writer, a chat model that writes assertions; add one to accord.yaml: "
-            "writer: {model: NAME, task: task.yaml}, or name a rubric to select from with --pool"
-        )
-    return guidance_of(config.writer), config.writer
+        raise BadInput(NO_WRITER)
+    return guidance_of(config.writer), config.writer, writer
 
 
 def _checked(pool: Rubric, rubric: Rubric, sides: Sides) -> Rubric:
@@ -199,23 +157,48 @@ def _checked(pool: Rubric, rubric: Rubric, sides: Sides) -> Rubric:
             f"rubric {pool.name!r} has no question with a class; give those that speak for a conversation `class: sat` "
             "and those that speak against it `class: dsat`"
         )
-    kept = [question for question in pool.assertions if question.id != rubric.main]
-    return rubric_of(kept, rubric.main_question, pool.name, pool.instructions, (*pool.learned_on, *sides.trained))
+    for question in pool.assertions:
+        if not (question.can_be_judged and question.scale.is_ordered):
+            raise BadInput(
+                f"assertion {question.id!r} of {pool.name!r} has no few ordered options that a judge can choose from"
+            )
+        if question.id == rubric.main:
+            raise BadInput(f"assertion {question.id!r} of {pool.name!r} is called like the main question; rename it")
+    return rubric_of(
+        pool.assertions, rubric.main_question, pool.name, pool.instructions, (*pool.learned_on, *sides.trained)
+    )
 
 
-def _other_writers(
-    bench: _Bench, writer: ChatModel, guidance: Guidance, told: WriterConfig, sides: Sides, on_stage: OnStage
-) -> list[dict[str, Any]]:
+def checked_given(name: str, given: Rubric, rubric: Rubric) -> Rubric:
+    """What can be summed of a rubric to compare with: its ordered questions that a judge can answer.
+
+    Raises:
+        BadInput: There are none.
+    """
+    asked = [
+        q
+        for q in given.judged
+        if q.scale.is_ordered and q.id not in (rubric.main, given.main if q.side is None else "")
+    ]
+    if not asked:
+        raise BadInput(
+            f"--given {name}: it has no question beside its main one that a judge can answer on an ordered scale"
+        )
+    return rubric_of(asked, rubric.main_question, name, given.instructions, given.learned_on)
+
+
+def _other_writers(bench: _Bench, guidance: Guidance, told: WriterConfig, writer: ChatModel) -> list[dict[str, Any]]:
     """SPUR's line of table 1, and table 2."""
+    train, on_stage = bench.sides.train, bench.on_stage
 
     def spur() -> dict[str, Any]:
-        written = write_spur(writer, sides.train, guidance, told, on_stage("studied for SPUR", len(sides.train)))
-        return bench.given("SPUR", bench.as_rubric("spur", questions_of(written.assertions, NUMBERS, AMOUNT), ""))
+        written = write_spur(writer, train, guidance, told, on_stage("studied for SPUR", len(train)))
+        return bench.given(bench.as_rubric("SPUR", bench.questions(written.assertions, NUMBERS, AMOUNT), ""))
 
     def without(name: str) -> dict[str, Any]:
         less = replace(guidance, **ABLATIONS[name])
-        written = write_pool(writer, sides.train, less, told, on_stage(f"studied {name}", len(sides.train)))
-        everything = bench.as_rubric("pool", questions_of(written.assertions), less.instructions())
+        written = write_pool(writer, train, less, told, on_stage(f"studied {name}", len(train)))
+        everything = bench.as_rubric("pool", bench.questions(written.assertions), less.instructions())
         return bench.study(written, everything, alone=True).rows[0]
 
     rows = [{**_or_why(spur), "table": 1, "system": "SPUR"}]
@@ -256,13 +239,13 @@ class _Bench:
         """Select from a pool and try the selection; unless `alone`, the other ways to select too."""
         learned = [*(subject for subject, _ in self.sides.train), *self.sides.between]
         train = self.answers(everything, learned, "training side judged")
-        systems = {RUBICON: self.fitted(everything, train)}
+        best = self.fitted(everything, train)
+        systems = {best.policy: best}
         if not alone:
-            systems |= {name: self.fitted(everything, train, policy=name) for name in SEPARATE}
+            systems |= {n: self.fitted(everything, train, policy=n) for n in SEPARATE if n != best.policy}
         named = {name for evaluator in systems.values() for name in evaluator.names_}
         test = self.answers(only(everything, named), [s for s, _ in self.sides.test], "held-out side judged")
         rows = [{"table": 3, "system": name, **self.figures(each, test)} for name, each in systems.items()]
-        best = systems[RUBICON]
         if alone:
             return Study(self.sides, written, everything, only(everything, best.names_), best, train, test, rows)
         rows = [{**rows[0], "table": table} for table in (1, 2)] + rows
@@ -272,14 +255,21 @@ class _Bench:
         chosen = self.stability(best, train)
         return Study(self.sides, written, everything, only(everything, best.names_), best, train, test, rows, chosen)
 
-    def given(self, name: str, rubric: Rubric) -> dict[str, Any]:
-        """A rubric as it is, all of its questions summed: a line of table 1."""
-        judged = [question for question in rubric.judged if question.id != self.rubric.main]
-        asked = Rubric(name=name, main=self.main.id, questions=(*judged, self.main), instructions=rubric.instructions)
-        train = self.answers(asked, [s for s, _ in self.sides.train], f"{name}: training side judged")
-        evaluator = self.fitted(asked, train, policy="all")
-        test = self.answers(asked, [s for s, _ in self.sides.test], f"{name}: held-out side judged")
-        return {"table": 1, "system": name, **self.figures(evaluator, test)}
+    def questions(
+        self, assertions: Iterable[Assertion], scale: Scale = LIKERT, meanings: Mapping[str, str] = AGREEMENT
+    ) -> list[Question]:
+        """Assertions as questions with ids of their own."""
+        return questions_of(assertions, scale, meanings, self.main.id)
+
+    def given(self, rubric: Rubric) -> dict[str, Any]:
+        """The figures of a rubric as it is, all of its questions summed; which speak for what is found if need be."""
+        train = self.answers(rubric, [s for s, _ in self.sides.train], f"{rubric.name}: training side judged")
+        whole = len(rubric.assertions) == len(rubric.questions) - 1
+        more: dict[str, Any] = {} if whole else {"classes": {}, "weights": {}}
+        evaluator = self.fitted(rubric, train, policy="all", **more)
+        return self.figures(
+            evaluator, self.answers(rubric, [s for s, _ in self.sides.test], f"{rubric.name}: held-out")
+        )
 
     def answers(self, rubric: Rubric, subjects: Sequence[Subject], stage: str) -> EvidenceTable:
         """The judge's answers to a rubric's questions, the main one included."""

@@ -157,6 +157,7 @@ def score_file(
     locate(source)
     how.check()
     evaluator = load_evaluator(folder)
+    evaluator.check_rubric(rubric)
     if how.new_domain:
         evaluator = evaluator.in_new_domain()
     imported = Imported()

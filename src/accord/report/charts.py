@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+_CONTROL = re.compile(r"(?<!\\)\\u(?:00[01][0-9a-f]|d[89a-f][0-9a-f]{2})", re.IGNORECASE)
 # A colour nobody would choose stands for the page's own ink; the SVG is told afterwards.
 _INK = "#010203"
 _FAINT = "#040506"
@@ -205,6 +206,6 @@ def _svg(chart: Any) -> str:
         **axis, titleFontWeight="normal", gridOpacity=0.35
     )
     styled = styled.configure_legend(labelColor=_INK).configure_header(labelColor=_INK).configure_view(stroke=None)
-    svg = str(vl_convert.vegalite_to_svg(styled.to_json()))
+    svg = str(vl_convert.vegalite_to_svg(_CONTROL.sub(" ", styled.to_json())))  # it would abort the process
     svg = svg.replace(_INK, "currentColor").replace(_FAINT, "var(--line)")
     return re.sub(r"^<svg ", '<svg role="img" ', svg)

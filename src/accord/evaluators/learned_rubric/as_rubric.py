@@ -25,13 +25,14 @@ SOURCE = "Learned from conversations (Biyani et al., RUBICON, AIware 2024)."
 
 
 def questions_of(
-    assertions: Iterable[Assertion], scale: Scale = LIKERT, meanings: Mapping[str, str] = AGREEMENT
+    assertions: Iterable[Assertion], scale: Scale = LIKERT, meanings: Mapping[str, str] = AGREEMENT, main: str = ""
 ) -> list[Question]:
-    """Assertions as questions with an id each: `sat-01`, `dsat-01` and so on."""
+    """Assertions as questions with an id each, `sat-01`, `dsat-01` and so on; none is called like the main question."""
     counts: Counter[Side] = Counter()
     found = []
     for each in assertions:
         counts[each.side] += 1
+        counts[each.side] += f"{each.side}-{counts[each.side]:02d}" == main
         name = f"{each.side}-{counts[each.side]:02d}"
         about: Any = {"scale": scale, "meanings": meanings, "side": each.side, "reasons": each.reasons}
         found.append(Question(id=name, text=each.text, **about))

@@ -23,6 +23,13 @@ from accord.scale import Frozen
 from accord.strict_yaml import check, load_yaml
 
 PROMPTS = ("deduplicate", "domain", "extract", "judge", "maxims", "responsibility", "rewrite", "summarise")
+NEEDED = {
+    "extract": ("$conversation", "$fence", "$form"),
+    "summarise": ("$reasons", "$fence", "$form"),
+    "rewrite": ("$reasons", "$written", "$fence", "$form"),
+    "deduplicate": ("$written", "$fence", "$form"),
+}
+"""What a user's own prompt file has to keep."""
 VERDICTS = {Side.SAT: "well", Side.DSAT: "badly"}
 
 
@@ -87,7 +94,8 @@ class Guidance:
         return self._filled("judge", {"domain": self.told_domain()}).strip()
 
     def _filled(self, name: str, parts: Mapping[str, Any]) -> str:
-        text = (self.prompts or {}).get(name) or shipped(name)
+        own = self.prompts or {}
+        text = own[name] if name in own else shipped(name)
         try:
             return Template(text).substitute(parts)
         except (KeyError, ValueError) as error:
@@ -118,6 +126,11 @@ def load_prompts(folder: str | Path) -> dict[str, str]:
             found[file.stem] = file.read_text(encoding="utf-8")
         except UnicodeDecodeError:
             raise BadInput(f"{file} is not UTF-8; save it as UTF-8") from None
+        lost = next((place for place in NEEDED.get(file.stem, ()) if place not in found[file.stem]), None)
+        if lost is not None:
+            raise BadInput(
+                f"{file} has no {lost}: without it the model is not shown, or not told, what this prompt is for"
+            )
     return found
 
 

@@ -79,7 +79,7 @@ class LearnedRubric(Evaluator):
         seed: int = 0,
     ) -> None:
         super().__init__(question)
-        check_settings(policy, answers, targets, classes or {}, alphas, budgets, precision)
+        check_settings(policy, answers, targets, classes or {}, alphas, budgets, precision, weights or {})
         cuts(question, bad, good)
         self.classes, self.weights, self.policy = classes, weights, policy
         self.alphas, self.budgets, self.answers = alphas, budgets, answers
@@ -90,6 +90,21 @@ class LearnedRubric(Evaluator):
     def settings_of(cls, rubric: Rubric) -> dict[str, Any]:
         """The classes and weights of the rubric's assertions."""
         return classes_of(rubric)
+
+    def check_rubric(self, rubric: Rubric) -> None:
+        """Refuse a rubric whose classes or weights were edited after it was learned.
+
+        Raises:
+            BadInput: Names the assertion.
+        """
+        told = {q.id: (str(q.side), q.weight) for q in rubric.assertions}
+        own = zip(self.names_, self.sat_, self._weights(self.names_), strict=True)
+        for name, sat, weight in own if told else ():
+            if told.get(name, (None, None)) != (str(Side.SAT if sat else Side.DSAT), weight):
+                raise BadInput(
+                    f"assertion {name!r} of {rubric.name!r} is gone, or has another class or weight than the evaluator "
+                    "learned with; fit again: accord fit learned-rubric --pool FILE"
+                )
 
     def settings(self) -> dict[str, Any]:
         """The constructor's arguments beyond the question."""
@@ -129,6 +144,8 @@ class LearnedRubric(Evaluator):
         fold = stratified(side.groups, pool.good, self.seed)
         self.tuned_ = tuned(pool, fold, alphas, budgets, chooser(self.policy, self.seed), self.targets == POOLED)
         chosen = sorted(self.choose(pool), key=lambda row: (not pool.sat[row], -pool.separation[row]))
+        if not chosen:
+            raise BadInput(f"no assertion fits the budgets {list(self.budgets)}: the pool has only the other class")
         self.names_, self.sat_ = [side.names[row] for row in chosen], pool.sat[chosen]
         self.columns_ = tuple(column for column in evidence.columns if column.question in self.names_)
         self.typical_ = side.points.values[chosen][:, rated.row].mean(axis=1)

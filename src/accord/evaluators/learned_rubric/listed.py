@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from accord.conversation import sendable
 from accord.evaluators.learned_rubric.guidance import Form
 from accord.llm.flow import Flow
 from accord.llm.model import Failure, Prompt
@@ -45,7 +46,7 @@ def listed(text: str, form: Form, by_schema: bool = True) -> list[dict[str, Any]
         if not lines and not by_schema:
             lines = [sentence for sentence in _SENTENCE.split(text.strip()) if len(sentence.split()) > 1]
         first = next(iter(form.fields))
-        return [{first: line} for line in lines[: form.most]] or None
+        return [{first: _plain(line)} for line in lines[: form.most]] or None
     entries = found.get(form.key) if isinstance(found, dict) else found
     if not isinstance(entries, list):
         return None
@@ -56,7 +57,7 @@ def _objects(entries: list[Any], form: Form) -> Iterator[dict[str, Any]]:
     first = next(iter(form.fields))
     for entry in entries:
         if isinstance(entry, str):
-            yield {first: entry}
+            yield {first: _plain(entry)}
         elif isinstance(entry, dict):
             yield {name: value for name in form.fields if (value := _typed(name, entry.get(name))) is not None}
 
@@ -67,7 +68,12 @@ def _typed(name: str, value: Any) -> Any:
         return [each for each in value if _is_whole(each)] if isinstance(value, list) else None
     if name.startswith("number"):
         return value if _is_whole(value) else None
-    return value if isinstance(value, str) else None
+    return _plain(value) if isinstance(value, str) else None
+
+
+def _plain(text: str) -> str:
+    """The text without what no page and no file can carry."""
+    return "".join(letter for letter in sendable(text) if letter.isprintable() or letter.isspace())
 
 
 def _is_whole(value: Any) -> bool:

@@ -7,11 +7,13 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from accord.evidence.bank.words import STOP_WORDS
+
 HIDDEN = "[…]"
-COMMON_SHARE = 0.05
+COMMON_SHARE = 0.1
 """A name that occurs in a larger share of the conversations belongs to the domain."""
 FEW = 3
-"""A name that occurs in fewer conversations is theirs, however few conversations there are."""
+"""A name that occurs in no more conversations is theirs, however few conversations there are."""
 
 _IDENTIFIERS = re.compile(
     r"""[\w.+-]+@[\w-]+(?:\.[\w-]+)+          # mail
@@ -24,37 +26,54 @@ _IDENTIFIERS = re.compile(
     re.VERBOSE,
 )
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
+_BEGINS = re.compile(r"(?:^|[.!?:]\s+)[\"“'(]?$")
 
 
 @dataclass(frozen=True)
 class Names:
-    """Words that are written with a capital wherever they occur in some conversations, and in how many of them."""
+    """The words of some conversations, in how many of them each occurs, and which are no secret.
+
+    What can be found is what is written with a capital in an assertion; scripts without capitals have no names here.
+    """
 
     conversations: int
     seen: Counter[str]
+    small: frozenset[str]
+    known: frozenset[str]
 
     @classmethod
     def of(cls, texts: Iterable[str], known: str = "") -> Names:
-        """The names in transcripts; `known` is text whose words are no secret, such as the task description."""
-        capital: Counter[str] = Counter()
-        small: set[str] = {word.lower() for word in _WORD.findall(known)}
+        """The words of transcripts; `known` is text whose words are no secret, such as the task description."""
+        seen: Counter[str] = Counter()
+        small: set[str] = set()
         count = 0
         for text in texts:
             count += 1
-            words = set(_WORD.findall(text))
-            capital.update({word.lower() for word in words if word[0].isupper()})
+            words = set(_words(text))
+            seen.update({word.lower() for word in words})
             small |= {word for word in words if word.islower()}
-        return cls(count, Counter({word: n for word, n in capital.items() if word not in small and len(word) > 1}))
+        return cls(count, seen, frozenset(small), frozenset(word.lower() for word in _words(known)) | STOP_WORDS)
 
     def private(self, text: str) -> list[str]:
         """What in a text names somebody or something of a few conversations, in its order."""
-        limit = max(FEW, COMMON_SHARE * self.conversations)
         found = [match[0].strip() for match in _IDENTIFIERS.finditer(text)]
-        names = (match[0] for match in _WORD.finditer(text) if match[0][0].isupper())
-        return [*found, *(name for name in names if 0 < self.seen[name.lower()] < limit)]
+        text = text.replace("’", "'")
+        return [*found, *(match[0] for match in _WORD.finditer(text) if self._names(match[0], text[: match.start()]))]
+
+    def _names(self, word: str, before: str) -> bool:
+        """Whether a word is a name: with a capital where no sentence begins, or nowhere seen without one."""
+        lower = word.lower()
+        few = 0 < self.seen[lower] <= max(FEW, COMMON_SHARE * self.conversations)
+        if not word[0].isupper() or len(word) < 2 or lower in self.known or not few:
+            return False
+        return lower not in self.small or _BEGINS.search(before) is None
 
     def hidden(self, text: str) -> str:
-        """The text with every private detail blotted out."""
+        """The text with every private detail blotted out, however it is written there."""
         for detail in sorted(set(self.private(text)), key=len, reverse=True):
-            text = text.replace(detail, HIDDEN)
+            text = re.sub(rf"(?<!\w){re.escape(detail)}(?!\w)", HIDDEN, text.replace("’", "'"), flags=re.IGNORECASE)
         return text
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.replace("’", "'"))

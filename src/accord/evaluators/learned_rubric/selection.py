@@ -25,15 +25,17 @@ class Pool:
         points: (P, C) whole thousandths: 0 to 10,000 for a SAT rubric, −10,000 to 0 for a DSAT one, times its weight.
         sat: (P,) which rubrics speak for a conversation; the others speak against it.
         good: (C,) which conversations are good.
+        weight: (P,) what each rubric counts; 1 each without it.
     """
 
     points: Whole
     sat: Flags
     good: Flags
+    weight: Floats | None = None
 
     def of(self, conversations: NDArray[np.intp] | Flags) -> Pool:
         """The same pool on some of the conversations."""
-        return Pool(self.points[:, conversations], self.sat, self.good[conversations])
+        return Pool(self.points[:, conversations], self.sat, self.good[conversations], self.weight)
 
     @property
     def separation(self) -> Floats:
@@ -70,6 +72,7 @@ class Candidates:
         good, points = pool.good, pool.points.astype(np.float64)  # whole numbers far below 2⁵³: sums stay exact
         self._good, self._bad = int(good.sum()), int((~good).sum())
         self._points = points
+        self._weight = np.ones(len(points)) if pool.weight is None else pool.weight
         self._good_sums, self._bad_sums = points[:, good].sum(axis=1), points[:, ~good].sum(axis=1)
         self._squares = np.einsum("ij,ij->i", points, points)
         self._keys = 2 * pool.points + good.astype(np.int32)
@@ -79,7 +82,7 @@ class Candidates:
         """Which of `rows` makes LC/range − α·LS largest beside the chosen ones; the earliest of equals."""
         now = self.pool.net_sat(chosen)
         found = self._moments(now)
-        objective = found.separation[rows] / (TOP * (len(chosen) + 1))
+        objective = found.separation[rows] / (TOP * (self._weight[list(chosen)].sum() + self._weight[rows]))
         if alpha:
             objective -= alpha * self._losses(chosen, rows, now, found)
         return int(rows[int(np.round(objective, DIGITS).argmax())])

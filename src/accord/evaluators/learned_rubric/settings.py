@@ -25,6 +25,7 @@ def check_settings(
     alphas: Sequence[float],
     budgets: Sequence[Sequence[int]],
     precision: float,
+    weights: Mapping[str, float],
 ) -> None:
     """Refuse settings that do not exist, or select nothing.
 
@@ -44,7 +45,10 @@ def check_settings(
         raise BadInput(f"alphas are one or more weights of at least 0, got {alphas!r}")
     if not isinstance(budgets, Sequence) or not budgets or not all(map(_is_budget, budgets)):
         raise BadInput(f"budgets are pairs [SAT, DSAT] of how many assertions to choose, got {budgets}")
-    if not 0.5 < precision < 1:
+    for name, weight in weights.items():
+        if not _is_number(weight) or not 0 < weight <= 100:
+            raise BadInput(f"the weight of {name!r} is a number above 0 and up to 100, got {weight!r}")
+    if not _is_number(precision) or not 0.5 < precision < 1:
         raise BadInput(f"precision is a share above one half and below 1, got {precision}")
 
 

@@ -68,6 +68,8 @@ def summarise(reasons: Sequence[Reason], side: Side, guidance: Guidance, most: i
     written = Written()
     form = _form(MOST_A_BATCH)
     for start in range(0, len(reasons), BATCH):
+        if len(written.assertions) >= most:
+            break
         batch = reasons[start : start + BATCH]
         parts = _parts(batch, [each.text for each in written.assertions], side)
         prompt = guidance.prompt("summarise", form, "maxims", parts)

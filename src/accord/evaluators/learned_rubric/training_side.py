@@ -15,6 +15,9 @@ from accord.evaluators.ratings import Ratings
 from accord.evidence.table import EvidenceTable
 from accord.rubric import Question, Side
 
+MOST_WEIGHT = 100_000
+"""Of all assertions together: sums of thousandths stay whole numbers of 32 bits."""
+
 
 @dataclass(frozen=True)
 class TrainingSide:
@@ -60,5 +63,10 @@ class TrainingSide:
         said = points(evidence, names, answers)
         values = said.values[:, found.row]
         sat = np.array([classes[name] == Side.SAT for name in names]) if classes else sides(values, found.good)
-        pool = Pool(signed(values, sat, [weights.get(name, 1.0) for name in names]), sat, found.good)
+        counted = np.array([weights.get(name, 1.0) for name in names], dtype=float)
+        if counted.sum() > MOST_WEIGHT:
+            raise BadInput(
+                f"the weights of the assertions sum to {counted.sum():g}, allowed: {MOST_WEIGHT}; scale them"
+            )
+        pool = Pool(signed(values, sat, counted.tolist()), sat, found.good, counted)
         return cls(names, said, pool, found, [evidence.targets[row].conversation for row in found.row])

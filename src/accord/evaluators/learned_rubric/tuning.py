@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from accord.errors import BadInput
 from accord.evaluators.learned_rubric.selection import Budget, Candidates, Pool, select
 from accord.evaluators.learned_rubric.sharpness import POINT, Flags, Floats
 from accord.splits import FOLDS, fold_of
@@ -42,16 +43,32 @@ class Tuned:
     tried: Sequence[Trying]
 
 
-def stratified(groups: Sequence[str], good: Flags, seed: int, folds: int = FOLDS) -> NDArray[np.intp]:
-    """(C,) each conversation's fold: whole groups, the good ones and the bad ones dealt out apart.
+def kinds_of(groups: Sequence[str], good: Flags) -> list[list[str]]:
+    """The groups in which all is good, and the others, sorted: the two are dealt out apart."""
+    names = np.asarray(groups, dtype=str)
+    bad = set(names[~good])
+    return [sorted(set(names) - bad), sorted(bad)]
 
-    There are no more folds than the rarer class has groups.
+
+def stratified(groups: Sequence[str], good: Flags, seed: int, folds: int = FOLDS) -> NDArray[np.intp]:
+    """(C,) each conversation's fold: whole groups, good ones and bad ones dealt out apart.
+
+    There are as many folds as leave good and bad conversations to learn from beside each, and no more than `folds`.
+
+    Raises:
+        BadInput: Two are too many: one class belongs to a single group.
     """
     names = np.asarray(groups, dtype=str)
-    kinds = [sorted(set(names[good]) - set(names[~good])), sorted(set(names[~good]))]
-    folds = max(min(folds, *(len(set(names[each])) for each in (good, ~good))), 2)
-    place = {name: fold for kind in kinds for name, fold in fold_of(kind, folds, seed).items()}
-    return np.array([place[name] for name in names], dtype=np.intp)
+    folds = min(folds, *(len(set(names[each])) for each in (good, ~good)))
+    for count in range(folds, 1, -1):
+        place = {name: fold for kind in kinds_of(groups, good) for name, fold in fold_of(kind, count, seed).items()}
+        fold = np.array([place[name] for name in names], dtype=np.intp)
+        if all(len(set(good[fold != each])) == 2 for each in range(count)):
+            return fold
+    raise BadInput(
+        "all good ones, or all bad ones, belong to one conversation: nothing can be learned from some conversations "
+        "and tried on others. Label more conversations"
+    )
 
 
 def tuned(

@@ -39,6 +39,9 @@ def cuts(question: Question, bad: float | None, good: float | None) -> tuple[flo
     Raises:
         BadInput: They overlap.
     """
+    for name, value in (("bad", bad), ("good", good)):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise BadInput(f"{name} is a rating on the scale of {question.id!r}, got {value!r}")
     numbers = question.scale.numbers
     middle, hair = (numbers[0] + numbers[-1]) / 2, (numbers[-1] - numbers[0]) * 1e-9
     low, high = middle - hair if bad is None else bad, middle + hair if good is None else good
