@@ -160,7 +160,7 @@ def _checked(pool: Rubric, rubric: Rubric, sides: Sides) -> Rubric:
     for question in pool.assertions:
         if not (question.can_be_judged and question.scale.is_ordered):
             raise BadInput(
-                f"assertion {question.id!r} of {pool.name!r} has no few ordered options that a judge can choose from"
+                f"assertion {question.id!r} of {pool.name!r} has no ordered options that a judge can choose from"
             )
         if question.id == rubric.main:
             raise BadInput(f"assertion {question.id!r} of {pool.name!r} is called like the main question; rename it")

@@ -73,7 +73,8 @@ def _typed(name: str, value: Any) -> Any:
 
 def _plain(text: str) -> str:
     """The text without what no page and no file can carry."""
-    return "".join(letter for letter in sendable(text) if letter.isprintable() or letter.isspace())
+    told = sendable(text).replace("\ufffd", "")
+    return "".join(letter for letter in told if letter.isprintable() or letter.isspace())
 
 
 def _is_whole(value: Any) -> bool:

@@ -62,7 +62,7 @@ class Names:
 
     def _names(self, word: str, before: str) -> bool:
         """Whether a word is a name: with a capital where no sentence begins, or nowhere seen without one."""
-        lower = word.lower()
+        lower = word.lower().removesuffix("'s")
         few = 0 < self.seen[lower] <= max(FEW, COMMON_SHARE * self.conversations)
         if not word[0].isupper() or len(word) < 2 or lower in self.known or not few:
             return False
@@ -76,4 +76,5 @@ class Names:
 
 
 def _words(text: str) -> list[str]:
-    return _WORD.findall(text.replace("’", "'"))
+    """The words of a text, none of them as a possessive."""
+    return [word.removesuffix("'s") for word in _WORD.findall(text.replace("’", "'"))]
