@@ -146,7 +146,7 @@ def reasons(count: int) -> list[Reason]:
 def test_the_pool_grows_batch_by_batch_with_provenance() -> None:
     replies = [
         {"assertions": [{"text": "1. The assistant names the cause.", "numbers": [1, 3, 99]}, {"text": "x " * 30, "numbers": [1]}]},
-        {"assertions": [{"text": "the assistant names the cause", "numbers": []}, {"text": "The printer reason 12 matters.", "numbers": []}]},
+        {"assertions": [{"text": "the assistant names the cause", "numbers": []}, {"text": "The printer reason 12 matters.", "numbers": []}, {"text": "[3] [1] assistant:", "numbers": [1]}]},
         "prose",
         "prose",
     ]  # fmt: skip
@@ -155,7 +155,7 @@ def test_the_pool_grows_batch_by_batch_with_provenance() -> None:
     first, second = written.assertions
     assert first.text == "The assistant names the cause." and [r.conversation for r in first.reasons] == ["c0", "c2"]
     assert second.text == "The printer reason 12 matters." and [r.conversation for r in second.reasons] == ["c12"]
-    assert dict(written.left_out) == {"too long": 1, "written already": 1}
+    assert dict(written.left_out) == {"too long": 1, "written already": 1, "too short": 1}
     assert [failure.reason for failure in written.failures] == ["no list"]
     asked = [text_of(prompt) for prompt in model.asked]
     assert "(none)" in asked[0] and "- The assistant names the cause." in asked[1] and "went badly" in asked[0]

@@ -52,7 +52,7 @@ class Written:
             return
         why = (
             "too long" if len(plain.split()) > MOST_WORDS
-            else "too short" if len(plain.split()) < FEWEST_WORDS
+            else "too short" if sum(any(map(str.isalpha, word)) for word in plain.split()) < FEWEST_WORDS
             else "written already" if plain.lower().rstrip(".") in known
             else "pool full" if len(self.assertions) >= most
             else None
