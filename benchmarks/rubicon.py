@@ -56,7 +56,9 @@ def main() -> None:
     given = parser.parse_args()
     rows: list[Row] = []
     for part in chosen(parser, given.only, PARTS):
-        if part == "planted":
+        if part == "embedded" and given.quick and not given.only:
+            print("note: the model in this process takes longer than --quick may; --only embedded runs it")
+        elif part == "planted":
             test = TEST_QUICK if given.quick else TEST
             rows += planted_rows(min(given.limit or 20, 1 if given.quick else 20), test)
         elif part == "recorded":

@@ -214,7 +214,8 @@ def _distinct(assertions: Sequence[Assertion], model: ChatModel, guidance: Guida
 
 
 def _nothing(pool: PoolOf) -> str:
-    why = ", ".join(f"{reason} ({count})" for reason, count in pool.failures.most_common()) or "no reason was given"
+    lost = (pool.failures + pool.left_out).most_common()
+    why = ", ".join(f"{reason} ({count})" for reason, count in lost) or "no reason was given"
     flagged = f"; {len(pool.flagged)} named private details" if pool.flagged else ""
     return (
         f"no assertion came out of {pool.counts['conversations']} conversations: {why}{flagged}. Another writer may do "
