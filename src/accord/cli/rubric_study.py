@@ -20,7 +20,6 @@ _COLUMNS = {
     "delta_netsat": "ΔNetSAT", "yield_rate": "yield", "yield_deployed": "deployed", "precision_deployed": "right",
     "accuracy": "A", "precision": "P", "recall": "R", "f1": "F1",
 }  # fmt: skip
-_TITLES = {1: "Rubrics", 2: "What the writer is told", 3: "Ways to select from the same pool"}
 
 
 def fit_rubric(
@@ -95,10 +94,12 @@ def _plan_text(plan: Mapping[str, Any]) -> str:
 
 
 def _text(result: Mapping[str, Any]) -> str:
+    from accord.pipeline.rubric_study import TABLES
+
     parts = [
         f"learned on {result['trained']} good and bad conversations, tried on {result['tested']} others; 95 % intervals"
     ]
-    for number, title in _TITLES.items():
+    for number, title in TABLES.items():
         rows = [row for row in result["rows"] if row["table"] == number]
         if len(rows) > 1:
             lines = [[row["system"], *(_cell(row, name) for name in _COLUMNS)] for row in rows]

@@ -88,17 +88,26 @@ class RubricModels:
                 "a rubric is selected by a judge's answers; name one in accord.yaml: "
                 "judge: {way: decisions, model: NAME}"
             )
-        self._judge, self._budget = config.judge, budget
+        self._judge, self._writer, self._budget = config.judge, config.writer, budget
         self._judges: dict[str, Judge] = {}
         self.writer: ChatModel | None = None
-        self.endpoint = ""
         if config.writer is not None and writes:
-            from accord.llm.stack import Terms, endpoint_of, open_chat
+            from accord.llm.stack import Terms, open_chat
 
             about = config.writer
             terms = Terms(about.at_once, about.attempts, about.timeout, budget)
             self.writer = open_chat(about.model, about.base_url, store, terms)
-            self.endpoint = endpoint_of(about.model, about.base_url)
+
+    @property
+    def endpoint(self) -> str:
+        """Where the writer answers, as its kept replies are keyed; empty without one."""
+        from accord.llm.stack import endpoint_of
+
+        return (
+            ""
+            if self.writer is None or self._writer is None
+            else endpoint_of(self._writer.model, self._writer.base_url)
+        )
 
     def judge_for(self, rubric: Rubric) -> Judge:
         """The judge, told a rubric's instructions."""

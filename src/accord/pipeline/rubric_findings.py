@@ -9,7 +9,7 @@ import numpy as np
 
 from accord.evaluators.learned_rubric.likert import points
 from accord.evaluators.learned_rubric.passages import passage
-from accord.evaluators.learned_rubric.sharpness import POINT, TOP, Flags, Floats
+from accord.evaluators.learned_rubric.sharpness import POINT, TOP, Flags, Floats, targets
 from accord.evaluators.learned_rubric.stability import SHAKY
 from accord.evaluators.learned_rubric.window import curves
 from accord.llm.model import Subject
@@ -28,13 +28,6 @@ def findings(study: Study, spent: Mapping[str, Any], seed: int = 0) -> dict[str,
     evaluator, good = study.evaluator, np.array([good for _, good in study.sides.test])
     sides = outcome(evaluator, study.test, good)
     systems = [subject.conversation.system or "not said" for subject, _ in study.sides.test]
-    inside = outcome(evaluator, study.train, np.zeros(len(study.train), dtype=bool)).scores
-    counted = {subject.target for subject, _ in study.sides.train}
-    decided = np.array([target in counted for target in study.train.targets])
-    was_good = {subject.target: good for subject, good in study.sides.train}
-    train_good = np.array([was_good.get(target, False) for target in study.train.targets])
-    precise = curves(inside[decided], train_good[decided])
-    share = float(train_good[decided].mean())
     said = evaluator.window_.says(sides.scores)
     return {
         "rows": study.rows,
@@ -46,14 +39,7 @@ def findings(study: Study, spent: Mapping[str, Any], seed: int = 0) -> dict[str,
         "threshold": evaluator.threshold_,
         "window": evaluator.describe()["window"],
         "precision": evaluator.precision,
-        "curves": [
-            {
-                "theta": float(theta), "good": float(plus), "bad": float(minus),
-                "good_target": share + (1 - share) * (1 + step) / 2, "bad_target": 1 - share + share * (1 - step) / 2,
-            }
-            for theta, plus, minus in zip(precise.theta, precise.good, precise.bad, strict=True)
-            for step in [float(np.tanh(theta - evaluator.threshold_))]
-        ],
+        "curves": _curves(study),
         "confusion": _confusion(systems, good, said),
         "cautions": cautions(study),
         "pool": {**study.pool.to_json(), "assertions": len(study.everything.assertions)},
@@ -62,6 +48,17 @@ def findings(study: Study, spent: Mapping[str, Any], seed: int = 0) -> dict[str,
         "spent": dict(spent),
         "evaluator": evaluator.describe(),
     }  # fmt: skip
+
+
+def _curves(study: Study) -> list[dict[str, float]]:
+    """The training side's precision at each threshold, and the targets that it is held against."""
+    was_good = {subject.target: good for subject, good in study.sides.train}
+    decided = study.train.take([row for row, target in enumerate(study.train.targets) if target in was_good])
+    good = np.array([was_good[target] for target in decided.targets])
+    found = curves(outcome(study.evaluator, decided, good).scores, good)
+    plus, minus = targets(found.theta, study.evaluator.threshold_, float(good.mean()))
+    columns = {"theta": found.theta, "good": found.good, "bad": found.bad, "good_target": plus, "bad_target": minus}
+    return [dict(zip(columns, row, strict=True)) for row in np.column_stack(list(columns.values())).tolist()]
 
 
 def cautions(study: Study) -> list[str]:

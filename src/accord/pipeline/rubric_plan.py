@@ -21,7 +21,7 @@ from accord.llm.model import Judge, Prompt, Reply
 from accord.pipeline.collecting import judging_terms
 from accord.pipeline.models import Models
 from accord.pipeline.planning import Plan, plan_asking
-from accord.pipeline.rubric_pool import guidance_of, write_pool, write_spur
+from accord.pipeline.rubric_pool import guidance_of, write_pool
 from accord.pipeline.rubric_study import ABLATIONS, NO_WRITER, checked_given, tried_on
 from accord.rubric import Rubric
 from accord.store import Store
@@ -95,7 +95,9 @@ def plan_rubric(
             written = questions_of(write_pool(model, sides.train, each, told).assertions, main=rubric.main)
             asked.append(rubric_of(written, rubric.main_question, "pool", each.instructions(), ()))
         if tables:
-            written = questions_of(write_spur(model, sides.train, guidance, told).assertions, main=rubric.main)
+            written = questions_of(
+                write_pool(model, sides.train, guidance, told, as_spur=True).assertions, main=rubric.main
+            )
             asked.append(rubric_of(written, rubric.main_question, "spur", "", ()))
     for one in asked:
         plan.plus(plan_asking(Models(judge_for(one)), one, subjects, store, budget, judging_terms(config)[1]))

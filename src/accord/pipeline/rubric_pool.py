@@ -19,7 +19,7 @@ from accord.evaluators.learned_rubric.deduplicating import Distinct, deduplicate
 from accord.evaluators.learned_rubric.extraction import Extracted, extract, windowed
 from accord.evaluators.learned_rubric.guidance import PROMPTS, Guidance, Task, load_prompts, load_task, shipped
 from accord.evaluators.learned_rubric.private import Names
-from accord.evaluators.learned_rubric.summarising import SPUR_SIZE, Assertion, Written, rewrite, summarise
+from accord.evaluators.learned_rubric.summarising import SPUR_SIZE, Assertion, rewrite, summarise
 from accord.llm.flow import OUT_OF_BUDGET, Flow, as_finished, drive
 from accord.llm.model import IN_PROCESS_CONTEXT, ChatModel, Failure, Subject, in_process
 from accord.llm.render import transcript_of
@@ -80,65 +80,34 @@ def write_pool(
     guidance: Guidance,
     config: WriterConfig,
     on_step: Callable[[], None] = lambda: None,
+    as_spur: bool = False,
 ) -> PoolOf:
     """A pool of assertions from conversations that people called good (true) or bad.
+
+    With `as_spur` it is SPUR's two lists (Lin et al., 2024): no domain, no principles, each a short list that every
+    batch of reasons rewrites, with nothing to de-duplicate.
 
     Raises:
         BadInput: No assertion came out of it, or a conversation cannot be shown in the model's context.
         BudgetReached: The budget is spent; the same call goes on from there.
         ModelError: No call can succeed.
     """
-
-    def write(reasons: Sequence[Reason], side: Side) -> Flow[Written]:
-        return summarise(reasons, side, guidance, config.pool)
-
-    return _written(
-        model, studied, guidance, config, on_step, write, lambda kept: _distinct(kept, model, guidance, config)
-    )
-
-
-def write_spur(
-    model: ChatModel,
-    studied: Sequence[tuple[Subject, bool]],
-    guidance: Guidance,
-    config: WriterConfig,
-    on_step: Callable[[], None] = lambda: None,
-) -> PoolOf:
-    """SPUR's two lists (Lin et al., 2024): no domain, no principles, one short list rewritten batch by batch.
-
-    Raises:
-        BadInput, BudgetReached, ModelError: As `write_pool`.
-    """
-    plain = replace(guidance, domain=False, principles=False)
-
-    def write(reasons: Sequence[Reason], side: Side) -> Flow[Written]:
-        return rewrite(reasons, side, plain, SPUR_SIZE)
-
-    return _written(model, studied, plain, config, on_step, write, lambda kept: Distinct(list(kept)))
-
-
-def _written(
-    model: ChatModel,
-    studied: Sequence[tuple[Subject, bool]],
-    guidance: Guidance,
-    config: WriterConfig,
-    on_step: Callable[[], None],
-    write: Callable[[Sequence[Reason], Side], Flow[Written]],
-    distinct: Callable[[Sequence[Assertion]], Distinct],
-) -> PoolOf:
+    told = replace(guidance, domain=False, principles=False) if as_spur else guidance
     pool = PoolOf()
-    extracted = wait(_extracted(model, studied, guidance, config, on_step))
+    extracted = wait(_extracted(model, studied, told, config, on_step))
     pool.failed(one.failure for one in extracted if one.failure is not None)
     pool.counts["conversations"] = len(extracted)
     pool.counts["shown in part"] = sum(one.left_out > 0 for one in extracted)
     transcripts = [transcript_of(subject.conversation.turns) for subject, _ in studied]
-    names, said = _names(transcripts, guidance), " ".join(" ".join(transcripts).lower().split())
+    names, said = _names(transcripts, told), " ".join(" ".join(transcripts).lower().split())
     for side in Side:
         reasons = [reason for one in extracted if one.side is side for reason in one.reasons]
-        written = wait(drive(write(reasons, side), model))
+        flow = rewrite(reasons, side, told, SPUR_SIZE) if as_spur else summarise(reasons, side, told, config.pool)
+        written = wait(drive(flow, model))
         pool.failed(written.failures)
         pool.left_out += written.left_out
-        found = distinct(_without_private(pool, written.assertions, names, said))
+        kept = _without_private(pool, written.assertions, names, said)
+        found = Distinct(kept) if as_spur else _distinct(kept, model, told, config)
         pool.failed(found.failures)
         pool.counts += Counter(reasons=len(reasons), written=len(written.assertions), repeated=found.repeated)
         pool.assertions += found.assertions

@@ -5,7 +5,7 @@ What the table says is of the very rubric that is kept: it is not learned anew f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -15,32 +15,21 @@ import numpy as np
 from accord.config import Config, WriterConfig
 from accord.errors import BadInput
 from accord.evaluators.learned_rubric import LearnedRubric
-from accord.evaluators.learned_rubric.as_rubric import (
-    AGREEMENT,
-    AMOUNT,
-    LIKERT,
-    NUMBERS,
-    classes_of,
-    only,
-    questions_of,
-    rubric_of,
-)
+from accord.evaluators.learned_rubric.as_rubric import AMOUNT, NUMBERS, classes_of, only, questions_of, rubric_of
 from accord.evaluators.learned_rubric.figures import ROW, Outcome, with_intervals
 from accord.evaluators.learned_rubric.guidance import Guidance
 from accord.evaluators.learned_rubric.likert import points
 from accord.evaluators.learned_rubric.policies import POLICIES
 from accord.evaluators.learned_rubric.stability import stability
-from accord.evaluators.learned_rubric.summarising import Assertion
 from accord.evaluators.ratings import ratings
 from accord.evidence import EvidenceTable, judge_subjects
 from accord.labels import Labels
 from accord.llm.model import ChatModel, Judge, Subject
 from accord.pipeline.collecting import judging_terms
-from accord.pipeline.rubric_pool import PoolOf, guidance_of, write_pool, write_spur
+from accord.pipeline.rubric_pool import PoolOf, guidance_of, write_pool
 from accord.pipeline.rubric_sides import Sides, evaluator_settings, sides_of
 from accord.resampling import DRAWS, Clusters
 from accord.rubric import Question, Rubric
-from accord.scale import Scale
 from accord.store import Store
 
 SEPARATE = tuple(name for name in POLICIES if name != "all")
@@ -50,6 +39,8 @@ ABLATIONS: Mapping[str, Mapping[str, Any]] = {
     "−CDP−DS": {"principles": False, "domain": False},
 }
 ASKED = "judge asked directly"
+TABLES = {1: "Rubrics", 2: "What the writer is told", 3: "Ways to select from the same pool"}
+"""By number, as in the paper."""
 NO_WRITER = (
     "the project names no writer, a chat model that writes assertions; add one to accord.yaml: "
     "writer: {model: NAME, task: task.yaml}, or name a rubric to select from with --pool"
@@ -118,21 +109,19 @@ def learn_rubric(
         ModelError: No call can succeed.
     """
     given = {name: checked_given(name, other, rubric) for name, other in (given or {}).items()}
-    if pool is None or tables:
-        _told(config, writer)  # before anything is paid for
+    writing = _writing(config, writer) if pool is None or tables else None  # before anything is paid for
     sides = tried_on(store, config, rubric, pool, given)
     bench = _Bench(store, config, rubric, sides, judge_for, on_stage, draws)
-    if pool is None:
-        guidance, told, writing = _told(config, writer)
-        written = write_pool(writing, sides.train, guidance, told, on_stage("studied", len(sides.train)))
-        everything = bench.as_rubric("pool", bench.questions(written.assertions), guidance.instructions())
+    if pool is not None:
+        study = bench.study(PoolOf(), _checked(pool, rubric, sides))
     else:
-        written, everything = PoolOf(), _checked(pool, rubric, sides)
-    study = bench.study(written, everything)
+        assert writing is not None
+        study = bench.study(*bench.written(writing, "studied"))
     for name, other in given.items():
         study.rows.append({**_or_why(partial(bench.given, other)), "table": 1, "system": name})
     if tables:
-        study.rows += _other_writers(bench, *_told(config, writer))
+        assert writing is not None
+        study.rows += _other_writers(bench, writing)
     study.rows.sort(key=lambda row: row["table"])
     return study
 
@@ -144,10 +133,19 @@ def tried_on(store: Store, config: Config, rubric: Rubric, pool: Rubric | None, 
     return sides_of(store, config, rubric, held_out, seen)
 
 
-def _told(config: Config, writer: ChatModel | None) -> tuple[Guidance, WriterConfig, ChatModel]:
+@dataclass(frozen=True)
+class _Writing:
+    """Who writes, on what terms, and what it is told."""
+
+    model: ChatModel
+    config: WriterConfig
+    guidance: Guidance
+
+
+def _writing(config: Config, writer: ChatModel | None) -> _Writing:
     if config.writer is None or writer is None:
         raise BadInput(NO_WRITER)
-    return guidance_of(config.writer), config.writer, writer
+    return _Writing(writer, config.writer, guidance_of(config.writer))
 
 
 def _checked(pool: Rubric, rubric: Rubric, sides: Sides) -> Rubric:
@@ -187,21 +185,14 @@ def checked_given(name: str, given: Rubric, rubric: Rubric) -> Rubric:
     return rubric_of(asked, rubric.main_question, name, given.instructions, given.learned_on)
 
 
-def _other_writers(bench: _Bench, guidance: Guidance, told: WriterConfig, writer: ChatModel) -> list[dict[str, Any]]:
+def _other_writers(bench: _Bench, writing: _Writing) -> list[dict[str, Any]]:
     """SPUR's line of table 1, and table 2."""
-    train, on_stage = bench.sides.train, bench.on_stage
-
-    def spur() -> dict[str, Any]:
-        written = write_spur(writer, train, guidance, told, on_stage("studied for SPUR", len(train)))
-        return bench.given(bench.as_rubric("SPUR", bench.questions(written.assertions, NUMBERS, AMOUNT), ""))
 
     def without(name: str) -> dict[str, Any]:
-        less = replace(guidance, **ABLATIONS[name])
-        written = write_pool(writer, train, less, told, on_stage(f"studied {name}", len(train)))
-        everything = bench.as_rubric("pool", bench.questions(written.assertions), less.instructions())
-        return bench.study(written, everything, alone=True).rows[0]
+        less = replace(writing, guidance=replace(writing.guidance, **ABLATIONS[name]))
+        return bench.study(*bench.written(less, f"studied {name}"), alone=True).rows[0]
 
-    rows = [{**_or_why(spur), "table": 1, "system": "SPUR"}]
+    rows = [{**_or_why(partial(bench.spur, writing)), "table": 1, "system": "SPUR"}]
     return rows + [{**_or_why(partial(without, name)), "table": 2, "system": name} for name in ABLATIONS]
 
 
@@ -235,6 +226,20 @@ class _Bench:
         """Assertions as a rubric that says which conversations it has seen."""
         return rubric_of(questions, self.main, name, instructions, self.sides.trained)
 
+    def written(self, writing: _Writing, stage: str) -> tuple[PoolOf, Rubric]:
+        """What is written from the training side, and its pool as a rubric."""
+        train = self.sides.train
+        written = write_pool(writing.model, train, writing.guidance, writing.config, self.on_stage(stage, len(train)))
+        questions = questions_of(written.assertions, main=self.main.id)
+        return written, self.as_rubric("pool", questions, writing.guidance.instructions())
+
+    def spur(self, writing: _Writing) -> dict[str, Any]:
+        """The figures of SPUR's rubric."""
+        train, told = self.sides.train, (writing.guidance, writing.config)
+        step = self.on_stage("studied for SPUR", len(train))
+        written = write_pool(writing.model, train, *told, step, as_spur=True)
+        return self.given(self.as_rubric("SPUR", questions_of(written.assertions, NUMBERS, AMOUNT, self.main.id), ""))
+
     def study(self, written: PoolOf, everything: Rubric, alone: bool = False) -> Study:
         """Select from a pool and try the selection; unless `alone`, the other ways to select too."""
         learned = [*(subject for subject, _ in self.sides.train), *self.sides.between]
@@ -254,12 +259,6 @@ class _Bench:
             rows.append({"table": 1, "system": ASKED, **self.figures(asked, test)})
         chosen = self.stability(best, train)
         return Study(self.sides, written, everything, only(everything, best.names_), best, train, test, rows, chosen)
-
-    def questions(
-        self, assertions: Iterable[Assertion], scale: Scale = LIKERT, meanings: Mapping[str, str] = AGREEMENT
-    ) -> list[Question]:
-        """Assertions as questions with ids of their own."""
-        return questions_of(assertions, scale, meanings, self.main.id)
 
     def given(self, rubric: Rubric) -> dict[str, Any]:
         """The figures of a rubric as it is, all of its questions summed; which speak for what is found if need be."""

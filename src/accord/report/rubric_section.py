@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from accord.pipeline.rubric_study import TABLES
 from accord.report import charts
 
-TITLES = {1: "Rubrics", 2: "What the writer is told", 3: "Ways to select from the same pool"}
 COLUMNS = (
     ("delta_netsat", "ΔNetSAT"), ("yield_rate", "yield"), ("yield_deployed", "yield deployed"),
     ("precision_deployed", "right there"), ("accuracy", "accuracy"), ("precision", "precision"), ("recall", "recall"),
@@ -23,7 +23,7 @@ def rubric_section(found: Mapping[str, Any] | None) -> dict[str, Any] | None:
         return None
     assertions = found["assertions"]
     low, high = found["window"]
-    tables = [(title, [row for row in found["rows"] if row["table"] == number]) for number, title in TITLES.items()]
+    tables = [(title, [row for row in found["rows"] if row["table"] == number]) for number, title in TABLES.items()]
     return {
         **found,
         "tables": [(title, rows) for title, rows in tables if len(rows) > 1],

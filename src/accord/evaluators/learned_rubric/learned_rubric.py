@@ -229,7 +229,7 @@ class LearnedRubric(Evaluator):
                     because=tuple(because),
                     net_sat=float(scores[row]),
                     label=str(labels[row]),
-                )  # fmt: skip
+                )
             )
         return found
 

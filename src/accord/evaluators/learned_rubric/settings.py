@@ -41,14 +41,14 @@ def check_settings(
     ):
         if name not in known:
             raise UnknownName(what, str(name), known)
-    if not isinstance(alphas, Sequence) or not alphas or not all(_is_number(a) and 0 <= a < np.inf for a in alphas):
+    if not isinstance(alphas, Sequence) or not alphas or not all(is_number(a) and 0 <= a < np.inf for a in alphas):
         raise BadInput(f"alphas are one or more weights of at least 0, got {alphas!r}")
     if not isinstance(budgets, Sequence) or not budgets or not all(map(_is_budget, budgets)):
         raise BadInput(f"budgets are pairs [SAT, DSAT] of how many assertions to choose, got {budgets}")
     for name, weight in weights.items():
-        if not _is_number(weight) or not 0 < weight <= 100:
+        if not is_number(weight) or not 0 < weight <= 100:
             raise BadInput(f"the weight of {name!r} is a number above 0 and up to 100, got {weight!r}")
-    if not _is_number(precision) or not 0.5 < precision < 1:
+    if not is_number(precision) or not 0.5 < precision < 1:
         raise BadInput(f"precision is a share above one half and below 1, got {precision}")
 
 
@@ -57,5 +57,6 @@ def _is_budget(each: Any) -> bool:
     return pair and max(each) > 0
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether a setting is a number; a boolean is none."""
     return isinstance(value, int | float) and not isinstance(value, bool)

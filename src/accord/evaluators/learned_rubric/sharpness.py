@@ -99,6 +99,12 @@ def sharpness_loss(keys: Keys, good: int, threshold: Floats, spread: Floats | No
     return np.where(count > 0, errors.sum(axis=1) / np.maximum(4 * count, 1), 1.0)
 
 
+def targets(theta: Floats, threshold: float, share: float) -> tuple[Floats, Floats]:
+    """t₊ and t₋ at thresholds in points, where a `share` of the conversations is good."""
+    step = np.tanh(theta - threshold)
+    return share + (1 - share) * (1 + step) / 2, 1 - share + share * (1 - step) / 2
+
+
 def steps(twice: Whole, threshold: Floats, unit: Floats) -> Floats:
     """tanh((θ − θc)/unit) where `twice` is 2·θ; a unit of nothing makes it a step."""
     if not unit.all():

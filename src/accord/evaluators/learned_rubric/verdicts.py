@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.errors import BadInput
+from accord.evaluators.learned_rubric.settings import is_number
 from accord.evaluators.learned_rubric.sharpness import Flags
 from accord.evaluators.ratings import Ratings
 from accord.rubric import Question
@@ -40,7 +41,7 @@ def cuts(question: Question, bad: float | None, good: float | None) -> tuple[flo
         BadInput: They overlap.
     """
     for name, value in (("bad", bad), ("good", good)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+        if value is not None and not is_number(value):
             raise BadInput(f"{name} is a rating on the scale of {question.id!r}, got {value!r}")
     numbers = question.scale.numbers
     middle, hair = (numbers[0] + numbers[-1]) / 2, (numbers[-1] - numbers[0]) * 1e-9
