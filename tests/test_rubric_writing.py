@@ -16,13 +16,13 @@ from accord.cli import app, commands  # noqa: F401 - registers the commands
 from accord.errors import BadInput, UnknownName
 from accord.evaluators.learned_rubric.deduplicating import deduplicate, deduplicate_by_cosine
 from accord.evaluators.learned_rubric.extraction import extract, extraction_prompt, windowed
-from accord.evaluators.learned_rubric.guidance import PROMPTS, Form, Guidance, Task, load_prompts, load_task, shipped
-from accord.evaluators.learned_rubric.listed import listed
+from accord.evaluators.learned_rubric.guidance import PROMPTS, Guidance, Task, load_prompts, load_task, shipped
 from accord.evaluators.learned_rubric.passages import passage
 from accord.evaluators.learned_rubric.private import Names
 from accord.evaluators.learned_rubric.summarising import Assertion, rewrite, summarise
 from accord.llm import Subject
 from accord.llm.flow import run_flow
+from accord.llm.listed import Form, listed
 from accord.llm.model import Failure, Prompt, in_requests
 from accord.llm.scripted import ScriptedJudge, ScriptedModel
 from accord.llm.verbalised import VerbalisedJudge

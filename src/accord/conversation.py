@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-_NOBODY = frozenset({"system", "developer", "tool", "function"})
+NOBODY = frozenset({"system", "developer", "tool", "function"})
 """Roles that neither ask nor reply."""
 
 
@@ -89,14 +89,14 @@ class Conversation:
         if self.reply is not None:
             return (self.turns[self.reply],)
         assistant = self.by("assistant")
-        people = [turn.role for turn in self.turns if turn.role not in _NOBODY]
+        people = [turn.role for turn in self.turns if turn.role not in NOBODY]
         return assistant or (self.by(people[-1]) if people else ())
 
     @property
     def others(self) -> tuple[Turn, ...]:
         """The turns of those who are replied to, in order; instructions and tools' outputs are nobody's."""
         role = {turn.role for turn in self.replies}
-        return tuple(turn for turn in self.turns if turn.role not in role | _NOBODY)
+        return tuple(turn for turn in self.turns if turn.role not in role | NOBODY)
 
     @property
     def system(self) -> str | None:

@@ -26,7 +26,7 @@ def fit_rubric(
     project: Project, folder: Path, pool: str | None, given: Sequence[str], tables: bool, plan: bool, as_json: bool
 ) -> None:
     """Learn a rubric with what a project names, and print its tables; or price it."""
-    from accord.evaluators.learned_rubric.listed import PROSE
+    from accord.llm.listed import PROSE
     from accord.pipeline import RubricModels, learn_rubric, plan_rubric
     from accord.pipeline.rubric_findings import COMMAND, findings
     from accord.rubric import dump_rubric, load_rubric

@@ -12,6 +12,7 @@ from accord.llm.model import Answer, Subject, Unanswered
 from accord.readers.rows import read_rows
 from accord.rubric import Question
 from accord.scale import Scale
+from accord.taxonomy import ISSUE
 
 JUDGEMENTS_FILE = "judgments.jsonl.gz"
 
@@ -59,7 +60,7 @@ class RecordedJudge:
 
     def made_from(self, subject: Subject, question: Question) -> Mapping[str, Any]:
         """The recorded distributions themselves: another recording is another answer."""
-        runs = self._recorded.get((subject.conversation.id, question.id), ())
+        runs = self._runs(subject, question)
         recorded = [dict(run) for run in runs]
         return {
             "judge": self.name,
@@ -80,8 +81,15 @@ class RecordedJudge:
     async def close(self) -> None:
         """Nothing is open."""
 
+    def _runs(self, subject: Subject, question: Question) -> Sequence[Mapping[str, float]]:
+        """What was recorded of a subject; turns of a dialogue may have been recorded as items of their own."""
+        items = subject.conversation.metadata.get("items")
+        item = items.get(str(subject.turn)) if isinstance(items, Mapping) else None
+        name = item if isinstance(item, str) else subject.conversation.id
+        return self._recorded.get((name, question.id.removeprefix(ISSUE)), ())
+
     def _one(self, subject: Subject, question: Question) -> Answer | Unanswered:
-        runs = self._recorded.get((subject.conversation.id, question.id))
+        runs = self._runs(subject, question)
         if not runs:
             return Unanswered(question.id, "not recorded", "the recording has no answer for this conversation")
         mean = {option: sum(run.get(option, 0.0) for run in runs) / len(runs) for option in set().union(*runs)}

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from accord.llm.flow import ask
+from accord.llm.listed import strict
 from accord.llm.model import Answer, ChatModel, Failure, Prompt, Subject, Unanswered
 from accord.llm.render import answer_labels, prompt_hash, verbalised_prompt
 from accord.rubric import Question
@@ -70,12 +71,6 @@ class VerbalisedJudge:
 
 def schema_of(questions: Sequence[Question]) -> dict[str, Any]:
     """The JSON Schema of a reply: for each question an object with a number for each option's label."""
-
-    def strict(properties: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "type": "object", "properties": properties, "required": list(properties), "additionalProperties": False,
-        }  # fmt: skip
-
     return strict({q.id: strict({label: {"type": "number"} for label in answer_labels(q.scale)}) for q in questions})
 
 

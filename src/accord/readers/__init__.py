@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 # Importing a format registers it; benchmark comes before the formats its rows also resemble.
 from accord.errors import BadInput, BadRow
-from accord.readers import benchmark, langfuse, messages, mlflow, otel, sharegpt, table  # noqa: F401
+from accord.readers import abc_eval, benchmark, langfuse, messages, mlflow, otel, sharegpt, soda_eval, table  # noqa: F401
 from accord.readers.grouping import grouped
 from accord.readers.label_files import looks_like_labels, mapped, read_labels
 from accord.readers.record import Fields, Format, Record, Row, WrongShape, formats
@@ -17,7 +17,7 @@ from accord.readers.rows import locate, read_rows
 
 __all__ = ["Record", "columns_of", "detect", "formats", "is_label_file", "read", "read_labels"]
 
-_MOST_TELLING_FIRST = ("benchmark", "openai-messages", "sharegpt", "mlflow", "langfuse", "otel", "table")
+_MOST_TELLING_FIRST = ("benchmark", "soda-eval", "openai-messages", "sharegpt", "mlflow", "langfuse", "otel", "table")
 T = TypeVar("T")
 OnBadRow = Callable[[BadRow], None]
 

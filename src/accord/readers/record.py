@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from accord.assessment import Assessment
 from accord.conversation import Conversation
 from accord.errors import BadInput
 from accord.labels import Label
@@ -34,10 +35,11 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A conversation and the labels that stood beside it in the file."""
+    """A conversation, and the labels and assessments that stood beside it in the file."""
 
     conversation: Conversation
     labels: tuple[Label, ...] = ()
+    assessments: tuple[Assessment, ...] = ()
 
 
 class WrongShape(BadInput):

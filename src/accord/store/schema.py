@@ -61,6 +61,18 @@ replies = Table(
     Column("added", String, nullable=False),
 )
 
+assessments = Table(
+    "assessments",
+    metadata,
+    Column("key", String, primary_key=True),
+    Column("conversation", String, nullable=False),
+    Column("turn", Integer, nullable=False),
+    Column("made_by", String, nullable=False),
+    Column("content", Text, nullable=False),
+    Column("added", String, nullable=False),
+    Index("assessments_by_conversation", "conversation"),
+)
+
 runs = Table(
     "runs",
     metadata,

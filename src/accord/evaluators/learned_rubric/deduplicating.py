@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.evaluators.learned_rubric.guidance import Form, Guidance
-from accord.evaluators.learned_rubric.listed import ask_for_list
+from accord.evaluators.learned_rubric.guidance import Guidance
 from accord.evaluators.learned_rubric.summarising import Assertion
 from accord.llm.flow import Flow
+from accord.llm.listed import Form, ask_for_list
 from accord.llm.model import Failure
 from accord.llm.render import fence_for
 

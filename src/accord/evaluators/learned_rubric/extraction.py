@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from accord.conversation import Conversation
-from accord.evaluators.learned_rubric.guidance import VERDICTS, Form, Guidance
-from accord.evaluators.learned_rubric.listed import ask_for_list
+from accord.evaluators.learned_rubric.guidance import VERDICTS, Guidance
 from accord.llm.flow import Flow
+from accord.llm.listed import Form, ask_for_list
 from accord.llm.model import Failure, Prompt, Subject, estimated_usage
 from accord.llm.render import fence_for, transcript_of
 from accord.llm.windowing import fitted, left_out, room_beside

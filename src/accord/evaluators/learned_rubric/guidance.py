@@ -7,7 +7,7 @@ switched off.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 from pydantic import Field
 
 from accord.errors import BadInput, UnknownName
+from accord.llm.listed import Form
 from accord.llm.model import Message, Prompt
 from accord.rubric import Side
 from accord.scale import Frozen
@@ -132,49 +133,3 @@ def load_prompts(folder: str | Path) -> dict[str, str]:
                 f"{file} has no {lost}: without it the model is not shown, or not told, what this prompt is for"
             )
     return found
-
-
-@dataclass(frozen=True)
-class Form:
-    """The form of an answer: a list of objects under one key, or of lines.
-
-    Attributes:
-        key: Of the list.
-        fields: Of each object, with what stands there; `numbers` in a name makes it a list of numbers, `number` one.
-        most: How many there may be.
-        line: What one line holds, where the model keeps no schema.
-        tokens: Of one object.
-        tokens_of_line: Of one line.
-    """
-
-    key: str
-    fields: Mapping[str, str]
-    most: int
-    line: str
-    tokens: int = 60
-    tokens_of_line: int = 30
-
-    def told(self, by_schema: bool) -> str:
-        """The form in words."""
-        if not by_schema:
-            return (
-                f"Answer with nothing but a list, one a line, each line beginning with a dash and a space: {self.line}"
-            )
-        shown = ", ".join(f'"{name}": {what}' for name, what in self.fields.items())
-        return f'Answer with nothing but a JSON object: {{"{self.key}": [{{{shown}}}, ...]}}'
-
-    def schema(self) -> dict[str, Any]:
-        """The same as a JSON Schema."""
-        entry = _strict({name: _kind(name) for name in self.fields})
-        return _strict({self.key: {"type": "array", "items": entry}})
-
-
-def _strict(properties: dict[str, Any]) -> dict[str, Any]:
-    required: Sequence[str] = list(properties)
-    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
-
-
-def _kind(name: str) -> dict[str, Any]:
-    if name.startswith("numbers"):
-        return {"type": "array", "items": {"type": "integer"}}
-    return {"type": "integer"} if name.startswith("number") else {"type": "string"}

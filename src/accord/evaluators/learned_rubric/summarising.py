@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from accord.evaluators.learned_rubric.guidance import VERDICTS, Form, Guidance
-from accord.evaluators.learned_rubric.listed import ask_for_list
+from accord.evaluators.learned_rubric.guidance import VERDICTS, Guidance
 from accord.evidence.bank.words import counted_stems, pieces
 from accord.llm.flow import Flow
+from accord.llm.listed import Form, ask_for_list
 from accord.llm.model import Failure
 from accord.llm.render import fence_for
 from accord.rubric import Reason, Side

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from accord.conversation import sendable
-from accord.evaluators.learned_rubric.guidance import Form
 from accord.llm.flow import Flow
 from accord.llm.model import Failure, Prompt
 
@@ -18,6 +17,53 @@ PROSE = "no list"
 _FENCED = re.compile(r"^\s*```(?:json)?\s*(.*?)\s*```\s*$", re.DOTALL)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _MARKED = re.compile(r"^\s*(?:[-*•]|\(?\d{1,3}[.):])\s+(.*\S)\s*$")
+
+
+@dataclass(frozen=True)
+class Form:
+    """The form of an answer: a list of objects under one key, or of lines.
+
+    Attributes:
+        key: Of the list.
+        fields: Of each object, with what stands there; `numbers` in a name makes it a list of numbers, `number` one.
+        most: How many there may be.
+        line: What one line holds, where the model keeps no schema.
+        tokens: Of one object.
+        tokens_of_line: Of one line.
+    """
+
+    key: str
+    fields: Mapping[str, str]
+    most: int
+    line: str
+    tokens: int = 60
+    tokens_of_line: int = 30
+
+    def told(self, by_schema: bool) -> str:
+        """The form in words."""
+        if not by_schema:
+            return (
+                f"Answer with nothing but a list, one a line, each line beginning with a dash and a space: {self.line}"
+            )
+        shown = ", ".join(f'"{name}": {what}' for name, what in self.fields.items())
+        return f'Answer with nothing but a JSON object: {{"{self.key}": [{{{shown}}}, ...]}}'
+
+    def schema(self) -> dict[str, Any]:
+        """The same as a JSON Schema."""
+        entry = strict({name: _kind(name) for name in self.fields})
+        return strict({self.key: {"type": "array", "items": entry}})
+
+
+def strict(properties: dict[str, Any]) -> dict[str, Any]:
+    """The JSON Schema of an object with just these properties."""
+    required: Sequence[str] = list(properties)
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def _kind(name: str) -> dict[str, Any]:
+    if name.startswith("numbers"):
+        return {"type": "array", "items": {"type": "integer"}}
+    return {"type": "integer"} if name.startswith("number") else {"type": "string"}
 
 
 def ask_for_list(prompt: Prompt, form: Form) -> Flow[list[dict[str, Any]] | Failure]:

@@ -1,0 +1,153 @@
+"""Annotation (SODA-EVAL, section 4.1): each reply of a dialogue, given all turns before it, is assessed by a model.
+
+A whole dialogue is asked about in one request where that is wanted and fits; turns that came back unread are asked
+about alone, once more with the reason, and stay unassessed after that. What comes out has the same form either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from accord.assessment import Assessment, Unassessed
+from accord.conversation import Conversation, Target
+from accord.issues.guidance import Guidance
+from accord.issues.mending import Mended, mend, mended
+from accord.issues.reading import Unread, Verdict, read_verdict, read_verdicts
+from accord.llm.flow import OUT_OF_BUDGET, Flow
+from accord.llm.model import Failure, Prompt, Subject, estimated_usage
+from accord.score import Signature
+
+MOST_TOGETHER = 30
+"""Turns of a dialogue that are asked about in one request."""
+LONGEST_DIALOGUE = 24_000
+"""Estimated tokens of a request about several turns, where the model's context is not said."""
+
+Found = Verdict | Unread | Failure
+
+
+@dataclass(frozen=True)
+class Asking:
+    """How a model is asked.
+
+    Attributes:
+        guidance: What it is told.
+        together: Whether several turns of a dialogue go into one request.
+        context: Tokens of one request and its answer, where that is known.
+    """
+
+    guidance: Guidance
+    together: bool = True
+    context: int | None = None
+
+    def made_by(self, model: str) -> str:
+        """How assessments are made, as a signature."""
+        taxonomy = self.guidance.taxonomy
+        return str(
+            Signature.of(
+                "issues", model=model, taxonomy=f"{taxonomy.name} {taxonomy.hash}", prompt=self.guidance.hash,
+                via="dialogue" if self.together else "turn", context=self.context,
+            )
+        )  # fmt: skip
+
+
+def annotate(
+    conversation: Conversation, turns: Sequence[int], asking: Asking, model: str
+) -> Flow[list[Assessment | Unassessed]]:
+    """Assess some turns of a conversation, each given all turns before it; in the order of `turns`."""
+    found: dict[int, Found] = {}
+    for group in _groups(conversation, turns, asking):
+        found |= yield from _together(conversation, group, asking)
+    alone = [turn for turn in turns if not isinstance(found.get(turn), Verdict) and not _is_over(found.get(turn))]
+    found |= yield from _one_by_one(conversation, alone, asking)
+    made_by, taxonomy = asking.made_by(model), asking.guidance.taxonomy
+    read = {turn: verdict for turn in turns if isinstance(verdict := found[turn], Verdict)}
+    made: list[Mended] = [
+        mend(Target(conversation.id, turn), verdict, conversation.turns[turn].content, taxonomy, made_by)
+        for turn, verdict in read.items()
+    ]
+    assessments = yield from mended(made, asking.guidance)
+    by_turn: Mapping[int, Assessment] = dict(zip(read, assessments, strict=True))
+    return [by_turn.get(turn) or _unassessed(Target(conversation.id, turn), found[turn]) for turn in turns]
+
+
+def prompts_of(conversation: Conversation, turns: Sequence[int], asking: Asking) -> list[Prompt]:
+    """What is asked first about these turns; more only where a reply cannot be read or names an unknown kind."""
+    groups = list(_groups(conversation, turns, asking))
+    grouped = {turn for group in groups for turn in group}
+    alone = [_alone(conversation, turn, asking) for turn in turns if turn not in grouped]
+    return [*(asking.guidance.of_dialogue(_up_to(conversation, group), group) for group in groups), *alone]
+
+
+def _groups(conversation: Conversation, turns: Sequence[int], asking: Asking) -> Iterator[Sequence[int]]:
+    """Turns that go into one request: as many as fit; none where each is asked about alone."""
+    most = int(asking.context * 0.8) if asking.context else LONGEST_DIALOGUE
+    for start in range(0, len(turns) if asking.together else 0, MOST_TOGETHER):
+        group = turns[start : start + MOST_TOGETHER]
+        if len(group) > 1:
+            prompt = asking.guidance.of_dialogue(_up_to(conversation, group), group)
+            if estimated_usage(prompt).total <= most:
+                yield group
+
+
+def _together(conversation: Conversation, turns: Sequence[int], asking: Asking) -> Flow[dict[int, Found]]:
+    """The verdicts of one request about several turns."""
+    prompt = asking.guidance.of_dialogue(_up_to(conversation, turns), turns)
+    [reply] = yield [prompt]
+    if isinstance(reply, Failure):
+        return dict.fromkeys(turns, reply)
+    return dict(read_verdicts(reply.text, turns))
+
+
+def _one_by_one(conversation: Conversation, turns: Sequence[int], asking: Asking) -> Flow[dict[int, Found]]:
+    """The verdicts of a request for each turn, and of a second one where the first reply had losses."""
+    if not turns:
+        return {}
+    prompts = [_alone(conversation, turn, asking) for turn in turns]
+    replies = yield prompts
+    found: dict[int, Found] = {}
+    broken: list[tuple[int, Prompt]] = []
+    for turn, prompt, reply in zip(turns, prompts, replies, strict=True):
+        found[turn] = reply if isinstance(reply, Failure) else read_verdict(reply.text)
+        reason = _trouble(found[turn])
+        if not isinstance(reply, Failure) and reason:
+            broken.append((turn, asking.guidance.again(prompt, reply.text, reason)))
+    if broken:
+        replies = yield [prompt for _, prompt in broken]
+        for (turn, _), reply in zip(broken, replies, strict=True):
+            found[turn] = _better(found[turn], reply if isinstance(reply, Failure) else read_verdict(reply.text))
+    return found
+
+
+def _alone(conversation: Conversation, turn: int, asking: Asking) -> Prompt:
+    return asking.guidance.of_turn(asking.guidance.shown(Subject(conversation, turn), asking.context))
+
+
+def _up_to(conversation: Conversation, turns: Sequence[int]) -> Conversation:
+    """The conversation up to the last of some turns: nothing after what is judged is ever shown."""
+    return conversation.at(max(turns))
+
+
+def _trouble(found: Found) -> str | None:
+    """Why a reply should be asked for again."""
+    if isinstance(found, Unread):
+        return found.reason
+    return "; ".join(dict.fromkeys(found.losses)) or None if isinstance(found, Verdict) else None
+
+
+def _better(first: Found, second: Found) -> Found:
+    """Of two replies the one that lost less; the first where the second is none, or no better."""
+    if not isinstance(second, Verdict):
+        return second if isinstance(second, Failure) and not isinstance(first, Verdict) else first
+    return second if not isinstance(first, Verdict) or len(second.losses) < len(first.losses) else first
+
+
+def _is_over(found: Found | None) -> bool:
+    return isinstance(found, Failure) and found.reason == OUT_OF_BUDGET
+
+
+def _unassessed(target: Target, found: Found) -> Unassessed:
+    if isinstance(found, Failure):
+        return Unassessed(target, found.reason, found.detail)
+    assert isinstance(found, Unread)
+    return Unassessed(target, "no verdict", found.reason)

@@ -1,0 +1,1 @@
+"""The taxonomies of issues that come with Accord, as YAML."""
