@@ -19,6 +19,7 @@ from accord.evaluators.baselines import RandomDraw
 from accord.evaluators.held_out import Factory, System, held_out
 from accord.evaluators.label_free import PMI
 from accord.evaluators.ratings import Ratings, ratings
+from accord.evidence.issues import LOWEST_SCORE, SCORE
 from accord.evidence.table import EvidenceTable
 from accord.labels import Labels
 from accord.resampling import DRAWS, Clusters, Interval, PairedTest, bootstrap, holm, paired_test
@@ -27,7 +28,9 @@ from accord.splits import FOLDS, grouped_folds
 
 Floats = NDArray[np.float64]
 
-BASELINES = ("constant", "annotator-mean", "random", "label-free", "judge-argmax", "judge-expected")
+BASELINES = (
+    "constant", "annotator-mean", "random", "label-free", "judge-argmax", "judge-expected", "mean-turn", "lowest-turn",
+)  # fmt: skip
 TESTED = ("rmse", "pearson", "log_loss")
 SMECE_DRAWS = 100
 """Draws for the intervals of calibration errors, which take the longest to compute."""
@@ -153,10 +156,7 @@ def compare(
     rated = everything.take(np.flatnonzero([name not in shaped for name in everything.conversation]))
     if not len(rated):
         raise BadInput("every rated conversation was seen when the rubric was learned; label others to try it on")
-    asked = any(column.question == question.id and column.option is not None for column in evidence.columns)
-    measured = any(column.name == PMI for column in evidence.columns)
-    possible = {name: asked if name.startswith("judge-") else measured or name != "label-free" for name in BASELINES}
-    names = [*methods, *(name for name, able in possible.items() if able and name not in methods)]
+    names = [*methods, *(name for name in _possible(evidence, question) if name not in methods)]
     chosen: dict[str, Factory] = {"random": partial(RandomDraw, random_state=seed), **(factories or {})}
     make = {name: chosen.get(name, evaluators.get(name)) for name in names}
     splits = list(grouped_folds(list(rated.conversation), folds, seed, shaped))
@@ -175,6 +175,14 @@ def compare(
         seed=seed,
         seen=shaped & set(everything.conversation),
     )
+
+
+def _possible(evidence: EvidenceTable, question: Question) -> list[str]:
+    """The baselines that have something to go by in this evidence."""
+    columns = {column.name for column in evidence.columns}
+    asked = any(column.question == question.id and column.option is not None for column in evidence.columns)
+    needed = {"label-free": PMI in columns, "mean-turn": SCORE in columns, "lowest-turn": LOWEST_SCORE in columns}
+    return [name for name in BASELINES if needed.get(name, asked or not name.startswith("judge-"))]
 
 
 def result_of(system: System, rated: Ratings, clusters: Clusters, draws: int, seed: int) -> Result:

@@ -75,6 +75,37 @@ class WriterConfig(_Strict):
     timeout: float = Field(default=120.0, gt=0, description="Seconds that one attempt may take.")
 
 
+class IssuesConfig(_Strict):
+    """Who finds issues in turns, and by which taxonomy."""
+
+    by: Literal["chat", "judge", "recorded"] = Field(
+        default="chat",
+        description="A chat model that writes assessments, the project's judge (a probability a kind), or assessments "
+        "that were imported.",
+    )
+    model: str | None = Field(
+        default=None, description="Of chat: a model of the endpoint, `embedded:NAME`, `gguf:PATH`; of recorded: whose."
+    )
+    base_url: str | None = Field(default=None, description="An OpenAI-compatible endpoint; default OPENAI_BASE_URL.")
+    taxonomy: str = Field(default="soda-eval", description="A shipped taxonomy's name, or a YAML file.")
+    together: bool = Field(
+        default=True, description="Of chat: ask about a whole dialogue in one request where it fits."
+    )
+    examples: bool = Field(
+        default=True, description="Of chat: show two examples, where their kinds are in the taxonomy."
+    )
+    everyone: bool = Field(default=False, description="Assess the turns of all speakers, not the assistant's alone.")
+    meaning: str | None = Field(
+        default=None, description="An embedder: what a reply is about helps to tell which issues people mark."
+    )
+    context: int | None = Field(
+        default=None, ge=1024, description="Of chat: tokens of one request and its answer; longer dialogues in part."
+    )
+    at_once: int = Field(default=16, ge=1, le=1024, description="The most requests under way.")
+    attempts: int = Field(default=5, ge=1, le=20, description="How often a failing call is tried in all.")
+    timeout: float = Field(default=120.0, gt=0, description="Seconds that one attempt may take.")
+
+
 class BudgetConfig(_Strict):
     """The most that one run may spend; the run stops before the call that would pass a cap."""
 
@@ -120,6 +151,7 @@ class Config(_Strict):
         default=None, description="A model whose likelihoods of the replies are evidence."
     )
     writer: WriterConfig | None = Field(default=None, description="Writes rubrics: `accord fit learned-rubric`.")
+    issues: IssuesConfig | None = Field(default=None, description="Finds what is wrong with each turn.")
     budget: BudgetConfig = Field(default_factory=BudgetConfig, description="Caps on what one run may spend.")
     metrics: list[str] = Field(
         default=["lexical"], description="Metric names; `lexical` and `embedding` stand for all of their kind."

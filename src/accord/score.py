@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from accord.conversation import Target
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 INTERVAL_MASS = 0.8
 """Share of the distribution that a score's interval holds."""
 
+
+Issues = tuple[Mapping[str, Any], ...]
+"""Issues as JSON: `turn`, `type`, and what is known of each (`comment`, `quote`, `span`, `probability`)."""
 
 POPULATION = "population"
 """Who a score speaks for when it names no annotator: a person drawn from those of whom the annotators are some."""
@@ -60,6 +64,7 @@ class Score:
             empty where an evaluator does not say.
         net_sat: What speaks for the conversation less what speaks against it, in points, of a learned rubric.
         label: Its verdict: `good`, `bad` or `uncertain`.
+        issues: What was found wrong with the turns, a mapping an issue; empty where nobody looked, or nothing was.
     """
 
     target: Target
@@ -74,6 +79,7 @@ class Score:
     because: tuple[tuple[str, float], ...] = ()
     net_sat: float | None = None
     label: str | None = None
+    issues: Issues = field(default=(), hash=False)
 
     @property
     def entropy(self) -> float:
@@ -114,6 +120,7 @@ class Score:
             "because": dict(self.because) or None,
             "net_sat": self.net_sat,
             "label": self.label,
+            "issues": list(self.issues) or None,
         }
 
 
@@ -125,15 +132,17 @@ class Unscored:
     annotator: str
     reason: str
     signature: Signature
+    issues: Issues = field(default=(), hash=False)
 
     def to_json(self) -> dict[str, Any]:
         """The same flat row as a score's, with the reason and without a value."""
-        return {**_row(self), "unscored": self.reason}
+        return {**_row(self), "issues": list(self.issues) or None, "unscored": self.reason}
 
 
 ROW = (
     "conversation", "turn", "annotator", "value", "low", "high", "band_low", "band_high", "variance", "entropy",
-    "distribution", "warning", "because", "net_sat", "label", "unscored", "signature",
+    "distribution", "warning", "because", "net_sat", "label", "issues", "unscored",
+    "signature",
 )  # fmt: skip
 """The names in a score's flat row, in their order."""
 

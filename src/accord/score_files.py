@@ -12,6 +12,8 @@ from accord.errors import BadInput
 from accord.score import ROW as COLUMNS
 
 ENDINGS = (".jsonl", ".csv", ".parquet")
+NESTED = ("distribution", "because", "issues")
+"""What is no plain value: in a table, a cell of JSON."""
 
 
 class ScoreWriter:
@@ -60,7 +62,17 @@ def _to_parquet(lines: Path, path: Path) -> None:
     """JSON lines to Parquet, streamed."""
     import polars as pl
 
-    texts = {"conversation", "annotator", "distribution", "warning", "because", "label", "unscored", "signature"}
+    texts = {
+        "conversation",
+        "annotator",
+        "distribution",
+        "warning",
+        "because",
+        "label",
+        "issues",
+        "unscored",
+        "signature",
+    }
     schema = {name: pl.Int64 if name == "turn" else pl.String if name in texts else pl.Float64 for name in COLUMNS}
     if lines.stat().st_size:
         pl.scan_ndjson(lines, schema=schema).select(COLUMNS).sink_parquet(path)
@@ -71,5 +83,5 @@ def _to_parquet(lines: Path, path: Path) -> None:
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
     """The row with its mappings as JSON text: each one cell of a table."""
-    nested = {name: row[name] for name in ("distribution", "because")}
+    nested = {name: row[name] for name in NESTED}
     return {**row, **{name: None if value is None else json.dumps(value) for name, value in nested.items()}}

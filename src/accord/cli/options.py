@@ -86,15 +86,19 @@ class Project:
 
 def open_to_score(config_file: Path | None, evaluator: Path | None) -> tuple[Project, Path]:
     """The project, and the folder of the evaluator to score with; a rubric that lies there is the one that is asked."""
-    from accord.config import load_config
-    from accord.evaluators import LearnedRubric
+    from accord.config import EvaluatorConfig, load_config
+    from accord.evaluators import Issues, LearnedRubric
     from accord.evaluators.base import method_of
 
     config = load_config(config_file)
     folder = evaluator or evaluator_folder(config.evaluator.method)
     own = folder / RUBRIC_FILE
-    has_own = own.is_file() and method_of(folder) == LearnedRubric.method
-    return Project(config.model_copy(update={"rubric": str(own)}) if has_own else config), folder
+    method = method_of(folder)
+    if method == LearnedRubric.method and own.is_file():
+        config = config.model_copy(update={"rubric": str(own)})
+    if method == Issues.method and config.evaluator.method != method:
+        config = config.model_copy(update={"evaluator": EvaluatorConfig(method=method)})  # its evidence is more
+    return Project(config), folder
 
 
 def open_project(config_file: Path | None) -> Project:

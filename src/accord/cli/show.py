@@ -152,6 +152,9 @@ def imported_text(result: Mapping[str, Any]) -> str:
         f"{c['new']} conversations imported, {c['known']} already there",
         f"{labels['new']} labels imported, {labels['known']} already there",
     ]
+    found = result["assessments"]
+    if found["new"] or found["known"]:
+        lines.append(f"{found['new']} assessments of turns imported, {found['known']} already there")
     if result["other_questions"]:
         named = ", ".join(f"{name} ({count})" for name, count in result["other_questions"].items())
         lines.append(f"labels on questions that the rubric does not ask: {named}")

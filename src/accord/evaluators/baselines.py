@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from accord.errors import BadInput
 from accord.evaluators.base import Arrays, Evaluator, evaluators
-from accord.evaluators.ratings import options_of, ratings
+from accord.evaluators.ratings import ratings
+from accord.evaluators.unlearned import Unlearned
 from accord.evidence.table import EvidenceTable
 from accord.labels import Labels
 from accord.rubric import Question
@@ -137,12 +138,8 @@ class RandomDraw(_LabelsAlone):
         )
 
 
-class _JudgeAlone(Evaluator):
+class _JudgeAlone(Unlearned):
     """A baseline that repeats what the judge said to the main question, and learns nothing."""
-
-    def __init__(self, question: Question) -> None:
-        super().__init__(question)
-        self.options_ = options_of(question)
 
     def fit(self, evidence: EvidenceTable, labels: Labels) -> Self:
         """Check that the judge was asked the question.
@@ -171,32 +168,6 @@ class _JudgeAlone(Evaluator):
                 reason = evidence.absences.get((target, self.question.id), "the judge gave no answer")
                 scores.append(Unscored(target, name or POPULATION, reason, signature))
         return scores
-
-    def settings(self) -> dict[str, Any]:
-        """None."""
-        return {}
-
-    @property
-    def is_fitted(self) -> bool:
-        """Always: there is nothing to learn."""
-        return True
-
-    @property
-    def annotators(self) -> list[str]:
-        """Nobody: the judge imitates no one."""
-        return []
-
-    def describe(self) -> dict[str, Any]:
-        """The method's name."""
-        return {"method": self.method}
-
-    def state(self) -> tuple[dict[str, Any], Arrays]:
-        """Nothing."""
-        return {}, {}
-
-    def restore(self, card: Mapping[str, Any], arrays: Arrays) -> Self:
-        """Nothing to restore."""
-        return self
 
 
 @evaluators.register("judge-expected")

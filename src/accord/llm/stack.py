@@ -71,6 +71,12 @@ def open_chat(model: str, base_url: str | None, store: Store, terms: Terms) -> C
     return Once(Cached(asked, store, wire.endpoint, decode_reply))
 
 
+def open_uncached(model: str, base_url: str | None, terms: Terms) -> ChatModel:
+    """A chat model whose replies are kept by whoever asks; see `open_judge` for its names."""
+    wire = _chat_wire(model, base_url, terms)
+    return Once(wire) if in_process(model) else asked_on(wire, terms)
+
+
 def endpoint_of(model: str, base_url: str | None) -> str:
     """Where a chat model answers, as its kept replies are keyed; see `open_chat`."""
     return str(_chat_wire(model, base_url, Terms()).endpoint)

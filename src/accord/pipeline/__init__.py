@@ -2,9 +2,11 @@
 
 from accord.pipeline.auditing import audit_stored, latest_audit, plan_audit
 from accord.pipeline.batches import judge_in_batches
-from accord.pipeline.collecting import collect, judge_stored, plan_stored, subjects_of
+from accord.pipeline.collecting import collect, judge_stored, judging_terms, plan_stored, subjects_of
+from accord.pipeline.found import issue_statistics
 from accord.pipeline.importing import Imported, import_files
 from accord.pipeline.insights import Insights
+from accord.pipeline.issue_study import IssueStudy, learn_issues, plan_issues
 from accord.pipeline.labelling import estimate_stored, next_labels
 from accord.pipeline.learning import Trial, compare_stored, learn_unlabelled, try_out
 from accord.pipeline.models import Models, RubricModels, make_budget, make_judge, make_models
@@ -18,6 +20,7 @@ __all__ = [
     "How",
     "Imported",
     "Insights",
+    "IssueStudy",
     "Models",
     "RubricModels",
     "Speaker",
@@ -28,12 +31,15 @@ __all__ = [
     "compare_stored",
     "estimate_stored",
     "import_files",
+    "issue_statistics",
     "judge_in_batches",
     "judge_stored",
+    "judging_terms",
     "latest_audit",
     "latest_drift",
     "latest_rubric",
     "latest_scores",
+    "learn_issues",
     "learn_rubric",
     "learn_unlabelled",
     "make_budget",
@@ -41,6 +47,7 @@ __all__ = [
     "make_models",
     "next_labels",
     "plan_audit",
+    "plan_issues",
     "plan_rubric",
     "plan_stored",
     "score_all",

@@ -27,6 +27,7 @@ from accord.evidence import (
 )
 from accord.llm.budget import Budget
 from accord.llm.model import IN_PROCESS_CONTEXT, Answer, Judge, Subject, Unanswered, in_process
+from accord.pipeline.found import issue_evidence
 from accord.pipeline.models import Models
 from accord.pipeline.planning import Plan, plan_asking
 from accord.rubric import Question, Rubric
@@ -84,17 +85,27 @@ def collect(
     ask: bool = True,
     on_judged: Callable[[Judged], None] | None = None,
 ) -> EvidenceTable:
-    """The evidence a project names, for each subject: the judge's answers, the metrics, the likelihoods.
+    """The evidence a project names, for each subject: the judge's answers, metrics, likelihoods, issues.
 
     With `ask` unset nobody is asked: answers come from the store, or from a recording, alone.
     """
     table = measure(subjects, metric_names(config))
     if models.likelihood is not None:
         table = table.beside(measure_likelihoods(models.likelihood, subjects, store, ask=ask))
+    if config.issues is not None:
+        judge = None if models.issue_judge is None else _asked(models.issue_judge, ask)
+        finder = models.finder if ask else None
+        table = table.beside(issue_evidence(store, config, subjects, judge, finder, judging_terms(config)))
     if models.judge is None:
         return table
-    asked = models.judge if ask or models.judge.way == "recorded" else StoredAnswers(models.judge)
-    return judge_subjects(asked, rubric, subjects, store, on_judged, *judging_terms(config)).beside(table)
+    return judge_subjects(_asked(models.judge, ask), rubric, subjects, store, on_judged, *judging_terms(config)).beside(
+        table
+    )
+
+
+def _asked(judge: Judge, ask: bool) -> Judge:
+    """The judge, or its kept answers alone; a recording is both."""
+    return judge if ask or judge.way == "recorded" else StoredAnswers(judge)
 
 
 def judging_terms(config: Config) -> tuple[int, int | None]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from accord.conversation import Conversation
 from accord.errors import BadInput
 from accord.labels import Label, check_label
-from accord.readers import columns_of, is_label_file, read, read_labels
+from accord.readers import Record, columns_of, is_label_file, read, read_labels
 from accord.rubric import Rubric
-from accord.store import Added, Store, batches, changed_conversation, unknown_target
+from accord.store import Added, Assessed, Store, batches, changed_conversation, unknown_target
 
 ROWS_AT_ONCE = 500
 
@@ -23,6 +24,7 @@ class Imported:
 
     conversations: Added = Added()
     labels: Added = Added()
+    assessments: Added = Added()
     bad_rows: list[str] = field(default_factory=list)
     skipped: int = 0
     other_questions: Counter[str] = field(default_factory=Counter)
@@ -40,6 +42,7 @@ class Imported:
         return {
             "conversations": self.conversations._asdict(),
             "labels": self.labels._asdict(),
+            "assessments": self.assessments._asdict(),
             "skipped": self.skipped,
             "bad_rows": self.bad_rows,
             "other_questions": dict(self.other_questions),
@@ -117,16 +120,25 @@ def _import_conversations(
     seen = 0
     for records in batches(read(path, format, columns, on_bad_row), ROWS_AT_ONCE):
         changed: set[str] = set()
-        added = store.add_conversations((record.conversation for record in records), changed.add)
+        added = store.add_conversations(_told(store, records), changed.add)
         done.conversations = done.conversations.plus(added)
         for name in changed:
             _complain(BadInput(f"{path}: {changed_conversation(name)}"), on_bad_row)
         beside = (label for record in records if record.conversation.id not in changed for label in record.labels)
         labels = _noted(_checked(beside, rubric, path, on_bad_row), rubric, done)
         _add_labels(store, path, labels, done, on_bad_row)
+        beside_ = (each for record in records if record.conversation.id not in changed for each in record.assessments)
+        done.assessments = done.assessments.plus(Assessed(store).add(beside_))
         seen += len(records)
         if on_progress is not None:
             on_progress(seen)
+
+
+def _told(store: Store, records: Sequence[Record]) -> Iterator[Conversation]:
+    """The records' conversations; one without texts, which only names another, is left out where that is stored."""
+    bare = [record.conversation.id for record in records if not record.conversation.turns]
+    known = {conversation.id for conversation in store.conversations(bare)} if bare else set()
+    return (record.conversation for record in records if record.conversation.id not in known)
 
 
 def _add_labels(

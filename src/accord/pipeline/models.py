@@ -13,6 +13,7 @@ from accord.llm.recorded import RecordedJudge
 from accord.llm.waiting import wait
 from accord.rubric import Rubric
 from accord.store import Store
+from accord.taxonomy import load_taxonomy
 
 
 @dataclass(frozen=True)
@@ -21,10 +22,12 @@ class Models:
 
     judge: Judge | None = None
     likelihood: LikelihoodModel | None = None
+    issue_judge: Judge | None = None
+    finder: ChatModel | None = None
 
     def close(self) -> None:
         """Let go of connections."""
-        for model in (self.judge, self.likelihood):
+        for model in (self.judge, self.likelihood, self.issue_judge, self.finder):
             if model is not None:
                 wait(model.close())
 
@@ -39,6 +42,8 @@ def make_models(config: Config, rubric: Rubric, budget: Budget | None = None) ->
     return Models(
         None if config.judge is None else make_judge(config.judge, rubric, budget),
         None if config.likelihood is None else make_likelihood(config.likelihood, budget),
+        make_issue_judge(config, budget),
+        make_finder(config, budget),
     )
 
 
@@ -68,6 +73,36 @@ def make_judge(config: JudgeConfig, rubric: Rubric, budget: Budget | None = None
         raise BadInput(f"a judge by {config.way} needs a model: judge: {{way: {config.way}, model: NAME}}")
     terms = Terms(config.at_once, config.attempts, config.timeout, budget or Budget(Caps(), {}))
     return open_judge(config.way, config.model, config.base_url, rubric.instructions, terms, config.samples)
+
+
+def make_issue_judge(config: Config, budget: Budget | None = None) -> Judge | None:
+    """The project's judge, told to look for issues; `None` where it is not the one that finds them.
+
+    Raises:
+        BadInput: The project names no judge, or a taxonomy that cannot be read.
+        ModelError: There is no key for its endpoint.
+    """
+    if config.issues is None or config.issues.by != "judge":
+        return None
+    if config.judge is None:
+        raise BadInput("issues: {by: judge} needs a judge; name one: judge: {way: decisions, model: NAME}")
+    return make_judge(config.judge, load_taxonomy(config.issues.taxonomy).rubric, budget)
+
+
+def make_finder(config: Config, budget: Budget | None = None) -> ChatModel | None:
+    """The chat model that finds issues; `None` where no chat model does.
+
+    Raises:
+        BadInput: An embedded model is not on this machine.
+        ModelError: There is no key for its endpoint.
+    """
+    about = config.issues
+    if about is None or about.by != "chat" or not about.model:
+        return None
+    from accord.llm.stack import Terms, open_uncached
+
+    terms = Terms(about.at_once, about.attempts, about.timeout, budget or Budget(Caps(), {}))
+    return open_uncached(about.model, about.base_url, terms)
 
 
 class RubricModels:

@@ -21,6 +21,7 @@ from accord.evidence import EvidenceTable
 from accord.llm.model import Subject
 from accord.pipeline.adaptive import ask_adaptively, asking
 from accord.pipeline.collecting import collect
+from accord.pipeline.explaining import Explained
 from accord.pipeline.importing import Imported
 from accord.pipeline.models import Models
 from accord.readers import Record, read
@@ -169,6 +170,9 @@ def score_file(
         gather, predict = _ways(store, config, rubric, models, evaluator, speaker, how)
         # Answers that were chosen to be asked are no sample of all: only a full rubric shows a drift.
         seen = gather if how.ask is not None else lambda subjects: watch.see(gather(subjects))
+        if config.issues is not None:
+            explained = Explained(store, config, evaluator, seen, predict)
+            seen, predict = explained.gather, explained.predict
         scores = score_all(conversations, seen, predict, on_scored)
         decoded = (score.decoded(how.loss) if isinstance(score, Score) else score for score in scores)
         run.results.update(written(store, run.id, scores if how.loss == "squared" else decoded, Path(out)))

@@ -19,11 +19,11 @@ def intervals(rows: Sequence[Mapping[str, Any]], title: str, sort: Sequence[str]
 
     y = alt.Y("system:N", sort=list(sort), title=None)
     colour = alt.condition("datum.ours", alt.value(ACCENT), alt.value(THIRD))
-    base = alt.Chart(_inline(rows))
+    base = alt.Chart(inline(rows))
     x = alt.X("low:Q", title=title, scale=alt.Scale(zero=False))
     bars = base.mark_rule(strokeWidth=2.5).encode(y=y, x=x, x2="high:Q", color=colour)
     points = base.mark_point(filled=True, size=70, opacity=1).encode(y=y, x="value:Q", color=colour)
-    return _svg((bars + points).properties(width=330, height=26 * len(rows)))
+    return svg((bars + points).properties(width=330, height=26 * len(rows)))
 
 
 COLOURS = (ACCENT, SECOND, THIRD)
@@ -35,7 +35,7 @@ def habit(rows: Sequence[Mapping[str, Any]], kinds: Sequence[str], highest: floa
     import altair as alt
 
     chart = (
-        alt.Chart(_inline(rows))
+        alt.Chart(inline(rows))
         .mark_bar()
         .encode(
             x=alt.X("option:O", title=None, axis=alt.Axis(labelAngle=0)),
@@ -49,7 +49,7 @@ def habit(rows: Sequence[Mapping[str, Any]], kinds: Sequence[str], highest: floa
         )
         .properties(width=150, height=80)
     )
-    return _svg(chart)
+    return svg(chart)
 
 
 def weights(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -64,14 +64,14 @@ def reliability(rows: Sequence[Mapping[str, Any]]) -> str:
     """How often it happened where it was predicted. Rows: `predicted`, `happened`, `low`, `high`, `density`."""
     import altair as alt
 
-    base = alt.Chart(_inline(rows))
+    base = alt.Chart(inline(rows))
     x = alt.X("predicted:Q", title="predicted", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=3))
     y = alt.Y("happened:Q", title="happened", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=3))
     band = base.mark_area(opacity=0.25, color=ACCENT).encode(x=x, y=alt.Y("low:Q", title="happened"), y2="high:Q")
     size = alt.Size("density:Q", scale=alt.Scale(domain=[0, 1], range=[0.5, 5]), legend=None)
     line = base.mark_trail(color=ACCENT).encode(x=x, y=y, size=size)
-    diagonal = alt.Chart(_inline([{"a": 0, "b": 0}, {"a": 1, "b": 1}])).mark_line(color=THIRD, strokeDash=[4, 3])
-    return _svg((band + diagonal.encode(x="a:Q", y="b:Q") + line).properties(width=150, height=150))
+    diagonal = alt.Chart(inline([{"a": 0, "b": 0}, {"a": 1, "b": 1}])).mark_line(color=THIRD, strokeDash=[4, 3])
+    return svg((band + diagonal.encode(x="a:Q", y="b:Q") + line).properties(width=150, height=150))
 
 
 def biases(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -90,13 +90,13 @@ def _points(rows: Sequence[Mapping[str, Any]], name: str, title: str, order: Seq
 
     y = alt.Y(f"{name}:N", sort=list(order), title=None, axis=alt.Axis(labelLimit=480))
     colour = alt.condition("datum.flagged", alt.value(SECOND), alt.value(ACCENT))
-    base = alt.Chart(_inline(rows))
+    base = alt.Chart(inline(rows))
     bars = base.mark_rule(strokeWidth=2.5).encode(
         y=y, x=alt.X("low:Q", title=title, axis=alt.Axis(tickCount=6)), x2="high:Q", color=colour
     )
     points = base.mark_point(filled=True, size=60, opacity=1).encode(y=y, x="value:Q", color=colour)
-    zero = alt.Chart(_inline([{"at": 0}])).mark_rule(color=THIRD, strokeDash=[4, 3]).encode(x="at:Q")
-    return _svg((zero + bars + points).properties(width=330, height=24 * len(rows)))
+    zero = alt.Chart(inline([{"at": 0}])).mark_rule(color=THIRD, strokeDash=[4, 3]).encode(x="at:Q")
+    return svg((zero + bars + points).properties(width=330, height=24 * len(rows)))
 
 
 def curve(rows: Sequence[Mapping[str, Any]], along: str, title: str) -> str:
@@ -105,14 +105,14 @@ def curve(rows: Sequence[Mapping[str, Any]], along: str, title: str) -> str:
 
     if not rows:
         return ""
-    base = alt.Chart(_inline(rows))
+    base = alt.Chart(inline(rows))
     x = alt.X("labels:Q", title=along, axis=alt.Axis(tickCount=5))
     y = alt.Y("value:Q", title=title, scale=alt.Scale(zero=False))
     line = base.mark_line(color=ACCENT, point=alt.OverlayMarkDef(color=ACCENT)).encode(x=x, y=y)
     if rows[0]["low"] is not None:
         area = alt.Y("low:Q", title=title, scale=alt.Scale(zero=False))
         line = base.mark_area(opacity=0.2, color=ACCENT).encode(x=x, y=area, y2="high:Q") + line
-    return _svg(line.properties(width=330, height=170))
+    return svg(line.properties(width=330, height=170))
 
 
 def stability(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -143,7 +143,7 @@ def distribution(rows: Sequence[Mapping[str, Any]], threshold: float, low: float
     named = [{"score": row["score"], "people": "good" if row["good"] else "bad"} for row in rows]
     colour = alt.Color("people:N", scale=alt.Scale(domain=["good", "bad"], range=[ACCENT, SECOND]), legend=None)
     bars = (
-        alt.Chart(_inline(named))
+        alt.Chart(inline(named))
         .mark_bar(opacity=0.6)
         .encode(
             x=alt.X("score:Q", bin=alt.Bin(maxbins=30), title="NetSAT"),
@@ -151,14 +151,14 @@ def distribution(rows: Sequence[Mapping[str, Any]], threshold: float, low: float
             color=colour,
         )
     )
-    return _svg((bars + _upright(threshold, low, high)).properties(width=330, height=190))
+    return svg((bars + _upright(threshold, low, high)).properties(width=330, height=190))
 
 
 def precisions(rows: Sequence[Mapping[str, Any]], wanted: float, low: float | None, high: float | None) -> str:
     """Both precisions against the threshold, with their targets dashed. Rows as in `findings`: `theta`, `good`, ..."""
     import altair as alt
 
-    base = alt.Chart(_inline(rows))
+    base = alt.Chart(inline(rows))
     lines = []
     for name, colour in (("good", ACCENT), ("bad", SECOND)):
         y = alt.Y(f"{name}:Q", title="precision", scale=alt.Scale(domain=[0, 1]))
@@ -168,8 +168,8 @@ def precisions(rows: Sequence[Mapping[str, Any]], wanted: float, low: float | No
             base.mark_line(color=colour, strokeWidth=2).encode(x=x, y=y),
             base.mark_line(color=colour, strokeWidth=1, strokeDash=[4, 3]).encode(x=x, y=target),
         ]
-    level = alt.Chart(_inline([{"at": wanted}])).mark_rule(color=THIRD, strokeDash=[2, 2]).encode(y="at:Q")
-    return _svg(alt.layer(*lines, level, _upright(None, low, high)).properties(width=330, height=190))
+    level = alt.Chart(inline([{"at": wanted}])).mark_rule(color=THIRD, strokeDash=[2, 2]).encode(y="at:Q")
+    return svg(alt.layer(*lines, level, _upright(None, low, high)).properties(width=330, height=190))
 
 
 def _upright(threshold: float | None, low: float | None, high: float | None) -> Any:
@@ -180,24 +180,25 @@ def _upright(threshold: float | None, low: float | None, high: float | None) -> 
         {"at": at, "kind": kind} for at, kind in ((threshold, "θ"), (low, "window"), (high, "window")) if at is not None
     ]
     dash = alt.condition("datum.kind == 'window'", alt.value([5, 4]), alt.value([1, 0]))
-    return alt.Chart(_inline(rows)).mark_rule(color=THIRD, strokeWidth=1.5).encode(x="at:Q", strokeDash=dash)
+    return alt.Chart(inline(rows)).mark_rule(color=THIRD, strokeWidth=1.5).encode(x="at:Q", strokeDash=dash)
 
 
 def _bars(rows: Sequence[Mapping[str, Any]], name: str, title: str, colour: Any) -> str:
     import altair as alt
 
     y, x = alt.Y("feature:N", sort="-x", title=None), alt.X(f"{name}:Q", title=title)
-    chart = alt.Chart(_inline(rows)).mark_bar(height=12).encode(y=y, x=x, color=colour)
-    return _svg(chart.properties(width=330, height=20 * len(rows)))
+    chart = alt.Chart(inline(rows)).mark_bar(height=12).encode(y=y, x=x, color=colour)
+    return svg(chart.properties(width=330, height=20 * len(rows)))
 
 
-def _inline(rows: Sequence[Mapping[str, Any]]) -> Any:
+def inline(rows: Sequence[Mapping[str, Any]]) -> Any:
+    """Rows as a chart's own data."""
     import altair as alt
 
     return alt.Data(values=list(rows))  # type: ignore[no-untyped-call]
 
 
-def _svg(chart: Any) -> str:
+def svg(chart: Any) -> str:
     """The chart as SVG text, its ink and lines in the page's own colours."""
     import vl_convert
 

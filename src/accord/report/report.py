@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from accord.evaluators.mixture import Mixture
 from accord.evidence import EvidenceTable
 from accord.pipeline import Insights, Trial
 from accord.report import charts
+from accord.report.page import number, page
 from accord.report.rubric_section import rubric_section
 from accord.report.sections import sections
 from accord.version import __version__
@@ -58,13 +58,7 @@ def render(
     rubric: Mapping[str, Any] | None = None,
 ) -> str:
     """The report as HTML. Every text that came from outside is escaped by the template."""
-    from jinja2 import Environment, StrictUndefined
-
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["number"] = number
-    environment.filters["percent"] = lambda share: f"{100 * share:.0f} %"
-    source = (files("accord.report") / "report.html").read_text(encoding="utf-8")
-    return environment.from_string(source).render(**content(trial, insights, scores, audit, drift, rubric))
+    return page("report.html", content(trial, insights, scores, audit, drift, rubric))
 
 
 def content(
@@ -100,11 +94,6 @@ def content(
         "seed": found.seed,
         "alpha": found.alpha,
     }
-
-
-def number(value: float | None, digits: int = 3) -> str:
-    """A number as the report writes it; a dash where it is undefined."""
-    return "–" if value is None else f"{value:.{digits}f}".replace("-", "−")
 
 
 # --- parts --------------------------------------------------------------------------------------------------------

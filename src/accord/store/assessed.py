@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 
-from sqlalchemy import distinct, func, select
+from sqlalchemy import func, select
 
 from accord.assessment import Assessment
 from accord.conversation import Target, canonical_json, content_hash
@@ -40,7 +40,7 @@ class Assessed:
 
     def conversations(self, made_by: str) -> list[str]:
         """The ids of conversations of which one maker has assessed a turn."""
-        query = select(distinct(assessments.c.conversation)).where(assessments.c.made_by == made_by)
+        query = select(assessments.c.conversation).where(assessments.c.made_by == made_by).distinct()
         return sorted(name for (name,) in self._store._stream(query))
 
     def makers(self) -> dict[str, int]:

@@ -6,6 +6,7 @@ from accord.cli.commands import (  # noqa: F401, I001 - the order is the help's
     init,
     import_,
     judge,
+    issues,
     fit,
     compare,
     label,

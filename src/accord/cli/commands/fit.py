@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from accord.cli.app import command
+from accord.cli.issue_study import fit_issues
 from accord.cli.options import AsJson, ConfigFile, MaxMoney, MaxRequests, MaxTokens, evaluator_folder, open_project
 from accord.cli.rubric_study import fit_rubric
 from accord.cli.show import comparison_text, show
@@ -37,11 +38,12 @@ def fit(
 ) -> None:
     """Learn from every label; prints cross-validated agreement with intervals.
 
+    `issues` learns from what was found in turns (accord judge --issues), and from people's marks of issues too.
     `learned-rubric` writes a rubric from good and bad conversations first, and is tried on a part that it has not seen.
     """
     from accord.config import EvaluatorConfig
     from accord.errors import BadInput
-    from accord.evaluators import LearnedRubric, evaluators
+    from accord.evaluators import Issues, LearnedRubric, evaluators
     from accord.pipeline import learn_unlabelled, try_out
 
     with open_project(config_file) as project:
@@ -56,6 +58,10 @@ def fit(
             return
         if pool or given or tables or plan:
             raise BadInput(f"--pool, --given, --tables and --plan are for learned-rubric; {method!r} asks no model")
+        if method == Issues.method:
+            project.config = config
+            fit_issues(project, folder, as_json)
+            return
         if not evaluators.get(method).needs_labels and not len(project.store.labels().on(project.rubric.main)):
             learned, count = learn_unlabelled(project.store, config, project.rubric, project.models)
             learned.save(folder)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from accord.cli.app import PARTLY_UNSCORED, command, stop
+from accord.cli.issue_study import Chosen, judge_issues
 from accord.cli.options import AsJson, ConfigFile, MaxMoney, MaxRequests, MaxTokens, open_project
 from accord.cli.show import Progress, cost_text, note, show, spent_text
 
 if TYPE_CHECKING:
+    from accord.cli.options import Project
     from accord.config import Config
 
 
@@ -25,6 +28,18 @@ def judge(
     batch: Annotated[
         bool, typer.Option("--batch", help="Ask by the provider's batch files: hand in now, fetch by the same command.")
     ] = False,
+    issues: Annotated[
+        bool, typer.Option("--issues", help="Find what is wrong with each turn in place of asking the rubric.")
+    ] = False,
+    longest: Annotated[
+        bool, typer.Option("--longest", help="issues: the dialogues with the most turns first.")
+    ] = False,
+    people: Annotated[
+        bool, typer.Option("--people", help="issues: leave out dialogues in which an animal or a thing speaks.")
+    ] = False,
+    wordnet: Annotated[
+        Path | None, typer.Option("--wordnet", help="issues: tell people by WordNet's files in this folder.")
+    ] = None,
     max_requests: MaxRequests = None,
     max_tokens: MaxTokens = None,
     max_money: MaxMoney = None,
@@ -34,14 +49,21 @@ def judge(
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask the project's judge. What is answered is not asked again: run it again to go on where it stopped."""
+    """Ask the project's judge. What is answered is not asked again: run it again to go on where it stopped.
+
+    With --issues each turn is assessed: what is wrong, which words show it, how bad (`issues` in accord.yaml).
+    """
     from accord.errors import BadInput
-    from accord.llm.flow import IN_BATCH
-    from accord.pipeline import judge_in_batches, judge_stored, plan_stored
+    from accord.pipeline import judge_stored, plan_stored
 
     assert resume, "there is no other way to run it"
     with open_project(config_file) as project:
         project.cap(requests=max_requests, tokens=max_tokens, money=max_money)
+        if issues and not batch:
+            judge_issues(project, everything, limit, Chosen(longest, people, wordnet), plan, as_json)
+            return
+        if issues or longest or people or wordnet:
+            raise BadInput("--longest, --people and --wordnet choose dialogues for --issues, which knows no --batch")
         models = project.models
         if models.judge is None and models.likelihood is None:
             raise BadInput(
@@ -56,14 +78,7 @@ def judge(
             show(found.to_json(), as_json, _plan_text)
             return
         if batch:
-            brought = judge_in_batches(
-                project.store, project.config, project.rubric, project.budget, models.likelihood, everything, limit
-            )
-            show(brought, as_json, _batch_text)
-            if IN_BATCH in brought["unanswered"]:
-                stop("some answers are still to come; the same command fetches them", PARTLY_UNSCORED)
-            if brought["unanswered"]:
-                stop("some questions stayed unanswered, each with its reason", PARTLY_UNSCORED)
+            _in_batches(project, everything, limit, as_json)
             return
         try:
             with Progress("judged") as progress:
@@ -79,6 +94,21 @@ def judge(
             note("nobody has rated a conversation yet, so none was judged; --all judges every one")
         if result["unanswered"]:
             stop("some questions stayed unanswered; run the command again to ask for them alone", PARTLY_UNSCORED)
+
+
+def _in_batches(project: Project, everything: bool, limit: int | None, as_json: bool) -> None:
+    """Hand in what is not answered yet, and fetch what is."""
+    from accord.llm.flow import IN_BATCH
+    from accord.pipeline import judge_in_batches
+
+    brought = judge_in_batches(
+        project.store, project.config, project.rubric, project.budget, project.models.likelihood, everything, limit
+    )
+    show(brought, as_json, _batch_text)
+    if IN_BATCH in brought["unanswered"]:
+        stop("some answers are still to come; the same command fetches them", PARTLY_UNSCORED)
+    if brought["unanswered"]:
+        stop("some questions stayed unanswered, each with its reason", PARTLY_UNSCORED)
 
 
 def _batch_text(result) -> str:  # type: ignore[no-untyped-def]

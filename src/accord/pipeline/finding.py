@@ -1,0 +1,224 @@
+"""Issues of a project: who finds them, in which turns, and what was found, as evidence.
+
+Every assessment is kept in the store as soon as its dialogue is done: the same command again asks for the rest alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+
+from accord.assessment import Assessment, Unassessed
+from accord.config import Config, IssuesConfig
+from accord.conversation import Conversation
+from accord.errors import BadInput, BudgetReached
+from accord.evidence import Judged, judge_subjects
+from accord.issues.annotating import Asking, annotate, prompts_of
+from accord.issues.guidance import SHIPPED_SHOTS, Guidance
+from accord.issues.selection import Selection, judged_turns
+from accord.llm.budget import Budget
+from accord.llm.flow import OUT_OF_BUDGET, as_finished, drive
+from accord.llm.model import IN_PROCESS_CONTEXT, Answer, ChatModel, Judge, Subject, Unanswered, in_process
+from accord.llm.waiting import wait
+from accord.pipeline.planning import Plan
+from accord.store import Assessed, Store, batches
+from accord.taxonomy import load_taxonomy
+
+DIALOGUES_AT_ONCE = 100
+NO_FINDER = "the project does not say who finds issues; add to accord.yaml: issues: {model: NAME}"
+
+
+def issues_config(config: Config) -> IssuesConfig:
+    """Who finds issues in a project.
+
+    Raises:
+        BadInput: It does not say, or names no model.
+    """
+    if config.issues is None:
+        raise BadInput(NO_FINDER)
+    if config.issues.by != "judge" and not config.issues.model:
+        raise BadInput(f"issues: by {config.issues.by} needs a model: issues: {{by: {config.issues.by}, model: NAME}}")
+    return config.issues
+
+
+def asking_of(issues: IssuesConfig) -> Asking:
+    """How the configured model is asked.
+
+    Raises:
+        BadInput: The taxonomy cannot be read.
+    """
+    taxonomy = load_taxonomy(issues.taxonomy)
+    shown = {entry["type"] for shot in SHIPPED_SHOTS for entry in shot.verdict["issues"]}
+    shots = SHIPPED_SHOTS if issues.examples and shown <= set(taxonomy.names) else ()
+    here = in_process(issues.model or "")
+    context = issues.context or (IN_PROCESS_CONTEXT if here else None)
+    return Asking(Guidance(taxonomy, not here, shots), issues.together and not here, context)
+
+
+def maker_of(store: Store, issues: IssuesConfig) -> str:
+    """Under which name a project's assessments are kept.
+
+    Raises:
+        BadInput: Nothing was imported from the recorded model, or several kinds of it were.
+    """
+    if issues.by == "chat":
+        return asking_of(issues).made_by(str(issues.model))
+    makers = [name for name in Assessed(store).makers() if f"|model:{issues.model}|" in name]
+    if len(makers) != 1:
+        known = ", ".join(Assessed(store).makers()) or "none"
+        raise BadInput(f"{len(makers)} sets of assessments by {issues.model!r} are in the store; there are: {known}")
+    return makers[0]
+
+
+# --- asking -------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Tally:
+    """What looking for issues came to, counted as it goes."""
+
+    dialogues: int = 0
+    turns: int = 0
+    known: int = 0
+    assessed: int = 0
+    issues: int = 0
+    made_up_quotes: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+    odd: Counter[str] = field(default_factory=Counter)
+    losses: Counter[str] = field(default_factory=Counter)
+    unassessed: Counter[str] = field(default_factory=Counter)
+
+    def selected(self, selection: Selection, known: int) -> None:
+        """Count the turns of a dialogue, and those that were assessed before."""
+        self.dialogues += 1
+        self.turns += len(selection.turns)
+        self.known += known
+        self.skipped += selection.skipped
+        self.odd += selection.odd
+
+    def found(self, each: Assessment | Unassessed) -> None:
+        """Count what came of one turn."""
+        if isinstance(each, Unassessed):
+            self.unassessed[each.detail if each.reason == "no verdict" else each.reason] += 1
+            return
+        self.assessed += 1
+        self.issues += len(each.issues)
+        self.made_up_quotes += sum(issue.is_made_up for issue in each.issues)
+        self.losses.update(each.losses)
+
+    def to_json(self) -> dict[str, Any]:
+        """The counts."""
+        return {name: dict(value) if isinstance(value, Counter) else value for name, value in vars(self).items()}
+
+
+Work = tuple[Conversation, Sequence[int]]
+
+
+def work_of(store: Store, config: Config, wanted: Iterable[Conversation], tally: Tally) -> Iterator[Work]:
+    """Each conversation that is wanted with the turns that nobody has assessed yet, counted on the way."""
+    issues = issues_config(config)
+    made_by = maker_of(store, issues)
+    for conversation in wanted:
+        selection = judged_turns(conversation, issues.everyone)
+        known = {each.target.turn for each in Assessed(store).of([conversation.id], made_by)}
+        missing = [turn for turn in selection.turns if turn not in known]
+        tally.selected(selection, len(selection.turns) - len(missing))
+        if missing:
+            yield conversation, missing
+
+
+def find_issues(
+    store: Store,
+    config: Config,
+    model: ChatModel,
+    wanted: Iterable[Conversation],
+    on_step: Callable[[], None] = lambda: None,
+) -> Tally:
+    """Have a chat model assess the turns of some conversations that it has not assessed yet.
+
+    Raises:
+        BudgetReached: The next call would pass the budget; what was assessed is kept.
+        ModelError: No call can succeed.
+    """
+    tally, issues = Tally(), issues_config(config)
+    asking, over = asking_of(issues), list[str]()
+    kept = Assessed(store)
+
+    async def one(work: Work) -> list[Assessment | Unassessed]:
+        return await drive(annotate(*work, asking, str(issues.model)), model)
+
+    def until_over() -> Iterator[Work]:
+        for work in work_of(store, config, wanted, tally):
+            if over:
+                return
+            yield work
+
+    async def run() -> None:
+        async with aclosing(as_finished(one, until_over(), issues.at_once)) as finished:
+            async for _, found in finished:
+                kept.add(each for each in found if isinstance(each, Assessment))
+                for each in found:
+                    tally.found(each)
+                    if isinstance(each, Unassessed) and each.reason == OUT_OF_BUDGET:
+                        over.append(each.detail)
+                on_step()
+
+    wait(run())
+    if over:
+        raise BudgetReached(over[0])
+    return tally
+
+
+def plan_finding(store: Store, config: Config, wanted: Iterable[Conversation], budget: Budget) -> Plan:
+    """What `find_issues` would cost at least: second requests for what cannot be read come on top."""
+    plan, tally, issues = Plan(), Tally(), issues_config(config)
+    asking = asking_of(issues)
+    for conversation, turns in work_of(store, config, wanted, tally):
+        plan.add(str(issues.model), prompts_of(conversation, turns, asking))
+    plan.subjects, plan.questions, plan.answered = tally.dialogues, tally.turns, tally.known
+    plan.price(budget)
+    return plan
+
+
+def judge_issues(
+    store: Store,
+    config: Config,
+    judge: Judge,
+    wanted: Iterable[Conversation],
+    on_judged: Callable[[Judged], None],
+    terms: tuple[int, int | None],
+) -> Tally:
+    """Ask a judge about every kind of issue in the turns of some conversations; see `judge_subjects`."""
+    tally, issues = Tally(), issues_config(config)
+    rubric = load_taxonomy(issues.taxonomy).rubric
+
+    def count(judged: Judged) -> None:
+        answered = [answer for answer in judged.answers if isinstance(answer, Answer)]
+        tally.assessed += bool(answered)
+        tally.issues += sum(answer.probabilities.get("1", 0.0) > 0.5 for answer in answered)
+        tally.unassessed.update(a.reason for a in judged.answers if isinstance(a, Unanswered))
+        on_judged(judged)
+
+    for batch in batches(wanted, DIALOGUES_AT_ONCE):
+        for conversation in batch:
+            tally.selected(judged_turns(conversation, issues.everyone), 0)
+        judge_subjects(judge, rubric, turns_of(map(Subject, batch), issues), store, count, *terms)
+    return tally
+
+
+def turns_of(subjects: Iterable[Subject], issues: IssuesConfig) -> list[Subject]:
+    """The turns of which a judge is asked: those of the subjects' conversations, up to the last that is a subject."""
+    upto: dict[str, tuple[Conversation, int]] = {}
+    for subject in subjects:
+        last = len(subject.conversation.turns) - 1 if subject.turn is None else subject.turn
+        before = upto.get(subject.conversation.id)
+        upto[subject.conversation.id] = (subject.conversation, max(last, before[1] if before else -1))
+    return [
+        Subject(conversation, turn)
+        for conversation, last in upto.values()
+        for turn in judged_turns(conversation, issues.everyone).turns
+        if turn <= last
+    ]

@@ -1,0 +1,103 @@
+"""The page on issues: SODA-EVAL's statistics as plots, and the worst turns with the words that show what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from accord.assessment import Assessment, Issue
+from accord.conversation import Conversation
+from accord.report import issue_charts as charts
+from accord.report.page import page
+from accord.taxonomy import Taxonomy
+
+WORST_SHOWN = 12
+
+
+def write_issues_page(
+    found: Mapping[str, Any],
+    assessments: Sequence[Assessment],
+    conversations: Iterable[Conversation],
+    taxonomy: Taxonomy,
+    path: str | Path,
+    validation: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write the page of `statistics`, of the assessments they were made from, and of how people validated them."""
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    known = {conversation.id: conversation for conversation in conversations}
+    text = page(
+        "issues.html",
+        {
+            "found": found,
+            "taxonomy": taxonomy,
+            "made_by": sorted({each.made_by for each in assessments}),
+            "plots": _plots(found, taxonomy),
+            "worst": [_worst(each, known.get(each.target.conversation)) for each in worst(assessments)],
+            "validation": validation,
+        },
+    )
+    target.write_text(text, encoding="utf-8", errors="xmlcharrefreplace")
+    return target
+
+
+def worst(assessments: Sequence[Assessment], most: int = WORST_SHOWN) -> list[Assessment]:
+    """The turns with the lowest scores that have issues, one a dialogue."""
+    seen: set[str] = set()
+    shown: list[Assessment] = []
+    for each in sorted(assessments, key=lambda one: (one.score, -len(one.issues), str(one.target))):
+        if each.issues and each.target.conversation not in seen and len(shown) < most:
+            seen.add(each.target.conversation)
+            shown.append(each)
+    return shown
+
+
+def _plots(found: Mapping[str, Any], taxonomy: Taxonomy) -> list[tuple[str, str]]:
+    there = [row for row in found["types"] if row["turns"]]
+    plots = [
+        ("Kinds of issues; critical ones are orange", charts.kinds(there) if there else ""),
+        ("Issues a turn", charts.counts(found["issues_per_turn"], "issues", "turns")),
+        ("Scores of turns", charts.counts(found["scores"], "score", "turns")),
+        ("Issues at each score", charts.by_score(found["types_by_score"], taxonomy.names) if there else ""),
+        ("Scores of dialogues", charts.of_dialogues(found["dialogue_mean"], found["dialogue_minimum"])),
+        ("Along the dialogue", _along(found["by_position"], "turn")),
+        ("By day", _along(found["by_day"], "day", as_names=True)),
+        ("By system", _along(found["by_system"], "system", as_names=True)),
+    ]
+    return [(title, plot) for title, plot in plots if plot]
+
+
+def _along(rows: Sequence[Mapping[str, Any]], title: str, as_names: bool = False) -> str:
+    return charts.along(rows, title, as_names) if len(rows) > 1 else ""
+
+
+def _worst(each: Assessment, conversation: Conversation | None) -> dict[str, Any]:
+    place = each.target.turn or 0
+    turns = conversation.turns if conversation is not None else ()
+    reply = turns[place].content if place < len(turns) else ""
+    return {
+        "assessment": each,
+        "before": turns[max(place - 3, 0) : place],
+        "first": max(place - 3, 0),
+        "parts": marked(reply, each.issues),
+    }
+
+
+def marked(reply: str, issues: Sequence[Issue]) -> list[tuple[str, bool]]:
+    """The reply in parts, and whether each is quoted by an issue; parts that overlap are joined.
+
+    >>> marked("It is wrong here.", [Issue("Fluency", "", "wrong", (6, 11))])
+    [('It is ', False), ('wrong', True), (' here.', False)]
+    """
+    parts: list[tuple[str, bool]] = []
+    at = 0
+    for start, end in sorted(issue.span for issue in issues if issue.span is not None):
+        if end <= at:
+            continue
+        start = max(start, at)
+        if start > at:
+            parts.append((reply[at:start], False))
+        parts.append((reply[start:end], True))
+        at = end
+    return [*parts, (reply[at:], False)] if at < len(reply) else parts
