@@ -61,11 +61,11 @@ def of_dialogues(mean: Sequence[Mapping[str, Any]], lowest: Sequence[Mapping[str
     return svg(chart.properties(width=240, height=150))
 
 
-def along(rows: Sequence[Mapping[str, Any]], title: str, as_names: bool = False) -> str:
-    """The share of turns with an issue, a point a group. Rows: `group`, `with_issues`."""
+def along(rows: Sequence[Mapping[str, Any]], title: str) -> str:
+    """The share of turns with an issue, along turns or days. Rows: `group`, `with_issues`."""
     import altair as alt
 
-    x = alt.X("group:O" if as_names else "group:Q", title=title, axis=alt.Axis(labelAngle=-40 if as_names else 0))
+    x = alt.X("group:O", title=title, axis=alt.Axis(labelAngle=0 if isinstance(rows[0]["group"], int) else -40))
     y = alt.Y("with_issues:Q", title="turns with an issue", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%"))
     base = alt.Chart(inline(rows)).encode(x=x, y=y)
     chart = base.mark_line(color=THIRD, strokeWidth=1.5) + base.mark_point(

@@ -62,14 +62,13 @@ def _plots(found: Mapping[str, Any], taxonomy: Taxonomy) -> list[tuple[str, str]
         ("Issues at each score", charts.by_score(found["types_by_score"], taxonomy.names) if there else ""),
         ("Scores of dialogues", charts.of_dialogues(found["dialogue_mean"], found["dialogue_minimum"])),
         ("Along the dialogue", _along(found["by_position"], "turn")),
-        ("By day", _along(found["by_day"], "day", as_names=True)),
-        ("By system", _along(found["by_system"], "system", as_names=True)),
+        ("By day", _along(found["by_day"], "day")),
     ]
     return [(title, plot) for title, plot in plots if plot]
 
 
-def _along(rows: Sequence[Mapping[str, Any]], title: str, as_names: bool = False) -> str:
-    return charts.along(rows, title, as_names) if len(rows) > 1 else ""
+def _along(rows: Sequence[Mapping[str, Any]], title: str) -> str:
+    return charts.along(rows, title) if len(rows) > 1 else ""
 
 
 def _worst(each: Assessment, conversation: Conversation | None) -> dict[str, Any]:

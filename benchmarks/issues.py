@@ -1,0 +1,261 @@
+"""SODA-EVAL: what people mark in turns against a recorded judge, how replies are read, and how fast.
+
+    python benchmarks/issues.py [--data DIR] [--only abc_eval|reading|throughput|dialogues] [--quick] --json OUT
+
+`abc_eval` calibrates ChatGPT's recorded decisions on nine behaviours against two people's marks of 1,634 bot turns, on
+halvings of whole dialogues; `reading` has 10,000 replies of all kinds read, and looks whether an issue came out that
+nobody stated; `throughput` reads and mends verdicts, beside parsing their JSON alone; `dialogues` goes from turns to
+ratings of planted dialogues by the lowest, the mean and what was learned. Intervals: the middle 95 % of the halvings or
+seeds.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from harness import Row, chosen, data_folder, finish, options
+
+from accord.assessment import Assessment
+from accord.comparison import compare
+from accord.conversation import Conversation, Target
+from accord.evaluators.issues.marking import kinds_of
+from accord.evaluators.issues.trial import Called, try_marks
+from accord.evidence import BANK, LEXICAL, EvidenceTable, judge_subjects, measure
+from accord.evidence.issues import WORST, assessed, issue_table, probable
+from accord.evidence.meaning import measure_meaning
+from accord.issues import mend, read_verdict
+from accord.issues.mending import settled
+from accord.issues.reading import Unread, Verdict
+from accord.labels import Label, Labels
+from accord.llm import RecordedJudge, Subject
+from accord.readers import read
+from accord.rubric import Question
+from accord.scale import Scale
+from accord.splits import Split, fold_of
+from accord.store import Store
+from accord.taxonomy import ISSUE, IssueType, Taxonomy, load_taxonomy
+from accord.testing.issue_finder import dialogues, ratings, verdict
+from accord.testing.verdicts import written
+
+PARTS = ("abc_eval", "reading", "throughput", "dialogues")
+COLUMNS = (
+    "part", "system", "issue", "macro_f1", "precision", "recall", "f1", "alpha", "calibration_error", "rmse", "pearson",
+    "what", "count", "turns_per_second", "ratio",
+)  # fmt: skip
+JUDGE, CLASSIFIERS = "gpt-3.5-turbo (ChatGPT, 2023)", "specialized classifier"
+HALVINGS, QUICK = 20, 3
+REPLIES = 10_000
+FIGURES = ("precision", "recall", "f1", "alpha", "calibration_error")
+EMBEDDER = "minilm-l6"
+
+
+def main() -> None:
+    parser = options("issues", str(__doc__), PARTS)
+    given = parser.parse_args()
+    rows: list[Row] = []
+    for part in chosen(parser, given.only, PARTS):
+        times = given.limit or (QUICK if given.quick else HALVINGS)
+        if part == "abc_eval":
+            rows += abc_eval_rows(data_folder(parser, given.data) / "abc_eval", times)
+        elif part == "reading":
+            rows += reading_rows(REPLIES)
+        elif part == "throughput":
+            rows += throughput_rows(2_000 if given.quick else 20_000)
+        else:
+            rows += dialogue_rows(times)
+    finish("issues", rows, COLUMNS, given.json)
+
+
+# --- ABC-Eval -----------------------------------------------------------------------------------------------------
+
+
+def abc_eval_rows(folder: Path, halvings: int) -> list[Row]:
+    """Marks on the half of the dialogues that was not learned from: raw, by each kind's own finding, by everything."""
+    names = [question["name"] for question in json.loads((folder / "questions.json").read_text())["questions"]]
+    behaviours = Taxonomy(name="abc-eval", issues=tuple(IssueType(name=name, definition=name) for name in names))
+    records = list(read(folder, format="abc-eval"))
+    labels = Labels(label for record in records for label in record.labels)
+    known = {record.conversation.id: record.conversation for record in records}
+    subjects = [Subject(known[target.conversation], target.turn) for target in labels.targets]
+    with tempfile.TemporaryDirectory() as place:
+        store = Store(f"sqlite:///{place}/answers.db")
+        answers = judge_subjects(RecordedJudge.read([folder], JUDGE), behaviours.rubric, subjects, store)
+        classifiers = judge_subjects(RecordedJudge.read([folder], CLASSIFIERS), behaviours.rubric, subjects, store)
+        store.close()
+    found = issue_table(subjects, probable(answers, behaviours), behaviours, "ChatGPT, recorded")
+    cheap = found.beside(measure(subjects, [*BANK, *LEXICAL]))
+    systems = {
+        "accord": cheap.beside(classifiers).beside(_meaning(subjects)),
+        "accord, without the embedder": cheap.beside(classifiers),
+        "accord, without the classifiers": cheap.beside(_meaning(subjects)),
+    }
+    splits = [_half(known, seed) for seed in range(halvings)]
+    results: dict[str, list[dict[str, Called]]] = {}
+    for seed, split in enumerate(splits):
+        for system, evidence in systems.items():
+            calibrated, raw = try_marks(evidence, labels, [split], seed)
+            results.setdefault(system, []).append(calibrated)
+            if system == "accord":
+                results.setdefault("recorded-judge", []).append(raw)
+        results.setdefault("accord, each kind's own decision", []).append(_own(found, labels, split, seed))
+    return [row for system, each in sorted(results.items(), key=_order) for row in _rows(system, each)]
+
+
+def _meaning(subjects: Sequence[Subject]) -> EvidenceTable:
+    from accord.evidence.embedders import open_embedder
+
+    return measure_meaning(subjects, open_embedder(EMBEDDER))
+
+
+def _own(found: EvidenceTable, labels: Labels, split: Split, seed: int) -> dict[str, Called]:
+    """Each kind by the judge's decision on that kind alone."""
+    called: dict[str, Called] = {}
+    for kind in kinds_of(found):
+        columns = [c for c in found.columns if c.name in {ISSUE + kind, f"{ISSUE}{kind}{WORST}"}]
+        called |= try_marks(found.like(columns), labels, [split], seed)[0]
+    return called
+
+
+def _half(names: Iterable[str], seed: int) -> Split:
+    fold = fold_of(names, 2, seed)
+    return Split(*(frozenset(name for name, at in fold.items() if at == side) for side in (0, 1)))
+
+
+def _order(system: tuple[str, Any]) -> tuple[bool, str]:
+    return system[0] != "recorded-judge", system[0]
+
+
+def _rows(system: str, halvings: Sequence[Mapping[str, Called]]) -> list[Row]:
+    """A row of the mean F1 over kinds, then one a kind; each with the middle 95 % of the halvings."""
+    each = [{kind: called.row(draws=2) for kind, called in one.items()} for one in halvings]
+    kinds = list(each[0])
+    macro = [float(np.mean([one[kind]["f1"] or 0.0 for kind in kinds])) for one in each]
+    rows: list[Row] = [{"part": "abc_eval", "system": system, "issue": "macro", **_spread("macro_f1", macro)}]
+    for kind in kinds:
+        row: Row = {"part": "abc_eval", "system": system, "issue": kind}
+        for name in FIGURES:
+            row |= _spread(name, [one[kind][name] for one in each if one[kind][name] is not None])
+        rows.append(row)
+    return rows
+
+
+def _spread(name: str, values: Sequence[float]) -> Row:
+    if not values:
+        return {name: None}
+    low, high = np.quantile(values, [0.025, 0.975])
+    return {name: float(np.mean(values)), f"{name}_low": float(low), f"{name}_high": float(high)}
+
+
+# --- reading ------------------------------------------------------------------------------------------------------
+
+
+def reading_rows(count: int) -> list[Row]:
+    """How replies of each kind are read; a crash would end the run, an issue that nobody stated is counted."""
+    outcomes: Counter[tuple[str, str]] = Counter()
+    invented = other_score = 0
+    for reply in written(count):
+        found = read_verdict(reply.text)
+        if isinstance(found, Unread):
+            outcomes[reply.kind, f"not read: {found.reason}"] += 1
+            continue
+        invented += not {stated.type for stated in found.issues} <= reply.types
+        other_score += found.score != reply.score
+        outcomes[reply.kind, f"read, lost: {found.losses[0]}" if found.losses else "read"] += 1
+    assert sum(outcomes.values()) == count
+    total = [
+        {"part": "reading", "system": "accord", "what": "issues that the model did not state", "count": invented},
+        {"part": "reading", "system": "accord", "what": "scores that the model did not state", "count": other_score},
+        {"part": "reading", "system": "accord", "what": "replies", "count": count},
+    ]
+    kinds = [
+        {"part": "reading", "system": "accord", "issue": kind, "what": outcome, "count": times}
+        for (kind, outcome), times in sorted(outcomes.items())
+    ]
+    return [*total, *kinds]
+
+
+# --- throughput ---------------------------------------------------------------------------------------------------
+
+
+def throughput_rows(turns: int) -> list[Row]:
+    """Reading and mending a turn's verdict, and `json.loads` of the same text alone, as medians of five."""
+    taxonomy = load_taxonomy("soda-eval")
+    valid = [each.text for each in written(turns) if each.kind == "valid"]
+    reply = "Let me repeat let me repeat. You fool, whatever."
+    replies = (valid * (turns // len(valid) + 1))[:turns]
+
+    def ours() -> None:
+        for place, text in enumerate(replies):
+            found = read_verdict(text)
+            assert isinstance(found, Verdict)
+            settled(mend(Target("dialogue", place), found, reply, taxonomy, "benchmark"), taxonomy)
+
+    def plain() -> None:
+        for text in replies:
+            json.loads(text)
+
+    seconds = {name: _median(work) for name, work in (("accord", ours), ("json.loads alone", plain))}
+    return [
+        {
+            "part": "throughput", "system": name, "what": "turns", "count": len(replies),
+            "turns_per_second": len(replies) / took, "ratio": took / seconds["json.loads alone"],
+        }
+        for name, took in seconds.items()
+    ]  # fmt: skip
+
+
+def _median(work: Any) -> float:
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+# --- from turns to dialogues --------------------------------------------------------------------------------------
+
+
+def dialogue_rows(seeds: int) -> list[Row]:
+    """Ratings of 60 planted dialogues by two people, near the mean of the lowest and the average turn; 5 folds."""
+    taxonomy = load_taxonomy("soda-eval")
+    question = Question(id="overall", text="How good is it?", scale=Scale(options=(1, 2, 3, 4, 5)))
+    found: dict[str, list[tuple[float, float]]] = {}
+    for seed in range(seeds):
+        made = dialogues(60, seed=seed)
+        rated = ratings(made, seed=seed)
+        labels = Labels(Label(Target(row["conversation"]), "overall", row["annotator"], row["value"]) for row in rated)
+        assessments = [each for conversation in made for each in _assessments(conversation, taxonomy)]
+        evidence = issue_table([Subject(c) for c in made], assessed(assessments), taxonomy, "planted")
+        for result in compare(evidence, labels, question, ("issues",), seed=seed, draws=2).results:
+            rmse, r = result.values["rmse"], result.values["pearson"]
+            if result.system in {"issues", "mean-turn", "lowest-turn", "annotator-mean"}:
+                found.setdefault(result.system, []).append((rmse or 0.0, r or 0.0))
+    return [
+        {
+            "part": "dialogues", "system": "accord" if name == "issues" else name,
+            **_spread("rmse", [rmse for rmse, _ in each]), **_spread("pearson", [r for _, r in each]),
+        }
+        for name, each in found.items()
+    ]  # fmt: skip
+
+
+def _assessments(conversation: Conversation, taxonomy: Taxonomy) -> Iterator[Assessment]:
+    """The truth about each reply of a planted dialogue."""
+    for place, turn in enumerate(conversation.turns):
+        if turn.role == "assistant":
+            found = read_verdict(json.dumps(verdict(turn.content)))
+            assert isinstance(found, Verdict)
+            yield settled(mend(Target(conversation.id, place), found, turn.content, taxonomy, "planted"), taxonomy)
+
+
+if __name__ == "__main__":
+    main()
