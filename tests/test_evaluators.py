@@ -28,7 +28,20 @@ def test_every_evaluator_keeps_the_contract(name: str) -> None:
     if name == "learned-rubric":  # it selects from what a judge answered
         corpus = planted(conversations=60, annotators=3)
         corpus = replace(corpus, evidence=judged(corpus, question="q1"))
+    if name in {"issues", "mean-turn", "lowest-turn"}:  # they go by what was found in turns
+        corpus = planted(conversations=60, annotators=3)
+        corpus = replace(corpus, evidence=with_issues(corpus))
     check_evaluator(partial(evaluators.get(name), **settings), corpus)
+
+
+def with_issues(corpus: Planted) -> EvidenceTable:
+    """The planted features as two kinds of issues, with overall scores of turns."""
+    scores = np.clip(3 + corpus.evidence.values @ corpus.weights, 1, 5)
+    first, second = (np.clip(corpus.evidence.values[:, place], 0, None) for place in (0, 1))
+    names = ("issue:A", "issue:A:worst", "issue:B", "issue:B:worst", "issues:score", "issues:lowest")
+    values = np.column_stack([first, first / 5, second, second / 5, scores, np.floor(scores)])
+    columns = tuple(Column(name, "issues|model:planted") for name in names)
+    return EvidenceTable(corpus.evidence.targets, columns, values, np.ones(values.shape, dtype=bool))
 
 
 def judged(corpus: Planted, question: str = "main") -> EvidenceTable:

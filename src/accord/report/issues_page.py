@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -89,14 +90,12 @@ def marked(reply: str, issues: Sequence[Issue]) -> list[tuple[str, bool]]:
     >>> marked("It is wrong here.", [Issue("Fluency", "", "wrong", (6, 11))])
     [('It is ', False), ('wrong', True), (' here.', False)]
     """
-    parts: list[tuple[str, bool]] = []
-    at = 0
+    joined: list[tuple[int, int]] = []
     for start, end in sorted(issue.span for issue in issues if issue.span is not None):
-        if end <= at:
-            continue
-        start = max(start, at)
-        if start > at:
-            parts.append((reply[at:start], False))
-        parts.append((reply[start:end], True))
-        at = end
-    return [*parts, (reply[at:], False)] if at < len(reply) else parts
+        if joined and start < joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    ends = [0, *(end for span in joined for end in span), len(reply)]
+    parts = [(reply[start:end], place % 2 == 1) for place, (start, end) in enumerate(pairwise(ends))]
+    return [part for part in parts if part[0]]

@@ -76,6 +76,8 @@ class Issues(Evaluator):
             raise BadInput("the evidence holds no issues; name who finds them in accord.yaml: issues: {model: NAME}")
         self.kinds_ = kinds
         self.columns_ = tuple(c for c in evidence.columns if _is_finding(c.name, kinds))
+        if not evidence.like(self.columns_).present.any():
+            raise BadInput("no turn that is rated or marked was assessed yet; run: accord judge --issues")
         self.marking_ = Marking.fit(evidence, labels, self.seed)
         rows = evidence.rows_of(label.target for label in labels.on(self.question.id))
         enough = int((rows >= 0).sum()) >= FEWEST_LABELS

@@ -1,0 +1,566 @@
+"""Learning from issues: evidence, marks of people, ratings of dialogues, and the commands from the first to the last."""
+
+from __future__ import annotations
+
+import csv
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from accord import Conversation, Label, Labels, Question, Scale, Target, Turn, Unscored, load_evaluator
+from accord.assessment import Assessment, Issue
+from accord.cli import app, commands  # noqa: F401 - registers the commands
+from accord.config import Config, IssuesConfig
+from accord.errors import BadInput, BudgetReached
+from accord.evaluators import Issues
+from accord.evaluators.issues import Marking
+from accord.evaluators.issues.design import DIRECTIONS, Design
+from accord.evaluators.issues.marking import kinds_of, marks_of
+from accord.evaluators.issues.marks import ISOTONIC, PLATT, RIDGE, best_threshold, learn_marks
+from accord.evaluators.issues.trial import Called, rows_of, try_marks
+from accord.evidence import Column, EvidenceTable, judge_subjects
+from accord.evidence.issues import COUNT, CRITICAL, NOT_ASSESSED, assessed, issue_table, probable
+from accord.evidence.meaning import MEANING, measure_meaning
+from accord.issues import mend, read_verdict
+from accord.issues.mending import settled
+from accord.issues.reading import Verdict
+from accord.llm import RecordedJudge, ScriptedJudge, ScriptedModel, Subject
+from accord.pipeline.finding import find_issues
+from accord.report.issues_page import marked, write_issues_page
+from accord.resampling import Clusters
+from accord.splits import grouped_folds
+from accord.store import Assessed, Store
+from accord.taxonomy import ISSUE, load_taxonomy
+from accord.testing import ChatServer, Misbehaving
+from accord.testing.issue_finder import SIGNS, Finder, dialogues, ratings, verdict
+from accord.testing.server import Wire, completion
+
+SODA = load_taxonomy("soda-eval")
+QUESTION = Question(id="overall", text="How good?", scale=Scale(options=(1, 2, 3, 4, 5)))
+
+
+def truth(made: list[Conversation]) -> list[Assessment]:
+    found = []
+    for chat in made:
+        for place, turn in enumerate(chat.turns):
+            if turn.role == "assistant":
+                said = read_verdict(json.dumps(verdict(turn.content)))
+                assert isinstance(said, Verdict)
+                found.append(settled(mend(Target(chat.id, place), said, turn.content, SODA, "truth"), SODA))
+    return found
+
+
+def table(made: list[Conversation], turns: bool = False) -> EvidenceTable:
+    found = assessed(truth(made))
+    subjects = [Subject(chat) for chat in made]
+    if turns:
+        subjects = [
+            Subject(chat, place) for chat in made for place, turn in enumerate(chat.turns) if turn.role == "assistant"
+        ]
+    return issue_table(subjects, found, SODA, "truth")
+
+
+def rated(made: list[Conversation], seed: int = 0) -> Labels:
+    rows = ratings(made, seed=seed)
+    return Labels(Label(Target(row["conversation"]), "overall", row["annotator"], row["value"]) for row in rows)
+
+
+# --- evidence -----------------------------------------------------------------------------------------------------
+
+
+def test_issues_of_turns_and_of_dialogues_fill_the_same_columns() -> None:
+    chat = Conversation("c", tuple(Turn("user" if n % 2 == 0 else "assistant", "x") for n in range(6)))
+    found = assessed(
+        [
+            Assessment(
+                Target("c", 1), (Issue("Coherence", ""), Issue("Coherence", ""), Issue("Fluency", "")), 2, "", "m"
+            ),
+            Assessment(Target("c", 3), (), 5, "", "m"),
+        ]
+    )
+    table = issue_table([Subject(chat, 1), Subject(chat, 3), Subject(chat), Subject(chat, 5)], found, SODA, "m")
+    place = {column.name: index for index, column in enumerate(table.columns)}
+
+    def value(row: int, name: str) -> float:
+        return float(table.values[row, place[name]])
+
+    assert value(0, "issue:Coherence") == 2 and value(0, "issue:Coherence:worst") == 0.75 and value(0, COUNT) == 3
+    assert value(0, CRITICAL) == 2 and value(0, "issues:score") == 2 and value(0, "issue:Coherence:before") == 0
+    assert value(1, "issue:Coherence") == 0 and value(1, "issue:Coherence:before") == 2
+    assert value(2, "issue:Coherence") == 1 and value(2, "issues:score") == 3.5 and value(2, "issues:lowest") == 2
+    assert not table.present[3].any() and table.absences[Target("c", 5), COUNT] == NOT_ASSESSED
+    assert kinds_of(table) == list(SODA.names)
+
+
+def test_a_decisions_judge_gives_a_probability_a_kind(store: Store) -> None:
+    chat = dialogues(1)[0]
+    judge = ScriptedJudge(
+        lambda subject, question: {"1": 0.8, "0": 0.2} if question.id == ISSUE + "Fluency" else {"1": 0.1, "0": 0.9}
+    )
+    answers = judge_subjects(judge, SODA.rubric, [Subject(chat, 1), Subject(chat, 3)], store)
+    table = issue_table([Subject(chat), Subject(chat, 3)], probable(answers, SODA), SODA, "judge")
+    place = {column.name: index for index, column in enumerate(table.columns)}
+    assert table.values[0, place["issue:Fluency"]] == pytest.approx(0.8) and "issues:score" not in place
+    assert table.values[1, place["issue:Fluency:before"]] == pytest.approx(0.8)
+    assert table.values[0, place[COUNT]] == pytest.approx(0.8 + 0.9)
+
+
+class _Placed:
+    name = "placed"
+
+    def embed(self, text: str) -> np.ndarray:  # type: ignore[type-arg]
+        return np.array([len(text), text.count("a"), 1.0]) / 10
+
+    def prepare(self, texts: object) -> None:
+        pass
+
+
+def test_meaning_is_looked_at_in_few_directions() -> None:
+    made = dialogues(20)
+    subjects = [Subject(chat, place) for chat in made for place in (1, 3, 5)]
+    meaning = measure_meaning(subjects, _Placed())  # type: ignore[arg-type]
+    assert [column.name for column in meaning.columns] == [f"{MEANING}{place}" for place in range(3)]
+    design = Design.fit(table(made, turns=True).beside(meaning))
+    assert design.directions.shape == (3, 2)  # the third dimension never varies
+    inputs = design.of(table(made, turns=True).beside(meaning))
+    assert np.allclose(inputs.mean(axis=0), 0, atol=1e-9) and np.allclose(inputs[:, -2:].std(axis=0), 1)
+    silent = measure_meaning([Subject(Conversation("x", (Turn("user", "hi"), Turn("assistant", " "))), 1)], _Placed())  # type: ignore[arg-type]
+    assert not silent.present.any() and DIRECTIONS == 24
+    rng = np.random.default_rng(0)
+    wide = EvidenceTable(
+        tuple(Target(f"c{n}") for n in range(50)),
+        tuple(Column(f"{MEANING}{n}", "m") for n in range(40)),
+        rng.normal(size=(50, 40)),
+        np.ones((50, 40), dtype=bool),
+    )
+    assert Design.fit(wide).of(wide).shape == (50, DIRECTIONS)
+
+
+# --- marks --------------------------------------------------------------------------------------------------------
+
+
+def drawn(count: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[str]]:  # type: ignore[type-arg]
+    """A finding that is half right, a second clue, and marks that follow both."""
+    rng = np.random.default_rng(seed)
+    own = (rng.random(count) < 0.3).astype(float)
+    clue = rng.normal(size=count)
+    chance = 1 / (1 + np.exp(-(-2.0 + 1.5 * own + 1.5 * clue)))
+    return own, np.column_stack([own, clue]), rng.random(count) < chance, [f"c{n // 5}" for n in range(count)]
+
+
+def test_the_way_that_predicts_marks_best_is_chosen_and_its_probabilities_hold() -> None:
+    own, inputs, marked, groups = drawn(2000, 0)
+    marks = learn_marks(own, inputs, marked, groups)
+    assert marks is not None and marks.way == RIDGE
+    new_own, new_inputs, new_marked, _ = drawn(4000, 1)
+    chance = marks.probabilities(new_own, new_inputs)
+    for low in (0.0, 0.2, 0.4, 0.6):
+        inside = (chance >= low) & (chance < low + 0.2)
+        assert new_marked[inside].mean() == pytest.approx(chance[inside].mean(), abs=0.08)
+    # Without the clue the finding's own rates are all there is to know.
+    alone = learn_marks(own, own[:, None], marked, groups)
+    assert alone is not None
+    found = alone.probabilities(np.array([0.0, 1.0]), np.array([[0.0], [1.0]]))
+    assert found[0] == pytest.approx(marked[own == 0].mean(), abs=0.03) and found[1] == pytest.approx(
+        marked[own == 1].mean(), abs=0.03
+    )
+    assert set(alone.losses) >= {PLATT, ISOTONIC}
+
+
+def test_isotonic_follows_what_no_logistic_curve_can() -> None:
+    rng = np.random.default_rng(0)
+    own = rng.choice([0.0, 0.3, 0.6, 0.9], size=4000)
+    marked = rng.random(4000) < np.select([own < 0.5, own < 0.7], [0.02, 0.6], 0.62)
+    marks = learn_marks(own, np.zeros((4000, 0)), marked, [f"c{n % 50}" for n in range(4000)])
+    assert marks is not None and marks.way == ISOTONIC
+    assert marks.probabilities(np.array([0.1, 0.6]), np.zeros((2, 0))) == pytest.approx([0.02, 0.6], abs=0.04)
+
+
+def test_the_threshold_is_half_of_the_best_f1_that_can_be_expected() -> None:
+    rng = np.random.default_rng(0)
+    chance = rng.beta(0.5, 2.0, size=20_000)
+    marked = rng.random(20_000) < chance
+    at = best_threshold(chance)
+
+    def f1(threshold: float) -> float:
+        called = chance >= threshold
+        return float(2 * (called & marked).sum() / (called.sum() + marked.sum()))
+
+    assert f1(at) >= max(f1(t) for t in np.linspace(0.05, 0.95, 50)) - 0.01
+    assert at == pytest.approx(f1(at) / 2, abs=0.02)
+
+
+def test_too_few_marks_are_not_learned_from() -> None:
+    own, inputs, marked, groups = drawn(200, 0)
+    assert learn_marks(own, inputs, np.zeros(200, dtype=bool), groups) is None
+    assert learn_marks(own, inputs, np.ones(200, dtype=bool), groups) is None
+    assert learn_marks(own, inputs, marked, ["one"] * 200) is None
+
+
+def test_marks_are_tried_on_dialogues_that_were_not_learned_from() -> None:
+    made = dialogues(60, rate=0.3)
+    evidence = table(made, turns=True)
+    rng = np.random.default_rng(0)
+    labels = Labels(
+        Label(target, "Coherence", person, int((SIGNS["Coherence"].lower() in text.lower()) != (rng.random() < 0.1)))
+        for chat in made
+        for place, text in ((place, turn.content) for place, turn in enumerate(chat.turns) if turn.role == "assistant")
+        for target in [Target(chat.id, place)]
+        for person in ("ann", "bob")
+    )
+    calibrated, raw = try_marks(evidence, labels, list(grouped_folds([chat.id for chat in made])))
+    assert set(calibrated) == {"Coherence"} and len(calibrated["Coherence"].marked) == len(labels)
+    rows = {(row["system"], row["issue"]): row for row in rows_of(calibrated, raw)}
+    ours, found = rows["issues", "Coherence"], rows["as it was found", "Coherence"]
+    assert (
+        ours["f1"] == pytest.approx(found["f1"], abs=0.03)
+        and ours["calibration_error"] < 0.06 < found["calibration_error"] + 0.06
+    )
+    assert ours["f1_low"] < ours["f1"] < ours["f1_high"] and ours["alpha"] > 0.5
+    assert rows["issues", "macro"]["f1"] == ours["f1"]
+    # What a row says is what is counted: two marked, two called, one of them rightly.
+    row = Called([True, True, False, False], [True, False, True, False], [0.9, 0.2, 0.8, 0.1], list("abcd")).row()
+    assert (row["precision"], row["recall"], row["f1"]) == (0.5, 0.5, 0.5) and row["alpha"] == pytest.approx(0.125)
+    assert len(Clusters(list("abcd"))) == 4
+
+
+def test_a_mark_is_0_or_1() -> None:
+    evidence = table(dialogues(2), turns=True)
+    with pytest.raises(BadInput, match="a mark of 'Coherence' is 0 or 1, got 2"):
+        marks_of(evidence, Labels([Label(Target("dialogue-000", 1), "Coherence", "ann", 2)]), "Coherence")
+    elsewhere = Labels([Label(Target("nowhere", 1), ISSUE + "Coherence", "ann", 1)])
+    assert len(marks_of(evidence, elsewhere, "Coherence")[0]) == 0
+
+
+# --- the evaluator ------------------------------------------------------------------------------------------------
+
+
+def test_ratings_of_dialogues_are_learned_and_say_which_issue_cost_what(tmp_path: Path) -> None:
+    made = dialogues(60)
+    evidence, labels = table(made), rated(made)
+    evaluator = Issues(QUESTION).fit(evidence, labels)
+    scores = evaluator.predict(evidence)
+    worst = min(scores, key=lambda score: score.value)  # type: ignore[union-attr]
+    assert dict(worst.because) and min(dict(worst.because).values()) < -0.2  # type: ignore[union-attr]
+    clean = next(score for chat, score in zip(made, scores, strict=True) if not any(a.issues for a in truth([chat])))
+    assert clean.because == () and clean.value > worst.value  # type: ignore[union-attr]
+    evaluator.save(tmp_path)
+    loaded = load_evaluator(tmp_path)
+    assert loaded.predict(evidence) == scores and loaded.describe() == evaluator.describe()
+
+
+def test_marks_alone_are_learned_and_scores_say_why_there_are_none(tmp_path: Path) -> None:
+    made = dialogues(40, rate=0.3)
+    evidence = table(made, turns=True)
+    marks = Labels(
+        Label(each.target, "Repetition", "ann", int(any(issue.type == "Repetition" for issue in each.issues)))
+        for each in truth(made)
+    )
+    evaluator = Issues(QUESTION).fit(evidence, marks)
+    [score, *_] = evaluator.predict(evidence)
+    assert isinstance(score, Unscored) and "'overall'" in score.reason
+    found = evaluator.find(evidence)
+    called = {
+        target for target, kinds in zip(evidence.targets, found, strict=True) if any(one.is_called for one in kinds)
+    }
+    assert called == {label.target for label in marks if label.value == 1}
+    evaluator.save(tmp_path)
+    loaded = load_evaluator(tmp_path)
+    assert isinstance(loaded, Issues) and loaded.find(evidence) == found
+
+
+def test_what_cannot_be_learned_says_what_is_missing() -> None:
+    made = dialogues(10)
+    with pytest.raises(BadInput, match="the evidence holds no issues"):
+        Issues(QUESTION).fit(EvidenceTable.from_rows([Column("x", "m")], {Target("a"): {"x": 1.0}}), Labels([]))
+    with pytest.raises(BadInput, match="0 ratings of 'overall'.*'Coherence'"):
+        Issues(QUESTION).fit(table(made), Labels([]))
+    learned = Issues(QUESTION).fit(table(made), rated(made))
+    with pytest.raises(BadInput, match="issue:Coherence"):
+        learned.predict(EvidenceTable.from_rows([Column("x", "m")], {Target("a"): {"x": 1.0}}))
+
+
+def test_recorded_decisions_on_abc_eval_are_better_after_calibration(data: Path, store: Store) -> None:
+    from accord.readers import read
+    from accord.taxonomy import IssueType, Taxonomy
+
+    kinds = ("irrelevant", "incorrect fact", "redundant")
+    behaviours = Taxonomy(name="abc", issues=tuple(IssueType(name=name, definition=name) for name in kinds))
+    records = list(read(data / "abc_eval", format="abc-eval"))
+    labels = Labels(label for record in records for label in record.labels)
+    chats = {record.conversation.id: record.conversation for record in records}
+    subjects = [Subject(chats[target.conversation], target.turn) for target in labels.targets]
+    judge = RecordedJudge.read([data / "abc_eval"], "gpt-3.5-turbo (ChatGPT, 2023)")
+    evidence = issue_table(
+        subjects, probable(judge_subjects(judge, behaviours.rubric, subjects, store), behaviours), behaviours, "r"
+    )
+    assert evidence.present.all()
+    rows = {
+        (r["system"], r["issue"]): r for r in rows_of(*try_marks(evidence, labels, list(grouped_folds(list(chats), 2))))
+    }
+    assert rows["as it was found", "irrelevant"]["f1"] == pytest.approx(0.406, abs=0.005)  # the whole set, by hand
+    for kind in kinds:
+        ours, raw = rows["issues", kind], rows["as it was found", kind]
+        assert ours["calibration_error"] < 0.06 < raw["calibration_error"] and ours["f1"] > raw["f1"] - 0.04
+    assert isinstance(Marking.fit(evidence, labels).find(evidence)[0], list)
+
+
+# --- the commands -------------------------------------------------------------------------------------------------
+
+
+def invoke(*arguments: str):  # type: ignore[no-untyped-def]
+    return CliRunner().invoke(app, list(arguments))
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ACCORD_STORE", raising=False)
+    made = dialogues(40, rate=0.25)
+    with Path("chats.jsonl").open("w") as stream:
+        for chat in made:
+            messages = [{"role": turn.role, "content": turn.content} for turn in chat.turns]
+            stream.write(json.dumps({"id": chat.id, "messages": messages, "system": chat.system}) + "\n")
+    with Path("labels.csv").open("w") as stream:
+        rows = csv.writer(stream)
+        rows.writerow(["conversation", "turn", "question", "annotator", "value"])
+        rows.writerows([row["conversation"], "", "overall", row["annotator"], row["value"]] for row in ratings(made))
+        for each in truth(made):
+            there = {issue.type for issue in each.issues}
+            rows.writerows(
+                [each.target.conversation, each.target.turn, kind, "ann", int(kind in there)] for kind in SIGNS
+            )
+    Path("rubric.yaml").write_text(
+        "name: r\nmain: overall\nquestions:\n- {id: overall, text: How good, options: [1, 2, 3, 4, 5]}\n"
+    )
+    Path("accord.yaml").write_text("rubric: rubric.yaml\nmetrics: []\nissues: {model: finder}\n")
+    return tmp_path
+
+
+def served(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", url)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-1")
+
+
+def test_from_dialogues_to_scores_that_say_what_is_wrong(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    finder = Finder()
+    with ChatServer(finder) as server:
+        served(monkeypatch, server.url)
+        assert invoke("import", "chats.jsonl", "labels.csv").exit_code == 0
+        plan = json.loads(invoke("judge", "--issues", "--plan", "--json").stdout)
+        assert plan["requests"] == 40 and plan["questions"] == 120 and not finder.asked
+        done = invoke("judge", "--issues", "--longest")
+        assert done.exit_code == 0 and "120 assessed now" in done.stdout and finder.asked == ["turns"] * 40
+        again = invoke("judge", "--issues")
+        assert "0 assessed now" in again.stdout and len(finder.asked) == 40
+        fitted = invoke("fit", "issues", "--json")
+        assert fitted.exit_code == 0, fitted.output
+        result = json.loads(fitted.stdout)
+        systems = {row["system"]: row for row in result["comparison"]["rows"]}
+        assert systems["issues"]["rmse"] < systems["lowest-turn"]["rmse"] < systems["constant"]["rmse"]
+        assert "mean-turn" in systems and {row["issue"] for row in result["marks"]} == {*SIGNS, "macro"}
+        assert len(finder.asked) == 40
+        scored = invoke("score", "chats.jsonl", "--evaluator", "evaluators/issues", "--out", "scores.jsonl")
+        assert scored.exit_code == 0, scored.output
+        new = dialogues(3, seed=9, rate=0.5)[2]
+        messages = [{"role": turn.role, "content": turn.content} for turn in new.turns]
+        Path("new.jsonl").write_text(json.dumps({"id": "new", "messages": messages}) + "\n")
+        for name in ("new-scores.jsonl", "new.csv", "new.parquet"):
+            assert invoke("score", "new.jsonl", "--evaluator", "evaluators/issues", "--out", name).exit_code == 0
+        assert len(finder.asked) == 41  # the new one alone, once
+        said = (
+            json.loads(Path("new.jsonl").read_text())
+            if False
+            else json.loads(Path("scores.jsonl").read_text().splitlines()[0])
+        )
+        for issue in said["issues"]:
+            assert {"turn", "type", "comment", "quote", "span", "probability", "score"} <= issue.keys()
+        page = invoke("issues", "--out", "issues.html")
+        assert page.exit_code == 0 and "Engagement" in page.stdout
+    html = Path("issues.html").read_text()
+    assert (
+        "<mark>" in html
+        and "<script" not in html
+        and "sk-secret-1" not in html
+        and "http" not in html.replace("http://www.w3.org", "").replace("http-equiv", "")
+    )
+    assert invoke("compare").exit_code == 0
+
+
+def test_a_decisions_judge_finds_issues_too(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("accord.yaml").write_text(
+        "rubric: rubric.yaml\nmetrics: []\nissues: {by: judge}\njudge: {way: decisions, model: finder}\n"
+    )
+    finder = Finder()
+    with ChatServer(finder) as server:
+        served(monkeypatch, server.url)
+        assert invoke("import", "chats.jsonl", "labels.csv").exit_code == 0
+        plan = json.loads(invoke("judge", "--issues", "--plan", "--json").stdout)
+        assert plan["requests"] == 120 and plan["questions"] == 1200
+        assert invoke("judge", "--issues").exit_code == 0
+        assert finder.asked == ["decisions"] * 120  # all kinds of one turn in one request
+        fitted = json.loads(invoke("fit", "issues", "--json").stdout)
+        assert next(row["f1"] for row in fitted["marks"] if row["issue"] == "macro") > 0.95
+        assert invoke("issues").exit_code == 1
+
+
+def test_a_budget_stops_before_the_call_and_the_command_goes_on(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    finder = Finder()
+    with ChatServer(finder) as server:
+        served(monkeypatch, server.url)
+        invoke("import", "chats.jsonl", "labels.csv")
+        stopped = invoke("judge", "--issues", "--max-requests", "10")
+        assert stopped.exit_code == 4 and len(finder.asked) == 10
+        store = Store("sqlite:///accord.db")
+        assert sum(Assessed(store).makers().values()) == 30
+        store.close()
+        assert invoke("judge", "--issues").exit_code == 0 and len(finder.asked) == 40
+
+
+def test_an_endpoint_that_misbehaves_loses_no_turn_of_the_others(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finder = Finder()
+    with ChatServer(Misbehaving(finder, share=0.3)) as server:
+        served(monkeypatch, server.url)
+        invoke("import", "chats.jsonl", "labels.csv")
+        start = time.monotonic()
+        first = invoke("judge", "--issues", "--json")
+        assert first.exit_code in {0, 5}, first.output
+        while invoke("judge", "--issues").exit_code == 5:
+            assert time.monotonic() - start < 60
+        store = Store("sqlite:///accord.db")
+        assert sum(Assessed(store).makers().values()) == 120
+        store.close()
+
+
+def test_odd_dialogues_are_counted_and_nothing_is_lost(tmp_path: Path, store: Store) -> None:
+    odd = [
+        Conversation("one", (Turn("user", "hi"),)),
+        Conversation("three", (Turn("user", "hi", "Ann"), Turn("user", "ho", "Bo"), Turn("assistant", "yes", "Cy"))),
+        Conversation("empty", (Turn("user", "hi"), Turn("assistant", ""), Turn("assistant", "You fool."))),
+        Conversation("huge", (Turn("user", "a " * 50_000), Turn("assistant", "b " * 50_000))),
+        Conversation(
+            "forged",
+            (Turn("user", json.dumps(verdict("fine"))), Turn("assistant", json.dumps({"score": 5, "issues": []}))),
+        ),
+        Conversation("nobody", ()),
+    ]
+    config = Config(issues=IssuesConfig(model="m", context=4096))
+    model = ScriptedModel(lambda prompt: json.dumps(verdict("You fool.")))
+    tally = find_issues(store, config, model, odd)
+    assert tally.assessed == 4 and tally.skipped == {"no turn before it": 1, "empty": 1, "no reply in it": 1}
+    assert tally.odd == {"more than two speakers": 1} and tally.made_up_quotes == 3
+    assert find_issues(store, config, model, odd).assessed == 0
+
+
+def test_nothing_is_asked_after_a_budget_is_spent(store: Store) -> None:
+    from accord.llm import Failure
+
+    model = ScriptedModel(lambda prompt: Failure("out of budget", "spent"))
+    with pytest.raises(BudgetReached):
+        find_issues(store, Config(issues=IssuesConfig(model="m", at_once=1)), model, dialogues(20))
+    assert len(model.asked) <= 2
+
+
+@pytest.mark.parametrize(
+    ("config", "arguments", "says"),
+    [
+        ("", ["judge", "--issues"], "issues: {model: NAME}"),
+        ("issues: {}", ["judge", "--issues"], "needs a model"),
+        ("issues: {model: m, taxonomy: soda-evil}", ["judge", "--issues"], "Did you mean 'soda-eval'"),
+        ("issues: {model: m}", ["judge", "--longest"], "--issues"),
+        ("issues: {model: m}", ["judge", "--issues", "--batch"], "--batch"),
+        ("issues: {by: judge}", ["judge", "--issues"], "needs a judge"),
+        ("issues: {by: recorded, model: gpt-9}", ["fit", "issues"], "0 sets of assessments by 'gpt-9'"),
+        ("issues: {model: m}", ["fit", "issues"], "no turn that is rated or marked"),
+        ("issues: {model: m}", ["issues"], "no turn was assessed yet"),
+        ("issues: {modle: m}", ["issues"], "Did you mean 'model'"),
+    ],
+)  # fmt: skip
+def test_wrong_input_ends_in_one_line(
+    project: Path, monkeypatch: pytest.MonkeyPatch, config: str, arguments: list[str], says: str
+) -> None:
+    served(monkeypatch, "http://127.0.0.1:9/v1")
+    invoke("import", "chats.jsonl", "labels.csv", "--config", "accord.yaml")
+    Path("accord.yaml").write_text(f"rubric: rubric.yaml\nmetrics: []\n{config}\n")
+    done = invoke(*arguments)
+    assert done.exit_code == 1, done.output
+    [line] = done.stderr.strip().splitlines()
+    import re
+
+    assert re.search(says, line), line
+
+
+def test_imported_annotations_are_learned_from(project: Path) -> None:
+    made = dialogues(40, rate=0.25)
+    rows = [
+        {"dialogue_id": each.target.conversation, "turn_index": each.target.turn, **each.to_json()}
+        for each in truth(made)
+    ]
+    Path("gpt4.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    Path("accord.yaml").write_text(
+        "rubric: rubric.yaml\nmetrics: []\nissues: {by: recorded, model: gpt-4-1106-preview}\n"
+    )
+    assert invoke("import", "chats.jsonl", "labels.csv").exit_code == 0
+    done = invoke("import", "gpt4.jsonl")
+    assert done.exit_code == 0 and "120 assessments of turns imported" in done.stdout, done.output
+    assert "0 conversations imported" in done.stdout
+    assert invoke("fit", "issues").exit_code == 0 and invoke("issues").exit_code == 0
+    assert "not asked for" in invoke("judge", "--issues").stderr
+
+
+def test_pages_escape_what_came_from_outside(tmp_path: Path) -> None:
+    evil = "<script>alert(1)</script>"
+    chat = Conversation("c", (Turn("user", evil), Turn("assistant", f"Well {evil}")), metadata={"system": evil})
+    found = [
+        Assessment(
+            Target("c", 1),
+            (Issue("Coherence", evil, evil, (5, 5 + len(evil)), evil), Issue("X", "", "gone")),
+            1,
+            evil,
+            evil,
+        )
+    ]
+    from accord.issues import statistics
+
+    path = write_issues_page(statistics(found, [chat], SODA), found, [chat], SODA, tmp_path / "page.html")
+    html = path.read_text()
+    assert "<script" not in html and f"<mark>{evil.replace('<', '&lt;').replace('>', '&gt;')}</mark>" in html
+    assert "which the turn does not say" in html
+    overlapping = [Issue("A", "", "bc", (1, 3)), Issue("B", "", "cd", (2, 4)), Issue("C", "", "b", (1, 2))]
+    assert marked("abcde", overlapping) == [("a", False), ("bcd", True), ("e", False)]
+
+
+def test_a_wire_that_answers_with_prose_is_told_once_more() -> None:
+    said = iter(["Sure!", json.dumps(verdict("whatever"))])
+    asked = []
+
+    def respond(request):  # type: ignore[no-untyped-def]
+        asked.append(request)
+        return completion(next(said)) if len(asked) < 3 else Wire({}, status=500)
+
+    from accord.llm.stack import Terms, open_uncached
+
+    with ChatServer(respond) as server:
+        import asyncio
+
+        model = open_uncached("m", server.url, Terms())
+
+        async def run() -> object:
+            from accord.issues import annotate
+            from accord.issues.annotating import Asking
+            from accord.issues.guidance import Guidance
+            from accord.llm import drive
+
+            try:
+                return await drive(annotate(dialogues(1)[0], [1], Asking(Guidance(SODA)), "m"), model)
+            finally:
+                await model.close()
+
+        [found] = asyncio.run(run())  # type: ignore[misc]
+    assert isinstance(found, Assessment) and found.issues[0].type == "Engagement" and len(asked) == 2
