@@ -45,7 +45,7 @@ LAYERS = [
         "watching",
     },
     {"live"},
-    {"pipeline", "reward"},
+    {"pipeline", "reward", "finetune"},
     {"report", "gate", "service"},
     {"whole_run"},
     {"testing"},

@@ -149,7 +149,7 @@ class LanguageModel:
                 self._keep_read([last])
                 mass = self._llama.log_probabilities(hidden)[0]
                 first = mass if first is None else first
-                last = _drawn(mass, temperature, random)
+                last = drawn(mass, temperature, random)
                 if last in (self._end, self._start):
                     break
                 written.append(last)
@@ -192,7 +192,7 @@ def _alike(texts: Sequence[Sequence[int]]) -> int:
     return next((i for i in range(shortest) if any(text[i] != longest[i] for text in texts[1:])), shortest)
 
 
-def _drawn(mass: Floats, temperature: float, random: np.random.Generator) -> int:
+def drawn(mass: Floats, temperature: float, random: np.random.Generator) -> int:
     """A token: the likeliest, or one drawn at a temperature."""
     if temperature <= 0:
         return int(mass.argmax())

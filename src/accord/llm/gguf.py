@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import math
 import secrets
 from functools import cache
@@ -12,10 +11,9 @@ from typing import Any
 
 from accord.errors import BadInput, MissingExtra, ModelError
 from accord.llm.chat_completions import request_of
+from accord.llm.fingerprint import fingerprint
 from accord.llm.model import GGUF, IN_PROCESS_CONTEXT, CallFailed, Prompt, Reply, Usage
 
-SAMPLES, SAMPLE_BYTES = 64, 1 << 16
-"""Where and how much of a file is read to know it again: gigabytes would take minutes."""
 _PLAIN = {"top_k": 0, "top_p": 1.0, "min_p": 0.0, "cache_prompt": True}
 """No sampler may change the probabilities, and what a prompt shares with the one before is not read again."""
 
@@ -26,7 +24,7 @@ class GgufChat:
     def __init__(self, path: Path) -> None:
         """See `open_gguf` for what is raised."""
         self.name = f"{GGUF}{path.name}"
-        self.endpoint = f"{GGUF}{path.name}:{_fingerprint(path)}"
+        self.endpoint = f"{GGUF}{path.name}:{fingerprint(path)}"
         self._server = _server(path)
         self._turn = asyncio.Lock()
 
@@ -47,17 +45,6 @@ class GgufChat:
 
     async def close(self) -> None:
         """Nothing is open; the model stays loaded for whoever opens it next."""
-
-
-def _fingerprint(path: Path) -> str:
-    """Tells files of one name apart: a digest of the size, the description, and samples of the weights."""
-    size = path.stat().st_size
-    digest = hashlib.sha256(str(size).encode())
-    with path.open("rb") as file:
-        for place in range(SAMPLES):
-            file.seek(place * size // SAMPLES)
-            digest.update(file.read(SAMPLE_BYTES))
-    return digest.hexdigest()[:12]
 
 
 def _reply(answer: Any, name: str, prompt: Prompt) -> Reply:

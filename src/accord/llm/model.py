@@ -118,8 +118,8 @@ ChatModel = Model[Prompt, Reply]
 """The seam for text: `ask(prompt) -> Reply`."""
 
 
-EMBEDDED, GGUF = "embedded:", "gguf:"
-"""What the names of models in this process begin with: Accord's own small one, and GGUF files."""
+EMBEDDED, GGUF, HF = "embedded:", "gguf:", "hf:"
+"""What the names of models in this process begin with: Accord's own small one, GGUF files, Hugging Face folders."""
 
 
 IN_PROCESS_CONTEXT = 8192
@@ -128,7 +128,7 @@ IN_PROCESS_CONTEXT = 8192
 
 def in_process(model: str) -> bool:
     """Whether a model's name says that it runs here, costs nothing and needs no key."""
-    return model.startswith((EMBEDDED, GGUF))
+    return model.startswith((EMBEDDED, GGUF, HF))
 
 
 def key_of(name: str, question: Any) -> str:

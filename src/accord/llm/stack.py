@@ -24,7 +24,7 @@ from accord.llm.likelihood import (
 )
 from accord.llm.limited import Limit, Limited, slows
 from accord.llm.logprobs import IN_PROCESS_LOGPROBS, TOP_LOGPROBS, LogprobsJudge
-from accord.llm.model import EMBEDDED, GGUF, ChatModel, Judge, Model, in_process
+from accord.llm.model import EMBEDDED, GGUF, HF, ChatModel, Judge, Model, in_process
 from accord.llm.once import Once
 from accord.llm.retrying import ATTEMPTS, Retrying
 from accord.llm.sampling import SamplingJudge
@@ -83,7 +83,7 @@ def endpoint_of(model: str, base_url: str | None) -> str:
 
 
 def _chat_wire(model: str, base_url: str | None, terms: Terms) -> Any:
-    """What answers under a name: the embedded model, a GGUF file, or an endpoint."""
+    """What answers under a name: the embedded model, a GGUF file, a Hugging Face folder, or an endpoint."""
     if model.startswith(EMBEDDED):
         from accord.llm.embedded import open_embedded
 
@@ -92,6 +92,10 @@ def _chat_wire(model: str, base_url: str | None, terms: Terms) -> Any:
         from accord.llm.gguf import open_gguf
 
         return open_gguf(model)
+    if model.startswith(HF):
+        from accord.llm.hf import open_hf
+
+        return open_hf(model)
     return ChatCompletions(model, base_url, timeout=terms.timeout)
 
 
@@ -111,7 +115,7 @@ def open_likelihood(model: str, base_url: str | None, terms: Terms) -> Likelihoo
     if model.startswith(EMBEDDED):
         return open_embedded_likelihood(model)
     if in_process(model):
-        raise BadInput(f"{model!r} cannot give likelihoods: llama.cpp keeps its prompt's probabilities to itself")
+        raise BadInput(f"{model!r} cannot give likelihoods; of the models in this process only {EMBEDDED}NAME does")
     wire = EchoCompletions(model, base_url, timeout=terms.timeout)
     return EchoLikelihood(asked_on(wire, terms), wire.endpoint)
 
@@ -133,7 +137,7 @@ def open_batched(
 
 
 def open_judge(way: str, model: str, base_url: str | None, instructions: str, terms: Terms, samples: int) -> Judge:
-    """A judge over a wire, or in this process where the model is `embedded:NAME` or `gguf:PATH`.
+    """A judge over a wire, or in this process where the model is `embedded:NAME`, `gguf:PATH` or `hf:FOLDER`.
 
     Its answers are kept by whoever asks; the wire's replies are not kept twice. A model in this process is asked
     without limit, retries or budget: it costs nothing and fails only for good.

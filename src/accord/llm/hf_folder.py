@@ -1,0 +1,125 @@
+"""A Hugging Face folder of a causal language model: opened from this machine alone, weights as safetensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from accord.errors import BadInput, MissingExtra, ModelError
+from accord.llm.fingerprint import fingerprint
+from accord.llm.model import IN_PROCESS_CONTEXT, CallFailed, Message
+
+BETWEEN = "\n\n"
+"""What ends each message where a tokenizer has no chat template."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A model with its tokenizer.
+
+    Attributes:
+        model: A `transformers` causal language model, in evaluation mode.
+        tokenizer: Its tokenizer.
+        ends: The tokens that end an answer.
+        context: Tokens that it reads, prompt and answer together.
+    """
+
+    model: Any
+    tokenizer: Any
+    ends: frozenset[int]
+    context: int
+
+
+def model_folder(path: str | Path) -> Path:
+    """A folder that holds a model.
+
+    Raises:
+        BadInput: There is none, or it holds something else.
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        raise BadInput(f"no folder at {folder}: download the model there first, and give the folder's path")
+    if not (folder / "config.json").is_file() or not any(folder.glob("*.safetensors")):
+        raise BadInput(f"{folder} is no model: a Hugging Face folder has config.json and its weights as *.safetensors")
+    return folder
+
+
+def fingerprint_of(folder: Path) -> str:
+    """Tells folders of one name apart: a digest of the configuration, the vocabulary, and samples of the weights."""
+    names = ("*.safetensors", "config.json", "generation_config.json", "tokenizer*", "*.jinja", "vocab*", "merges.txt")
+    found = {path for name in names for path in folder.glob(name) if path.is_file()}
+    return fingerprint(*sorted(found))
+
+
+def open_folder(folder: Path) -> Opened:
+    """Read a folder into memory, onto the GPU where there is one.
+
+    Nothing is fetched, no code of the folder is run, and nothing is unpickled.
+
+    Raises:
+        MissingExtra: `accord[finetune]` is not installed.
+        ModelError: transformers cannot open it.
+    """
+    try:
+        import torch
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+    except ImportError:
+        raise MissingExtra("a Hugging Face folder as a model", "finetune") from None
+    local = {"local_files_only": True, "trust_remote_code": False}
+    try:
+        with without_bars():
+            tokenizer = AutoTokenizer.from_pretrained(folder, **local)
+            model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", use_safetensors=True, **local)
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
+        said = str(error).strip().partition("\n")[0]
+        raise ModelError(f"transformers cannot open {folder}: {said}") from None
+    if torch.cuda.is_available():
+        model = model.to("cuda")
+    elif model.dtype == torch.float16:
+        model = model.float()  # processors hardly compute in float16
+    context = int(getattr(model.config.get_text_config(), "max_position_embeddings", None) or IN_PROCESS_CONTEXT)
+    return Opened(model.eval(), tokenizer, _ends(model, tokenizer), min(context, IN_PROCESS_CONTEXT))
+
+
+@contextmanager
+def without_bars() -> Iterator[None]:
+    """Keeps transformers from drawing progress bars over the caller's."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+def prompt_tokens(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
+    """Messages up to where the answer begins: by the tokenizer's chat template, else as plain text.
+
+    Raises:
+        CallFailed: The template refuses such messages.
+    """
+    from jinja2 import TemplateError
+
+    if not tokenizer.chat_template:
+        plain = "".join(message.content + BETWEEN for message in messages)
+        tokens = list(tokenizer(plain).input_ids)
+        return tokens[:-1] if tokens and tokens[-1] == tokenizer.eos_token_id else tokens
+    said = [{"role": message.role, "content": message.content} for message in messages]
+    try:
+        text = tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=True)
+    except TemplateError as error:
+        raise CallFailed("rejected", f"the model's chat template refuses the prompt: {error}") from None
+    return list(tokenizer(text, add_special_tokens=False).input_ids)
+
+
+def _ends(model: Any, tokenizer: Any) -> frozenset[int]:
+    """The tokens that end an answer, as the model and its tokenizer say."""
+    said = [model.config.eos_token_id, getattr(model.generation_config, "eos_token_id", None), tokenizer.eos_token_id]
+    listed = [each if isinstance(each, list) else [each] for each in said]
+    return frozenset(int(token) for each in listed for token in each if token is not None)
