@@ -63,7 +63,7 @@ def encode(examples: Sequence[Example], teaching: Teaching, opened: Opened, max_
 
 def _fitted(example: Example, teaching: Teaching, opened: Opened, room: int) -> tuple[Encoded | None, int]:
     """The tokens with as few turns left out at the beginning as fit, and how many those are; `None` where none do."""
-    answer = [*opened.tokenizer(example.answer, add_special_tokens=False).input_ids, opened.tokenizer.eos_token_id]
+    answer = [*opened.tokenizer(example.answer, add_special_tokens=False).input_ids, opened.end]
     subject = example.subject
     assert subject.turn is not None
 

@@ -51,9 +51,7 @@ def counts_of(examples: Sequence[Example]) -> dict[str, Any]:
     }
 
 
-def split_by_dialogue(
-    examples: Sequence[Example], shares: tuple[float, float, float] = SHARES, seed: int = 0
-) -> Parts:
+def split_by_dialogue(examples: Sequence[Example], shares: tuple[float, float, float] = SHARES, seed: int = 0) -> Parts:
     """Deal out whole dialogues to three parts; the same for equal arguments, whatever the order of the examples.
 
     Args:
@@ -79,9 +77,7 @@ def split_by_dialogue(
 
 def _labels(examples: Sequence[Example], names: Sequence[str]) -> Floats:
     """(dialogues, labels) how many turns of each dialogue have each label: any, each score, each kind of issue."""
-    of_example: list[list[Hashable]] = [
-        ["turn", example.score, *(example.types or {NO_ISSUE})] for example in examples
-    ]
+    of_example: list[list[Hashable]] = [["turn", example.score, *(example.types or {NO_ISSUE})] for example in examples]
     place = {label: n for n, label in enumerate(sorted({one for own in of_example for one in own}, key=str))}
     row = {name: n for n, name in enumerate(names)}
     counts = np.zeros((len(names), len(place)))

@@ -32,6 +32,18 @@ class Opened:
     ends: frozenset[int]
     context: int
 
+    @property
+    def end(self) -> int:
+        """The token that ends an answer which is learned.
+
+        Raises:
+            ModelError: Neither the model nor its tokenizer has one.
+        """
+        if not self.ends:
+            raise ModelError("the model has no token that ends an answer: set eos_token in its tokenizer_config.json")
+        own = self.tokenizer.eos_token_id
+        return min(self.ends) if own is None else int(own)
+
 
 def model_folder(path: str | Path) -> Path:
     """A folder that holds a model.
@@ -107,15 +119,23 @@ def prompt_tokens(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
     from jinja2 import TemplateError
 
     if not tokenizer.chat_template:
-        plain = "".join(message.content + BETWEEN for message in messages)
+        plain = "".join(_without_marks(tokenizer, message.content) + BETWEEN for message in messages)
         tokens = list(tokenizer(plain).input_ids)
         return tokens[:-1] if tokens and tokens[-1] == tokenizer.eos_token_id else tokens
-    said = [{"role": message.role, "content": message.content} for message in messages]
+    said = [{"role": message.role, "content": _without_marks(tokenizer, message.content)} for message in messages]
     try:
         text = tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=True)
     except TemplateError as error:
         raise CallFailed("rejected", f"the model's chat template refuses the prompt: {error}") from None
     return list(tokenizer(text, add_special_tokens=False).input_ids)
+
+
+def _without_marks(tokenizer: Any, text: str) -> str:
+    """A text in which no control token can be read: a dialogue that spells one out would end its own message."""
+    for mark in tokenizer.added_tokens_decoder.values():
+        if mark.special and len(mark.content) > 1:
+            text = text.replace(mark.content, f"{mark.content[0]} {mark.content[1:]}")
+    return text
 
 
 def _ends(model: Any, tokenizer: Any) -> frozenset[int]:

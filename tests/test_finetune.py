@@ -1,0 +1,430 @@
+"""Fine-tuning: a model of random weights learns what was planted, and ends the same however often it was stopped."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="accord[finetune] is not installed")
+pytest.importorskip("transformers", reason="accord[finetune] is not installed")
+pytest.importorskip("peft", reason="accord[finetune] is not installed")
+
+
+from safetensors.numpy import load_file
+
+from accord.assessment import Assessment, Issue, Unassessed
+from accord.conversation import Conversation, Target, Turn
+from accord.errors import BadInput, ModelError, UnknownName
+from accord.finetune.checkpoints import BEST, TRAINING
+from accord.finetune.encoding import TOO_LONG, encode
+from accord.finetune.evaluation import evaluate
+from accord.finetune.examples import Example, examples_of
+from accord.finetune.export import MADE, export
+from accord.finetune.predicting import predict
+from accord.finetune.settings import Settings
+from accord.finetune.splitting import Parts, split_by_dialogue
+from accord.finetune.teaching import Teaching
+from accord.finetune.training import Progress, Trained, train
+from accord.issues.reading import Verdict, read_verdict
+from accord.llm.flow import run_flow
+from accord.llm.hf import open_hf
+from accord.llm.hf_folder import open_folder
+from accord.llm.model import Answer, CallFailed, Message, Prompt, Subject
+from accord.llm.stack import Terms, endpoint_of, open_judge, open_likelihood
+from accord.llm.waiting import wait
+from accord.rubric import Question
+from accord.scale import Kind, Scale
+from accord.taxonomy import load_taxonomy
+from accord.testing.tiny_lm import write_tiny_lm
+
+TAXONOMY = load_taxonomy("soda-eval")
+SHORT = Teaching(TAXONOMY, "compact")
+PLANTED = {
+    "who are you again": ("Coherence", 2, "It forgets the user."),
+    "fish live in trees": ("Commonsense", 1, "It lacks common sense."),
+    "as i said before": ("Repetition", 3, "It repeats itself."),
+}
+SMALL_TALK = ["nice day", "i like tea", "my dog is old", "see you soon", "that is good", "we went home"]
+
+
+def planted(count: int, seed: int = 0) -> list[tuple[Conversation, Assessment]]:
+    """Dialogues of two replies; half of the replies hold a planted phrase, which is their issue and sets their score."""
+    rng = random.Random(seed)
+    pairs = []
+    for number in range(count):
+        said = [rng.choice(SMALL_TALK) for _ in range(4)]
+        found: list[tuple[int, str | None]] = []
+        for turn in (1, 3):
+            phrase = rng.choice(list(PLANTED)) if rng.random() < 0.5 else None
+            found.append((turn, phrase))
+            said[turn] = f"{said[turn]} {phrase}" if phrase else said[turn]
+        roles = ("user", "assistant")
+        conversation = Conversation(f"d{number:03d}", tuple(Turn(roles[i % 2], each) for i, each in enumerate(said)))
+        for turn, phrase in found:
+            kind, score, why = PLANTED[phrase] if phrase else ("", 5, "It is a good reply.")
+            issues = (Issue(kind, "Wrong.", phrase, (0, 1)),) if phrase else ()
+            pairs.append((conversation, Assessment(Target(conversation.id, turn), issues, score, why, "planted")))
+    return pairs
+
+
+@pytest.fixture(scope="module")
+def examples() -> list[Example]:
+    return examples_of(planted(150), SHORT)
+
+
+@pytest.fixture(scope="module")
+def parts(examples: list[Example]) -> Parts:
+    return split_by_dialogue(examples, (0.7, 0.15, 0.15))
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory, examples: list[Example]) -> Path:
+    texts = [text for example in examples for text in (example.prompt, example.answer)]
+    return write_tiny_lm(tmp_path_factory.mktemp("base") / "tiny", texts, vocabulary=600, width=32)
+
+
+ALL_WEIGHTS = Settings(rank=0, learning_rate=6e-3, epochs=8, batch=8, accumulate=1, max_tokens=200)
+
+
+@pytest.fixture(scope="module")
+def trained(base: Path, parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    folder = tmp_path_factory.mktemp("training")
+    return train(base, parts.train, parts.validation, SHORT, folder, ALL_WEIGHTS)
+
+
+@pytest.fixture(scope="module")
+def exported(trained: Trained, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return export(trained.folder, tmp_path_factory.mktemp("models") / "evaluator")
+
+
+# --- what is learned --------------------------------------------------------------------------------------------------
+
+
+def test_it_learns_what_was_planted(exported: Path, trained: Trained, parts: Parts) -> None:
+    model = open_hf(f"hf:{exported}")
+    subjects = [example.subject for example in parts.test]
+    found = run_flow(predict(subjects, SHORT, model.name), model)
+    tested = {subject.target for subject in subjects}
+    reference = [assessment for _, assessment in planted(150) if assessment.target in tested]
+    rows = {(row["statistic"], row["of"]): row for row in evaluate(found, reference)}
+    assert rows["spearman", "scores"]["low"] > 0.6 and rows["pearson", "scores"]["low"] > 0.6
+    assert rows["types_equal", "turns with issues, all kinds"]["value"] > 0.8  # chance: a third of a half
+    assert rows["bleu4", "comments"]["value"] > 60
+    assert rows["unread", "any reason"]["value"] < 0.1
+    assert trained.validation[trained.epoch] == min(trained.validation) < trained.validation[0] / 4
+
+
+def test_the_export_says_how_it_was_made(exported: Path, trained: Trained, parts: Parts) -> None:
+    made = json.loads((exported / MADE).read_text())
+    assert made["teaching"]["taxonomy"]["hash"] == TAXONOMY.hash and made["teaching"]["prompt_hash"] == SHORT.hash
+    assert made["settings"] == ALL_WEIGHTS.to_json() and made["base"]["name"] == "tiny"
+    assert tuple(made["validation"]) == trained.validation and made["epoch"] == trained.epoch
+    assert made["counts"]["train"]["turns"] == made["lessons"]["train"]["learned"] == len(parts.train)
+    assert str(exported.parent) not in (exported / MADE).read_text() and "base_path" not in made
+    assert not list(exported.glob("*.bin")) and list(exported.glob("*.safetensors"))
+
+
+def test_the_export_is_a_judge(exported: Path) -> None:
+    scale = Scale(kind=Kind.ORDINAL, options=(1, 2, 3, 4, 5))
+    question = Question(id="overall", text="How good is it?", scale=scale)
+    name = f"hf:{exported}"
+    judge = open_judge("logprobs", name, None, "", Terms(), 1)
+    [answer] = wait(judge.answer(Subject(planted(1)[0][0], 1), [question]))
+    assert isinstance(answer, Answer) and sum(answer.probabilities.values()) == pytest.approx(1 - answer.outside)
+    assert judge.name == "hf:evaluator" and endpoint_of(name, None).startswith("hf:evaluator:")
+    with pytest.raises(BadInput, match="only embedded:NAME"):
+        open_likelihood(name, None, Terms())
+    with pytest.raises(BadInput, match="its way is logprobs"):
+        open_judge("decisions", name, None, "", Terms(), 1)
+
+
+# --- one training, stopped or not -------------------------------------------------------------------------------------
+
+
+class _Stopped(Exception):
+    pass
+
+
+def _stop_at(step: int):  # type: ignore[no-untyped-def]
+    def stop(progress: Progress) -> None:
+        if progress.step == step:
+            raise _Stopped
+
+    return stop
+
+
+@pytest.mark.parametrize("rank", [0, 4])
+def test_a_resumed_training_ends_as_an_uninterrupted_one(base: Path, parts: Parts, tmp_path: Path, rank: int) -> None:
+    settings = Settings(rank=rank, dropout=0.2, epochs=2, batch=3, accumulate=2, checkpoint_every=3, max_tokens=200)
+    some, others = parts.train[:24], parts.validation[:6]
+    whole = train(base, some, others, SHORT, tmp_path / "whole", settings)
+    for step in (2, 5, 7):
+        with pytest.raises(_Stopped):
+            train(base, some, others, SHORT, tmp_path / "parts", settings, resume=True, on_step=_stop_at(step))
+    steps: list[Progress] = []
+    ended = train(base, some, others, SHORT, tmp_path / "parts", settings, resume=True, on_step=steps.append)
+    assert [progress.step for progress in steps] == [7, 8] and steps[-1].steps == 8 and steps[-1].epoch == 1
+    assert replace(ended, folder=whole.folder) == whole
+    for name in (BEST, "step-000008/weights.safetensors", "step-000008/optimizer.safetensors"):
+        one, other = (load_file(tmp_path / folder / name) for folder in ("whole", "parts"))
+        assert one.keys() == other.keys() and all(np.array_equal(one[key], other[key]) for key in one)
+    assert not [path for path in (tmp_path / "parts").rglob("*") if path.suffix in {".pt", ".bin", ".pkl", ".part"}]
+
+
+def test_lora_learns_a_few_matrices_and_merges_into_the_base(base: Path, parts: Parts, tmp_path: Path) -> None:
+    settings = Settings(rank=4, learning_rate=2e-2, epochs=2, batch=8, accumulate=1, max_tokens=200)
+    found = train(base, parts.train[:64], parts.validation[:16], SHORT, tmp_path / "training", settings)
+    assert found.training[1] < found.training[0]
+    assert all("lora_" in name for name in load_file(tmp_path / "training" / BEST))
+    merged = export(tmp_path / "training", tmp_path / "model")
+    before, after = (load_file(folder / "model.safetensors") for folder in (base, merged))
+    assert before.keys() == after.keys()
+    changed = {name for name in before if not np.array_equal(before[name], after[name])}
+    assert changed and all("proj" in name for name in changed)
+
+
+# --- what is learned from ---------------------------------------------------------------------------------------------
+
+
+def test_an_answer_reads_back_as_its_assessment() -> None:
+    conversation = Conversation("c", (Turn("user", "hi"), Turn("assistant", 'so "it" is\n{late}')))
+    issues = (Issue("Fluency", 'A "brace"', '"it" is', (3, 10)), Issue("Other", "Made up.", "never said"))
+    made = Assessment(Target("c", 1), issues, 2, "It is { odd }", "somebody")
+    [example] = examples_of([(conversation, made)], Teaching(TAXONOMY))
+    verdict = read_verdict(example.answer)
+    assert isinstance(verdict, Verdict) and (verdict.score, verdict.comment) == (2, "It is { odd }")
+    assert [(s.type, s.quote) for s in verdict.issues] == [("Fluency", '"it" is'), ("Other", "")]
+    assert example.types == {"Fluency", "Other"} and "Commonsense" in example.prompt and not verdict.losses
+    assert "Commonsense" not in SHORT.of_turn(example.subject).messages[0].content
+
+
+def test_examples_need_a_turn_each() -> None:
+    [(conversation, made), *_] = planted(1)
+    for wrong, said in [
+        ([(conversation, replace(made, target=Target("else", 1)))], "stands beside"),
+        ([(conversation, replace(made, target=Target(conversation.id)))], "is of no turn"),
+        ([(conversation, replace(made, target=Target(conversation.id, 9)))], "is of no turn"),
+        ([(conversation, made), (conversation, made)], "two assessments"),
+    ]:
+        with pytest.raises(BadInput, match=said):
+            examples_of(wrong, SHORT)
+    with pytest.raises(UnknownName, match="compact"):
+        Teaching(TAXONOMY, "compactt")
+
+
+def test_the_split_is_by_dialogue_and_alike(examples: list[Example]) -> None:
+    parts = split_by_dialogue(examples)
+    dialogues = [{e.target.conversation for e in part} for part in (parts.train, parts.validation, parts.test)]
+    assert sum(map(len, dialogues)) == len(set.union(*dialogues)) == 150
+    rows = parts.counts()
+    assert [row["turns"] for row in rows] == pytest.approx([210, 60, 30], abs=3)
+    whole = examples_counts = {score: sum(e.score == score for e in examples) for score in (1, 2, 3, 5)}
+    for row, share in zip(rows, (0.7, 0.2, 0.1), strict=True):
+        assert all(abs(row["scores"][str(score)] - share * whole[score]) <= 2 for score in examples_counts)
+        assert set(row["types"]) == {"Coherence", "Commonsense", "Repetition", "none"}
+    assert split_by_dialogue(examples[::-1]).counts() == rows and split_by_dialogue(examples) == parts
+    assert split_by_dialogue(examples, seed=1).test != parts.test
+
+
+def test_a_rare_kind_is_in_every_part() -> None:
+    made = [
+        (conversation, replace(found, issues=(Issue("Antisocial", "Rude."),), score=1))
+        if found.target.turn == 1 and place % 2 == 0 and place < 20
+        else (conversation, replace(found, issues=(), score=5))
+        for place, (conversation, found) in enumerate(planted(100))
+    ]
+    rows = split_by_dialogue(examples_of(made, SHORT)).counts()
+    assert [row["types"]["Antisocial"] for row in rows] == [7, 2, 1]
+
+
+def test_few_dialogues_make_three_parts_or_an_error(examples: list[Example]) -> None:
+    assert [row["dialogues"] for row in split_by_dialogue(examples[:6]).counts()] == [1, 1, 1]
+    with pytest.raises(BadInput, match="2 assessed dialogues"):
+        split_by_dialogue(examples[:4])
+    for shares in [(0.7, 0.2, 0.2), (1.0, 0.0, 0.0), (0.8, 0.2)]:
+        with pytest.raises(BadInput, match="add up to 1"):
+            split_by_dialogue(examples, shares)  # type: ignore[arg-type]
+
+
+def test_what_is_too_long_loses_its_first_turns_and_never_its_answer(base: Path, examples: list[Example]) -> None:
+    opened = open_folder(base)
+    last = [example for example in examples if example.target.turn == 3][:8]
+    talk = "i like tea and my dog is old " * 10
+    long = [_beginning_with(example, talk) for example in last]
+    fits = encode(last, SHORT, opened, 200)
+    assert fits.shortened == 0 and not fits.left_out
+    cut = encode(long, SHORT, opened, 200)
+    assert len(cut.rows) == cut.shortened == 8 and not cut.left_out
+    for row, example in zip(cut.rows, long, strict=True):
+        text = opened.tokenizer.decode(row.tokens)
+        assert (
+            len(row.tokens) <= 200 and "left out here" in text and example.subject.conversation.turns[3].content in text
+        )
+        assert opened.tokenizer.decode(row.tokens[row.answer : -1]) == example.answer
+        assert row.tokens[-1] == opened.tokenizer.eos_token_id
+    none = encode(last, SHORT, opened, 60)
+    assert not none.rows and none.to_json() == {"learned": 0, "shortened": 0, "left_out": {TOO_LONG: 8}}
+
+
+def _beginning_with(example: Example, text: str) -> Example:
+    turns = example.subject.conversation.turns
+    return replace(example, subject=example.subject.saying((replace(turns[0], content=text), *turns[1:])))
+
+
+# --- what cannot be ---------------------------------------------------------------------------------------------------
+
+
+def test_a_training_that_cannot_be(base: Path, parts: Parts, tmp_path: Path) -> None:
+    some, others = parts.train[:4], parts.validation[:2]
+    quick = Settings(rank=2, epochs=1, max_tokens=200)
+
+    def tried(where: Path = base, first=some, second=others, settings=quick, to="new", **more):  # type: ignore[no-untyped-def]
+        return train(where, first, second, SHORT, tmp_path / to, settings, **more)
+
+    with pytest.raises(BadInput, match="download the model there first"):
+        tried(tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(BadInput, match="is no model"):
+        tried(tmp_path / "empty")
+    with pytest.raises(BadInput, match="no example for validation: 0 given"):
+        tried(second=())
+    with pytest.raises(BadInput, match="no example for training: 4 given, left out: {'too long"):
+        tried(settings=replace(quick, max_tokens=20))
+    with pytest.raises(BadInput, match="dialogues are learned from and compared on"):
+        tried(second=some)
+    with pytest.raises(BadInput, match="target_modules"):
+        tried(settings=replace(quick, target_modules=("nothing",)), to="modules")
+    for name, value in {"rank": -1, "dropout": 1.0, "epochs": 0, "learning_rate": 0.0}.items():
+        with pytest.raises(BadInput, match=f"finetune: {name} must be"):
+            replace(quick, **{name: value})
+    tried()
+    with pytest.raises(BadInput, match="holds a training already"):
+        tried()
+    with pytest.raises(BadInput, match="with other settings"):
+        tried(settings=replace(quick, seed=1), resume=True)
+    with pytest.raises(BadInput, match="with other examples"):
+        tried(first=parts.train[:5], resume=True)
+    assert tried(resume=True).epoch == 0
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine.txt").write_text("keep")
+    with pytest.raises(BadInput, match="something else than a training"):
+        tried(to="full")
+
+
+def test_an_export_that_cannot_be(base: Path, exported: Path, trained: Trained, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="no training in"):
+        export(tmp_path, tmp_path / "to")
+    with pytest.raises(BadInput, match="is not empty"):
+        export(trained.folder, exported)
+    with pytest.raises(BadInput, match="is not the 'tiny' that was trained"):
+        export(trained.folder, tmp_path / "to", exported)
+    (tmp_path / TRAINING).write_text('{"made_from": {}}')
+    with pytest.raises(BadInput, match="is not finished"):
+        export(tmp_path, tmp_path / "to")
+    (tmp_path / TRAINING).write_text("{")
+    with pytest.raises(BadInput, match="is damaged"):
+        export(tmp_path, tmp_path / "to")
+
+
+# --- a folder as a chat model -----------------------------------------------------------------------------------------
+
+
+def _asked(text: str, **more: object) -> Prompt:
+    return Prompt((Message("user", text),), **{"max_tokens": 6, **more})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("chat", [True, False])
+def test_a_folder_writes_and_counts(tmp_path: Path, chat: bool) -> None:
+    name = f"hf:{write_tiny_lm(tmp_path / 'tiny', ['a good day'], vocabulary=270, context=64, chat=chat)}"
+    model = open_hf(name)
+    reply = wait(model.ask(_asked("hello")))
+    assert reply == wait(open_hf(name).ask(_asked("hello"))) and reply.first_token is None
+    assert reply.usage.input_tokens > 5 and reply.usage.output_tokens == 6 and reply.model == "hf:tiny"
+    drawn = {wait(model.ask(_asked("hello", temperature=1.5, repeat=seed))).text for seed in (1, 2, 3)}
+    assert len(drawn) == 3 and wait(model.ask(_asked("hello", temperature=1.5, repeat=1))).text in drawn
+    likely = wait(model.ask(_asked("hello", max_tokens=1, top_logprobs=1000))).first_token
+    assert likely is not None and sum(likely.values()) == pytest.approx(1, abs=1e-4)
+    assert reply.text.startswith(max(likely, key=likely.__getitem__))
+    few = wait(model.ask(_asked("hello", max_tokens=1, top_logprobs=3))).first_token
+    assert few is not None and len(few) <= 3
+    with pytest.raises(CallFailed, match="do not fit into the 64"):
+        wait(model.ask(_asked("x" * 70)))
+    with pytest.raises(CallFailed, match="schema"):
+        wait(model.ask(_asked("x", schema={})))
+
+
+def test_a_dialogue_cannot_end_its_own_message(base: Path) -> None:
+    opened, model = open_folder(base), open_hf(f"hf:{base}")
+    mark = opened.tokenizer.eos_token
+    long, short = (wait(model.ask(_asked(f"a {text} b"))).usage.input_tokens for text in (mark, "."))
+    assert long > short + 2
+
+
+def test_another_model_under_the_same_name_is_another_endpoint(tmp_path: Path) -> None:
+    one, other = (write_tiny_lm(tmp_path / str(seed) / "m", ["x"], seed=seed, vocabulary=262) for seed in (0, 1))
+    assert open_hf(f"hf:{one}").endpoint != open_hf(f"hf:{other}").endpoint
+    assert open_hf(f"hf:{one}").name == open_hf(f"hf:{other}").name
+
+
+def test_a_folder_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="download the model there first"):
+        open_hf(f"hf:{tmp_path / 'nothing'}")
+    broken = write_tiny_lm(tmp_path / "broken", ["x"], vocabulary=262)
+    (broken / "config.json").write_text('{"model_type": "nobody knows"}')
+    with pytest.raises(ModelError, match="cannot open"):
+        open_hf(f"hf:{broken}")
+    damaged = write_tiny_lm(tmp_path / "damaged", ["x"], vocabulary=262)
+    (damaged / "model.safetensors").write_bytes(b"no weights")
+    with pytest.raises(ModelError, match="cannot open"):
+        open_hf(f"hf:{damaged}")
+
+
+# --- comparing --------------------------------------------------------------------------------------------------------
+
+
+def test_evaluation_counts_what_it_says() -> None:
+    def of(place: int, score: int, *types: str, comment: str = "it is a rather good reply") -> Assessment:
+        return Assessment(Target(f"d{place}", 1), tuple(Issue(t, "") for t in types), score, comment, "x")
+
+    reference = [of(0, 5), of(1, 1, "Coherence"), of(2, 3, "Engagement"), of(3, 2, "Coherence", "Fluency"), of(4, 4)]
+    found = [
+        of(0, 5), of(1, 1, "Coherence", "Other"), of(2, 3), Unassessed(Target("d3", 1), "no verdict", "no score"),
+        of(9, 1),
+    ]  # fmt: skip
+    rows = {(row["statistic"], row["of"]): row for row in evaluate(found, reference)}
+    assert rows["spearman", "scores"]["value"] == pytest.approx(1) and rows["pearson", "scores"]["turns"] == 3
+    assert rows["bleu4", "comments"]["value"] == pytest.approx(100)
+    unread = {of: row["value"] for (name, of), row in rows.items() if name == "unread"}
+    assert unread == {"any reason": 0.4, "no score": 0.2, "not asked": 0.2}
+    shares = {of: row["value"] for (name, of), row in rows.items() if name == "types_equal"}
+    assert shares == {
+        "turns with issues, all kinds": 0, "all turns, all kinds": 0.2,
+        "turns with issues, without Engagement": 0, "all turns, without Engagement": 0.4,
+    }  # fmt: skip
+    covered = {of: row["value"] for (name, of), row in rows.items() if name == "types_covered"}
+    assert covered["turns with issues, all kinds"] == pytest.approx(1 / 3)
+    assert covered["turns with issues, without Engagement"] == 0.5
+    row = rows["types_covered", "all turns, all kinds"]
+    assert row["low"] <= row["value"] <= row["high"] and json.loads(json.dumps(row)) == row
+    with pytest.raises(BadInput, match="none of 1 assessed turns"):
+        evaluate(found[-1:], reference)
+    nothing = evaluate([Unassessed(each.target, "timeout") for each in reference], reference)
+    assert [row["value"] for row in nothing[:3]] == [None] * 3
+
+
+def test_bleu_is_sacrebleus_own() -> None:
+    import sacrebleu
+
+    said = ["It ignores what the user just said.", "A good and friendly reply.", "It repeats the question again."]
+    own = ["It ignores what the user said before.", "A good reply that helps.", "It repeats an earlier question."]
+
+    def made(comments: list[str]) -> list[Assessment]:
+        return [Assessment(Target(f"d{n}", 1), (), 3, text, "x") for n, text in enumerate(comments)]
+
+    [row] = [row for row in evaluate(made(said), made(own)) if row["statistic"] == "bleu4"]
+    assert row["value"] == pytest.approx(sacrebleu.corpus_bleu(said, [own]).score)
