@@ -88,7 +88,7 @@ def base(tmp_path_factory: pytest.TempPathFactory, examples: list[Example]) -> P
     return write_tiny_lm(tmp_path_factory.mktemp("base") / "tiny", texts, vocabulary=600, width=32)
 
 
-ALL_WEIGHTS = Settings(rank=0, learning_rate=6e-3, epochs=8, batch=8, accumulate=1, max_tokens=200)
+ALL_WEIGHTS = Settings(rank=0, learning_rate=6e-3, epochs=14, batch=8, accumulate=1, max_tokens=200)
 
 
 @pytest.fixture(scope="module")
@@ -349,7 +349,8 @@ def test_a_folder_writes_and_counts(tmp_path: Path, chat: bool) -> None:
     assert len(drawn) == 3 and wait(model.ask(_asked("hello", temperature=1.5, repeat=1))).text in drawn
     likely = wait(model.ask(_asked("hello", max_tokens=1, top_logprobs=1000))).first_token
     assert likely is not None and sum(likely.values()) == pytest.approx(1, abs=1e-4)
-    assert reply.text.startswith(max(likely, key=likely.__getitem__))
+    readable = {text: share for text, share in likely.items() if text.isascii()}
+    assert reply.text.startswith(max(readable, key=readable.__getitem__))
     few = wait(model.ask(_asked("hello", max_tokens=1, top_logprobs=3))).first_token
     assert few is not None and len(few) <= 3
     with pytest.raises(CallFailed, match="do not fit into the 64"):

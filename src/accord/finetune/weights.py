@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,9 @@ def adapted(model: Any, settings: Settings) -> Any:
         task_type="CAUSAL_LM",
     )
     try:
-        return get_peft_model(model.float() if model.dtype == torch.float16 else model, shape)
+        with warnings.catch_warnings():  # peft 0.21 reads what transformers 5.23 calls by another name
+            warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
+            return get_peft_model(model.float() if model.dtype == torch.float16 else model, shape)
     except ValueError as error:
         raise BadInput(f"finetune: target_modules {modules!r} do not fit this model: {error}") from None
 

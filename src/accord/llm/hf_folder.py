@@ -77,6 +77,7 @@ def open_folder(folder: Path) -> Opened:
     """
     try:
         import torch
+        from safetensors import SafetensorError
         from transformers import AutoModelForCausalLM, AutoTokenizer
     except ImportError:
         raise MissingExtra("a Hugging Face folder as a model", "finetune") from None
@@ -85,7 +86,7 @@ def open_folder(folder: Path) -> Opened:
         with without_bars():
             tokenizer = AutoTokenizer.from_pretrained(folder, **local)
             model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", use_safetensors=True, **local)
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
         said = str(error).strip().partition("\n")[0]
         raise ModelError(f"transformers cannot open {folder}: {said}") from None
     if torch.cuda.is_available():
