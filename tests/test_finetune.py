@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("torch", reason="accord[finetune] is not installed")
 pytest.importorskip("transformers", reason="accord[finetune] is not installed")
 pytest.importorskip("peft", reason="accord[finetune] is not installed")
+pytest.importorskip("sacrebleu", reason="accord[references] is not installed")
 
 
 from safetensors.numpy import load_file
@@ -20,16 +21,23 @@ from safetensors.numpy import load_file
 from accord.assessment import Assessment, Issue, Unassessed
 from accord.conversation import Conversation, Target, Turn
 from accord.errors import BadInput, ModelError, UnknownName
+from accord.finetune import (
+    Example,
+    Parts,
+    Progress,
+    Settings,
+    Teaching,
+    Trained,
+    evaluate,
+    examples_of,
+    export,
+    predict,
+    split_by_dialogue,
+    train,
+)
 from accord.finetune.checkpoints import BEST, TRAINING
 from accord.finetune.encoding import TOO_LONG, encode
-from accord.finetune.evaluation import evaluate
-from accord.finetune.examples import Example, examples_of
-from accord.finetune.export import MADE, export
-from accord.finetune.predicting import predict
-from accord.finetune.settings import Settings
-from accord.finetune.splitting import Parts, split_by_dialogue
-from accord.finetune.teaching import Teaching
-from accord.finetune.training import Progress, Trained, train
+from accord.finetune.export import MADE
 from accord.issues.reading import Verdict, read_verdict
 from accord.llm.flow import run_flow
 from accord.llm.hf import open_hf

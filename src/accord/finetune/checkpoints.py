@@ -45,10 +45,11 @@ class State:
 
 
 def begin(folder: Path, made_from: Mapping[str, Any], resume: bool) -> None:
-    """Make a folder ready for a training, or make sure that the training in it can go on.
+    """Make an empty folder ready for a training, or make sure that the training in it can go on.
 
     Raises:
-        BadInput: There is a training already, none to go on with, or one that is made from something else.
+        BadInput: There is a training already and it is not to be resumed, one that is made from something else, or
+            something that is no training.
     """
     path = folder / TRAINING
     if not path.is_file():

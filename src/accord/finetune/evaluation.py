@@ -112,7 +112,10 @@ def _bleu(read: Sequence[tuple[Assessment, Assessment]], draws: int, seed: int) 
     def of(sums: Floats) -> float:
         whole = [int(value) for value in sums]
         correct, total, (ours, theirs) = whole[:NGRAMS], whole[NGRAMS : 2 * NGRAMS], whole[2 * NGRAMS :]
-        return float(BLEU.compute_bleu(correct, total, ours, theirs, smooth_method="exp").score) if ours else np.nan
+        if not ours:
+            return np.nan
+        score = float(BLEU.compute_bleu(correct, total, ours, theirs, smooth_method="exp").score)
+        return min(score, 100.0)  # the geometric mean of ones rounds to a little more than one
 
     clusters = _clusters(read)
     if not read:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -202,10 +203,18 @@ def _loss_sum(model: Any, rows: Sequence[Encoded]) -> Any:
         tokens[place, :length], mask[place, :length] = own, 1
         labels[place, row.answer : length] = own[row.answer :]
     on = next(model.parameters()).device
-    logits = model(input_ids=tokens.to(on), attention_mask=mask.to(on), use_cache=False).logits[:, :-1]
-    following = labels[:, 1:].to(on)
+    first = min(row.answer for row in rows) - 1
+    logits = _logits(model, tokens.to(on), mask.to(on), longest - first)[:, :-1]
+    following = labels[:, first + 1 :].to(on)
     said = following != IGNORED
     return torch.nn.functional.cross_entropy(logits[said].float(), following[said], reduction="sum")
+
+
+def _logits(model: Any, tokens: Any, mask: Any, last: int) -> Any:
+    """(rows, last, vocabulary) of the last positions; most models need not compute those before, which are the most."""
+    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    kept = {"logits_to_keep": last} if "logits_to_keep" in signature(base.forward).parameters else {}
+    return model(input_ids=tokens, attention_mask=mask, use_cache=False, **kept).logits[:, -last:]
 
 
 def _wanted(rows: Sequence[Encoded]) -> int:
