@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +22,7 @@ from safetensors.numpy import load_file
 
 from accord.assessment import Assessment, Issue, Unassessed
 from accord.conversation import Conversation, Target, Turn
-from accord.errors import BadInput, ModelError, UnknownName
+from accord.errors import BadInput, MissingExtra, ModelError, UnknownName
 from accord.finetune import (
     Example,
     Parts,
@@ -391,6 +393,14 @@ def test_a_folder_that_is_none(tmp_path: Path) -> None:
     (damaged / "model.safetensors").write_bytes(b"no weights")
     with pytest.raises(ModelError, match="cannot open"):
         open_hf(f"hf:{damaged}")
+
+
+def test_a_missing_part_says_how_to_install_it(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copied = shutil.copytree(base, tmp_path / "never-opened-before")
+    (copied / "generation_config.json").write_text('{"_of": "this test"}')
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(MissingExtra, match=r"accord\[finetune\]"):
+        open_hf(f"hf:{copied}")
 
 
 # --- comparing --------------------------------------------------------------------------------------------------------
