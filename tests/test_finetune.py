@@ -28,7 +28,6 @@ from accord.finetune import (
     Parts,
     Progress,
     Settings,
-    Teaching,
     Trained,
     evaluate,
     examples_of,
@@ -39,11 +38,11 @@ from accord.finetune import (
 )
 from accord.finetune.checkpoints import BEST, TRAINING
 from accord.finetune.encoding import TOO_LONG, encode
-from accord.finetune.export import MADE
+from accord.issues.guidance import Guidance
 from accord.issues.reading import Verdict, read_verdict
 from accord.llm.flow import run_flow
 from accord.llm.hf import open_hf
-from accord.llm.hf_folder import open_folder
+from accord.llm.hf_folder import MADE, open_folder
 from accord.llm.model import Answer, CallFailed, Message, Prompt, Subject
 from accord.llm.stack import Terms, endpoint_of, open_judge, open_likelihood
 from accord.llm.waiting import wait
@@ -53,7 +52,7 @@ from accord.taxonomy import load_taxonomy
 from accord.testing.tiny_lm import write_tiny_lm
 
 TAXONOMY = load_taxonomy("soda-eval")
-SHORT = Teaching(TAXONOMY, "compact")
+SHORT = Guidance(TAXONOMY, by_schema=False, style="compact")
 PLANTED = {
     "who are you again": ("Coherence", 2, "It forgets the user."),
     "fish live in trees": ("Commonsense", 1, "It lacks common sense."),
@@ -98,7 +97,7 @@ def base(tmp_path_factory: pytest.TempPathFactory, examples: list[Example]) -> P
     return write_tiny_lm(tmp_path_factory.mktemp("base") / "tiny", texts, vocabulary=600, width=32)
 
 
-ALL_WEIGHTS = Settings(rank=0, learning_rate=6e-3, epochs=14, batch=8, accumulate=1, max_tokens=200)
+ALL_WEIGHTS = Settings(rank=0, learning_rate=6e-3, epochs=20, batch=8, accumulate=1, max_tokens=240)
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +130,7 @@ def test_it_learns_what_was_planted(exported: Path, trained: Trained, parts: Par
 
 def test_the_export_says_how_it_was_made(exported: Path, trained: Trained, parts: Parts) -> None:
     made = json.loads((exported / MADE).read_text())
-    assert made["teaching"]["taxonomy"]["hash"] == TAXONOMY.hash and made["teaching"]["prompt_hash"] == SHORT.hash
+    assert made["guidance"]["taxonomy"]["name"] == TAXONOMY.name and made["guidance"]["hash"] == SHORT.hash
     assert made["settings"] == ALL_WEIGHTS.to_json() and made["base"]["name"] == "tiny"
     assert tuple(made["validation"]) == trained.validation and made["epoch"] == trained.epoch
     assert made["counts"]["train"]["turns"] == made["lessons"]["train"]["learned"] == len(parts.train)
@@ -205,7 +204,7 @@ def test_an_answer_reads_back_as_its_assessment() -> None:
     conversation = Conversation("c", (Turn("user", "hi"), Turn("assistant", 'so "it" is\n{late}')))
     issues = (Issue("Fluency", 'A "brace"', '"it" is', (3, 10)), Issue("Other", "Made up.", "never said"))
     made = Assessment(Target("c", 1), issues, 2, "It is { odd }", "somebody")
-    [example] = examples_of([(conversation, made)], Teaching(TAXONOMY))
+    [example] = examples_of([(conversation, made)], Guidance(TAXONOMY))
     verdict = read_verdict(example.answer)
     assert isinstance(verdict, Verdict) and (verdict.score, verdict.comment) == (2, "It is { odd }")
     assert [(s.type, s.quote) for s in verdict.issues] == [("Fluency", '"it" is'), ("Other", "")]
@@ -224,7 +223,7 @@ def test_examples_need_a_turn_each() -> None:
         with pytest.raises(BadInput, match=said):
             examples_of(wrong, SHORT)
     with pytest.raises(UnknownName, match="compact"):
-        Teaching(TAXONOMY, "compactt")
+        Guidance(TAXONOMY, style="compactt")
 
 
 def test_the_split_is_by_dialogue_and_alike(examples: list[Example]) -> None:

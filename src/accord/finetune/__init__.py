@@ -10,7 +10,6 @@ from accord.finetune.export import export
 from accord.finetune.predicting import predict
 from accord.finetune.settings import Settings
 from accord.finetune.splitting import Parts, split_by_dialogue
-from accord.finetune.teaching import Teaching
 from accord.finetune.training import Progress, Trained, train
 
 __all__ = [
@@ -18,7 +17,6 @@ __all__ = [
     "Parts",
     "Progress",
     "Settings",
-    "Teaching",
     "Trained",
     "evaluate",
     "examples_of",

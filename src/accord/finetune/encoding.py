@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from accord.finetune.examples import Example
-from accord.finetune.teaching import Teaching
+from accord.issues.guidance import Guidance
 from accord.llm.hf_folder import Opened, prompt_tokens
 
 TOO_LONG = "too long even without the turns before it"
@@ -45,14 +45,14 @@ class Lesson:
         return {"learned": len(self.rows), "shortened": self.shortened, "left_out": dict(self.left_out)}
 
 
-def encode(examples: Sequence[Example], teaching: Teaching, opened: Opened, max_tokens: int) -> Lesson:
+def encode(examples: Sequence[Example], guidance: Guidance, opened: Opened, max_tokens: int) -> Lesson:
     """The examples as tokens, each of at most `max_tokens` and of what the model reads."""
     room = min(max_tokens, opened.context)
     rows: list[Encoded] = []
     left_out: Counter[str] = Counter()
     shortened = 0
     for example in examples:
-        row, hidden = _fitted(example, teaching, opened, room)
+        row, hidden = _fitted(example, guidance, opened, room)
         if row is None:
             left_out[TOO_LONG] += 1
         else:
@@ -61,7 +61,7 @@ def encode(examples: Sequence[Example], teaching: Teaching, opened: Opened, max_
     return Lesson(tuple(rows), dict(left_out), shortened)
 
 
-def _fitted(example: Example, teaching: Teaching, opened: Opened, room: int) -> tuple[Encoded | None, int]:
+def _fitted(example: Example, guidance: Guidance, opened: Opened, room: int) -> tuple[Encoded | None, int]:
     """The tokens with as few turns left out at the beginning as fit, and how many those are; `None` where none do."""
     answer = [*opened.tokenizer(example.answer, add_special_tokens=False).input_ids, opened.end]
     subject = example.subject
@@ -69,7 +69,7 @@ def _fitted(example: Example, teaching: Teaching, opened: Opened, room: int) -> 
 
     def asked(hidden: int) -> list[int]:
         shown = replace(subject, hidden=(0, hidden)) if hidden else subject
-        return prompt_tokens(opened.tokenizer, teaching.of_turn(shown).messages)
+        return prompt_tokens(opened.tokenizer, guidance.of_turn(shown).messages)
 
     def encoded(hidden: int) -> Encoded | None:
         prompt = asked(hidden)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from accord.assessment import Assessment
 from accord.conversation import Conversation, Target, content_hash
 from accord.errors import BadInput
-from accord.finetune.teaching import Teaching, answer_of
+from accord.issues.few_shot import verdict_of
+from accord.issues.guidance import Guidance
 from accord.llm.model import Subject
 
 
@@ -36,7 +38,7 @@ class Example:
         return self.subject.target
 
 
-def examples_of(pairs: Iterable[tuple[Conversation, Assessment]], teaching: Teaching) -> list[Example]:
+def examples_of(pairs: Iterable[tuple[Conversation, Assessment]], guidance: Guidance) -> list[Example]:
     """An example for each assessment of a turn, in their order.
 
     Raises:
@@ -51,9 +53,17 @@ def examples_of(pairs: Iterable[tuple[Conversation, Assessment]], teaching: Teac
             raise BadInput(f"two assessments of {target}; take those of one maker")
         seen.add(target)
         subject = Subject(conversation, target.turn)
-        [message] = teaching.of_turn(subject).messages
+        [message] = guidance.of_turn(subject).messages
         types = frozenset(issue.type for issue in assessment.issues)
-        found.append(Example(subject, message.content, answer_of(assessment), assessment.score, types))
+        found.append(
+            Example(
+                subject,
+                message.content,
+                json.dumps(verdict_of(assessment), ensure_ascii=False),
+                assessment.score,
+                types,
+            )
+        )
     return found
 
 

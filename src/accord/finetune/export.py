@@ -10,10 +10,8 @@ from accord.errors import BadInput
 from accord.finetune.checkpoints import BEST, read_training
 from accord.finetune.settings import Settings
 from accord.finetune.weights import adapted, load_learned
-from accord.llm.hf_folder import fingerprint_of, model_folder, open_folder, without_bars
+from accord.llm.hf_folder import MADE, fingerprint_of, model_folder, open_folder, without_bars
 from accord.version import __version__
-
-MADE = "accord.json"
 
 
 def export(training: str | Path, to: str | Path, base: str | Path | None = None) -> Path:

@@ -22,8 +22,8 @@ from accord.finetune.encoding import Encoded, Lesson, encode
 from accord.finetune.examples import Example, digest_of
 from accord.finetune.settings import Settings
 from accord.finetune.splitting import counts_of
-from accord.finetune.teaching import Teaching
 from accord.finetune.weights import adapted, learned, save_tensors
+from accord.issues.guidance import Guidance
 from accord.llm.hf_folder import Opened, fingerprint_of, model_folder, open_folder
 
 LARGEST_GRADIENT = 1.0
@@ -68,7 +68,7 @@ def train(
     base: str | Path,
     examples: Sequence[Example],
     validation: Sequence[Example],
-    teaching: Teaching,
+    guidance: Guidance,
     folder: str | Path,
     settings: Settings | None = None,
     *,
@@ -81,7 +81,7 @@ def train(
         base: A Hugging Face folder on this machine; it stays as it is.
         examples: What is learned from.
         validation: What the epochs are compared on; of other dialogues.
-        teaching: How the model is asked.
+        guidance: How the model is asked.
         folder: Where checkpoints and the outcome are written; empty, or holding the training to resume.
         settings: How it is trained.
         resume: Go on with the training in the folder, where there is one, and end as if it had never stopped.
@@ -94,11 +94,11 @@ def train(
     """
     settings, source, place = settings or Settings(), model_folder(base), Path(folder)
     opened = open_folder(source)
-    lessons = [encode(part, teaching, opened, settings.max_tokens) for part in (examples, validation)]
+    lessons = [encode(part, guidance, opened, settings.max_tokens) for part in (examples, validation)]
     _check(lessons, examples, validation)
     made_from = {
         "base": {"name": source.resolve().name, "fingerprint": fingerprint_of(source)},
-        "teaching": teaching.to_json(),
+        "guidance": guidance.to_json(),
         "settings": settings.to_json(),
         "examples": {"train": digest_of(examples), "validation": digest_of(validation)},
     }

@@ -16,13 +16,15 @@ from typing import Any
 
 from accord.assessment import HIGHEST, LOWEST
 from accord.conversation import Conversation, Turn, content_hash
-from accord.errors import BadInput
+from accord.errors import BadInput, UnknownName
 from accord.llm.listed import strict
 from accord.llm.model import Message, Prompt, Subject, estimated_usage
 from accord.llm.render import documents_of, fence_for, transcript_of
 from accord.llm.windowing import fitted, room_beside
 from accord.taxonomy import Taxonomy
 
+FULL, COMPACT = "full", "compact"
+STYLES = (FULL, COMPACT)
 PROMPTS = ("shared", "turn", "dialogue", "example", "repair", "kinds", "again")
 MOST_SHOTS = 5
 TOKENS_A_TURN, TOKENS_AROUND = 400, 50
@@ -77,26 +79,40 @@ class Guidance:
         taxonomy: The kinds of issues.
         by_schema: Whether the model keeps a JSON Schema.
         shots: Examples to show it.
+        style: `full`; or `compact`, of single turns, for a model that has learned the taxonomy's verdicts and need not
+            be told them (SODA-EVAL, table 12).
     """
 
     taxonomy: Taxonomy
     by_schema: bool = True
     shots: tuple[Shot, ...] = ()
+    style: str = FULL
 
     def __post_init__(self) -> None:
+        if self.style not in STYLES:
+            raise UnknownName("style of prompt", self.style, STYLES)
         if len(self.shots) > MOST_SHOTS:
             raise BadInput(f"at most {MOST_SHOTS} examples are shown, got {len(self.shots)}")
 
     @property
     def hash(self) -> str:
         """A tagged digest of everything that is told, whatever the dialogue."""
+        if self.style == COMPACT:
+            return content_hash([template(COMPACT).template, self.taxonomy.hash], length=8)
         shots = [[[turn.to_json() for turn in shot.turns], shot.turn, shot.verdict] for shot in self.shots]
         return content_hash([[template(name).template for name in PROMPTS], shots, self.taxonomy.hash], length=8)
 
+    def to_json(self) -> dict[str, Any]:
+        """How it is told, and the taxonomy, as JSON."""
+        return {"style": self.style, "hash": self.hash, "taxonomy": self.taxonomy.model_dump(mode="json")}
+
     def of_turn(self, shown: Subject) -> Prompt:
         """What is asked about one turn, given those before it."""
+        schema = _verdict_schema(self.taxonomy)
+        if self.style == COMPACT:
+            return self._prompt(COMPACT, _material(shown), TOKENS_A_TURN, schema)
         parts = {"shared": self._shared(shown), "turn": shown.turn, "form": _form(FORM)}
-        return self._prompt("turn", parts, TOKENS_A_TURN, _verdict_schema(self.taxonomy))
+        return self._prompt("turn", parts, TOKENS_A_TURN, schema)
 
     def of_dialogue(self, conversation: Conversation, turns: Sequence[int]) -> Prompt:
         """What is asked about several turns of one dialogue at once."""
@@ -128,17 +144,8 @@ class Guidance:
         return subject if context is None else fitted(subject, self.room(context, setting))
 
     def _shared(self, shown: Subject) -> str:
-        conversation = shown.conversation
-        transcript = transcript_of(conversation.up_to(shown.turn), shown.hidden)
-        documents = documents_of(conversation.documents)
-        fence = fence_for(transcript + documents)
-        parts = {
-            "taxonomy": told_taxonomy(self.taxonomy),
-            "examples": "".join(map(_example, self.shots)),
-            "fence": fence,
-            "conversation": transcript,
-            "documents": f"Documents the assistant could see:\n{fence}\n{documents}\n{fence}\n" if documents else "",
-        }
+        examples = "".join(map(_example, self.shots))
+        parts = {"taxonomy": told_taxonomy(self.taxonomy), "examples": examples, **_material(shown)}
         return template("shared").substitute(parts).rstrip() + "\n"
 
     def _prompt(self, name: str, parts: Mapping[str, Any], tokens: int, schema: Mapping[str, Any]) -> Prompt:
@@ -158,6 +165,15 @@ def template(name: str) -> Template:
 def told_taxonomy(taxonomy: Taxonomy) -> str:
     """The kinds of issues with their definitions, a line each."""
     return "\n".join(f"- {kind.name}: {kind.definition}" for kind in taxonomy.issues)
+
+
+def _material(shown: Subject) -> dict[str, str]:
+    """What is judged, and the fence around it."""
+    transcript = transcript_of(shown.conversation.up_to(shown.turn), shown.hidden)
+    documents = documents_of(shown.conversation.documents)
+    fence = fence_for(transcript + documents)
+    told = f"Documents the assistant could see:\n{fence}\n{documents}\n{fence}\n" if documents else ""
+    return {"fence": fence, "conversation": transcript, "documents": told}
 
 
 def _example(shot: Shot) -> str:

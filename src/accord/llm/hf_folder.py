@@ -12,6 +12,8 @@ from accord.errors import BadInput, MissingExtra, ModelError
 from accord.llm.fingerprint import fingerprint
 from accord.llm.model import IN_PROCESS_CONTEXT, CallFailed, Message
 
+MADE = "accord.json"
+"""In a model's folder: how Accord taught it."""
 BETWEEN = "\n\n"
 """What ends each message where a tokenizer has no chat template."""
 

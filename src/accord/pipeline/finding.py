@@ -5,10 +5,12 @@ Every assessment is kept in the store as soon as its dialogue is done: the same 
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from accord.assessment import Assessment, Unassessed
@@ -21,7 +23,8 @@ from accord.issues.guidance import SHIPPED_SHOTS, Guidance
 from accord.issues.selection import Selection, judged_turns
 from accord.llm.budget import Budget
 from accord.llm.flow import OUT_OF_BUDGET, as_finished, drive
-from accord.llm.model import IN_PROCESS_CONTEXT, Answer, ChatModel, Judge, Subject, Unanswered, in_process
+from accord.llm.hf_folder import MADE
+from accord.llm.model import HF, IN_PROCESS_CONTEXT, Answer, ChatModel, Judge, Subject, Unanswered, in_process
 from accord.llm.waiting import wait
 from accord.pipeline.planning import Plan
 from accord.store import Assessed, Store, batches
@@ -45,17 +48,32 @@ def issues_config(config: Config) -> IssuesConfig:
 
 
 def asking_of(issues: IssuesConfig) -> Asking:
-    """How the configured model is asked.
+    """How the configured model is asked; one that Accord taught is asked as it was taught.
 
     Raises:
-        BadInput: The taxonomy cannot be read.
+        BadInput: The taxonomy cannot be read, or is another one than the model was taught.
     """
-    taxonomy = load_taxonomy(issues.taxonomy)
+    taxonomy, model = load_taxonomy(issues.taxonomy), issues.model or ""
+    here = in_process(model)
+    context = issues.context or (IN_PROCESS_CONTEXT if here else None)
+    taught = taught_with(model.removeprefix(HF)) if model.startswith(HF) else None
+    if taught is not None:
+        guidance = Guidance(taxonomy, by_schema=False, style=taught["style"])
+        if guidance.hash != taught["hash"]:
+            raise BadInput(
+                f"{model} was taught the taxonomy {taught['taxonomy']['name']!r} as it was then; the project's "
+                f"{taxonomy.name!r} says otherwise. Name the same one, or teach the model again"
+            )
+        return Asking(guidance, together=False, context=context)
     shown = {entry["type"] for shot in SHIPPED_SHOTS for entry in shot.verdict["issues"]}
     shots = SHIPPED_SHOTS if issues.examples and shown <= set(taxonomy.names) else ()
-    here = in_process(issues.model or "")
-    context = issues.context or (IN_PROCESS_CONTEXT if here else None)
     return Asking(Guidance(taxonomy, not here, shots), issues.together and not here, context)
+
+
+def taught_with(folder: str) -> dict[str, Any] | None:
+    """How a model that Accord taught was asked while it learned; `None` for any other folder."""
+    made = Path(folder) / MADE
+    return json.loads(made.read_text(encoding="utf-8"))["guidance"] if made.is_file() else None
 
 
 def maker_of(store: Store, issues: IssuesConfig) -> str:

@@ -18,5 +18,6 @@ from accord.cli.commands import (  # noqa: F401, I001 - the order is the help's
     report,
     gate,
     models,
+    finetune,
     plugins,
 )

@@ -1,0 +1,78 @@
+"""`accord finetune issues`: a small model of your own learns what the large one found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from accord.cli.app import app, guarded
+from accord.cli.options import AsJson, ConfigFile, evaluator_folder, open_project
+from accord.cli.show import Progress, show, stage, table
+
+finetune = typer.Typer(help="Teach small models of your own.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(finetune, name="finetune")
+
+
+@finetune.command("issues")
+@guarded
+def issues(
+    base: Annotated[str, typer.Option("--base", help="A folder with a Hugging Face causal language model.")],
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Default: evaluators/issues-small.")] = None,
+    prompt: Annotated[
+        str, typer.Option("--prompt", help="full: as any model is asked; compact: the taxonomy is learned, not told.")
+    ] = "compact",
+    rank: Annotated[int, typer.Option("--rank", min=0, help="Of LoRA; 0 trains all weights.")] = 16,
+    epochs: Annotated[
+        int, typer.Option("--epochs", min=1, help="The one with the lowest validation loss is kept.")
+    ] = 3,
+    rate: Annotated[float, typer.Option("--learning-rate", help="Of AdamW.")] = 2e-4,
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Examples a step.")] = 16,
+    at_once: Annotated[int, typer.Option("--at-once", min=1, help="Of them, read at once: what memory allows.")] = 2,
+    max_tokens: Annotated[int, typer.Option("--max-tokens", min=32, help="The longest example.")] = 2048,
+    shots: Annotated[
+        list[int] | None, typer.Option("--shots", min=0, max=5, help="Also try the base with so many examples; repeat.")
+    ] = None,
+    test: Annotated[int | None, typer.Option("--test", min=1, help="Try at most so many turns.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a training that was stopped.")] = False,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Teach a small model to find issues and to rate, from the project's assessments; 70/20/10 by dialogue."""
+    from accord.finetune import Settings
+    from accord.pipeline.teaching import COMMAND, teach
+
+    with open_project(config_file) as project:
+        settings = Settings(
+            rank=rank, alpha=2.0 * max(rank, 1), learning_rate=rate, epochs=epochs, batch=min(at_once, batch),
+            accumulate=max(batch // at_once, 1), max_tokens=max_tokens, seed=project.config.seed,
+        )  # fmt: skip
+        folder = out or evaluator_folder("issues-small")
+        with Progress("steps") as progress, project.store.run(COMMAND, project.config.shown()) as run:
+            taught = teach(
+                project.store, project.config, base, folder, settings, prompt, shots or (), resume, test, stage,
+                lambda at: progress.at(at.step),
+            )  # fmt: skip
+            run.results.update(taught.to_json())
+        show(run.results, as_json, _text)
+
+
+def _text(found: Mapping[str, Any]) -> str:
+    losses = ", ".join(f"{loss:.3f}" for loss in found["validation"])
+    rows = [[f"{row['system']}: {row['statistic']}", row["of"], _cell(row), str(row["turns"])] for row in found["rows"]]
+    return "\n\n".join(
+        [
+            f"validation loss after each epoch: {losses}",
+            table(["on dialogues that were not learned from", "of", "value", "turns"], rows),
+            f"model in {found['model']}; use it: issues: {{model: hf:{found['model']}}} in accord.yaml",
+        ]
+    )
+
+
+def _cell(row: Mapping[str, Any]) -> str:
+    if row["value"] is None:
+        return "–"
+    spread = "" if row["low"] is None else f" [{row['low']:.2f}, {row['high']:.2f}]"
+    return f"{row['value']:.3f}{spread}"

@@ -1,0 +1,155 @@
+"""Teaching a small model what a large one found: assessments in, a folder that serves like any model out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from accord.assessment import Assessment, Unassessed
+from accord.config import Config
+from accord.conversation import Conversation
+from accord.errors import BadInput
+from accord.finetune import Parts, Progress, Settings, evaluate, examples_of, export, predict, split_by_dialogue, train
+from accord.issues.few_shot import shots_of
+from accord.issues.guidance import Guidance
+from accord.llm.flow import drive
+from accord.llm.model import HF, ChatModel
+from accord.llm.waiting import wait
+from accord.pipeline.finding import issues_config, maker_of
+from accord.store import Assessed, Store
+from accord.taxonomy import load_taxonomy
+
+COMMAND = "finetune"
+TRAINING, MODEL = "training", "model"
+"""Folders in the evaluator's folder: what a training keeps to go on, and the model that comes out."""
+
+Pair = tuple[Conversation, Assessment]
+OnStage = Callable[[str], None]
+
+
+@dataclass
+class Taught:
+    """A model that was taught, and how well it does on dialogues that it has not seen.
+
+    Attributes:
+        model: Its folder.
+        parts: How many turns and dialogues each part has, with their scores and kinds.
+        validation: The validation loss after each epoch.
+        rows: A row a statistic of each system: `taught`, and the base with so many examples in its prompt.
+    """
+
+    model: Path
+    parts: Sequence[Mapping[str, Any]]
+    validation: Sequence[float]
+    rows: list[dict[str, Any]] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything a command prints."""
+        return {
+            "model": str(self.model), "parts": list(self.parts), "validation": list(self.validation), "rows": self.rows,
+        }  # fmt: skip
+
+
+def pairs_of(store: Store, config: Config) -> list[Pair]:
+    """The project's assessments with their dialogues.
+
+    Raises:
+        BadInput: Nobody writes assessments in this project, or nothing was assessed yet.
+    """
+    issues = issues_config(config)
+    if issues.by == "judge":
+        raise BadInput("a judge writes no assessments to learn from; use issues: {model: NAME}, or by: recorded")
+    made_by = maker_of(store, issues)
+    names = Assessed(store).conversations(made_by)
+    known = {conversation.id: conversation for conversation in store.conversations(names) if conversation.turns}
+    found = Assessed(store).of(known, made_by)
+    pairs = [(known[each.target.conversation], each) for each in found]
+    if not pairs:
+        raise BadInput("no turn was assessed yet; run: accord judge --issues, or import assessments")
+    return pairs
+
+
+def teach(
+    store: Store,
+    config: Config,
+    base: str,
+    folder: Path,
+    settings: Settings,
+    style: str,
+    shots: Sequence[int] = (),
+    resume: bool = False,
+    tested: int | None = None,
+    on_stage: OnStage = lambda _: None,
+    on_step: Callable[[Progress], None] | None = None,
+) -> Taught:
+    """Train a model on most dialogues, keep it, and try it on those that are left; the base beside it.
+
+    Args:
+        store: Where the assessments are.
+        config: The project's.
+        base: A Hugging Face folder.
+        folder: Where the training and the model are kept.
+        settings: Of the training.
+        style: How the model is asked, `full` or `compact`.
+        shots: With how many examples the base is asked, for comparison.
+        resume: Whether to go on with a training that was stopped.
+        tested: At most so many turns are tried.
+        on_stage: Called with what is being done.
+        on_step: Called after each step of the training.
+
+    Raises:
+        BadInput: Nothing to learn from, too few dialogues, or a folder that cannot be used.
+        MissingExtra: `accord[finetune]` is not installed.
+    """
+    pairs = pairs_of(store, config)
+    taxonomy = load_taxonomy(issues_config(config).taxonomy)
+    guidance = Guidance(taxonomy, by_schema=False, style=style)
+    parts = split_by_dialogue(examples_of(pairs, guidance), seed=config.seed)
+    model = folder / MODEL
+    if model.exists() and any(model.iterdir()):
+        raise BadInput(f"{model} holds a model already; name another folder with --out")
+    on_stage("training")
+    trained = train(
+        base, parts.train, parts.validation, guidance, folder / TRAINING, settings, resume=resume, on_step=on_step
+    )
+    export(folder / TRAINING, model, base)
+    taught = Taught(model, parts.counts(), trained.validation)
+    for name, each, place in _systems(pairs, parts, guidance, model, base, shots, config.seed):
+        on_stage(f"trying {name}")
+        taught.rows += [{"system": name, **row} for row in _tried(each, place, parts, pairs, tested)]
+    return taught
+
+
+def _systems(
+    pairs: Sequence[Pair], parts: Parts, guidance: Guidance, model: Path, base: str, shots: Sequence[int], seed: int
+) -> list[tuple[str, Guidance, str]]:
+    """What is tried: the taught model as it was taught, and the base with examples of the training side."""
+    learned = {example.target for example in parts.train}
+    shown = [pair for pair in pairs if pair[1].target in learned]
+    prompted = [
+        (f"base, {count} examples", Guidance(guidance.taxonomy, False, shots_of(shown, count, seed)), base)
+        for count in shots
+    ]
+    return [("taught", guidance, str(model)), *prompted]
+
+
+def _tried(
+    guidance: Guidance, place: str, parts: Parts, pairs: Sequence[Pair], tested: int | None
+) -> list[dict[str, Any]]:
+    """The figures of one model on the turns that were held out."""
+    from accord.llm.stack import Terms, open_uncached
+
+    examples = parts.test[:tested]
+    held_out = {example.target for example in examples}
+    model = open_uncached(HF + place, None, Terms())
+    try:
+        found = wait(_predicted(model, examples, guidance))
+    finally:
+        wait(model.close())
+    return evaluate(found, [each for _, each in pairs if each.target in held_out])
+
+
+async def _predicted(model: ChatModel, examples: Sequence[Any], guidance: Guidance) -> list[Assessment | Unassessed]:
+    return await drive(predict([example.subject for example in examples], guidance, model.name), model)
