@@ -27,7 +27,7 @@ LAYERS = [
     {"rubric", "labels", "score", "assessment", "taxonomy", "agreement", "resampling", "splits"},
     {"readers", "store", "sample", "embedded"},
     {"llm"},
-    {"issues"},
+    {"issues", "validation"},
     {"evidence"},
     {"evaluators"},
     {

@@ -1,0 +1,84 @@
+"""Agreement beyond chance, on answers without an order: of two annotators (Cohen), of as many on each item (Fleiss)."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Counts = NDArray[np.intp]
+
+_TINY = 1e-12
+
+
+def cohen_kappa(first: Floats, second: Floats) -> float | None:
+    """Cohen (1960): κ = (p_o - p_e) / (1 - p_e), p_o = mean [a = b], p_e = Σ_k p_a(k)·p_b(k).
+
+    Args:
+        first: (n,) what one annotator answered.
+        second: (n,) what the other answered to the same items.
+
+    Returns:
+        At most 1; `None` where there are no items, or both gave one and the same answer to all of them.
+    """
+    if not len(first):
+        return None
+    kinds = np.unique([first, second])
+    of_first, of_second = ((each[:, None] == kinds).mean(axis=0) for each in (first, second))
+    observed, expected = float((first == second).mean()), float(of_first @ of_second)
+    return None if 1 - expected < _TINY else (observed - expected) / (1 - expected)
+
+
+def fleiss_kappa(counts: Counts) -> float | None:
+    """Fleiss (1971): κ = (P̄ - P̄_e) / (1 - P̄_e), P_i = (Σ_k n_ik² - n) / (n(n - 1)), P̄_e = Σ_k p_k².
+
+    Args:
+        counts: (N, K) how many annotators gave item i the answer k; n of them an item.
+
+    Returns:
+        At most 1; `None` where it is undefined, for the reason that `no_fleiss` says.
+    """
+    if no_fleiss(counts) is not None:
+        return None
+    n = int(counts[0].sum())
+    observed = float(((counts**2).sum(axis=1) - n).mean() / (n * (n - 1)))
+    expected = float(((counts.sum(axis=0) / counts.sum()) ** 2).sum())
+    return (observed - expected) / (1 - expected)
+
+
+def no_fleiss(counts: Counts) -> str | None:
+    """Why Fleiss' κ of (N, K) counts is undefined; `None` where it is defined."""
+    if not len(counts):
+        return "nothing is answered"
+    raters = np.unique(counts.sum(axis=1))
+    if len(raters) > 1:
+        return f"items have from {raters[0]} to {raters[-1]} answers; it needs the same number on each"
+    if raters[0] < 2:
+        return "items have fewer than two answers"
+    if (counts.sum(axis=0) > 0).sum() < 2:
+        return "all answers are the same"
+    return None
+
+
+def counted(answers: Floats, options: tuple[int, ...]) -> Counts:
+    """(N, K) how many gave each option, of (N, A) answers with NaN where an annotator has not answered."""
+    return np.stack([(answers == option).sum(axis=1) for option in options], axis=1)
+
+
+def pairwise_kappas(answers: Floats) -> list[tuple[int, int, int, float | None]]:
+    """For every two annotators that share items, of (N, A) answers: both, the number of items, and Cohen's κ."""
+    found = []
+    for one, other in combinations(range(answers.shape[1]), 2):
+        shared = ~np.isnan(answers[:, one]) & ~np.isnan(answers[:, other])
+        if shared.any():
+            kappa = cohen_kappa(answers[shared, one], answers[shared, other])
+            found.append((one, other, int(shared.sum()), kappa))
+    return found
+
+
+def mean_kappa(answers: Floats) -> float | None:
+    """The mean of all annotators' pairwise Cohen's κ; pairs for whom it is undefined are left out."""
+    defined = [kappa for *_, kappa in pairwise_kappas(answers) if kappa is not None]
+    return float(np.mean(defined)) if defined else None
