@@ -6,7 +6,7 @@ import asyncio
 import hmac
 import ipaddress
 import zlib
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
 
 from accord.errors import BadInput
@@ -62,8 +62,15 @@ class Guard:
     service under a name of its own (DNS rebinding).
     """
 
-    def __init__(self, app: App, token: str | None = None, body: int = BODY, seconds: float = SECONDS) -> None:
-        self.app, self.token, self.body, self.seconds = app, token, body, seconds
+    def __init__(
+        self,
+        app: App,
+        token: str | None = None,
+        body: int = BODY,
+        seconds: float = SECONDS,
+        open_paths: Collection[str] = OPEN_PATHS,
+    ) -> None:
+        self.app, self.token, self.body, self.seconds, self.open_paths = app, token, body, seconds, open_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, or say why not."""
@@ -88,7 +95,7 @@ class Guard:
             host = headers.get(b"host", b"").decode("latin-1")
             if not is_loopback(host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host):
                 raise Refused(421, "this service has no token and answers requests to this machine's own name alone")
-        elif path not in OPEN_PATHS:
+        elif path not in self.open_paths:
             given = headers.get(b"authorization", b"")
             if not hmac.compare_digest(given, b"Bearer " + self.token.encode()):
                 raise Refused(401, "name the service's token: Authorization: Bearer TOKEN")

@@ -42,11 +42,13 @@ class Seats:
         """Read the seats.
 
         Raises:
-            BadInput: The file cannot be read, or is none of seats.
+            BadInput: The file cannot be read, is none of seats, or has seats that this plan has not.
         """
         self.path, self.slots = path, slots
         self._lock = Lock()
         self._seats = _read(path)
+        if any(not 0 <= seat.slot < slots for seat in self._seats):
+            raise BadInput(f"{path} has seats beyond the {slots} of the plan; name the file of this plan's seats")
 
     def __len__(self) -> int:
         return len(self._seats)

@@ -7,6 +7,7 @@ answered, once; so guidance is never seen before the first rating is stored, and
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from threading import Lock
 
 from accord.assessment import Assessment
@@ -105,7 +106,10 @@ class Study:
         """
         stage, turn = self._step(seat, at)
         conversation, issues = self._conversations[turn.conversation], self.assessments[turn].issues
-        return task(at, len(self.turns(seat)), stage, conversation, turn.turn or 0, issues, self.taxonomy)
+        shown = task(at, len(self.turns(seat)), stage, conversation, turn.turn or 0, issues, self.taxonomy)
+        earlier = self.flow.stages[: self.flow.stages.index(stage)]
+        before = self._answered.get((seat.name, turn, earlier[-1].label)) if earlier else None
+        return replace(shown, before=before)
 
     def answer(self, seat: Seat, at: At, value: int) -> Label:
         """Store a person's answer to the step it is at.
@@ -145,6 +149,6 @@ class Study:
     def progress(self) -> list[dict[str, int | str]]:
         """For everybody who has answered: how many answers of how many there are to give, by name."""
         given: dict[str, int] = {}
-        for name, _, _ in self._answered:
+        for name, _, _ in list(self._answered):
             given[name] = given.get(name, 0) + 1
         return [{"annotator": name, "answers": count} for name, count in sorted(given.items())]

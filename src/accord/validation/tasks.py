@@ -61,6 +61,7 @@ class Task:
         stage: The question and its answers.
         turns: All turns up to the judged one, which is the last.
         issues: What was found; `None` where the stage does not show it.
+        before: What the person itself answered at the stage before; `None` at the first.
     """
 
     at: At
@@ -68,6 +69,7 @@ class Task:
     stage: Stage
     turns: tuple[ShownTurn, ...]
     issues: tuple[ShownIssue, ...] | None
+    before: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The task as plain JSON values."""
@@ -75,6 +77,7 @@ class Task:
             "place": self.at.place,
             "of": self.of,
             "stage": self.stage.id,
+            "before": self.before,
             "question": self.stage.question,
             "answers": [{"value": v, "word": word, "meaning": told} for v, (word, told) in self.stage.meanings.items()],
             "turns": [

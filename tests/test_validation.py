@@ -1,0 +1,471 @@
+"""Human validation: who gets what, what stays hidden, what is refused, and what the answers come to."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+from sklearn.metrics import cohen_kappa_score
+
+from accord.assessment import Assessment, Issue, span_of
+from accord.conversation import Conversation, Target, Turn
+from accord.errors import BadInput, UnknownName
+from accord.labels import Label
+from accord.store import Store
+from accord.store.assessed import Assessed
+from accord.taxonomy import load_taxonomy
+from accord.validation import (
+    Plan,
+    Seats,
+    Study,
+    assigned,
+    detection_outcome,
+    eligible,
+    overall_outcome,
+    planned,
+    read_plan,
+    sampled,
+    write_plan,
+)
+from accord.validation.answers import Resampling, table
+from accord.validation.kappa import cohen_kappa, fleiss_kappa, mean_kappa, no_fleiss
+from accord.validation.overall import agreement_with_all, agreement_with_model, agreement_with_others
+from accord.validation.study import NotNow
+from accord.validation.tasks import At, Part, parts
+
+TAXONOMY = load_taxonomy("soda-eval")
+MAKER = "issues|model:secret-model"
+HIDDEN = "OVERALL-COMMENT-OF-THE-MODEL"
+
+
+def issue(kind: str = "Coherence", comment: str = "ISSUE-COMMENT", quote: str = "", reply: str = "") -> Issue:
+    return Issue(kind, comment, quote, span_of(quote, reply))
+
+
+def assessed(name: str, turn: int, *kinds: str, score: int = 3) -> Assessment:
+    return Assessment(Target(name, turn), tuple(map(issue, kinds)), score, HIDDEN, MAKER)
+
+
+# --- who validates what -------------------------------------------------------------------------------------------
+
+
+def many(dialogues: int = 40, turns: int = 6) -> list[Assessment]:
+    draw = random.Random(1)
+    return [
+        assessed(f"d{name:03}", turn, *(["Coherence"] if draw.random() < 0.4 else []))
+        for name in range(dialogues)
+        for turn in range(1, turns)
+    ]
+
+
+def test_a_turn_with_issues_is_only_taken_where_it_is_the_first_of_its_dialogue() -> None:
+    rows = [
+        assessed("a", 3, "Fluency"),
+        assessed("a", 1),
+        assessed("a", 2, "Coherence"),
+        assessed("b", 1, "Other"),
+        assessed("a", 4),
+    ]
+    assert eligible(rows) == [("a", 1), ("a", 2), ("a", 4), ("b", 1)]
+    first = {}
+    for each in sorted(many(), key=lambda each: each.target):
+        if each.issues:
+            first.setdefault(each.target.conversation, each.target)
+    flagged = {each.target for each in many() if each.issues}
+    assert all(turn == first[turn.conversation] for turn in sampled(many(), 100) if turn in flagged)
+
+
+def test_of_a_dialogue_a_second_turn_only_when_all_have_one() -> None:
+    rows = many()
+    drawn = sampled(rows, 40, seed=3)
+    assert len({turn.conversation for turn in drawn}) == 40
+    assert set(Counter(turn.conversation for turn in sampled(rows, 60, seed=3)).values()) == {1, 2}
+    assert sampled(list(reversed(rows)), 40, seed=3) == drawn != sampled(rows, 40, seed=4)
+    with pytest.raises(BadInput, match="allowed: 1 to"):
+        sampled(rows, 1000)
+    with pytest.raises(BadInput, match="0 turns to validate"):
+        sampled(rows, 0)
+
+
+@pytest.mark.parametrize(
+    ("turns", "per_turn", "most", "people"), [(200, 3, 100, 6), (100, 5, 100, 5), (7, 2, 3, 5), (10, 3, 100, 3)]
+)
+def test_every_turn_gets_its_answers_from_different_people_with_equal_loads(
+    turns: int, per_turn: int, most: int, people: int
+) -> None:
+    targets = [Target(f"d{place}", 1) for place in range(turns)]
+    slots = assigned(targets, per_turn, most, seed=5)
+    assert len(slots) == people and slots == assigned(targets, per_turn, most, seed=5)
+    assert Counter(turn for slot in slots for turn in slot) == dict.fromkeys(targets, per_turn)
+    assert all(len(set(slot)) == len(slot) <= most for slot in slots)
+    assert max(map(len, slots)) - min(map(len, slots)) <= 1
+
+
+def test_people_share_turns_with_many_others() -> None:
+    slots = assigned([Target(f"d{place}", 1) for place in range(200)], 3, 100)
+    assert all(len(set(a) & set(b)) > 20 for a in slots for b in slots)
+
+
+def test_numbers_that_do_not_fit_are_refused() -> None:
+    turns = [Target("a", 1), Target("b", 1)]
+    with pytest.raises(BadInput, match="allowed: 3 to 6"):
+        assigned(turns, 3, 100, annotators=2)
+    with pytest.raises(BadInput, match="per_turn: got 0"):
+        assigned(turns, 0, 1)
+    with pytest.raises(BadInput, match="makers; allowed: 1"):
+        planned("detection", [], TAXONOMY)
+    with pytest.raises(UnknownName):
+        planned("detect", many(), TAXONOMY, 10)
+
+
+def test_a_plan_is_kept_and_never_drawn_again(tmp_path: Path) -> None:
+    plan = planned("overall", many(), TAXONOMY, 10, 2, 5, seed=1)
+    write_plan(plan, tmp_path / "plan.json")
+    write_plan(plan, tmp_path / "plan.json")
+    assert read_plan(tmp_path / "plan.json") == plan
+    assert (tmp_path / "plan.json").stat().st_mode & 0o077 == 0
+    with pytest.raises(BadInput, match="holds another plan"):
+        write_plan(planned("overall", many(), TAXONOMY, 10, 2, 5, seed=2), tmp_path / "plan.json")
+    (tmp_path / "bad.json").write_text("[]")
+    for name in ("bad.json", "none.json"):
+        with pytest.raises(BadInput):
+            read_plan(tmp_path / name)
+
+
+# --- seats --------------------------------------------------------------------------------------------------------
+
+
+def test_a_person_takes_the_next_free_slot_and_keeps_it(tmp_path: Path) -> None:
+    seats = Seats(tmp_path / "seats.json", 2)
+    ann = seats.take("ann", "key-a")
+    assert ann.slot == 0 and seats.take("ann", "key-a") == ann and seats.take("bob", "key-b").slot == 1
+    assert "key-a" not in (tmp_path / "seats.json").read_text()
+    for name, key, why in [
+        ("Ann", "key-c", "is taken"),
+        ("eve", "key-a", "you began as 'ann'"),
+        ("eve", "key-c", "all 2 places"),
+    ]:
+        with pytest.raises(BadInput, match=why):
+            seats.take(name, key)
+    for name in ("", "a b", "<b>", "-a", "a" * 41, "a\n", "ä", "../x"):
+        with pytest.raises(BadInput, match="the name"):
+            seats.take(name, "key-d")
+    again = Seats(tmp_path / "seats.json", 2)
+    assert again.of("key-a") == ann and again.of("") is None and again.of("nobody") is None
+    again.release("ann")
+    assert again.of("key-a") is None and again.take("ann", "key-new").slot == 0
+    with pytest.raises(BadInput, match="nobody is called"):
+        again.release("eve")
+    with pytest.raises(BadInput, match="beyond the 1"):
+        Seats(tmp_path / "seats.json", 1)
+    (tmp_path / "seats.json").write_text("{}")
+    with pytest.raises(BadInput, match="holds no seats"):
+        Seats(tmp_path / "seats.json", 2)
+
+
+# --- a study ------------------------------------------------------------------------------------------------------
+
+HOSTILE = "<script>alert(1)</script> \"'> {{ 7*7 }} \ud800 </mark><img src=x onerror=alert(2)>"
+REPLY = f"Well, I am 7 feet tall. {HOSTILE}"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = Store(f"sqlite:///{tmp_path}/accord.db")
+    names = [f"d{place}" for place in range(6)]
+    turns = (
+        Turn("user", f"Hi {HOSTILE}", name="Kim"),
+        Turn("assistant", REPLY, extra={"score": 4321}),
+        Turn("user", "LATER-TURN"),
+    )
+    store.add_conversations(Conversation(name, turns, metadata={"score": 4321}) for name in names)
+    found = issue("Commonsense", f"ISSUE-COMMENT {HOSTILE}", "i am 7 feet", REPLY)
+    assert found.span is not None
+    flawed, clean = (found, issue("Engagement"), issue("Zzz", quote="never said")), ()
+    Assessed(store).add(
+        Assessment(Target(name, 1), flawed if place % 2 else clean, 5 - place % 5, HIDDEN, MAKER)
+        for place, name in enumerate(names)
+    )
+    return store
+
+
+def plan_of(store: Store, flow: str) -> Plan:
+    return planned(flow, list(Assessed(store).of([f"d{n}" for n in range(6)], MAKER)), TAXONOMY, 6, 2, 6)
+
+
+def study_of(store: Store, flow: str) -> Study:
+    return Study(plan_of(store, flow), store, TAXONOMY)
+
+
+def hides_the_verdict(text: str) -> bool:
+    return not any(word in text for word in (HIDDEN, "secret-model", "4321", "LATER-TURN"))
+
+
+def hides_the_issues(text: str) -> bool:
+    kinds = "|".join(map(re.escape, [*TAXONOMY.names, "Zzz", "ISSUE-COMMENT", "<mark>", "never said"]))
+    return re.search(kinds, text) is None and '"issues"' not in text
+
+
+def test_detection_is_one_answer_a_turn_in_order(store: Store, tmp_path: Path) -> None:
+    study, seats = study_of(store, "detection"), Seats(tmp_path / "seats.json", 2)
+    ann, bob = seats.take("ann", "a"), seats.take("bob", "b")
+    for place in range(1, 7):
+        here = At(place, "detection")
+        assert study.current(ann) == here and study.current(bob) == At(1, "detection")
+        shown = json.dumps(study.task(ann, here).to_json())
+        assert hides_the_verdict(shown) and hides_the_verdict(repr(study.task(ann, here)))
+        for wrong in (3, -1, True):
+            with pytest.raises(BadInput, match="allowed: 0, 1, 2"):
+                study.answer(ann, here, wrong)
+        for early in (At(place + 1, "detection"), At(place, "initial"), At(0, "detection"), At(99, "detection")):
+            with pytest.raises(BadInput):
+                study.answer(ann, early, 2)
+        study.answer(ann, here, place % 3)
+        with pytest.raises(NotNow, match="an answer stays") as refused:
+            study.answer(ann, here, 0)
+        assert refused.value.stored == place % 3
+    assert study.current(ann) is None and study.current(bob) == At(1, "detection")
+    labels = store.labels()
+    assert [label.value for label in labels] == [1, 2, 0, 1, 2, 0] and labels.annotators == ["ann"]
+    assert {label.question for label in labels} == {"validation:detection"} and all(label.time for label in labels)
+    assert [label.target for label in labels] == list(study.plan.slots[0])
+    again = study_of(store, "detection")
+    assert again.current(ann) is None and again.progress() == [{"annotator": "ann", "answers": 6}]
+
+
+def test_guidance_comes_after_the_first_rating_which_stays(store: Store, tmp_path: Path) -> None:
+    study, ann = study_of(store, "overall"), Seats(tmp_path / "seats.json", 2).take("ann", "a")
+    for place in range(1, 7):
+        first, second = At(place, "initial"), At(place, "revised")
+        alone = study.task(ann, first)
+        assert alone.issues is None and alone.before is None
+        assert hides_the_verdict(repr(alone)) and hides_the_issues(json.dumps(alone.to_json()))
+        with pytest.raises(NotNow, match="rate it with the dialogue alone first"):
+            study.task(ann, second)
+        with pytest.raises(NotNow):
+            study.answer(ann, second, 3)
+        study.answer(ann, first, 4)
+        guided = study.task(ann, second)
+        flagged = bool(study.assessments[study.turns(ann)[place - 1]].issues)
+        assert bool(guided.issues) == flagged and guided.before == 4 and hides_the_verdict(repr(guided))
+        with pytest.raises(NotNow, match="is answered with 4"):
+            study.answer(ann, first, 5)
+        study.answer(ann, second, 2)
+    questions = Counter((label.question, label.value) for label in store.labels())
+    assert questions == {("validation:initial", 4): 6, ("validation:revised", 2): 6}
+
+
+def test_answers_about_other_assessments_are_not_mixed_in(store: Store, tmp_path: Path) -> None:
+    seat = Seats(tmp_path / "seats.json", 2).take("ann", "a")
+    target = study_of(store, "detection").plan.slots[0][0]
+    store.add_labels([Label(target, "validation:detection", "ann", 0, None, "another plan")])
+    study = study_of(store, "detection")
+    assert study.current(seat) == At(1, "detection")
+    with pytest.raises(BadInput, match="drawn with taxonomy"):
+        Study(study.plan, store, load_taxonomy("abc-eval"))
+    stranger = Plan("detection", "nobody", TAXONOMY.hash, 0, study.plan.slots)
+    with pytest.raises(BadInput, match="not in the store, or not assessed"):
+        Study(stranger, store, TAXONOMY)
+
+
+def test_quotes_that_overlap_are_marked_once() -> None:
+    assert parts("abcdef", [(1, 3), (2, 4), (4, 5), (9, 12), (-3, 0)]) == (
+        Part("a", False),
+        Part("bcde", True),
+        Part("f", False),
+    )
+    assert parts("abc", []) == (Part("abc", False),) and parts("", [(0, 1)]) == ()
+
+
+# --- agreement ----------------------------------------------------------------------------------------------------
+
+
+def test_cohens_kappa_is_that_of_others() -> None:
+    draw = np.random.default_rng(0)
+    for _ in range(20):
+        first = draw.integers(0, 3, 50).astype(float)
+        second = np.where(draw.random(50) < 0.5, first, draw.integers(0, 3, 50)).astype(float)
+        assert cohen_kappa(first, second) == pytest.approx(cohen_kappa_score(first, second))
+    yes, no = np.array([1.0] * 25 + [0] * 25), np.array([1.0] * 20 + [0] * 5 + [1] * 10 + [0] * 15)
+    assert cohen_kappa(yes, no) == pytest.approx(0.4)  # 35 of 50 agree, 25 by chance
+    assert cohen_kappa(np.ones(4), np.ones(4)) is None and cohen_kappa(np.array([]), np.array([])) is None
+
+
+FLEISS = np.array([
+    [0, 0, 0, 0, 14], [0, 2, 6, 4, 2], [0, 0, 3, 5, 6], [0, 3, 9, 2, 0], [2, 2, 8, 1, 1], [7, 7, 0, 0, 0],
+    [3, 2, 6, 3, 0], [2, 5, 3, 2, 2], [6, 5, 2, 1, 0], [0, 2, 2, 3, 7],
+])  # fmt: skip
+
+
+def test_fleiss_kappa_on_the_worked_example() -> None:
+    assert fleiss_kappa(FLEISS) == pytest.approx(0.210, abs=5e-4)
+    uneven = FLEISS.copy()
+    uneven[0, 4] = 13
+    for counts, why in [
+        (uneven, "from 13 to 14 answers"), (np.eye(3, dtype=int), "fewer than two"), (np.array([[3, 0], [3, 0]]), "all answers are the same"),
+        (np.zeros((0, 3), dtype=int), "nothing is answered"),
+    ]:  # fmt: skip
+        assert fleiss_kappa(counts) is None and why in (no_fleiss(counts) or "")
+
+
+def test_kappa_of_pairs_uses_what_they_share() -> None:
+    nan = np.nan
+    answers = np.array([[0, 0, nan], [2, 2, nan], [1, 2, 1], [2, nan, 2], [0, nan, 1]])
+    expected = [cohen_kappa_score([0, 2, 1], [0, 2, 2]), cohen_kappa_score([1, 2, 0], [1, 2, 1])]
+    last = cohen_kappa(np.array([2.0]), np.array([1.0]))  # one shared item: 0
+    assert last == 0 and mean_kappa(answers) == pytest.approx(np.mean([*expected, last]))
+
+
+def answers_to(question: str, plan: Plan, rows: dict[str, dict[Target, int]]) -> list[Label]:
+    return [
+        Label(turn, question, who, value, None, plan.key)
+        for who, given in rows.items()
+        for turn, value in given.items()
+    ]
+
+
+def by_hand() -> tuple[Plan, list[Assessment], list[Label]]:
+    """Three people; answers of every turn in their order."""
+    table_ = {
+        "n1": ((), (2, 2, 2)), "n2": ((), (0, 0, 2)), "n3": ((), (0, 0, 0)), "n4": ((), (1, 2, 0)),
+        "c1": (("Coherence",), (2, 1, 0)), "c2": (("Coherence", "Coherence"), (0, 0, 1)),
+        "r1": (("Repetition", "Coherence"), (0, 0, 0)), "e1": (("Engagement",), (2, 2, 2)),
+    }  # fmt: skip
+    rows = [assessed(name, 1, *kinds) for name, (kinds, _) in table_.items()]
+    plan = planned("detection", rows, TAXONOMY, len(rows), 3, 100)
+    given = {
+        who: {Target(name, 1): said[place] for name, (_, said) in table_.items()}
+        for place, who in enumerate(["ann", "bob", "cid"])
+    }
+    return plan, rows, answers_to("validation:detection", plan, given)
+
+
+def test_table_13_by_hand() -> None:
+    plan, rows, labels = by_hand()
+    found = detection_outcome(labels, plan, rows, TAXONOMY, draws=200)
+    by_type = {row["type"]: row for row in found["types"]}
+    expected = {
+        "None": (4, 2 / 4, 3 / 4),
+        "Coherence": (3, 1 / 3, 2 / 3),
+        "Repetition": (1, 0.0, 0.0),
+        "Fluency": (0, None, None),
+        "Engagement": (1, None, None),
+    }
+    for name, (examples, majority, absolute) in expected.items():
+        row = by_type[name]
+        assert (row["examples"], row["majority"]["value"], row["all_agree"]["value"]) == (
+            examples,
+            majority,
+            absolute,
+        ), name
+    assert by_type["None"]["share"] == 0.5 and not by_type["Engagement"]["objective"]
+    assert next(iter(by_type)) == "None" and set(by_type) == {"None", *TAXONOMY.names}
+    assert [row["valid"] for row in found["annotators"]] == [4 / 8, 4 / 8, 4 / 8] and found["valid_range"] == [0.5, 0.5]
+    assert found["majority"]["value"] == 4 / 8 and found["all_agree"]["value"] == 6 / 8
+    assert found["valid"]["low"] < 0.5 < found["valid"]["high"]
+    assert found["answers"] == 24 and [row["answers"] for row in found["answers_by_value"]] == [12, 3, 9]
+    said = np.array([[2, 2, 2], [0, 0, 2], [0, 0, 0], [1, 2, 0], [2, 1, 0], [0, 0, 1], [0, 0, 0], [2, 2, 2]])
+    pairs = [cohen_kappa_score(said[:, a], said[:, b]) for a, b in [(0, 1), (0, 2), (1, 2)]]
+    assert (
+        found["cohen_kappa"]["value"] == pytest.approx(np.mean(pairs))
+        and [p["shared"] for p in found["pairs"]] == [8] * 3
+    )
+    assert found["fleiss_kappa"]["value"] is not None and found["fleiss_kappa"]["undefined"] is None
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+
+
+def test_a_tie_is_no_majority_and_of_two_answers_of_one_person_the_first_counts() -> None:
+    plan, rows, _ = by_hand()
+    turn = Target("c1", 1)
+    labels = answers_to("validation:detection", plan, {"ann": {turn: 0}, "bob": {turn: 2}}) + answers_to(
+        "validation:detection", plan, {"ann": {turn: 2}}
+    )
+    found = detection_outcome(labels, plan, rows, TAXONOMY)
+    assert found["majority"] == {"value": 0.0, "low": None, "high": None} and found["all_agree"]["value"] == 1.0
+    assert found["examples"] == 1 and found["planned"] == 8
+    nothing = detection_outcome([], plan, rows, TAXONOMY)
+    assert (
+        nothing["examples"] == 0
+        and nothing["valid"]["value"] is None
+        and nothing["fleiss_kappa"]["undefined"] == "nothing is answered"
+    )
+    json.dumps(nothing, allow_nan=False)
+
+
+def test_ratings_before_and_after() -> None:
+    names = [f"d{place}" for place in range(30)]
+    draw = np.random.default_rng(3)
+    truth = draw.integers(1, 6, 30)
+    rows = [
+        assessed(name, 1, *(["Coherence"] if score < 4 else []), score=int(score))
+        for name, score in zip(names, truth, strict=True)
+    ]
+    plan = planned("overall", rows, TAXONOMY, 30, 5, 100)
+    initial = np.clip(truth[:, None] + draw.integers(-1, 3, (30, 5)), 1, 5)
+    revised = np.where((truth < 4)[:, None], truth[:, None], initial)
+    labels = [
+        label
+        for person in range(5)
+        for question, ratings in (("initial", initial), ("revised", revised))
+        for label in answers_to(
+            f"validation:{question}",
+            plan,
+            {f"p{person}": {Target(n, 1): int(v) for n, v in zip(names, ratings[:, person], strict=True)}},
+        )
+    ]
+    cut = [
+        label
+        for label in labels
+        if (label.annotator, label.target.conversation, label.question) != ("p0", "d0", "validation:revised")
+    ]
+    found = overall_outcome(labels, plan, rows, draws=100)
+    means = initial.mean(axis=1)
+    assert found["initial"]["agreement_with_all"]["value"] == pytest.approx(
+        np.mean([spearmanr(initial[:, p], means).statistic for p in range(5)])
+    )
+    others = [spearmanr(initial[:, p], np.delete(initial, p, 1).mean(axis=1)).statistic for p in range(5)]
+    assert found["initial"]["agreement_with_others"]["value"] == pytest.approx(np.mean(others))
+    assert found["initial"]["agreement_with_model"]["value"] == pytest.approx(spearmanr(means, truth).statistic)
+    assert found["initial"]["distance_to_model"]["value"] == pytest.approx(np.abs(initial - truth[:, None]).mean())
+    step = revised - initial
+    told = found["revisions"]
+    assert (told["revised"], told["lower"], told["higher"]) == ((step != 0).sum(), (step < 0).sum(), (step > 0).sum())
+    assert told["share"]["value"] == pytest.approx((step != 0).mean()) and told["revised_without_issues"] == 0
+    assert told["revised_with_issues"] == told["revised"]
+    change = found["change"]["agreement_with_model"]
+    assert change["value"] == pytest.approx(
+        found["revised"]["agreement_with_model"]["value"] - found["initial"]["agreement_with_model"]["value"]
+    )
+    assert 0 < change["low"] <= change["value"] <= change["high"]
+    assert found["ratings"] == 150 and found["without_second"] == 0
+    shorter = overall_outcome(cut, plan, rows, draws=20)
+    assert shorter["ratings"] == 149 and shorter["without_second"] == 1
+    json.dumps([found, overall_outcome([], plan, rows)], allow_nan=False)
+
+
+def test_agreement_of_one_person_is_undefined() -> None:
+    alone = np.array([[1.0], [2.0], [3.0]])
+    assert agreement_with_all(alone) is None and agreement_with_others(alone) is None
+    assert agreement_with_model(alone, np.array([1.0, 2.0, 2.0])) == pytest.approx(0.8660254)
+    assert agreement_with_model(alone, np.ones(3)) is None
+
+
+def test_intervals_draw_whole_dialogues() -> None:
+    targets = [Target("a", 1), Target("a", 2), Target("b", 1)]
+    drawn = Resampling.of(targets, draws=50)
+    assert all(Counter(rows.tolist())[0] == Counter(rows.tolist())[1] for rows in drawn.draws)
+    assert Resampling.of([]).figure(lambda rows: 1.0) == {"value": None, "low": None, "high": None}
+    given: dict[tuple[str, Target, str], Any] = {
+        ("p", targets[0], "q"): 1,
+        ("p", targets[1], "q"): 2,
+        ("p", targets[1], "r"): 3,
+    }
+    q, r = table(given, ["q", "r"], targets)
+    assert q.targets == r.targets == (targets[1],) and q.answers.tolist() == [[2.0]] and r.answers.tolist() == [[3.0]]
