@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import http.client
 import json
 import random
 import re
+import socket
+import threading
+import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.cookies import SimpleCookie
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import numpy as np
 import pytest
@@ -469,3 +479,251 @@ def test_intervals_draw_whole_dialogues() -> None:
     }
     q, r = table(given, ["q", "r"], targets)
     assert q.targets == r.targets == (targets[1],) and q.answers.tolist() == [[2.0]] and r.answers.tolist() == [[3.0]]
+
+
+# --- the pages ----------------------------------------------------------------------------------------------------
+
+FORM = "application/x-www-form-urlencoded"
+
+
+class Browser:
+    """Keeps cookies and follows redirects, as a browser does."""
+
+    def __init__(self, port: int, **headers: str) -> None:
+        self.port, self.headers = port, headers
+        self.cookies: dict[str, str] = {}
+        self.page, self.path, self.about = "", "/", dict[str, str]()
+
+    def ask(self, method: str, path: str, body: str | None = None, **headers: str) -> int:
+        sent = {"Host": f"127.0.0.1:{self.port}", **self.headers, **headers}
+        if self.cookies:
+            sent["Cookie"] = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection.request(method, path, body, {name.replace("_", "-"): value for name, value in sent.items()})
+        answer = connection.getresponse()
+        self.page, self.about = answer.read().decode(), {name.lower(): value for name, value in answer.getheaders()}
+        for name, value in answer.getheaders():
+            if name.lower() == "set-cookie":
+                assert "HttpOnly" in value and "SameSite=strict" in value
+                self.cookies |= {key: morsel.value for key, morsel in SimpleCookie(value).items()}
+        connection.close()
+        self.path = path
+        return answer.status
+
+    def get(self, path: str, **headers: str) -> int:
+        status = self.ask("GET", path, None, **headers)
+        return self.get(self.about["location"]) if status == 303 else status
+
+    def post(self, path: str, fields: dict[str, Any], **headers: str) -> int:
+        """Send a form as the page it is on would; an empty header is left out."""
+        sent = {"Origin": f"http://127.0.0.1:{self.port}", "Content_Type": FORM, **headers}
+        status = self.ask("POST", path, urlencode(fields), **{name: value for name, value in sent.items() if value})
+        return self.get(self.about["location"]) if status == 303 else status
+
+    @property
+    def form(self) -> str:
+        return re.findall(r'name="form" value="([0-9a-f]{64})"', self.page)[0]
+
+    def begin(self, name: str) -> int:
+        self.get("/")
+        return self.post("/start", {"name": name, "form": self.form}) if self.path == "/" else 200
+
+    def answer(self, value: Any) -> int:
+        return self.post(self.path, {"answer": value, "form": self.form})
+
+
+@contextmanager
+def served(study: Study, seats: Seats, token: str | None = None) -> Iterator[int]:
+    uvicorn = pytest.importorskip("uvicorn", reason="needs accord[serve]")
+    pytest.importorskip("fastapi", reason="needs accord[serve]")
+    from accord.service.validation_page import validation_app
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    app = validation_app(study, seats, token)
+    server = uvicorn.Server(uvicorn.Config(app, "127.0.0.1", port, log_level="error", lifespan="on"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    try:
+        yield port
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def values(store: Store) -> list[tuple[str, str, Any]]:
+    return [(label.annotator, label.question.rpartition(":")[2], label.value) for label in store.labels()]
+
+
+def test_pages_show_no_verdict_and_no_issue_before_the_first_rating(store: Store, tmp_path: Path) -> None:
+    with served(study_of(store, "overall"), Seats(tmp_path / "s.json", 2)) as port:
+        ann = Browser(port)
+        assert ann.begin("ann") == 200 and ann.path == "/task/1/initial"
+        seen = 0
+        for place in range(1, 7):
+            assert ann.path == f"/task/{place}/initial" and f"{place} of 6, step 1 of 2" in ann.page
+            assert hides_the_verdict(ann.page) and hides_the_issues(ann.page)
+            alone = Browser(port)
+            alone.cookies = ann.cookies
+            assert alone.get(f"/task/{place}/initial.json") == 200
+            assert hides_the_verdict(alone.page) and hides_the_issues(alone.page)
+            for early in (f"/task/{place}/revised", f"/task/{place}/revised.json"):
+                assert alone.get(early) == 409 and hides_the_issues(alone.page) and hides_the_verdict(alone.page)
+            assert alone.post(f"/task/{place}/revised", {"answer": 3, "form": ann.form}) == 403
+            before = len(store.labels())
+            assert ann.answer(4) == 200 and ann.path == f"/task/{place}/revised" and len(store.labels()) == before + 1
+            assert hides_the_verdict(ann.page) and "Your first rating: 4." in ann.page
+            seen += "ISSUE-COMMENT" in ann.page
+            assert alone.get(f"/task/{place}/revised.json") == 200 and hides_the_verdict(alone.page)
+            assert ann.answer(3) == 200
+        assert seen == 3 and "Thank you, ann" in ann.page
+        assert ann.get("/") == 200 and "Thank you" in ann.page
+    assert values(store) == [
+        ("ann", stage, value) for _ in range(6) for stage, value in (("initial", 4), ("revised", 3))
+    ]
+
+
+def test_detection_pages_mark_the_quote_and_escape_everything(store: Store, tmp_path: Path) -> None:
+    with served(study_of(store, "detection"), Seats(tmp_path / "s.json", 2)) as port:
+        ann, flagged = Browser(port), 0
+        assert ann.get("/") == 200 and "Objective issues" in ann.page and "<script" not in ann.page
+        ann.begin("ann")
+        for place in range(1, 7):
+            assert ann.path == f"/task/{place}/detection" and hides_the_verdict(ann.page)
+            assert not re.search(r"<(script|img|link|iframe)|https?://|[ \"']on\w+=\"", ann.page)
+            assert "{{ 7*7 }}" in ann.page and "&lt;script&gt;alert(1)&lt;/script&gt;" in ann.page
+            marked = re.findall("<mark>(.*?)</mark>", ann.page)
+            if "ISSUE-COMMENT" in ann.page:
+                flagged += 1
+                assert marked == ["I am 7 feet"] and "(not in the response)" in ann.page
+                assert "ISSUE-COMMENT &lt;script&gt;" in ann.page and "Lacks common knowledge and logic." in ann.page
+            else:
+                assert marked == [] and "the model found no issue" in ann.page
+            assert ann.page.count("the response to judge") == 1
+            policy = ann.about["content-security-policy"]
+            style = re.findall(r"<style>(.*?)</style>", ann.page, re.DOTALL)[0].encode()
+            digest = base64.b64encode(hashlib.sha256(style).digest()).decode()
+            assert policy.startswith(f"default-src 'none'; style-src 'sha256-{digest}'") and "unsafe" not in policy
+            assert ann.about["cache-control"] == "no-store" and " style=" not in ann.page
+            assert ann.answer(place % 3) == 200
+        assert flagged == 3
+    assert values(store) == [("ann", "detection", place % 3) for place in range(1, 7)]
+
+
+def test_forms_are_taken_once_and_from_their_own_page_alone(store: Store, tmp_path: Path) -> None:
+    with served(study_of(store, "overall"), Seats(tmp_path / "s.json", 2)) as port:
+        ann = Browser(port)
+        ann.begin("ann")
+        path, form = ann.path, ann.form
+        good = {"answer": 2, "form": form}
+        for status, fields, headers in [
+            (403, good, {"Origin": "http://evil.example"}), (403, good, {"Origin": "null"}), (403, good, {"Origin": ""}),
+            (403, good, {"Origin": "", "Referer": "http://evil.example/"}), (403, good, {"Origin": f"http://127.0.0.1:{port + 1}"}),
+            (403, {"answer": 2}, {}), (403, {"answer": 2, "form": "0" * 64}, {}), (403, {"answer": 2, "form": "ä"}, {}),
+            (400, {"form": form}, {}), (400, {**good, "answer": "two"}, {}), (400, {**good, "answer": 6}, {}), (400, {**good, "answer": "٣"}, {}),
+            (400, {**good, "annotator": "bob"}, {}), (400, {**good, "stage": "revised"}, {}), (400, good, {"Content_Type": "text/plain"}),
+        ]:  # fmt: skip
+            assert ann.post(path, fields, **headers) == status, (fields, headers)
+            assert "This did not work" in ann.page
+        assert (
+            ann.ask(
+                "POST", path, f"answer=2&answer=3&form={form}", Origin=f"http://127.0.0.1:{port}", Content_Type=FORM
+            )
+            == 400
+        )
+        assert ann.ask("POST", path, "x" * 20_000, Origin=f"http://127.0.0.1:{port}", Content_Type=FORM) == 413
+        assert (
+            ann.ask("GET", "/task/x/initial") == 400
+            and ann.ask("GET", "/nothing") == 404
+            and ann.ask("GET", "/task/99/initial") == 400
+        )
+        assert ann.ask("GET", "/", Host="evil.example") == 421
+        assert values(store) == []
+        assert (
+            ann.post(path, good, Origin="", Referer=f"http://127.0.0.1:{port}{path}") == 200
+            and ann.path == "/task/1/revised"
+        )
+        assert ann.post(path, good) == 200 and ann.path == "/task/1/revised"  # sent twice
+        assert ann.post(path, {**good, "answer": 5}) == 409 and "an answer stays" in ann.page
+        assert ann.get(path) == 200 and ann.path == "/task/1/revised"  # back, or loaded again
+        assert ann.post("/task/1/revised", good) == 403  # the form of another step
+        assert values(store) == [("ann", "initial", 2)]
+
+
+def test_nobody_answers_as_somebody_else(store: Store, tmp_path: Path) -> None:
+    study, seats = study_of(store, "detection"), Seats(tmp_path / "s.json", 2)
+    with served(study, seats) as port:
+        ann, bob, eve = Browser(port), Browser(port), Browser(port)
+        assert ann.begin("ann") == 200 and bob.begin("bob") == 200
+        assert eve.get("/task/1/detection") == 401 and hides_the_issues(eve.page)
+        assert eve.get("/task/1/detection.json") == 401 and set(json.loads(eve.page)) == {"error"}
+        for name, why in [("ann", "is taken"), ("ANN", "is taken"), ("<b>", "the name"), ("eve", "all 2 places")]:
+            assert eve.begin(name) == 400 and why in eve.page and "<b>" not in eve.page
+        assert eve.post("/task/1/detection", {"answer": 2, "form": ann.form}) == 401
+        assert bob.post(bob.path, {"answer": 2, "form": ann.form}) == 403
+        assert bob.get("/") == 200 and bob.path == "/task/1/detection"
+        eve.cookies = {name: "x" * 43 for name in ann.cookies}
+        assert eve.get("/task/1/detection") == 401
+        threads = [threading.Thread(target=lambda b=b: [b.answer(1) for _ in range(6)]) for b in (ann, bob)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert "Thank you, ann" in ann.page and "Thank you, bob" in bob.page
+    assert Counter(values(store)) == {("ann", "detection", 1): 6, ("bob", "detection", 1): 6}
+    assert len({(label.annotator, label.target) for label in store.labels()}) == 12
+
+
+def test_an_answer_sent_many_times_at_once_is_stored_once(store: Store, tmp_path: Path) -> None:
+    with served(study_of(store, "detection"), Seats(tmp_path / "s.json", 2)) as port:
+        ann = Browser(port)
+        ann.begin("ann")
+        form, found = ann.form, list[int]()
+
+        def send(value: int) -> None:
+            other = Browser(port)
+            other.cookies = dict(ann.cookies)
+            found.append(other.post("/task/1/detection", {"answer": value, "form": form}))
+
+        threads = [threading.Thread(target=send, args=(place % 3,)) for place in range(12)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert Counter(found) == {200: 4, 409: 8}
+    assert len(values(store)) == 1
+
+
+def test_a_restarted_server_knows_everybody(store: Store, tmp_path: Path) -> None:
+    ann, bob = Browser(0), Browser(0)
+    with served(study_of(store, "overall"), Seats(tmp_path / "s.json", 2)) as ann.port:
+        ann.begin("ann")
+        ann.answer(5)
+        shown = ann.page
+    with served(study_of(store, "overall"), Seats(tmp_path / "s.json", 2)) as port:
+        ann.port = bob.port = port
+        assert ann.get("/") == 200 and ann.path == "/task/1/revised" and ann.page == shown
+        assert bob.begin("ann") == 400 and bob.begin("bob") == 200
+        assert ann.answer(1) == 200 and ann.path == "/task/2/initial"
+    assert values(store) == [("ann", "initial", 5), ("ann", "revised", 1)]
+
+
+def test_beyond_this_machine_the_token_is_asked_for(store: Store, tmp_path: Path) -> None:
+    token = "a-token-of-sixteen-characters"
+    with served(study_of(store, "detection"), Seats(tmp_path / "s.json", 2), token) as port:
+        ann = Browser(port, Accept="text/html")
+        assert Browser(port).get("/") == 401 and Browser(port).get("/task/1/detection.json") == 401
+        assert Browser(port).get("/healthz") == 200
+        assert Browser(port, Authorization=f"Bearer {token}").get("/") == 200
+        assert ann.get("/") == 200 and ann.path == "/door" and token not in ann.page
+        assert ann.post("/start", {"name": "ann", "form": "x"}) == 401
+        assert ann.post("/door", {"token": "wrong"}) == 401 and not ann.cookies
+        assert ann.post("/door", {"token": token}, Origin="http://evil.example") == 403 and not ann.cookies
+        assert ann.post("/door", {"token": token}) == 200 and ann.path == "/" and token not in str(ann.cookies)
+        assert ann.begin("ann") == 200 and ann.answer(2) == 200
+        ann.cookies["accord_door"] = "0" * 64
+        assert ann.get("/task") == 200 and ann.path == "/door"
+    assert values(store) == [("ann", "detection", 2)]
