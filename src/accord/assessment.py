@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from accord.conversation import Target
@@ -97,6 +97,12 @@ class Unassessed:
 _QUOTES = str.maketrans({"\u2019": "'", "\u2018": "'", "\u201c": '"', "\u201d": '"', "\u00a0": " "})
 _AROUND = " \t\n\"'.\u2026"
 _GAP = re.compile(r"\s+")
+
+
+def located(found: Assessment, reply: str) -> Assessment:
+    """The assessment with each quote looked up in the reply that it is about."""
+    issues = tuple(replace(issue, span=span_of(issue.quote, reply)) for issue in found.issues)
+    return replace(found, issues=issues)
 
 
 def span_of(quote: str, reply: str) -> Span | None:

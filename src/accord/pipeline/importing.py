@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from accord.assessment import Assessment, located
 from accord.conversation import Conversation
 from accord.errors import BadInput
 from accord.labels import Label, check_label
@@ -127,11 +128,22 @@ def _import_conversations(
         beside = (label for record in records if record.conversation.id not in changed for label in record.labels)
         labels = _noted(_checked(beside, rubric, path, on_bad_row), rubric, done)
         _add_labels(store, path, labels, done, on_bad_row)
-        beside_ = (each for record in records if record.conversation.id not in changed for each in record.assessments)
-        done.assessments = done.assessments.plus(Assessed(store).add(beside_))
+        kept = [record for record in records if record.assessments and record.conversation.id not in changed]
+        done.assessments = done.assessments.plus(Assessed(store).add(_located(store, kept)))
         seen += len(records)
         if on_progress is not None:
             on_progress(seen)
+
+
+def _located(store: Store, records: Sequence[Record]) -> Iterator[Assessment]:
+    """The records' assessments; quotes are looked up in the stored dialogue where the file does not have it."""
+    bare = [record.conversation.id for record in records if not record.conversation.turns]
+    known = {conversation.id: conversation.turns for conversation in store.conversations(bare)} if bare else {}
+    for record in records:
+        turns = record.conversation.turns or known.get(record.conversation.id, ())
+        for each in record.assessments:
+            place = each.target.turn or 0
+            yield located(each, turns[place].content) if place < len(turns) else each
 
 
 def _told(store: Store, records: Sequence[Record]) -> Iterator[Conversation]:

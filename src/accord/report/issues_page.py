@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from accord.assessment import Assessment, Issue
+from accord.assessment import Assessment
 from accord.conversation import Conversation
 from accord.report import issue_charts as charts
 from accord.report.page import page
 from accord.taxonomy import Taxonomy
+from accord.validation.tasks import parts
 
 WORST_SHOWN = 12
 
@@ -22,7 +22,7 @@ def write_issues_page(
     conversations: Iterable[Conversation],
     taxonomy: Taxonomy,
     path: str | Path,
-    validation: Mapping[str, Any] | None = None,
+    validation: Sequence[Mapping[str, Any]] = (),
 ) -> Path:
     """Write the page of `statistics`, of the assessments they were made from, and of how people validated them."""
     target = Path(path)
@@ -36,7 +36,7 @@ def write_issues_page(
             "made_by": sorted({each.made_by for each in assessments}),
             "plots": _plots(found, taxonomy),
             "worst": [_worst(each, known.get(each.target.conversation)) for each in worst(assessments)],
-            "validation": validation,
+            "validation": {each["flow"]: each for each in validation},
         },
     )
     target.write_text(text, encoding="utf-8", errors="xmlcharrefreplace")
@@ -80,22 +80,5 @@ def _worst(each: Assessment, conversation: Conversation | None) -> dict[str, Any
         "assessment": each,
         "before": turns[max(place - 3, 0) : place],
         "first": max(place - 3, 0),
-        "parts": marked(reply, each.issues),
+        "parts": parts(reply, [issue.span for issue in each.issues if issue.span is not None]),
     }
-
-
-def marked(reply: str, issues: Sequence[Issue]) -> list[tuple[str, bool]]:
-    """The reply in parts, and whether each is quoted by an issue; parts that overlap are joined.
-
-    >>> marked("It is wrong here.", [Issue("Fluency", "", "wrong", (6, 11))])
-    [('It is ', False), ('wrong', True), (' here.', False)]
-    """
-    joined: list[tuple[int, int]] = []
-    for start, end in sorted(issue.span for issue in issues if issue.span is not None):
-        if joined and start < joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
-        else:
-            joined.append((start, end))
-    ends = [0, *(end for span in joined for end in span), len(reply)]
-    parts = [(reply[start:end], place % 2 == 1) for place, (start, end) in enumerate(pairwise(ends))]
-    return [part for part in parts if part[0]]

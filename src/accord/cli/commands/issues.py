@@ -19,14 +19,17 @@ def issues(
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell what was found wrong with the turns: kinds, scores, over dialogues, by system, and the worst turns."""
+    """Tell what was found wrong with the turns: kinds, scores, dialogues, systems, the worst turns, what people say."""
+    from accord.cli.commands.validate import VALIDATION
     from accord.pipeline import issue_statistics
+    from accord.pipeline.validating import outcomes
     from accord.report import write_issues_page
 
     with open_project(config_file) as project:
         found = issue_statistics(project.store, project.config)
-        path = write_issues_page(found.numbers, found.assessments, found.conversations, found.taxonomy, out)
-        show({**found.numbers, "page": str(path)}, as_json, _text)
+        said = outcomes(project.store, project.config, VALIDATION)
+        path = write_issues_page(found.numbers, found.assessments, found.conversations, found.taxonomy, out, said)
+        show({**found.numbers, "validation": said, "page": str(path)}, as_json, _text)
 
 
 def _text(found: Mapping[str, Any]) -> str:
