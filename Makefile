@@ -4,6 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 OUT ?= accord-demo
 DATA ?=
+TORCH ?= torch==2.13.0
 
 .DEFAULT_GOAL := help
 
@@ -17,6 +18,9 @@ $(VENV)/ready: pyproject.toml
 	touch $@
 
 setup: $(VENV)/ready ## make the virtual environment
+
+finetune: $(VENV)/ready ## also install PyTorch and what else fine-tuning needs (gigabytes, unless a CPU build is at hand)
+	$(BIN)/python -m pip install --quiet "$(TORCH)" --editable ".[finetune]"
 
 models: $(VENV)/ready ## fetch the two small models once (177 MB); without them the demo uses words alone
 	-$(BIN)/accord models pull
@@ -45,10 +49,10 @@ docs: $(VENV)/ready ## write the generated pages: commands and the schema of acc
 
 bench: $(VENV)/ready ## run the benchmarks in full (about five hours; the whole grid of networks is half of it); figures go to benchmarks/results
 	mkdir -p benchmarks/results
-	for name in llm_rubric calibration_speed simulated_annotators import_speed judging_overhead faults embedded_model ciu live_scoring rubicon rubric_selection; do \
+	for name in llm_rubric calibration_speed simulated_annotators import_speed judging_overhead faults embedded_model ciu live_scoring rubicon rubric_selection issues; do \
 	  $(BIN)/python benchmarks/$$name.py --json benchmarks/results/$$name.json || exit 1; done
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) $(OUT) .pytest_cache .mypy_cache .ruff_cache
 
-.PHONY: help setup models demo test lint format docs bench clean
+.PHONY: help setup finetune models demo test lint format docs bench clean

@@ -51,7 +51,7 @@ class LikelihoodConfig(_Strict):
 class WriterConfig(_Strict):
     """Which chat model writes a rubric, and what it is told."""
 
-    model: str = Field(description="A chat model of the endpoint, `embedded:NAME` or `gguf:PATH`.")
+    model: str = Field(description="A chat model of the endpoint, `embedded:NAME`, `gguf:PATH`, `hf:FOLDER`.")
     base_url: str | None = Field(default=None, description="An OpenAI-compatible endpoint; default OPENAI_BASE_URL.")
     task: str | None = Field(default=None, description="A YAML file: what the conversations are about, and expected.")
     domain: bool = Field(default=True, description="Tell the task (domain sensitisation).")
@@ -84,7 +84,7 @@ class IssuesConfig(_Strict):
         "that were imported.",
     )
     model: str | None = Field(
-        default=None, description="Of chat: a model of the endpoint, `embedded:NAME`, `gguf:PATH`; of recorded: whose."
+        default=None, description="Of chat: a model of the endpoint, `gguf:PATH`, `hf:FOLDER`; of recorded: whose."
     )
     base_url: str | None = Field(default=None, description="An OpenAI-compatible endpoint; default OPENAI_BASE_URL.")
     taxonomy: str = Field(default="soda-eval", description="A shipped taxonomy's name, or a YAML file.")

@@ -26,7 +26,8 @@ from accord.evidence import (
     measure_likelihoods,
 )
 from accord.llm.budget import Budget
-from accord.llm.model import IN_PROCESS_CONTEXT, Answer, Judge, Subject, Unanswered, in_process
+from accord.llm.model import Answer, Judge, Subject, Unanswered
+from accord.llm.own_context import own_context
 from accord.pipeline.found import issue_evidence
 from accord.pipeline.models import Models
 from accord.pipeline.planning import Plan, plan_asking
@@ -115,7 +116,7 @@ def judging_terms(config: Config) -> tuple[int, int | None]:
 
 def context_of(judge: JudgeConfig) -> int | None:
     """The tokens that one request may have: as configured, or what a model in this process is known to read."""
-    return judge.context or (IN_PROCESS_CONTEXT if in_process(judge.model or "") else None)
+    return judge.context or own_context(judge.model or "")
 
 
 def wanted(store: Store, rubric: Rubric, everything: bool, limit: int | None) -> Iterator[list[Subject]]:

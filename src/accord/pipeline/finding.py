@@ -24,7 +24,8 @@ from accord.issues.selection import Selection, judged_turns
 from accord.llm.budget import Budget
 from accord.llm.flow import OUT_OF_BUDGET, as_finished, drive
 from accord.llm.hf_folder import MADE
-from accord.llm.model import HF, IN_PROCESS_CONTEXT, Answer, ChatModel, Judge, Subject, Unanswered, in_process
+from accord.llm.model import HF, Answer, ChatModel, Judge, Subject, Unanswered, in_process
+from accord.llm.own_context import own_context
 from accord.llm.waiting import wait
 from accord.pipeline.planning import Plan
 from accord.store import Assessed, Store, batches
@@ -55,7 +56,7 @@ def asking_of(issues: IssuesConfig) -> Asking:
     """
     taxonomy, model = load_taxonomy(issues.taxonomy), issues.model or ""
     here = in_process(model)
-    context = issues.context or (IN_PROCESS_CONTEXT if here else None)
+    context = issues.context or own_context(model)
     taught = taught_with(model.removeprefix(HF)) if model.startswith(HF) else None
     if taught is not None:
         guidance = Guidance(taxonomy, by_schema=False, style=taught["style"])

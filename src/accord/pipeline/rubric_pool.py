@@ -21,7 +21,8 @@ from accord.evaluators.learned_rubric.guidance import PROMPTS, Guidance, Task, l
 from accord.evaluators.learned_rubric.private import Names
 from accord.evaluators.learned_rubric.summarising import SPUR_SIZE, Assertion, rewrite, summarise
 from accord.llm.flow import OUT_OF_BUDGET, Flow, as_finished, drive
-from accord.llm.model import IN_PROCESS_CONTEXT, ChatModel, Failure, Subject, in_process
+from accord.llm.model import ChatModel, Failure, Subject, in_process
+from accord.llm.own_context import own_context
 from accord.llm.render import transcript_of
 from accord.llm.waiting import wait
 from accord.rubric import Reason, Side
@@ -124,7 +125,7 @@ async def _extracted(
     on_step: Callable[[], None],
 ) -> list[Extracted]:
     """Each conversation's reasons, in the order of the conversations; those of several are asked for at once."""
-    context = config.context or (IN_PROCESS_CONTEXT if in_process(config.model) else None)
+    context = config.context or own_context(config.model)
     show = windowed(guidance, context, config.reasons)
     found: dict[int, Extracted] = {}
     stopped = False

@@ -24,6 +24,9 @@ metrics: [lexical]              # cheap evidence; `accord plugins` lists what th
 # writer:                       # a chat model that writes a rubric: accord fit learned-rubric
 #   model: gpt-4o-mini
 #   task: task.yaml             # about: what the conversations are about; expected: [what of the assistant]
+# issues:                       # a chat model that says what is wrong with each turn: accord judge --issues
+#   model: gpt-4o-mini          # or by: judge, a probability a kind
+#   taxonomy: soda-eval         # or a YAML file of your own
 evaluator:
   method: calibration
 folds: 5
