@@ -446,3 +446,52 @@ def test_bleu_is_sacrebleus_own() -> None:
 
     [row] = [row for row in evaluate(made(said), made(own)) if row["statistic"] == "bleu4"]
     assert row["value"] == pytest.approx(sacrebleu.corpus_bleu(said, [own]).score)
+
+
+def test_the_command_teaches_tries_and_names_a_model_that_serves(
+    tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import json
+
+    from typer.testing import CliRunner
+
+    from accord.cli import app, commands  # noqa: F401 - registers the commands
+    from accord.store import Assessed, Store
+
+    def invoke(*arguments: str):  # type: ignore[no-untyped-def]
+        return CliRunner().invoke(app, list(arguments))
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ACCORD_STORE", raising=False)
+    made_by = "issues|model:large|taxonomy:soda-eval|via:recorded"
+    pairs = planted(40)
+    store = Store("sqlite:///accord.db")
+    store.add_conversations({conversation.id: conversation for conversation, _ in pairs}.values())
+    Assessed(store).add(replace(assessment, made_by=made_by) for _, assessment in pairs)
+    store.close()
+    Path("accord.yaml").write_text("issues: {by: recorded, model: large}\n")
+    taught = [
+        "finetune",
+        "issues",
+        "--base",
+        str(base),
+        "--rank",
+        "0",
+        "--learning-rate",
+        "0.006",
+        "--max-tokens",
+        "240",
+    ]
+    small = ["--batch", "8", "--at-once", "8", "--test", "4", "--json"]
+    done = invoke(*taught, "--epochs", "2", "--shots", "1", *small)
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert {row["system"] for row in found["rows"]} == {"taught", "base, 1 examples"} and len(found["validation"]) == 2
+    assert "holds a model already" in invoke(*taught, *small).stderr
+    Path("accord.yaml").write_text(f"issues: {{model: 'hf:{found['model']}'}}\n")
+    assessed = invoke("judge", "--issues", "--all", "--limit", "2")
+    assert assessed.exit_code in {0, 5} and "2 dialogues with 4 turns" in assessed.stdout, assessed.output
+    Path("accord.yaml").write_text(f"issues: {{model: 'hf:{found['model']}', taxonomy: abc-eval}}\n")
+    assert "was taught the taxonomy 'soda-eval'" in invoke("judge", "--issues", "--all").stderr
+    Path("accord.yaml").write_text("issues: {by: recorded, model: nobody}\n")
+    assert "0 sets of assessments" in invoke(*taught, "--out", "x").stderr

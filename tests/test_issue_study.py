@@ -563,3 +563,36 @@ def test_a_wire_that_answers_with_prose_is_told_once_more() -> None:
 
         [found] = asyncio.run(run())  # type: ignore[misc]
     assert isinstance(found, Assessment) and found.issues[0].type == "Engagement" and len(asked) == 2
+
+
+def test_people_validate_and_the_page_says_what_came_of_it(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from accord.config import load_config
+    from accord.pipeline.validating import open_study, outcomes
+
+    with ChatServer(Finder()) as server:
+        served(monkeypatch, server.url)
+        invoke("import", "chats.jsonl", "labels.csv")
+        assert "no turn was assessed yet" in invoke("validate").stderr
+        invoke("judge", "--issues")
+    assert invoke("validate", "detection", "--outcome").exit_code == 1
+    store, config = Store("sqlite:///accord.db"), load_config()
+    for flow in ("detection", "overall"):
+        study, seats = open_study(store, config, Path("validation"), flow, 6, 2, 100, None)
+        for place in range(len(study.plan.slots)):
+            seat = seats.take(f"person-{place}", f"key-{place}")
+            while (at := study.current(seat)) is not None:
+                study.answer(seat, at, 2)
+    # Another start goes on with the same draw, and a second draw over it is refused.
+    again, _ = open_study(store, config, Path("validation"), "overall", None, None, 100, None)
+    assert again.plan == study.plan
+    with pytest.raises(BadInput, match="under way"):
+        open_study(store, config, Path("validation"), "overall", 3, None, 100, None)
+    found = {each["flow"]: each for each in outcomes(store, config, Path("validation"))}
+    store.close()
+    assert found["detection"]["examples"] == found["overall"]["examples"] == 6
+    assert found["detection"]["majority"]["value"] == 1.0 and found["overall"]["revisions"]["share"]["value"] == 0.0
+    for flow in ("detection", "overall"):
+        said = invoke("validate", flow, "--outcome")
+        assert said.exit_code == 0 and "6 of 6 turns have answers" in said.stdout
+    assert invoke("validate", "detection", "--release", "nobody").exit_code == 1
+    assert invoke("issues").exit_code == 0 and "What people say of it" in Path("issues.html").read_text()

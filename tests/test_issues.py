@@ -24,6 +24,7 @@ from accord.issues import (
     statistics,
 )
 from accord.issues.annotating import Asking, prompts_of
+from accord.issues.few_shot import shots_of, verdict_of
 from accord.issues.guidance import SHIPPED_SHOTS, Guidance, Shot
 from accord.issues.mending import NO_KIND, settled
 from accord.issues.reading import Unread, Verdict
@@ -498,3 +499,26 @@ def test_planted_dialogues_have_the_issues_they_say() -> None:
     texts = [turn.content for chat in dialogues(30) for turn in chat.by("assistant")]
     counts = Counter(issue["type"] for text in texts for issue in verdict(text)["issues"])
     assert set(counts) == set(SIGNS) and min(counts.values()) >= 5
+
+
+# --- examples in the prompt ---------------------------------------------------------------------------------------
+
+
+def test_examples_are_drawn_from_other_dialogues_by_turns_with_and_without_issues() -> None:
+    chats = dialogues(12, rate=0.4)
+    pairs = []
+    for chat in chats:
+        for place, turn in enumerate(chat.turns):
+            if turn.role == "assistant":
+                found = read_verdict(says(verdict(turn.content)))
+                assert isinstance(found, Verdict)
+                pairs.append((chat, settled(mend(Target(chat.id, place), found, turn.content, SODA, "m"), SODA)))
+    shots = shots_of(pairs, 4, seed=1)
+    assert [bool(shot.verdict["issues"]) for shot in shots] == [True, False, True, False]
+    assert len({shot.turns[0].content for shot in shots}) == 4 and shots == shots_of(pairs, 4, seed=1)
+    assert all(len(shot.turns) == shot.turn + 1 for shot in shots)
+    assert shots_of(pairs, 0) == () and len(shots_of(pairs, 9)) == 5
+    assert len(shots_of(pairs[:2], 5)) == 1  # two turns of one dialogue make one example
+    assert all(isinstance(read_verdict(says(dict(shot.verdict))), Verdict) for shot in shots)
+    made_up = Assessment(Target("c1", 1), (Issue("Coherence", "x", "never said"),), 2, "no", "m")
+    assert verdict_of(made_up)["issues"] == [{"type": "Coherence", "comment": "x", "quote": ""}]
