@@ -15,7 +15,7 @@ from accord import Conversation, Label, Labels, Question, Scale, Target, Turn, U
 from accord.assessment import Assessment, Issue
 from accord.cli import app, commands  # noqa: F401 - registers the commands
 from accord.config import Config, IssuesConfig
-from accord.errors import BadInput, BudgetReached
+from accord.errors import BadInput, BudgetReached, UnknownName
 from accord.evaluators import Issues
 from accord.evaluators.issues import Marking
 from accord.evaluators.issues.design import DIRECTIONS, Design
@@ -30,6 +30,7 @@ from accord.issues.mending import settled
 from accord.issues.reading import Verdict
 from accord.llm import RecordedJudge, ScriptedJudge, ScriptedModel, Subject
 from accord.pipeline.finding import find_issues
+from accord.pipeline.issue_study import translated
 from accord.report.issues_page import write_issues_page
 from accord.resampling import Clusters
 from accord.splits import grouped_folds
@@ -226,6 +227,22 @@ def test_marks_are_tried_on_dialogues_that_were_not_learned_from() -> None:
     row = Called([True, True, False, False], [True, False, True, False], [0.9, 0.2, 0.8, 0.1], list("abcd")).row()
     assert (row["precision"], row["recall"], row["f1"]) == (0.5, 0.5, 0.5) and row["alpha"] == pytest.approx(0.125)
     assert len(Clusters(list("abcd"))) == 4
+
+
+def test_marks_of_another_taxonomy_count_as_marks_of_their_counterparts() -> None:
+    def mark(kind: str, value: int | None, person: str = "ann") -> Label:
+        return Label(Target("c", 1), kind, person, value)
+
+    labels = Labels(
+        [mark("self contradiction", 0), mark("issue:partner contradiction", 1), mark("redundant", 0), mark("redundant", 1, "bob"),
+         mark("incorrect fact", None), mark("overall", 4)]
+    )  # fmt: skip
+    found = {
+        (label.question, label.annotator): label.value for label in translated(labels, load_taxonomy("abc-eval"), SODA)
+    }
+    assert found == {("overall", "ann"): 4, ("Coherence", "ann"): 1, ("Repetition", "ann"): 0, ("Repetition", "bob"): 1}
+    with pytest.raises(UnknownName, match="counterpart"):
+        translated(labels, SODA, load_taxonomy("abc-eval"))
 
 
 def test_a_mark_is_0_or_1() -> None:

@@ -88,6 +88,9 @@ class IssuesConfig(_Strict):
     )
     base_url: str | None = Field(default=None, description="An OpenAI-compatible endpoint; default OPENAI_BASE_URL.")
     taxonomy: str = Field(default="soda-eval", description="A shipped taxonomy's name, or a YAML file.")
+    marks: str | None = Field(
+        default=None, description="The taxonomy of people's marks, where it is another one that names its counterparts."
+    )
     together: bool = Field(
         default=True, description="Of chat: ask about a whole dialogue in one request where it fits."
     )

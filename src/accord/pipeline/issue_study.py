@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from accord.comparison import Comparison, compare
 from accord.config import Config
-from accord.conversation import Conversation
+from accord.conversation import Conversation, Target
 from accord.errors import BadInput
 from accord.evaluators.calibration.calibration import FEWEST_LABELS
 from accord.evaluators.issues import Issues
 from accord.evaluators.issues.marking import kinds_of
 from accord.evaluators.issues.trial import rows_of, try_marks
 from accord.evidence import EvidenceTable
-from accord.labels import Labels
+from accord.labels import Label, Labels
 from accord.llm.budget import Budget
 from accord.llm.model import Subject
 from accord.pipeline.collecting import collect, judging_terms, subjects_of
@@ -27,7 +27,7 @@ from accord.resampling import DRAWS
 from accord.rubric import Rubric
 from accord.splits import grouped_folds
 from accord.store import Store
-from accord.taxonomy import ISSUE, load_taxonomy
+from accord.taxonomy import ISSUE, Taxonomy, load_taxonomy
 
 
 @dataclass
@@ -64,6 +64,8 @@ def learn_issues(store: Store, config: Config, rubric: Rubric, models: Models, d
     issues = issues_config(config)
     taxonomy = load_taxonomy(issues.taxonomy)
     labels = store.labels()
+    if issues.marks is not None:
+        labels = translated(labels, load_taxonomy(issues.marks), taxonomy)
     marked = {name for kind in taxonomy.names for name in (kind, ISSUE + kind)}
     wanted = Labels(label for label in labels if label.question == rubric.main or label.question in marked)
     if not len(wanted):
@@ -90,6 +92,27 @@ def learn_issues(store: Store, config: Config, rubric: Rubric, models: Models, d
     study.marks = _marks(evidence, wanted, evaluator, config)
     study.cautions += _missing(evidence, evaluator)
     return study
+
+
+def translated(labels: Labels, source: Taxonomy, to: Taxonomy) -> Labels:
+    """The labels, with marks of one taxonomy as marks of another (SODA-EVAL, appendix A); all others as they are.
+
+    Where several kinds correspond to one, a person marks it who marks any of them.
+
+    Raises:
+        UnknownName: The one taxonomy does not say what corresponds to the other's kinds.
+    """
+    names = {name: other for kind, other in source.counterparts(to.name).items() for name in (kind, ISSUE + kind)}
+    kept: list[Label] = []
+    found: dict[tuple[Target, str, str], Label] = {}
+    for label in labels:
+        if label.question not in names:
+            kept.append(label)
+        elif label.value is not None:
+            key = (label.target, label.annotator, names[label.question])
+            if key not in found or label.value == 1:
+                found[key] = replace(label, question=names[label.question], wording=None)
+    return Labels([*kept, *found.values()])
 
 
 def _marks(evidence: EvidenceTable, labels: Labels, evaluator: Issues, config: Config) -> list[dict[str, Any]]:

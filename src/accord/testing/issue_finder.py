@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from accord.conversation import Conversation, Turn
-from accord.testing.server import Wire, completion
+from accord.testing.server import Wire, completion, decisions
 
 SIGNS = {
     "Coherence": "as I told you I never said that",
@@ -87,10 +87,7 @@ class Finder:
             )
             about = {"type": question["type"], "name": question.get("name")}
             answers.append({**about, "probability": 0.9 if there else 0.05})
-        details = {"input_tokens_details": {"cache_write_tokens": 0, "cached_tokens": 0}}
-        more = {"output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 10}
-        usage = {"input_tokens": 10, "output_tokens": 0, **details, **more}
-        return Wire({"answers": answers, "model": request["model"], "usage": usage})
+        return decisions(request["model"], answers)
 
 
 def ratings(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from accord.conversation import Conversation, Turn
-from accord.testing.server import Wire, completion
+from accord.testing.server import Wire, completion, decisions
 
 IDEAS = {
     "thanks": (
@@ -126,15 +126,7 @@ class Author:
                     for i, (o, p) in enumerate(zip(levels, shares, strict=True))
                 ]
                 answers.append({**about, "score": 1.0, "confidence": 0.5, "probabilities": listed})
-        details = {"input_tokens_details": {"cache_write_tokens": 0, "cached_tokens": 0}}
-        more = {"output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 10}
-        return Wire(
-            {
-                "answers": answers,
-                "model": request["model"],
-                "usage": {"input_tokens": 10, "output_tokens": 0, **details, **more},
-            }
-        )
+        return decisions(request["model"], answers)
 
 
 def _fenced(text: str, block: int) -> str:

@@ -6,7 +6,7 @@ import json
 import math
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -44,6 +44,14 @@ def completion(
     usage = {"prompt_tokens": 10, "completion_tokens": 1, "total_tokens": 11}
     about = {"id": "c1", "object": "chat.completion", "created": 0, "model": "loopback"}
     return Wire({**about, "choices": [choice], "usage": usage})
+
+
+def decisions(model: str, answers: Sequence[Mapping[str, Any]]) -> Wire:
+    """A well-formed reply of a decisions endpoint."""
+    details = {"input_tokens_details": {"cache_write_tokens": 0, "cached_tokens": 0}}
+    more = {"output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 10}
+    usage = {"input_tokens": 10, "output_tokens": 0, **details, **more}
+    return Wire({"answers": list(answers), "model": model, "usage": usage})
 
 
 class _Quiet(ThreadingHTTPServer):
