@@ -613,3 +613,28 @@ def test_people_validate_and_the_page_says_what_came_of_it(project: Path, monkey
         assert said.exit_code == 0 and "6 of 6 turns have answers" in said.stdout
     assert invoke("validate", "detection", "--release", "nobody").exit_code == 1
     assert invoke("issues").exit_code == 0 and "What people say of it" in Path("issues.html").read_text()
+
+
+def test_a_score_whose_turns_cannot_be_assessed_says_why(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    finder = Finder()
+
+    def respond(request):  # type: ignore[no-untyped-def]
+        if "dialogue 77" in json.dumps(request["messages"]):
+            return completion("", refusal="I will not look at this.")
+        return finder(request)
+
+    with ChatServer(respond) as server:
+        served(monkeypatch, server.url)
+        invoke("import", "chats.jsonl", "labels.csv")
+        invoke("judge", "--issues")
+        assert invoke("fit", "issues").exit_code == 0
+        turns = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Line 1 of dialogue 77."}]
+        fine = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "You fool."}]
+        rows = [{"id": "refused", "messages": turns}, {"id": "dialogue-000", "messages": fine}]
+        Path("new.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        done = invoke("score", "new.jsonl", "--evaluator", "evaluators/issues", "--out", "s.jsonl")
+    assert done.exit_code == 5, done.output
+    refused, other = map(json.loads, Path("s.jsonl").read_text().splitlines())
+    assert refused["unscored"] == "not assessed: refused"
+    # An id that the store knows with other words is judged by its own words.
+    assert [issue["type"] for issue in other["issues"]] == ["Antisocial"] and other["value"] is not None

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from accord import Conversation, Target, Turn
-from accord.assessment import Assessment, Issue, span_of
+from accord.assessment import Assessment, Issue, digests, span_of
 from accord.conversation import NOBODY
 from accord.errors import BadInput, BadRow, UnknownName
 from accord.issues import (
@@ -491,8 +491,21 @@ def test_assessments_are_kept_once_a_turn_and_maker(store: Store) -> None:
     first = Assessment(Target("c1", 1), (Issue("Coherence", "x", "y", (0, 1), "z"),), 2, "no", "maker a", ("lost",))
     assert kept.add([first, Assessment(Target("c1", 1), (), 5, "", "maker b")]).new == 2
     assert kept.add([first, Assessment(Target("c1", 1), (), 5, "later", "maker a")]) == (0, 2)
-    assert list(kept.of(["c1", "c2"], "maker a")) == [first]
+    assert list(kept.of([CHAT, Conversation("c2", ())], "maker a")) == [first]
     assert kept.makers() == {"maker a": 1, "maker b": 1} and kept.conversations("maker b") == ["c1"]
+
+
+def test_other_words_under_the_same_id_are_another_turn(store: Store) -> None:
+    kept, other = Assessed(store), Conversation("c1", (Turn("user", "I have a dog."), *CHAT.turns[1:]))
+    for chat, score in ((CHAT, 2), (other, 5)):
+        said = digests(chat)[1]
+        assert kept.add([Assessment(Target("c1", 1), (), score, "", "m", said=said)]).new == 1
+    assert [each.score for each in kept.of([CHAT], "m")] == [2] and [each.score for each in kept.of([other], "m")] == [
+        5
+    ]
+    assert not list(kept.of([Conversation("c1", CHAT.turns[:1])], "m"))
+    longer = Conversation("c1", (*CHAT.turns, Turn("user", "Later.")))
+    assert [each.score for each in kept.of([longer], "m")] == [2]  # what comes later changes nothing
 
 
 def test_planted_dialogues_have_the_issues_they_say() -> None:

@@ -207,7 +207,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def plan_of(store: Store, flow: str) -> Plan:
-    return planned(flow, list(Assessed(store).of([f"d{n}" for n in range(6)], MAKER)), TAXONOMY, 6, 2, 6)
+    return planned(flow, list(Assessed(store).of(store.conversations(), MAKER)), TAXONOMY, 6, 2, 6)
 
 
 def study_of(store: Store, flow: str) -> Study:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from accord.conversation import Target
+from accord.conversation import Conversation, Target, content_hash
 
 LOWEST, HIGHEST = 1, 5
 """The ends of an overall score: poor and excellent."""
@@ -64,6 +64,8 @@ class Assessment:
         comment: Why, in at most 25 words.
         made_by: How it was made: the model, the taxonomy, the prompts.
         losses: What else the model wrote about the turn and nobody could read, by reason.
+        said: A digest of what was said up to the turn (`digests`); empty where that is not known. The same id with
+            other words is another turn.
     """
 
     target: Target
@@ -72,17 +74,20 @@ class Assessment:
     comment: str
     made_by: str
     losses: tuple[str, ...] = ()
+    said: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The assessment as plain JSON values, without its target and how it was made."""
         row: dict[str, Any] = {"issues": [issue.to_json() for issue in self.issues], "score": self.score}
-        return {**row, "comment": self.comment, **({"losses": list(self.losses)} if self.losses else {})}
+        more = {"losses": list(self.losses), "said": self.said}
+        return {**row, "comment": self.comment, **{name: value for name, value in more.items() if value}}
 
     @classmethod
     def from_json(cls, target: Target, made_by: str, row: Mapping[str, Any]) -> Assessment:
         """The inverse of `to_json`."""
         issues = tuple(map(Issue.from_json, row["issues"]))
-        return cls(target, issues, row["score"], row["comment"], made_by, tuple(row.get("losses", ())))
+        losses, said = tuple(row.get("losses", ())), row.get("said", "")
+        return cls(target, issues, row["score"], row["comment"], made_by, losses, said)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +97,17 @@ class Unassessed:
     target: Target
     reason: str
     detail: str = ""
+
+
+def digests(conversation: Conversation) -> list[str]:
+    """For each turn a digest of what could be seen up to it: the documents, and every turn with its role and name."""
+    last = content_hash([document.to_json() for document in conversation.documents], length=16)
+    found = []
+    for turn in conversation.turns:
+        calls = list(turn.extra.get("tool_calls") or ())
+        last = content_hash([last, turn.role, turn.name, turn.content, calls], length=16)
+        found.append(last)
+    return found
 
 
 _QUOTES = str.maketrans({"\u2019": "'", "\u2018": "'", "\u201c": '"', "\u201d": '"', "\u00a0": " "})

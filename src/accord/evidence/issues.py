@@ -19,7 +19,9 @@ SCORE, LOWEST_SCORE = "issues:score", "issues:lowest"
 COUNT, CRITICAL = "issues:count", "issues:critical"
 WORST, BEFORE = ":worst", ":before"
 """What the names of a kind's further columns end with."""
-NOT_ASSESSED = "not assessed yet"
+WHY = "not assessed"
+"""What the reasons begin with for which nothing is known of a subject."""
+NOT_ASSESSED = f"{WHY} yet"
 FADING = 0.5
 """What an earlier turn weighs against the one right after it."""
 
@@ -62,14 +64,18 @@ def probable(answers: EvidenceTable, taxonomy: Taxonomy) -> dict[Target, Found]:
 
 
 def issue_table(
-    subjects: Sequence[Subject], found: Mapping[Target, Found], taxonomy: Taxonomy, made_by: str
+    subjects: Sequence[Subject],
+    found: Mapping[Target, Found],
+    taxonomy: Taxonomy,
+    made_by: str,
+    reasons: Mapping[Target, str] | None = None,
 ) -> EvidenceTable:
     """What was found in each subject, as columns.
 
     Of one turn, `issue:KIND` is the amount, `issue:KIND:worst` the severity, `issue:KIND:before` what earlier turns of
     the dialogue had of it, fading; `issues:count` and `issues:critical` add kinds up; `issues:score` is the overall
     score. Of a whole conversation amounts and scores are means over its turns, severity is that of its worst turn,
-    `issues:lowest` is the lowest score, and nothing was before.
+    `issues:lowest` is the lowest score, and nothing was before. `reasons` say why turns were not assessed.
     """
     scored = any(each.score is not None for each in found.values())
     by_conversation: dict[str, dict[int, Found]] = {}
@@ -84,9 +90,16 @@ def issue_table(
         if own:
             rows[subject.target] |= _before(subject.turn or 0, turns, taxonomy)
         if not own:
-            absences[subject.target, COUNT] = NOT_ASSESSED
+            absences[subject.target, COUNT] = _why_not(subject, reasons or {})
     names = column_names(taxonomy, scored)
     return EvidenceTable.from_rows([Column(name, made_by) for name in names], rows, absences)
+
+
+def _why_not(subject: Subject, reasons: Mapping[Target, str]) -> str:
+    """Why nothing is known of a subject: what came of its turns, where somebody tried."""
+    name = subject.conversation.id
+    own = {why for where, why in reasons.items() if where.conversation == name and subject.turn in {None, where.turn}}
+    return "; ".join(sorted(own)) or NOT_ASSESSED
 
 
 def column_names(taxonomy: Taxonomy, scored: bool) -> list[str]:

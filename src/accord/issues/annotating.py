@@ -7,9 +7,9 @@ about alone, once more with the reason, and stay unassessed after that. What com
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from accord.assessment import Assessment, Unassessed
+from accord.assessment import Assessment, Unassessed, digests
 from accord.conversation import Conversation, Target
 from accord.issues.guidance import Guidance
 from accord.issues.mending import Mended, mend, mended
@@ -67,7 +67,10 @@ def annotate(
         for turn, verdict in read.items()
     ]
     assessments = yield from mended(made, asking.guidance)
-    by_turn: Mapping[int, Assessment] = dict(zip(read, assessments, strict=True))
+    said = digests(conversation)
+    by_turn: Mapping[int, Assessment] = {
+        turn: replace(assessment, said=said[turn]) for turn, assessment in zip(read, assessments, strict=True)
+    }
     return [by_turn.get(turn) or _unassessed(Target(conversation.id, turn), found[turn]) for turn in turns]
 
 

@@ -39,7 +39,7 @@ class Explained:
 
     def predict(self, evidence: EvidenceTable) -> list[Score | Unscored]:
         """Their scores."""
-        found = found_in(self._store, self._config, evidence.targets)
+        found = found_in(self._store, self._config, self._subjects)
         marked = self._marked()
         return [
             replace(score, issues=listed(score.target, found.get(score.target, []), marked))

@@ -15,7 +15,7 @@ from typing import Any
 
 from accord.assessment import Assessment, Unassessed
 from accord.config import Config, IssuesConfig
-from accord.conversation import Conversation
+from accord.conversation import Conversation, Target
 from accord.errors import BadInput, BudgetReached
 from accord.evidence import Judged, judge_subjects
 from accord.issues.annotating import Asking, annotate, prompts_of
@@ -109,6 +109,7 @@ class Tally:
     odd: Counter[str] = field(default_factory=Counter)
     losses: Counter[str] = field(default_factory=Counter)
     unassessed: Counter[str] = field(default_factory=Counter)
+    reasons: dict[Target, str] = field(default_factory=dict, repr=False)
 
     def selected(self, selection: Selection, known: int) -> None:
         """Count the turns of a dialogue, and those that were assessed before."""
@@ -121,7 +122,9 @@ class Tally:
     def found(self, each: Assessment | Unassessed) -> None:
         """Count what came of one turn."""
         if isinstance(each, Unassessed):
-            self.unassessed[each.detail if each.reason == "no verdict" else each.reason] += 1
+            reason = each.detail if each.reason == "no verdict" else each.reason
+            self.unassessed[reason] += 1
+            self.reasons[each.target] = f"not assessed: {reason}"
             return
         self.assessed += 1
         self.issues += len(each.issues)
@@ -130,7 +133,8 @@ class Tally:
 
     def to_json(self) -> dict[str, Any]:
         """The counts."""
-        return {name: dict(value) if isinstance(value, Counter) else value for name, value in vars(self).items()}
+        counts = {name: value for name, value in vars(self).items() if name != "reasons"}
+        return {name: dict(value) if isinstance(value, Counter) else value for name, value in counts.items()}
 
 
 Work = tuple[Conversation, Sequence[int]]
@@ -142,7 +146,7 @@ def work_of(store: Store, config: Config, wanted: Iterable[Conversation], tally:
     made_by = maker_of(store, issues)
     for conversation in wanted:
         selection = judged_turns(conversation, issues.everyone)
-        known = {each.target.turn for each in Assessed(store).of([conversation.id], made_by)}
+        known = {each.target.turn for each in Assessed(store).of([conversation], made_by)}
         missing = [turn for turn in selection.turns if turn not in known]
         tally.selected(selection, len(selection.turns) - len(missing))
         if missing:

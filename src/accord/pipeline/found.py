@@ -45,10 +45,9 @@ def issue_evidence(
     else:
         made_by = maker_of(store, issues)
         wanted = {subject.conversation.id: subject.conversation for subject in subjects}
-        if finder is not None:
-            find_issues(store, config, finder, wanted.values())
-        names = list(wanted)
-        table = issue_table(subjects, assessed(Assessed(store).of(names, made_by)), taxonomy, made_by)
+        reasons = {} if finder is None else find_issues(store, config, finder, wanted.values()).reasons
+        found = assessed(Assessed(store).of(wanted.values(), made_by))
+        table = issue_table(subjects, found, taxonomy, made_by, reasons)
     if issues.meaning is None or config.evaluator.method != "issues":
         return table
     from accord.evidence.embedders import open_embedder
@@ -56,18 +55,21 @@ def issue_evidence(
     return table.beside(measure_meaning(subjects, open_embedder(issues.meaning)))
 
 
-def found_in(store: Store, config: Config, targets: Iterable[Target]) -> dict[Target, list[Assessment]]:
-    """The assessments behind each target: its own turn's, or those of all turns of a conversation."""
+def found_in(store: Store, config: Config, subjects: Iterable[Subject]) -> dict[Target, list[Assessment]]:
+    """The assessments behind each subject: its own turn's, or those of all turns of a conversation."""
     issues = issues_config(config)
     if issues.by == "judge":
         return {}
-    wanted = list(targets)
+    wanted = list(subjects)
+    said = {subject.conversation.id: subject.conversation for subject in wanted}
     by_name: dict[str, list[Assessment]] = {}
-    for each in Assessed(store).of({target.conversation for target in wanted}, maker_of(store, issues)):
+    for each in Assessed(store).of(said.values(), maker_of(store, issues)):
         by_name.setdefault(each.target.conversation, []).append(each)
     return {
-        target: [e for e in by_name.get(target.conversation, ()) if target.turn in {None, e.target.turn}]
-        for target in wanted
+        subject.target: [
+            each for each in by_name.get(subject.conversation.id, ()) if subject.turn in {None, each.target.turn}
+        ]
+        for subject in wanted
     }
 
 
@@ -92,8 +94,8 @@ def issue_statistics(store: Store, config: Config) -> Statistics:
         raise BadInput("a judge gives probabilities of issues and writes no assessments; these are for issues: by chat")
     made_by, taxonomy = maker_of(store, issues), load_taxonomy(issues.taxonomy)
     names = Assessed(store).conversations(made_by)
-    assessments = list(Assessed(store).of(names, made_by))
+    conversations = list(store.conversations(names))
+    assessments = list(Assessed(store).of(conversations, made_by))
     if not assessments:
         raise BadInput("no turn was assessed yet; run: accord judge --issues")
-    conversations = list(store.conversations(names))
     return Statistics(statistics(assessments, conversations, taxonomy), assessments, conversations, taxonomy)

@@ -64,7 +64,7 @@ def pairs_of(store: Store, config: Config) -> list[Pair]:
     made_by = maker_of(store, issues)
     names = Assessed(store).conversations(made_by)
     known = {conversation.id: conversation for conversation in store.conversations(names) if conversation.turns}
-    found = Assessed(store).of(known, made_by)
+    found = Assessed(store).of(known.values(), made_by)
     pairs = [(known[each.target.conversation], each) for each in found]
     if not pairs:
         raise BadInput("no turn was assessed yet; run: accord judge --issues, or import assessments")

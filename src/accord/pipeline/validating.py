@@ -57,7 +57,8 @@ def open_study(
         plan = read_plan(path)
     else:
         made_by = _maker(store, config)
-        assessments = list(Assessed(store).of(Assessed(store).conversations(made_by), made_by))
+        conversations = store.conversations(Assessed(store).conversations(made_by))
+        assessments = list(Assessed(store).of(conversations, made_by))
         if not assessments:
             raise BadInput("no turn was assessed yet; run: accord judge --issues")
         usual, answers = SAMPLES[flow]
@@ -70,8 +71,8 @@ def open_study(
 def outcome(store: Store, config: Config, plan: Plan) -> dict[str, Any]:
     """What came of a study so far."""
     labels = store.labels()
-    names = {turn.conversation for turn in plan.turns}
-    assessments = list(Assessed(store).of(names, plan.made_by))
+    conversations = store.conversations({turn.conversation for turn in plan.turns})
+    assessments = list(Assessed(store).of(conversations, plan.made_by))
     if plan.flow == DETECTION:
         taxonomy = load_taxonomy(issues_config(config).taxonomy)
         return detection_outcome(labels, plan, assessments, taxonomy, seed=config.seed)

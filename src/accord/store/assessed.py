@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from sqlalchemy import func, select
 
-from accord.assessment import Assessment
-from accord.conversation import Target, canonical_json, content_hash
+from accord.assessment import Assessment, digests
+from accord.conversation import Conversation, Target, canonical_json, content_hash
 from accord.store.engine import said
 from accord.store.rows import batches, now
 from accord.store.schema import assessments
@@ -31,12 +31,20 @@ class Assessed:
             total = total.plus(Added(new, len(batch) - new))
         return total
 
-    def of(self, conversations: Iterable[str], made_by: str) -> Iterator[Assessment]:
-        """What one maker said of the turns of some conversations, by conversation and turn."""
-        for batch in batches(sorted(set(conversations)), BATCH):
-            query = select(assessments).where(assessments.c.conversation.in_(batch), assessments.c.made_by == made_by)
-            for row in self._store._stream(query.order_by(assessments.c.conversation, assessments.c.turn)):
-                yield Assessment.from_json(Target(row.conversation, row.turn), row.made_by, json.loads(row.content))
+    def of(self, conversations: Iterable[Conversation], made_by: str) -> Iterator[Assessment]:
+        """What one maker said of the turns of some conversations, in their order and by turn.
+
+        An assessment of other words under the same id is none of theirs.
+        """
+        for batch in batches(conversations, BATCH):
+            names = [conversation.id for conversation in batch]
+            query = select(assessments).where(assessments.c.conversation.in_(names), assessments.c.made_by == made_by)
+            found: dict[str, list[Assessment]] = {}
+            for row in self._store._stream(query.order_by(assessments.c.turn, assessments.c.key)):
+                target, content = Target(row.conversation, row.turn), json.loads(row.content)
+                found.setdefault(row.conversation, []).append(Assessment.from_json(target, row.made_by, content))
+            for conversation in batch:
+                yield from _of(conversation, found.get(conversation.id, ()))
 
     def conversations(self, made_by: str) -> list[str]:
         """The ids of conversations of which one maker has assessed a turn."""
@@ -49,9 +57,21 @@ class Assessed:
         return dict(sorted(tuple(row) for row in self._store._stream(query)))
 
 
+def _of(conversation: Conversation, found: Sequence[Assessment]) -> Iterator[Assessment]:
+    """Those of some assessments that are about these words, one a turn."""
+    said = digests(conversation) if found else []
+    seen = set()
+    for each in found:
+        turn = each.target.turn or 0
+        same = not each.said or (turn < len(said) and each.said == said[turn])
+        if same and turn not in seen:
+            seen.add(turn)
+            yield each
+
+
 def _row(found: Assessment) -> dict[str, object]:
     return {
-        "key": content_hash([*found.target, found.made_by], length=40),
+        "key": content_hash([*found.target, found.made_by, found.said], length=40),
         "conversation": found.target.conversation,
         "turn": found.target.turn,
         "made_by": found.made_by,

@@ -16,7 +16,7 @@ from accord.errors import BadInput
 from accord.evaluators.base import Arrays, Evaluator, evaluators
 from accord.evaluators.calibration.calibration import FEWEST_LABELS, Calibration
 from accord.evaluators.issues.marking import Marked, Marking, kinds_of
-from accord.evidence.issues import LOWEST_SCORE, NOT_ASSESSED, SCORE, WORST
+from accord.evidence.issues import LOWEST_SCORE, SCORE, WHY, WORST
 from accord.evidence.table import Column, EvidenceTable
 from accord.labels import Labels
 from accord.rubric import Question
@@ -135,7 +135,8 @@ class Issues(Evaluator):
         return [tuple(sorted(each.items(), key=lambda one: -abs(one[1]))) for each in added]
 
     def _reason(self, evidence: EvidenceTable, score: Unscored) -> str:
-        return NOT_ASSESSED if NOT_ASSESSED in evidence.reasons().get(score.target, ()) else score.reason
+        told = sorted(r for r in evidence.reasons().get(score.target, ()) if r.startswith(WHY))
+        return told[0] if told else score.reason
 
     # --- telling and keeping ------------------------------------------------------------------------------------
 
