@@ -268,6 +268,9 @@ def test_ratings_of_dialogues_are_learned_and_say_which_issue_cost_what(tmp_path
     evaluator.save(tmp_path)
     loaded = load_evaluator(tmp_path)
     assert loaded.predict(evidence) == scores and loaded.describe() == evaluator.describe()
+    elsewhere = evaluator.in_new_domain().predict(evidence, "ann")
+    assert elsewhere != evaluator.predict(evidence, "ann") and "domain:" in str(elsewhere[0].signature)
+    assert evaluator.predict(evidence) == scores
 
 
 def test_marks_alone_are_learned_and_scores_say_why_there_are_none(tmp_path: Path) -> None:

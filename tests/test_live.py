@@ -244,7 +244,7 @@ def test_what_cannot_score_live_is_said(chats: list[Conversation], evaluator: Mi
         LiveScorer(evaluator).message("c", "narrator", "be brief")
     labels = Labels([Label(Target(c.id), "useful", "ann", 2) for c in chats])
     constant = Constant(QUESTION).fit(measure(map(Subject, chats), BANK), labels)
-    with pytest.raises(BadInput, match="constant evaluator cannot score live"):
+    with pytest.raises(BadInput, match="'constant' cannot score live"):
         LiveScorer(constant)
 
 

@@ -256,7 +256,9 @@ def live_evaluator(evaluator: Evaluator) -> Mixture | Calibration:
     evaluator.check_fitted()
     if isinstance(evaluator, Mixture | Calibration) and evaluator.trained_on_.columns:
         return evaluator
-    raise BadInput(f"a {evaluator.method} evaluator cannot score live; fit mixture or calibration on metrics: [bank]")
+    raise BadInput(
+        f"an evaluator of method {evaluator.method!r} cannot score live; fit mixture or calibration on metrics: [bank]"
+    )
 
 
 def live_metrics(evaluator: Mixture | Calibration) -> dict[str, TurnMetric]:

@@ -7,6 +7,7 @@ was found in the turns says what each annotator would answer to the main questio
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import asdict, replace
 from typing import Any, Self
 
@@ -109,6 +110,13 @@ class Issues(Evaluator):
             for row, score in enumerate(scores)
         ]
 
+    def in_new_domain(self) -> Issues:
+        """This evaluator for conversations from another place, where habits are trusted less."""
+        self.check_fitted()
+        other = copy(self)
+        other.link_ = None if self.link_ is None else self.link_.in_new_domain()
+        return other
+
     def find(self, evidence: EvidenceTable) -> list[list[Marked]]:
         """For each row the kinds that people's marks were learned of, the likeliest first; none without a finding."""
         return self._marking.find(evidence)
@@ -143,10 +151,11 @@ class Issues(Evaluator):
     def signature(self) -> Signature:
         """How this evaluator's scores are made."""
         makers = dict.fromkeys(column.made_by for column in self.columns_)
+        domain = None if self.link_ is None else self.link_.domain_
         return Signature.of(
             self.method, question=self.question.id, kinds=len(self.kinds_), marks=len(self._marking.marks),
-            annotators=len(self.annotators), found_by="+".join(makers).replace("|", ","), coverage=self.coverage,
-            seed=self.seed, version=__version__,
+            annotators=len(self.annotators), domain=domain, found_by="+".join(makers).replace("|", ","),
+            coverage=self.coverage, seed=self.seed, version=__version__,
         )  # fmt: skip
 
     def describe(self) -> dict[str, Any]:
