@@ -90,7 +90,7 @@ def abc_eval_rows(folder: Path, halvings: int) -> list[Row]:
         answers = judge_subjects(RecordedJudge.read([folder], JUDGE), behaviours.rubric, subjects, store)
         classifiers = judge_subjects(RecordedJudge.read([folder], CLASSIFIERS), behaviours.rubric, subjects, store)
         store.close()
-    found = issue_table(subjects, probable(answers, behaviours), behaviours, "ChatGPT, recorded")
+    found = issue_table(subjects, probable(answers, behaviours), behaviours, "ChatGPT, recorded", scored=False)
     cheap = found.beside(measure(subjects, [*BANK, *LEXICAL]))
     systems = {
         "accord": cheap.beside(classifiers).beside(_meaning(subjects)),

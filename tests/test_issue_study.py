@@ -103,7 +103,7 @@ def test_a_decisions_judge_gives_a_probability_a_kind(store: Store) -> None:
         lambda subject, question: {"1": 0.8, "0": 0.2} if question.id == ISSUE + "Fluency" else {"1": 0.1, "0": 0.9}
     )
     answers = judge_subjects(judge, SODA.rubric, [Subject(chat, 1), Subject(chat, 3)], store)
-    table = issue_table([Subject(chat), Subject(chat, 3)], probable(answers, SODA), SODA, "judge")
+    table = issue_table([Subject(chat), Subject(chat, 3)], probable(answers, SODA), SODA, "judge", scored=False)
     place = {column.name: index for index, column in enumerate(table.columns)}
     assert table.values[0, place["issue:Fluency"]] == pytest.approx(0.8) and "issues:score" not in place
     assert table.values[1, place["issue:Fluency:before"]] == pytest.approx(0.8)
@@ -316,7 +316,11 @@ def test_recorded_decisions_on_abc_eval_are_better_after_calibration(data: Path,
     subjects = [Subject(chats[target.conversation], target.turn) for target in labels.targets]
     judge = RecordedJudge.read([data / "abc_eval"], "gpt-3.5-turbo (ChatGPT, 2023)")
     evidence = issue_table(
-        subjects, probable(judge_subjects(judge, behaviours.rubric, subjects, store), behaviours), behaviours, "r"
+        subjects,
+        probable(judge_subjects(judge, behaviours.rubric, subjects, store), behaviours),
+        behaviours,
+        "r",
+        scored=False,
     )
     assert evidence.present.all()
     rows = {
@@ -641,3 +645,78 @@ def test_a_score_whose_turns_cannot_be_assessed_says_why(project: Path, monkeypa
     assert refused["unscored"] == "not assessed: refused"
     # An id that the store knows with other words is judged by its own words.
     assert [issue["type"] for issue in other["issues"]] == ["Antisocial"] and other["value"] is not None
+
+
+def test_a_file_with_nothing_to_assess_loses_no_row_and_parts_are_said(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finder = Finder()
+
+    def respond(request):  # type: ignore[no-untyped-def]
+        asked = request["messages"][0]["content"].rsplit("\nJudge ", 1)[-1]
+        if "[3]" in asked and "dialogue 77" in request["messages"][0]["content"]:
+            return completion("no verdict here")
+        return finder(request)
+
+    with ChatServer(respond) as server:
+        served(monkeypatch, server.url)
+        invoke("import", "chats.jsonl", "labels.csv")
+        invoke("judge", "--issues")
+        invoke("fit", "issues")
+        odd = [
+            [{"role": "user", "content": "hi"}],
+            [{"role": "user", "content": "hi"}, {"role": "assistant", "content": " "}],
+        ]
+        Path("odd.jsonl").write_text(
+            "".join(json.dumps({"id": f"odd-{n}", "messages": m}) + "\n" for n, m in enumerate(odd))
+        )
+        done = invoke("score", "odd.jsonl", "--evaluator", "evaluators/issues", "--out", "s.jsonl")
+        assert done.exit_code == 5 and "2 unscored: not assessed yet" in done.stdout, done.output
+        turns = [{"role": r, "content": f"Line {n} of dialogue 77."} for n, r in enumerate(["user", "assistant"] * 2)]
+        Path("part.jsonl").write_text(json.dumps({"id": "part", "messages": turns}) + "\n")
+        before = len(server.requests)
+        done = invoke("score", "part.jsonl", "--evaluator", "evaluators/issues", "--out", "s.jsonl")
+        assert done.exit_code == 0, done.output
+        assert len(server.requests) - before == 4  # together, each alone, one once more; never again in the same run
+        said = json.loads(Path("s.jsonl").read_text())
+        assert said["warning"].startswith("assessed in part: 1 of 2 turns have no assessment")
+        assert "1 with a warning: assessed in part" in done.stdout
+
+
+def test_a_whole_run_assesses_before_it_learns(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    finder = Finder()
+    with ChatServer(finder) as server:
+        served(monkeypatch, server.url)
+        done = invoke("run", "chats.jsonl", "labels.csv", "--out", "whole")
+        assert done.exit_code == 0 and "lowest-turn" in done.stdout and "unscored" not in done.stdout, done.output
+        assert finder.asked == ["turns"] * 40
+
+
+def test_an_adaptive_rubric_keeps_what_was_found(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("accord.yaml").write_text(
+        "rubric: rubric.yaml\nmetrics: []\nissues: {by: judge}\njudge: {way: decisions, model: finder}\n"
+    )
+
+    def respond(request):  # type: ignore[no-untyped-def]
+        from accord.testing.server import decisions
+
+        if all(question["type"] == "predicate" for question in request["questions"]):
+            return Finder()(request)
+        about = [
+            {"type": "score", "name": question.get("name"), "score": 3.0, "confidence": 0.5, "probabilities": [
+                {"label": level["label"], "value": place, "probability": 0.2}
+                for place, level in enumerate(question["levels"])
+            ]}
+            for question in request["questions"]
+        ]  # fmt: skip
+        return decisions(request["model"], about)
+
+    with ChatServer(respond) as server:
+        served(monkeypatch, server.url)
+        invoke("import", "chats.jsonl", "labels.csv")
+        assert invoke("judge", "--issues").exit_code == 0 and invoke("judge").exit_code == 0
+        assert invoke("fit", "calibration").exit_code == 0
+        done = invoke("score", "chats.jsonl", "--out", "s.jsonl", "--ask", "1")
+        assert done.exit_code == 0, done.output
+        known = invoke("judge", "--issues", "--json")
+        assert json.loads(known.stdout)["known"] == 120 and json.loads(known.stdout)["assessed"] == 0

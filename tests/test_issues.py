@@ -535,3 +535,29 @@ def test_examples_are_drawn_from_other_dialogues_by_turns_with_and_without_issue
     assert all(isinstance(read_verdict(says(dict(shot.verdict))), Verdict) for shot in shots)
     made_up = Assessment(Target("c1", 1), (Issue("Coherence", "x", "never said"),), 2, "no", "m")
     assert verdict_of(made_up)["issues"] == [{"type": "Coherence", "comment": "x", "quote": ""}]
+
+
+def test_speakers_names_are_no_words_of_theirs_and_words_no_names(tmp_path: Path) -> None:
+    row = {"dialogue_id": "d", "turn_index": 1, "issues": [], "score": 3}
+    said = ["Hello there", "Here's the thing: no", "Ann: fine"]
+    [record] = read(lines(tmp_path / "a.jsonl", [{**row, "dialogue": said, "speakers": ["Ann", "Bo", "Ann"]}]))
+    assert [(t.name, t.content) for t in record.conversation.turns] == [
+        ("Ann", said[0]),
+        ("Bo", said[1]),
+        ("Ann", "fine"),
+    ]
+    [record] = read(lines(tmp_path / "b.jsonl", [{**row, "dialogue": said}]))
+    assert [(turn.name, turn.content) for turn in record.conversation.turns] == [(None, text) for text in said]
+
+
+def test_who_assesses_twice_is_kept_twice_and_counted_once(tmp_path: Path) -> None:
+    row = {"dialogue_id": "d", "turn_index": 1, "issues": [], "score": 2, "dialogue": ["a", "b"]}
+    [record] = read(lines(tmp_path / "a.jsonl", [row, {**row, "score": 5}]))
+    assert [(each.score, each.made_by.endswith("|repeat:2")) for each in record.assessments] == [(2, False), (5, True)]
+    with pytest.raises(BadRow, match="tell it differently"):
+        list(read(lines(tmp_path / "b.jsonl", [row, {**row, "turn_index": 0, "dialogue": ["x", "y"]}])))
+
+
+def test_a_kind_cannot_be_called_like_a_column() -> None:
+    with pytest.raises(BadInput, match="name"):
+        read_taxonomy({"name": "t", "issues": [{"name": "Coherence:worst", "definition": "x"}]}, "mine.yaml")

@@ -727,3 +727,12 @@ def test_beyond_this_machine_the_token_is_asked_for(store: Store, tmp_path: Path
         ann.cookies["accord_door"] = "0" * 64
         assert ann.get("/task") == 200 and ann.path == "/door"
     assert values(store) == [("ann", "detection", 2)]
+
+
+def test_a_seat_released_by_another_process_is_free_at_once(tmp_path: Path) -> None:
+    serving = Seats(tmp_path / "seats.json", 2)
+    serving.take("zed", "old-key")
+    Seats(tmp_path / "seats.json", 2).release("zed")
+    assert serving.take("zed", "new-key").slot == 0 and serving.of("old-key") is None
+    serving.take("amy", "amys-key")
+    assert {seat.name for seat in Seats(tmp_path / "seats.json", 2)} == {"zed", "amy"}

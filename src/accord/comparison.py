@@ -25,6 +25,7 @@ from accord.labels import Labels
 from accord.resampling import DRAWS, Clusters, Interval, PairedTest, bootstrap, holm, paired_test
 from accord.rubric import Question
 from accord.splits import FOLDS, grouped_folds
+from accord.taxonomy import ISSUE
 
 Floats = NDArray[np.float64]
 
@@ -181,7 +182,9 @@ def _possible(evidence: EvidenceTable, question: Question) -> list[str]:
     """The baselines that have something to go by in this evidence."""
     columns = {column.name for column in evidence.columns}
     asked = any(column.question == question.id and column.option is not None for column in evidence.columns)
-    needed = {"label-free": PMI in columns, "mean-turn": SCORE in columns, "lowest-turn": LOWEST_SCORE in columns}
+    is_mark = f"{ISSUE}{question.id.removeprefix(ISSUE)}" in columns  # more is worse: no score of turns says it
+    turns = {"mean-turn": SCORE in columns and not is_mark, "lowest-turn": LOWEST_SCORE in columns and not is_mark}
+    needed = {"label-free": PMI in columns, **turns}
     return [name for name in BASELINES if needed.get(name, asked or not name.startswith("judge-"))]
 
 

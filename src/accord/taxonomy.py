@@ -36,7 +36,7 @@ class IssueType(Frozen):
         corresponds: Its name in other taxonomies, by the taxonomy's name.
     """
 
-    name: str = Field(min_length=1, max_length=60)
+    name: str = Field(min_length=1, max_length=60, pattern=r"^[^:=]+$")  # columns are called by it
     definition: str = Field(min_length=1)
     objective: bool = True
     critical: bool = False

@@ -22,7 +22,8 @@ from accord.pipeline import (
     score_all,
     try_out,
 )
-from accord.pipeline.collecting import collect
+from accord.pipeline.collecting import collect, judging_terms
+from accord.pipeline.finding import find_issues, judge_issues
 from accord.pipeline.scoring import written
 from accord.report import write_report
 from accord.rubric import Rubric, load_rubric
@@ -72,6 +73,12 @@ def _run(
     if models.judge is not None or models.likelihood is not None:
         on_stage("asking models")
         judge_stored(store, config, rubric, models, everything=True)
+    if models.finder is not None:
+        on_stage("finding issues")
+        find_issues(store, config, models.finder, store.conversations())
+    if models.issue_judge is not None:
+        on_stage("finding issues")
+        judge_issues(store, config, models.issue_judge, store.conversations(), judging_terms(config))
     on_stage("comparing and learning")
     trial = try_out(store, config, rubric, models)
     files = {"evaluator": out / "evaluator", "scores": out / "scores.jsonl", "report": out / "report.html"}

@@ -42,7 +42,7 @@ def judge_issues(
         with Progress("turns judged" if models.issue_judge else "dialogues assessed") as progress:
             if models.issue_judge is not None:
                 terms = judging_terms(config)
-                tally = finding.judge_issues(store, config, models.issue_judge, wanted, progress.step, terms)
+                tally = finding.judge_issues(store, config, models.issue_judge, wanted, terms, progress.step)
             else:
                 if models.finder is None:
                     stop("assessments that were recorded are imported, not asked for: accord import FILE", 1)

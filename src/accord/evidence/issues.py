@@ -69,15 +69,16 @@ def issue_table(
     taxonomy: Taxonomy,
     made_by: str,
     reasons: Mapping[Target, str] | None = None,
+    scored: bool = True,
 ) -> EvidenceTable:
     """What was found in each subject, as columns.
 
     Of one turn, `issue:KIND` is the amount, `issue:KIND:worst` the severity, `issue:KIND:before` what earlier turns of
     the dialogue had of it, fading; `issues:count` and `issues:critical` add kinds up; `issues:score` is the overall
     score. Of a whole conversation amounts and scores are means over its turns, severity is that of its worst turn,
-    `issues:lowest` is the lowest score, and nothing was before. `reasons` say why turns were not assessed.
+    `issues:lowest` is the lowest score, and nothing was before. `reasons` say why turns were not assessed;
+    `scored` whether whoever looks for issues gives overall scores.
     """
-    scored = any(each.score is not None for each in found.values())
     by_conversation: dict[str, dict[int, Found]] = {}
     for target, each in found.items():
         by_conversation.setdefault(target.conversation, {})[target.turn or 0] = each

@@ -127,7 +127,7 @@ def _alone(conversation: Conversation, turn: int, asking: Asking) -> Prompt:
 
 
 def _up_to(conversation: Conversation, turns: Sequence[int]) -> Conversation:
-    """The conversation up to the last of some turns: nothing after what is judged is ever shown."""
+    """The conversation up to the last of some turns; of those before it the model can read on, and is told not to."""
     return conversation.at(max(turns))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from accord.config import Config
@@ -45,8 +46,8 @@ def ask_adaptively(
     Answers are kept like any others: what the store holds is not asked for again, nor counted less.
     """
     questions: dict[str, list[str]] = {subject.conversation.id: [] for subject in subjects}
-    judge, bare = Models(judge=models.judge), config.model_copy(update={"metrics": []})
-    measured = collect(store, config, rubric, subjects, Models(likelihood=models.likelihood))
+    judge, bare = Models(judge=models.judge), config.model_copy(update={"metrics": [], "issues": None})
+    measured = collect(store, config, rubric, subjects, replace(models, judge=None))
 
     def known() -> EvidenceTable:
         return _only(collect(store, bare, rubric, subjects, judge, ask=False), questions).beside(measured)

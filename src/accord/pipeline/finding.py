@@ -28,6 +28,7 @@ from accord.llm.model import HF, Answer, ChatModel, Judge, Subject, Unanswered, 
 from accord.llm.own_context import own_context
 from accord.llm.waiting import wait
 from accord.pipeline.planning import Plan
+from accord.readers.soda_eval import REPEAT
 from accord.store import Assessed, Store, batches
 from accord.taxonomy import load_taxonomy
 
@@ -85,7 +86,8 @@ def maker_of(store: Store, issues: IssuesConfig) -> str:
     """
     if issues.by == "chat":
         return asking_of(issues).made_by(str(issues.model))
-    makers = [name for name in Assessed(store).makers() if f"|model:{issues.model}|" in name]
+    named = (name for name in Assessed(store).makers() if f"|model:{issues.model}|" in name)
+    makers = [name for name in named if REPEAT not in name]
     if len(makers) != 1:
         known = ", ".join(Assessed(store).makers()) or "none"
         raise BadInput(f"{len(makers)} sets of assessments by {issues.model!r} are in the store; there are: {known}")
@@ -211,8 +213,8 @@ def judge_issues(
     config: Config,
     judge: Judge,
     wanted: Iterable[Conversation],
-    on_judged: Callable[[Judged], None],
     terms: tuple[int, int | None],
+    on_judged: Callable[[Judged], None] = lambda _: None,
 ) -> Tally:
     """Ask a judge about every kind of issue in the turns of some conversations; see `judge_subjects`."""
     tally, issues = Tally(), issues_config(config)
@@ -220,7 +222,8 @@ def judge_issues(
 
     def count(judged: Judged) -> None:
         answered = [answer for answer in judged.answers if isinstance(answer, Answer)]
-        tally.assessed += bool(answered)
+        tally.known += bool(answered) and not judged.asked
+        tally.assessed += bool(answered) and judged.asked > 0
         tally.issues += sum(answer.probabilities.get("1", 0.0) > 0.5 for answer in answered)
         tally.unassessed.update(a.reason for a in judged.answers if isinstance(a, Unanswered))
         on_judged(judged)

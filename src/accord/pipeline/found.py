@@ -41,7 +41,7 @@ def issue_evidence(
         turns = turns_of(subjects, issues)
         answers = judge_subjects(judge, taxonomy.rubric, turns, store, None, *terms)
         made_by = str(judging_signature(judge, taxonomy.rubric).with_part("taxonomy", taxonomy.hash))
-        table = issue_table(subjects, probable(answers, taxonomy), taxonomy, made_by)
+        table = issue_table(subjects, probable(answers, taxonomy), taxonomy, made_by, scored=False)
     else:
         made_by = maker_of(store, issues)
         wanted = {subject.conversation.id: subject.conversation for subject in subjects}

@@ -171,7 +171,8 @@ def score_file(
         # Answers that were chosen to be asked are no sample of all: only a full rubric shows a drift.
         seen = gather if how.ask is not None else lambda subjects: watch.see(gather(subjects))
         if config.issues is not None:
-            explained = Explained(store, config, evaluator, seen, predict)
+            known = partial(collect, store, config, rubric, models=models, ask=False)
+            explained = Explained(store, config, evaluator, seen, known, predict)
             seen, predict = explained.gather, explained.predict
         scores = score_all(conversations, seen, predict, on_scored)
         decoded = (score.decoded(how.loss) if isinstance(score, Score) else score for score in scores)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 from accord.assessment import Assessment, Unassessed
@@ -108,13 +109,16 @@ def teach(
     guidance = Guidance(taxonomy, by_schema=False, style=style)
     parts = split_by_dialogue(examples_of(pairs, guidance), seed=config.seed)
     model = folder / MODEL
-    if model.exists() and any(model.iterdir()):
-        raise BadInput(f"{model} holds a model already; name another folder with --out")
+    if model.exists() and not resume:
+        raise BadInput(f"{model} holds a model already; name another folder with --out, or --resume to try it again")
     on_stage("training")
     trained = train(
         base, parts.train, parts.validation, guidance, folder / TRAINING, settings, resume=resume, on_step=on_step
     )
-    export(folder / TRAINING, model, base)
+    if not model.exists():
+        beside = folder / f".{MODEL}.partial"
+        rmtree(beside, ignore_errors=True)
+        export(folder / TRAINING, beside, base).rename(model)
     taught = Taught(model, parts.counts(), trained.validation)
     for name, each, place in _systems(pairs, parts, guidance, model, base, shots, config.seed):
         on_stage(f"trying {name}")

@@ -58,14 +58,16 @@ def open_study(
     else:
         made_by = _maker(store, config)
         conversations = store.conversations(Assessed(store).conversations(made_by))
-        assessments = list(Assessed(store).of(conversations, made_by))
+        told = (conversation for conversation in conversations if conversation.turns)
+        assessments = list(Assessed(store).of(told, made_by))
         if not assessments:
             raise BadInput("no turn was assessed yet; run: accord judge --issues")
         usual, answers = SAMPLES[flow]
         turns = count or min(usual, len(eligible(assessments)))
         plan = planned(flow, assessments, taxonomy, turns, per_turn or answers, per_person, people, config.seed)
-        write_plan(plan, path)
-    return Study(plan, store, taxonomy), Seats(folder / f"{flow}-seats.json", len(plan.slots))
+    study = Study(plan, store, taxonomy)
+    write_plan(plan, path)
+    return study, Seats(folder / f"{flow}-seats.json", len(plan.slots))
 
 
 def outcome(store: Store, config: Config, plan: Plan) -> dict[str, Any]:

@@ -7,7 +7,9 @@ not: `dialogue` (all turns) or `context` and `response`. Rows of one dialogue ne
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from accord.assessment import HIGHEST, LOWEST, Assessment, Issue, span_of
@@ -20,6 +22,8 @@ from accord.taxonomy import load_taxonomy
 TAXONOMY, MODEL = "soda-eval", "gpt-4-1106-preview"
 MADE_BY = str(Signature.of("issues", model=MODEL, taxonomy=TAXONOMY, via="recorded"))
 """Who made the released annotations (appendix C.2)."""
+REPEAT = "|repeat:"
+"""What the maker of a turn's second assessment, and of further ones, ends with."""
 
 _NAMES = {
     "dialogue_id": ("dialog_id", "dialogue id", "conversation_id", "id"),
@@ -46,12 +50,20 @@ def _recognises(fields: Fields) -> bool:
 def _convert(rows: Sequence[Fields], default_id: str) -> Record:
     named = [_named(fields) for fields in rows]
     name = checked_id(named[0]["dialogue_id"])
-    turns = max((_turns(row) for row in named), key=len)
-    seen: dict[int, Assessment] = {}
+    told = [_turns(row) for row in named]
+    turns = max(told, key=len)
+    if any(each != turns[: len(each)] for each in told):
+        raise WrongShape(f"the rows of dialogue {name!r} tell it differently")
+    seen: Counter[int] = Counter()
+    found = []
     for row in named:
         assessment = _assessment(row, name, turns)
-        seen.setdefault(assessment.target.turn or 0, assessment)
-    return Record(Conversation(name, turns), (), tuple(seen[turn] for turn in sorted(seen)))
+        turn = assessment.target.turn or 0
+        seen[turn] += 1
+        if seen[turn] > 1:  # who rates twice is another maker: nothing is lost, and nothing is counted twice
+            assessment = replace(assessment, made_by=f"{MADE_BY}{REPEAT}{seen[turn]}")
+        found.append(assessment)
+    return Record(Conversation(name, turns), (), tuple(found))
 
 
 def _assessment(row: Mapping[str, Any], name: str, turns: Sequence[Turn]) -> Assessment:
@@ -86,8 +98,16 @@ def _turns(row: Mapping[str, Any]) -> tuple[Turn, ...]:
     """The dialogue as far as the row has it: all of it, or what was before the response and the response."""
     whole = row.get("dialogue")
     said = whole if whole is not None else [*_listed(row.get("context")), *_listed(row.get("response"))]
-    speakers = row.get("speakers")
-    return tuple(_turn(each, place, speakers) for place, each in enumerate(_listed(said)))
+    listed, speakers = _listed(said), row.get("speakers")
+    if not isinstance(speakers, list):
+        speakers = _named_in(listed)
+    return tuple(_turn(each, place, speakers) for place, each in enumerate(listed))
+
+
+def _named_in(said: Sequence[Any]) -> list[str]:
+    """The speakers' names, where every text begins with one and they are few: `Ann: Hello.`; else none."""
+    names = [text.partition(": ")[0] for text in said if isinstance(text, str) and ": " in text[:41]]
+    return names if len(names) == len(said) and len(set(names)) <= max(2, len(said) // 3) else []
 
 
 def _listed(value: Any) -> list[Any]:
@@ -96,18 +116,16 @@ def _listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else []
 
 
-def _turn(said: Any, place: int, speakers: Any) -> Turn:
-    """A message, or a text that may begin with its speaker's name; without roles the speakers take turns."""
+def _turn(said: Any, place: int, speakers: Sequence[Any]) -> Turn:
+    """A message, or a text without its speaker's name before it; without roles the speakers take turns."""
     if isinstance(said, Mapping) and "role" in said:
         return turn_from_message(said)
     text = said.get("text") if isinstance(said, Mapping) else said
     if not isinstance(text, str):
         raise WrongShape("a turn is a text or a message")
-    name, colon, rest = text.partition(": ")
-    named = bool(colon) and 0 < len(name) <= 40 and "\n" not in name
-    speaker = speakers[place] if isinstance(speakers, list) and place < len(speakers) else name if named else None
+    speaker = str(speakers[place]) if place < len(speakers) else None
     role = ("speaker_a", "speaker_b")[place % 2]
-    return Turn(role, rest if named else text, None if speaker is None else str(speaker))
+    return Turn(role, text if speaker is None else text.removeprefix(f"{speaker}: "), speaker)
 
 
 formats.register("soda-eval")(

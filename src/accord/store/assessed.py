@@ -63,7 +63,8 @@ def _of(conversation: Conversation, found: Sequence[Assessment]) -> Iterator[Ass
     seen = set()
     for each in found:
         turn = each.target.turn or 0
-        same = not each.said or (turn < len(said) and each.said == said[turn])
+        there = turn < len(said) or not said
+        same = there and (not each.said or not said or each.said == said[turn])
         if same and turn not in seen:
             seen.add(turn)
             yield each

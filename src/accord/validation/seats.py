@@ -46,7 +46,7 @@ class Seats:
         """
         self.path, self.slots = path, slots
         self._lock = Lock()
-        self._seats = _read(path)
+        self._seats, self._stamp = _read(path), _stamp(path)
         if any(not 0 <= seat.slot < slots for seat in self._seats):
             raise BadInput(f"{path} has seats beyond the {slots} of the plan; name the file of this plan's seats")
 
@@ -58,6 +58,7 @@ class Seats:
 
     def of(self, key: str) -> Seat | None:
         """The seat of whoever has this key."""
+        self._read_again()
         digest = _digest(key)
         return next((seat for seat in self._seats if seat.digest == digest), None) if key else None
 
@@ -100,6 +101,7 @@ class Seats:
             BadInput: Nobody has this name.
         """
         with self._lock:
+            self._read_again()
             found = next((seat for seat in self._seats if seat.name == name), None)
             if found is None:
                 raise BadInput(f"nobody is called {name!r}; seated are: {[seat.name for seat in self._seats]}")
@@ -109,8 +111,23 @@ class Seats:
         """What is on disk first, then what is in memory: a seat that cannot be kept is not given."""
         seats = [*others, seat]
         write_whole(self.path, canonical_json({"seats": [asdict(each) for each in seats]}) + "\n")
-        self._seats = seats
+        self._seats, self._stamp = seats, _stamp(self.path)
         return seat
+
+    def _read_again(self) -> None:
+        """Take in what another command has changed: a seat that was released while pages are served."""
+        stamp = _stamp(self.path)
+        if stamp != self._stamp:
+            self._seats, self._stamp = _read(self.path), stamp
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """What changes when a file is put in the place of another; `None` where there is none."""
+    try:
+        about = path.stat()
+    except OSError:
+        return None
+    return about.st_mtime_ns, about.st_ino
 
 
 def _digest(key: str) -> str:

@@ -45,9 +45,10 @@ def issues(
     from accord.pipeline.teaching import COMMAND, teach
 
     with open_project(config_file) as project:
+        together = next(size for size in range(min(at_once, batch), 0, -1) if batch % size == 0)
         settings = Settings(
-            rank=rank, alpha=2.0 * max(rank, 1), learning_rate=rate, epochs=epochs, batch=min(at_once, batch),
-            accumulate=max(batch // at_once, 1), max_tokens=max_tokens, seed=project.config.seed,
+            rank=rank, alpha=2.0 * max(rank, 1), learning_rate=rate, epochs=epochs, batch=together,
+            accumulate=batch // together, max_tokens=max_tokens, seed=project.config.seed,
         )  # fmt: skip
         folder = out or evaluator_folder("issues-small")
         with Progress("steps") as progress, project.store.run(COMMAND, project.config.shown()) as run:

@@ -48,6 +48,8 @@ class Marking:
         Raises:
             BadInput: A mark is neither 0 nor 1.
         """
+        turns = [row for row, target in enumerate(evidence.targets) if target.turn is not None]
+        evidence = evidence.take(turns) if turns else evidence  # a mark of a whole dialogue is of another kind
         design = Design.fit(evidence)
         inputs = design.of(evidence)
         found: dict[str, Marks] = {}
