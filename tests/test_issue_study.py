@@ -559,7 +559,7 @@ def test_pages_escape_what_came_from_outside(tmp_path: Path) -> None:
     assert "which the turn does not say" in html
 
 
-def test_a_wire_that_answers_with_prose_is_told_once_more() -> None:
+def test_a_wire_that_answers_with_prose_is_told_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
     said = iter(["Sure!", json.dumps(verdict("whatever"))])
     asked = []
 
@@ -572,6 +572,7 @@ def test_a_wire_that_answers_with_prose_is_told_once_more() -> None:
     with ChatServer(respond) as server:
         import asyncio
 
+        served(monkeypatch, server.url)
         model = open_uncached("m", server.url, Terms())
 
         async def run() -> object:
