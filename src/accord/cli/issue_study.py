@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from accord.cli.app import PARTLY_UNSCORED, stop
-from accord.cli.show import Progress, comparison_text, cost_text, note, show, spent_text, table
+from accord.cli.show import Progress, comparison_text, cost_text, figure_text, note, show, spent_text, table
 
 if TYPE_CHECKING:
     from accord.cli.options import Project
@@ -118,10 +118,7 @@ def _fitted(result: Mapping[str, Any]) -> str:
 
 
 def _cell(row: Mapping[str, Any], name: str) -> str:
-    value, low, high = row.get(name), row.get(f"{name}_low"), row.get(f"{name}_high")
-    if value is None:
-        return "–"
-    return f"{value:.2f}" + ("" if low is None else f" [{low:.2f}, {high:.2f}]")
+    return figure_text(row.get(name), row.get(f"{name}_low"), row.get(f"{name}_high"))
 
 
 def _text(result: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from accord.cli.app import PARTLY_UNSCORED, stop
 from accord.cli.options import RUBRIC_FILE
-from accord.cli.show import Progress, cost_text, note, show, spent_text, table
+from accord.cli.show import Progress, cost_text, figure_text, note, show, spent_text, table
 
 if TYPE_CHECKING:
     from accord.cli.options import Project
@@ -116,8 +116,5 @@ def _text(result: Mapping[str, Any]) -> str:
 
 
 def _cell(row: Mapping[str, Any], name: str) -> str:
-    value, low, high = row[name], row[f"{name}_low"], row[f"{name}_high"]
-    if value is None:
-        return "–"
     digits = 1 if name == "delta_netsat" else 2
-    return f"{value:.{digits}f}" + ("" if low is None else f" [{low:.{digits}f}, {high:.{digits}f}]")
+    return figure_text(row[name], row[f"{name}_low"], row[f"{name}_high"], digits, digits)

@@ -79,6 +79,13 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(line.rstrip() for line in shown)
 
 
+def figure_text(value: float | None, low: float | None, high: float | None, digits: int = 2, ends: int = 2) -> str:
+    """A figure with the ends of its interval, where it has one; a dash where it is undefined."""
+    if value is None:
+        return "–"
+    return f"{value:.{digits}f}" + ("" if low is None or high is None else f" [{low:.{ends}f}, {high:.{ends}f}]")
+
+
 def cost_text(plan: Mapping[str, Any]) -> str:
     """What a plan would cost: requests, tokens, money."""
     cost = f"{plan['requests']} requests, about {plan['input_tokens']} tokens in, at most {plan['output_tokens']} out"
@@ -110,10 +117,7 @@ def comparison_text(result: Mapping[str, Any]) -> str:
 
 
 def _cell(line: Mapping[str, Any], name: str) -> str:
-    value, low, high = line[name], line[f"{name}_low"], line[f"{name}_high"]
-    if value is None:
-        return "–"
-    return f"{value:.3f}" + ("" if low is None else f" [{low:.2f}, {high:.2f}]")
+    return figure_text(line[name], line[f"{name}_low"], line[f"{name}_high"], 3)
 
 
 def groups_text(groups: Iterable[Mapping[str, Any]]) -> str:

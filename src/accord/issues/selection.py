@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from accord.conversation import NOBODY, Conversation
@@ -66,12 +66,3 @@ def speakers(conversation: Conversation) -> list[str]:
 
 def _words(conversation: Conversation) -> int:
     return sum(len(turn.content.split()) for turn in conversation.turns)
-
-
-def total(selections: Sequence[Selection]) -> Selection:
-    """The counts of several selections, without their turns."""
-    added = Selection()
-    for each in selections:
-        added.skipped += each.skipped
-        added.odd += each.odd
-    return added

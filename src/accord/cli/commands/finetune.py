@@ -10,7 +10,7 @@ import typer
 
 from accord.cli.app import app, guarded
 from accord.cli.options import AsJson, ConfigFile, evaluator_folder, open_project
-from accord.cli.show import Progress, show, stage, table
+from accord.cli.show import Progress, figure_text, show, stage, table
 
 finetune = typer.Typer(help="Teach small models of your own.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(finetune, name="finetune")
@@ -62,7 +62,15 @@ def issues(
 
 def _text(found: Mapping[str, Any]) -> str:
     losses = ", ".join(f"{loss:.3f}" for loss in found["validation"])
-    rows = [[f"{row['system']}: {row['statistic']}", row["of"], _cell(row), str(row["turns"])] for row in found["rows"]]
+    rows = [
+        [
+            f"{row['system']}: {row['statistic']}",
+            row["of"],
+            figure_text(row["value"], row["low"], row["high"], 3),
+            str(row["turns"]),
+        ]
+        for row in found["rows"]
+    ]
     return "\n\n".join(
         [
             f"validation loss after each epoch: {losses}",
@@ -70,10 +78,3 @@ def _text(found: Mapping[str, Any]) -> str:
             f"model in {found['model']}; use it: issues: {{model: hf:{found['model']}}} in accord.yaml",
         ]
     )
-
-
-def _cell(row: Mapping[str, Any]) -> str:
-    if row["value"] is None:
-        return "–"
-    spread = "" if row["low"] is None else f" [{row['low']:.2f}, {row['high']:.2f}]"
-    return f"{row['value']:.3f}{spread}"

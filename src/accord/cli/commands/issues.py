@@ -10,7 +10,7 @@ import typer
 
 from accord.cli.app import command
 from accord.cli.options import AsJson, ConfigFile, open_project
-from accord.cli.show import show, table
+from accord.cli.show import figure_text, show, table
 
 
 @command("issues")
@@ -34,7 +34,7 @@ def issues(
 
 def _text(found: Mapping[str, Any]) -> str:
     rows = [
-        [row["type"], str(row["turns"]), f"{row['share']:.1%}", _number(row["mean_score"]),
+        [row["type"], str(row["turns"]), f"{row['share']:.1%}", figure_text(row["mean_score"], None, None),
          "critical" if row["critical"] else ""]
         for row in sorted(found["types"], key=lambda row: -row["turns"])
         if row["turns"]
@@ -46,7 +46,7 @@ def _text(found: Mapping[str, Any]) -> str:
     ]
     if len(found["by_system"]) > 1:
         rows = [
-            [row["group"], str(row["turns"]), _number(row["mean_score"]), f"{row['with_issues']:.1%}"]
+            [row["group"], str(row["turns"]), figure_text(row["mean_score"], None, None), f"{row['with_issues']:.1%}"]
             for row in found["by_system"]
         ]
         parts.append(table(["system", "turns", "mean score", "with issues"], rows))
@@ -59,7 +59,3 @@ def _text(found: Mapping[str, Any]) -> str:
 def _scores(found: Mapping[str, Any]) -> list[list[str]]:
     named = zip(found["scores"], found["dialogue_mean"], found["dialogue_minimum"], strict=True)
     return [[str(s["score"]), str(s["turns"]), str(m["dialogues"]), str(low["dialogues"])] for s, m, low in named]
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}"

@@ -11,7 +11,7 @@ import typer
 
 from accord.cli.app import command
 from accord.cli.options import AsJson, ConfigFile, open_project
-from accord.cli.show import note, show, table
+from accord.cli.show import figure_text, note, show, table
 
 _RHO = {
     "agreement_with_all": "a person with the mean of all",
@@ -110,7 +110,5 @@ def _overall(found: Mapping[str, Any]) -> list[str]:
 def _figure(value: Any) -> str:
     """A figure with its interval; a dash where it is undefined."""
     if isinstance(value, Mapping):
-        low, high = value.get("low"), value.get("high")
-        spread = "" if low is None or high is None else f" [{low:.2f}, {high:.2f}]"
-        return "–" if value.get("value") is None else f"{value['value']:.2f}{spread}"
-    return "–" if value is None else f"{value:.2f}"
+        return figure_text(value.get("value"), value.get("low"), value.get("high"))
+    return figure_text(value, None, None)
