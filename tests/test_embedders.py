@@ -18,7 +18,8 @@ from accord.errors import BadInput, MissingExtra, ModelError, UnknownName
 from accord.evidence import embedders, measure, turn_metrics
 from accord.evidence.bank import Session, Unmeasured, ruber
 from accord.evidence.bank.ruber import FOLDS, Pair, Relatedness, fold_of, pairs_of
-from accord.evidence.embedders import Remote, open_embedder
+from accord.evidence.embedders import Local, Remote, open_embedder
+from accord.evidence.kept_embeddings import embedded
 from accord.llm import Subject
 from accord.llm.embeddings import EmbeddingsEndpoint
 from accord.llm.stack import Terms, asked_on
@@ -214,6 +215,89 @@ def test_sentence_transformers_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert table.values[0].tolist() == pytest.approx([1, 1])
     embedders._sentence_transformer.cache_clear()
+
+
+# --- vectors that are kept ----------------------------------------------------------------------------------------
+
+
+class Counted:
+    """An embedder that counts what it reads, and cannot read everything."""
+
+    name = "counted"
+
+    def __init__(self, identity: str = "counted:1", width: int = 3) -> None:
+        self.identity, self.width = identity, width
+        self.ahead: list[list[str]] = []
+        self.read: list[str] = []
+
+    def embed(self, text: str) -> np.ndarray:
+        self.read.append(text)
+        if "poison" in text:
+            raise Unmeasured("no embedding: rejected")
+        return np.full(self.width, len(text), dtype=np.float64)
+
+    def prepare(self, texts: Any) -> None:
+        self.ahead.append(list(texts))
+
+
+def test_a_text_is_embedded_once_for_all_time(store: Store) -> None:
+    odd = "half a pair \ud83d, NUL \0"
+    texts = ["fish", "heron", "fish", "", odd]
+    first = Counted()
+    found = embedded(texts, first, store)
+    assert found.dtype == np.float32 and found[:, 0].tolist() == [len(text) for text in texts]
+    assert first.read == ["fish", "heron", "", odd] and first.ahead == [first.read]
+    store.close()
+    opened, second = Store(store.url), Counted()
+    assert np.array_equal(embedded(texts, second, opened), found) and not second.ahead and not second.read
+    assert embedded(["monday", "fish"], second, opened)[:, 0].tolist() == [6, 4] and second.read == ["monday"]
+    retrained = Counted("counted:2", width=4)
+    assert embedded(["fish"], retrained, opened).shape == (1, 4), "other weights under the name are another model"
+    opened.close()
+
+
+def test_no_texts_open_no_embedder(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedders, "open_sentence_embedder", lambda _: pytest.fail("opened"))
+    assert embedded([], open_embedder("minilm-l6"), memory).shape == (0, 0)
+
+
+def test_a_text_without_a_vector_is_said_and_the_others_are_kept(memory: Store) -> None:
+    embedder = Counted()
+    texts = [f"heron {place}" for place in range(600)]
+    texts[550] = "poison " * 20
+    with pytest.raises(
+        ModelError, match=r"counted has no vector for 1 of 88 texts; no embedding: rejected: 'poison .*run the command"
+    ) as caught:
+        embedded(texts, embedder, memory)
+    assert len(str(caught.value)) < 200
+    embedder.read.clear()
+    texts[550] = "fish"
+    assert embedded(texts, embedder, memory).shape == (600, 3) and embedder.read == ["fish"]
+    with pytest.raises(ModelError, match="counted gives vectors of 3 and of 5 numbers: another model answers"):
+        embedded(["fish", "monday"], Counted(width=5), memory)
+    assert embedded(["monday"], embedder, memory).shape == (1, 3), "a vector that fits no other is not kept"
+
+
+def test_an_embedder_is_known_by_what_can_change_its_vectors(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "hush")
+    monkeypatch.setattr(embedders, "open_sentence_embedder", lambda _: SimpleNamespace(fingerprint="1f3c"))
+    assert Local("minilm-l6").identity == "minilm-l6:1f3c"
+    assert open_embedder("sentence-transformers:all").identity == "sentence-transformers:all"
+    with ChatServer(serve) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url.replace("http://", "http://user:hush@"))
+        remote = open_embedder("endpoint:small")
+        assert remote.identity == f"endpoint:small {server.url}/"
+        texts = [f"heron {place}" for place in range(100)]
+        found = embedded(texts, remote, memory)
+        assert found.shape == (100, len(WORDS)) and len(server.requests) == 2
+        open_embedder.cache_clear()
+        assert np.array_equal(embedded(texts, open_embedder("endpoint:small"), memory), found)
+        assert len(server.requests) == 2, "what is kept is not asked for again"
+        with pytest.raises(ModelError, match=r"no vector for 1 of 2 texts; no embedding: rejected: 'poison'"):
+            embedded(["poison", "order"], remote, memory)
+
+
+# --- RUBER --------------------------------------------------------------------------------------------------------
 
 
 class Bag:

@@ -6,12 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from sqlalchemy import text
 
 from accord import Conversation, Document, Label, Store, Target, Turn
 from accord.errors import BadInput
-from accord.store import Added, StoreError
+from accord.store import Added, Embedded, StoreError
 
 
 def chat(name: str, words: str = "hello") -> Conversation:
@@ -83,6 +84,33 @@ def test_answers_runs_and_scores(store: Store) -> None:
     [kept] = store.runs()
     assert (kept["settings"], kept["results"], kept["status"]) == ({"seed": 1}, {"mean": 1.5}, "done")
     assert list(store.scores(run)) == rows
+
+
+def test_vectors_come_back_as_they_went_in_and_the_first_of_a_key_stays(store: Store) -> None:
+    drawn = np.random.default_rng(0).normal(size=(1200, 3)).astype(np.float32)
+    rows = {f"k{place}": vector for place, vector in enumerate(drawn)}
+    kept = Embedded(store)
+    assert kept.add("small", rows) == Added(1200, 0)
+    assert kept.add("small", {"k0": np.ones(3), "one": np.ones(2)}) == Added(1, 1)
+    store.close()
+    again = Embedded(Store(store.url))
+    found = again.vectors([*rows, "k0", "unknown"])
+    assert found.keys() == rows.keys() and all(np.array_equal(found[key], rows[key]) for key in rows)
+    assert {vector.dtype for vector in found.values()} == {np.dtype(np.float32)}
+    assert again.vectors(["one"])["one"].tolist() == [1, 1] and again.vectors([]) == {}
+    again._store.close()
+
+
+def test_a_store_from_before_there_were_vectors_gets_room_for_them(store: Store) -> None:
+    store.add_conversations([chat("a")])
+    with store._engine.begin() as connection:
+        connection.execute(text("DROP TABLE embeddings"))
+        connection.execute(text("UPDATE alembic_version SET version_num = '0006'"))
+    store.close()
+    opened = Store(store.url)
+    assert Embedded(opened).add("small", {"k": np.ones(2)}) == Added(1, 0)
+    assert list(opened.conversations()) == [chat("a")]
+    opened.close()
 
 
 WRITER = """

@@ -40,6 +40,11 @@ class Embedder(Protocol):
 
     name: str
 
+    @property
+    def identity(self) -> str:
+        """What its vectors are kept under: all that can change them, as far as it can be known; no secret."""
+        ...
+
     def embed(self, text: str) -> Floats:
         """(width,) a text's vector; all zero for a text without a token."""
         ...
@@ -71,7 +76,7 @@ def open_embedder(name: str) -> Embedder:
         return SentenceTransformers(name.removeprefix(SENTENCE_TRANSFORMERS))
     if name.startswith(ENDPOINT):
         wire = EmbeddingsEndpoint(name.removeprefix(ENDPOINT))
-        return Remote(name, asked_on(wire, Terms()))
+        return Remote(name, asked_on(wire, Terms()), wire.endpoint)
     if name in {"", DEFAULT}:
         return Local(DEFAULT)
     raise BadInput(f"no embedder {name!r}; allowed: {DEFAULT}, {SENTENCE_TRANSFORMERS}NAME, {ENDPOINT}MODEL")
@@ -113,6 +118,11 @@ class Local:
     def _model(self) -> SentenceEmbedder:
         return open_sentence_embedder(self.name)
 
+    @property
+    def identity(self) -> str:
+        """Its name and the beginning of its weights' SHA-256."""
+        return f"{self.name}:{self._model.fingerprint}"
+
     def embed(self, text: str) -> Floats:
         """A text's vector."""
         return self._model.embed(text[:LONGEST_HERE])
@@ -133,6 +143,11 @@ class SentenceTransformers:
         self.name = f"{SENTENCE_TRANSFORMERS}{model}"
         self._called = model
         self.embed = lru_cache(KEPT)(self._embed)
+
+    @property
+    def identity(self) -> str:
+        """Its name: the library tells of no weights."""
+        return self.name
 
     @property
     def _model(self) -> Any:
@@ -166,11 +181,18 @@ def _sentence_transformer(name: str) -> Any:
 class Remote:
     """An embeddings endpoint; what it answered is remembered as long as this process lives."""
 
-    def __init__(self, name: str, model: Model[Texts, Vectors]) -> None:
+    def __init__(self, name: str, model: Model[Texts, Vectors], address: str = "") -> None:
+        """`address` is where the model answers, without a secret."""
         self.name = name
+        self._address = address
         self._model = model
         self._known: dict[str, Floats | str] = {}
         self._width = 0
+
+    @property
+    def identity(self) -> str:
+        """Its name and where it answers: the same name elsewhere is another model."""
+        return f"{self.name} {self._address}"
 
     def embed(self, text: str) -> Floats:
         """A text's vector.

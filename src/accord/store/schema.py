@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Column, Float, Index, Integer, MetaData, String, Table, Text
+from sqlalchemy import Column, Float, Index, Integer, LargeBinary, MetaData, String, Table, Text
 
 metadata = MetaData()
 
@@ -71,6 +71,15 @@ assessments = Table(
     Column("content", Text, nullable=False),
     Column("added", String, nullable=False),
     Index("assessments_by_conversation", "conversation"),
+)
+
+embeddings = Table(
+    "embeddings",
+    metadata,
+    Column("key", String, primary_key=True),
+    Column("embedder", String, nullable=False),
+    Column("vector", LargeBinary, nullable=False),
+    Column("added", String, nullable=False),
 )
 
 runs = Table(
