@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from accord.evaluators.in_context.nodes import Floats, Indices, Library, Nodes, Pairs, Query, Vectors, random_nodes
 
-MECHANISMS: Mapping[str, float] = {"match": 0.3, "absolute": 0.2, "relative": 0.2, "scores": 0.15, "prompt": 0.15}
+MECHANISMS: Mapping[str, float] = {"match": 0.25, "absolute": 0.15, "relative": 0.3, "scores": 0.2, "prompt": 0.1}
 """What can be planted, and how much each counts where all are."""
 
 
@@ -51,8 +51,9 @@ class PlantedUtility:
         """(N,) how much each node helps an input, in [0, 1]: the mean of the planted mechanisms by their shares.
 
         `match`: the share of demonstrations of the input's topic. `absolute`: whether the one next to the input is of
-        its topic. `relative`: the share of neighbours of which the second's topic follows the first's. `scores`: the
-        demonstrations' mean distance from the middle score. `prompt`: how well the prompt suits the input's topic.
+        its topic. `relative`: the share of neighbours of which the second's topic follows the first's. `scores`: twice
+        the standard deviation of the demonstrations' scores, whether they show the whole scale; no example does that
+        alone. `prompt`: how well the prompt suits the input's topic.
         """
         shown = self.topics[nodes.demonstrations]
         own = shown == self.topics[query]
@@ -61,7 +62,7 @@ class PlantedUtility:
             "match": own.mean(axis=1),
             "absolute": own[:, -1].astype(float),
             "relative": follows.mean(axis=1),
-            "scores": np.abs(2 * self.library.scores[nodes.demonstrations] - 1).mean(axis=1),
+            "scores": 2 * self.library.scores[nodes.demonstrations].std(axis=1),
             "prompt": self.fit[self.topics[query], nodes.prompt],
         }
         return np.asarray(sum(share * parts[name] for name, share in self.mechanisms.items()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,9 @@ from accord.evaluators.in_context.tower import (
     input_tower,
     sigmoid,
 )
+
+if TYPE_CHECKING:
+    from accord.evaluators.in_context.tower_training import Sheet, Terms
 
 AT_ONCE = 2048
 """Nodes that go through the demonstration tower together: they stay in the processor's cache."""
@@ -78,14 +81,22 @@ class Towers(Selector):
 
     def fit(self, library: Library, pairs: Pairs | None = None) -> Self:
         """Train the towers on the pairs."""
-        from accord.evaluators.in_context.tower_training import Sheet, Terms, train
+        from accord.evaluators.in_context.tower_training import train
 
         if pairs is None or not len(pairs):
             raise BadInput(f"selector {self.name!r} learns from observed pairs; got none.")
+        self.shape_, sheet, terms = self.training_sheet(library, pairs)
+        self.parameters_ = train(self.shape_, sheet, terms)
+        return self
+
+    def training_sheet(self, library: Library, pairs: Pairs) -> tuple[Shape, Sheet, Terms]:
+        """What training takes: the towers' shape, the pairs as they take them in, and how they are trained."""
+        from accord.evaluators.in_context.tower_training import Sheet, Terms
+
         given, nodes = self.settings, pairs.nodes
         self.centre_, self.reduce_ = reduction(library.vectors, given.width)
         self.edges_ = bucket_edges(library.scores)
-        self.shape_ = Shape(
+        shape = Shape(
             embedding=library.vectors.shape[1],
             width=given.width or library.vectors.shape[1],
             k=nodes.demonstrations.shape[1],
@@ -108,9 +119,7 @@ class Towers(Selector):
             query=pairs.query,
             target=pairs.target,
         )
-        terms = Terms(given.rate, given.batch, given.epochs, given.decay, self.seed)
-        self.parameters_ = train(self.shape_, sheet, terms)
-        return self
+        return shape, sheet, Terms(given.rate, given.batch, given.epochs, given.decay, self.seed)
 
     def prepare(self, nodes: Nodes) -> Prepared:
         """(N, h) what the demonstration tower makes of each node."""
@@ -156,7 +165,7 @@ class Towers(Selector):
 
     def _short(self, vectors: Vectors) -> Vectors:
         """Inputs as long as prompts are, around 1: their maps' steps then move h_d · h_in little at a time."""
-        return np.asarray(self._reduced(vectors) / np.sqrt(self.shape_.width), dtype=np.float32)
+        return np.asarray(self._reduced(vectors) / np.sqrt(self.reduce_.shape[1]), dtype=np.float32)
 
     def _fitted(self) -> Shape:
         if not hasattr(self, "parameters_"):

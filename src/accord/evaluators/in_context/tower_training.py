@@ -76,7 +76,7 @@ class Sheet:
 
 def train(shape: Shape, sheet: Sheet, terms: Terms) -> Parameters:
     """Train the towers; the same sheet and terms give the same towers."""
-    tables = {name: _array(value) for name, value in vars(sheet).items()}
+    tables = sheet_arrays(sheet)
     begun = jax.tree.map(jnp.asarray, initial(shape, terms.seed))
     steps = jnp.asarray(batches(len(sheet.target), terms), dtype=jnp.int32)
     found: Parameters = jax.tree.map(np.asarray, _train(shape, tables, begun, steps, terms.rate, terms.decay))
@@ -97,7 +97,7 @@ def batches(pairs: int, terms: Terms) -> Indices:
 @partial(jax.jit, static_argnums=0)
 def _train(shape: Shape, tables: Tables, begun: Parameters, steps: Array, rate: float, decay: float) -> Parameters:
     adam = optax.scale_by_adam()
-    slope = jax.grad(partial(error, shape, tables))
+    slope = jax.grad(partial(loss, shape, tables))
 
     def step(state: tuple[Parameters, Any], at: tuple[Array, Array]) -> tuple[tuple[Parameters, Any], None]:
         parameters, moments = state
@@ -112,7 +112,7 @@ def _train(shape: Shape, tables: Tables, begun: Parameters, steps: Array, rate: 
     return learned
 
 
-def error(shape: Shape, tables: Tables, parameters: Parameters, rows: Array) -> Array:
+def loss(shape: Shape, tables: Tables, parameters: Parameters, rows: Array) -> Array:
     """Mean squared error of some pairs (eq. 5)."""
     shown, prompt = tables["demonstrations"][rows], tables["prompts"][tables["prompt"][rows]]
     h_d = demonstration_tower(jnp, shape, parameters, tables["text"][shown], tables["bucket"][shown], prompt)
@@ -120,5 +120,7 @@ def error(shape: Shape, tables: Tables, parameters: Parameters, rows: Array) -> 
     return ((utility(jnp, h_d, h_in) - tables["target"][rows]) ** 2).mean()
 
 
-def _array(value: Any) -> Array:
-    return jnp.asarray(value, dtype=jnp.int32 if value.dtype.kind == "i" else jnp.float32)
+def sheet_arrays(sheet: Sheet) -> Tables:
+    """A sheet as the compiled program takes it: single precision, and small whole numbers."""
+    kinds = {"i": jnp.int32, "f": jnp.float32}
+    return {name: jnp.asarray(value, dtype=kinds[value.dtype.kind]) for name, value in vars(sheet).items()}
