@@ -43,7 +43,7 @@ class TowerSettings:
         rate: Adam's step size.
         batch: Pairs of a step.
         epochs: Times that each pair is met.
-        decay: Strength of weight decay.
+        decay: Strength of weight decay; 0 is the paper's Adam.
     """
 
     layers: int = 2
@@ -56,7 +56,9 @@ class TowerSettings:
     rate: float = 1e-3
     batch: int = 32
     epochs: int = 50
-    decay: float = 0.0
+    # Measured in one planted world with all mechanisms and 5,760 pairs: correlation with utility on unseen inputs 0.75
+    # without decay, 0.81 with it, 0.80 with twice the rate; in an easier one 0.83 with a third of the rate, not 0.89.
+    decay: float = 1.0
 
 
 TOWERS = {"utility": TowerSettings(layers=0), "adoror": TowerSettings()}
