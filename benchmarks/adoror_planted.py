@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,12 @@ from accord.evaluators.in_context.subgraph import Edges, greedy_subgraph
 from accord.testing.planted_utility import MECHANISMS, PlantedUtility, planted_utility
 
 ZETA, ZETA_QUICK = 512, 64
-WORLDS: Mapping[str, Mapping[str, float]] = {**{name: {name: 1.0} for name in MECHANISMS}, "all": MECHANISMS}
+ABLATIONS: Mapping[str, Sequence[str]] = {
+    "absolute": ("adoror without absolute", "adoror without positions"), "relative": ("adoror without relative",),
+    "scores": ("adoror without scores",),
+}  # fmt: skip
+"""In a world of one mechanism only the ablations that are about it are tried."""
+WORLDS: Mapping[str, Mapping[str, float]] = {"all": MECHANISMS, **{name: {name: 1.0} for name in MECHANISMS}}
 SYSTEMS: Mapping[str, tuple[str, dict[str, Any]]] = {
     **{name: (name, {}) for name in SELECTORS},
     **{f"adoror without {part}": ("adoror", {part: False}) for part in ("relative", "absolute", "scores")},
@@ -39,8 +44,9 @@ def planted_rows(seed: int, quick: bool) -> list[Row]:
     rows: list[Row] = []
     for name, mechanisms in ({"all": MECHANISMS} if quick else WORLDS).items():
         world = _world(seed, mechanisms, quick)
+        systems = SYSTEMS if name == "all" else (*SELECTORS, *ABLATIONS.get(name, ()))
         pairs, nodes = world.pairs(seed=seed), _nodes(seed, world, quick)
-        weights = {system: _weights(system, seed, world, pairs, nodes, quick) for system in SYSTEMS}
+        weights = {system: _weights(system, seed, world, pairs, nodes, quick) for system in systems}
         about = {"seed": seed, "world": name}
         rows += [
             {**about, "system": system, "recovered": _recovered(world, nodes, of)} for system, of in weights.items()

@@ -28,6 +28,13 @@ def test_every_evaluator_keeps_the_contract(name: str) -> None:
     if name == "learned-rubric":  # it selects from what a judge answered
         corpus = planted(conversations=60, annotators=3)
         corpus = replace(corpus, evidence=judged(corpus, question="q1"))
+    if name == "in-context":  # it goes by an ensemble's answers
+        corpus = planted(conversations=60, annotators=3)
+        evidence = judged(corpus)
+        columns = tuple(
+            replace(c, name=c.name.replace("main=", "in-context=")) if c.question else c for c in evidence.columns
+        )
+        corpus = replace(corpus, evidence=replace(evidence, columns=columns))
     if name in {"issues", "mean-turn", "lowest-turn"}:  # they go by what was found in turns
         corpus = planted(conversations=60, annotators=3)
         corpus = replace(corpus, evidence=with_issues(corpus))

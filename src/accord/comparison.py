@@ -169,7 +169,7 @@ def compare(
         ratings=rated,
         systems=systems,
         results=results,
-        differences=_differences(systems, rated, clusters, draws, seed),
+        differences=differences_of(systems, rated, clusters, draws, seed),
         people=other_people(rated, draws, seed),
         alpha=people_alpha(rated),
         folds=folds,
@@ -210,7 +210,7 @@ def result_of(system: System, rated: Ratings, clusters: Clusters, draws: int, se
     )
 
 
-def _differences(
+def differences_of(
     systems: Sequence[System], rated: Ratings, clusters: Clusters, draws: int, seed: int
 ) -> list[Difference]:
     """The first system against each other one, on the rows that both scored; Holm over all of these tests."""

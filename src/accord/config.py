@@ -109,6 +109,57 @@ class IssuesConfig(_Strict):
     timeout: float = Field(default=120.0, gt=0, description="Seconds that one attempt may take.")
 
 
+class InContextConfig(_Strict):
+    """Scoring by a model that is shown rated examples."""
+
+    model: str = Field(description="Who scores: a model of the endpoint, `embedded:NAME`, `gguf:PATH`, `hf:FOLDER`.")
+    way: Literal["number", "logprobs", "decisions", "systemone"] = Field(
+        default="number",
+        description="How a score is read: the first number that is written, or a distribution over the options; "
+        "nothing else is tried in its place.",
+    )
+    base_url: str | None = Field(default=None, description="An OpenAI-compatible endpoint; default OPENAI_BASE_URL.")
+    writer: str | None = Field(default=None, description="The chat model that writes prompts; default: who scores.")
+    writer_base_url: str | None = Field(default=None, description="The writer's endpoint; default base_url.")
+    level: Literal["turn", "dialogue"] | None = Field(
+        default=None, description="What is scored, where people rated both turns and whole conversations."
+    )
+    background: str = Field(default="documents", description="What a conversation's documents are: fact, persona, ...")
+    prompts: str | None = Field(default=None, description="A YAML file of prompts by hand that enter the contest.")
+    inversion: str | None = Field(default=None, description="A file that replaces the text which asks for prompts.")
+    private: list[str] = Field(
+        default_factory=list, description="Regular expressions; conversations that fit one are shown beside no other."
+    )
+    marked: str | None = Field(default=None, description="The metadata key of conversations that are private too.")
+    demonstrations: int = Field(default=5, ge=1, le=50, description="Examples of a request (k).")
+    candidates: int = Field(default=80, ge=0, le=1000, description="Prompts to be written (m).")
+    kept: int = Field(default=4, ge=1, le=20, description="Prompts that stay (ℓ).")
+    sets: int = Field(default=4, ge=1, le=64, description="Sets of examples that are tried with each prompt (γ).")
+    together: int = Field(
+        default=4, ge=1, le=64, description="Inputs before which one set is tried; 1 as in the paper."
+    )
+    ranked: int = Field(default=512, ge=1, le=100_000, description="Random sets a prompt that are ranked (ζ).")
+    ensemble: int = Field(default=5, ge=1, le=50, description="Requests of which a score is the mean.")
+    edges: Literal["sum", "mean"] = Field(
+        default="sum", description="How far sets differ, summed as in eq. 8, or the mean of the authors' own code."
+    )
+    selector: str = Field(default="auto", description="Who picks examples; `auto`: the simplest that is not worse.")
+    towers: dict[str, Any] = Field(
+        default_factory=dict, description="Settings of the selectors that learn: width, epochs, relative, ..."
+    )
+    embedder: str = Field(default="minilm-l6", description="What places examples and inputs, as for metrics.")
+    calibrate: bool = Field(
+        default=True, description="Ask about the training side too, to learn how people's ratings follow from answers."
+    )
+    held_out: float = Field(default=0.3, gt=0, le=0.5, description="The share of examples that the table is made on.")
+    context: int | None = Field(
+        default=None, ge=512, description="Tokens of one request; examples are shortened and dropped, inputs never cut."
+    )
+    at_once: int = Field(default=16, ge=1, le=1024, description="The most requests under way.")
+    attempts: int = Field(default=5, ge=1, le=20, description="How often a failing call is tried in all.")
+    timeout: float = Field(default=120.0, gt=0, description="Seconds that one attempt may take.")
+
+
 class BudgetConfig(_Strict):
     """The most that one run may spend; the run stops before the call that would pass a cap."""
 
@@ -154,6 +205,9 @@ class Config(_Strict):
         default=None, description="A model whose likelihoods of the replies are evidence."
     )
     writer: WriterConfig | None = Field(default=None, description="Writes rubrics: `accord fit learned-rubric`.")
+    in_context: InContextConfig | None = Field(
+        default=None, description="Scores by showing rated examples: `accord fit in-context`."
+    )
     issues: IssuesConfig | None = Field(default=None, description="Finds what is wrong with each turn.")
     budget: BudgetConfig = Field(default_factory=BudgetConfig, description="Caps on what one run may spend.")
     metrics: list[str] = Field(

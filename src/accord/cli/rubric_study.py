@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accord.cli.app import PARTLY_UNSCORED, stop
 from accord.cli.options import RUBRIC_FILE
-from accord.cli.show import Progress, cost_text, figure_text, note, show, spent_text, table
+from accord.cli.show import Stages, cost_text, figure_text, note, show, spent_text, table
 
 if TYPE_CHECKING:
     from accord.cli.options import Project
@@ -41,7 +41,7 @@ def fit_rubric(
             )  # fmt: skip
             show(found.to_json(), as_json, _plan_text)
             return
-        with _Stages() as stages, project.store.run(COMMAND, project.config.shown()) as run:
+        with Stages() as stages, project.store.run(COMMAND, project.config.shown()) as run:
             try:
                 study = learn_rubric(
                     project.store, project.config, project.rubric, models.writer, models.judge_for, others, named,
@@ -65,27 +65,6 @@ def fit_rubric(
     again = [reason for reason in run.results["pool"]["failures"] if reason != PROSE]
     if again or any(row["unanswered"] for row in run.results["rows"]):
         stop("some prompts or answers came to nothing; run the command again to ask for them alone", PARTLY_UNSCORED)
-
-
-class _Stages:
-    """Progress of one stage after another."""
-
-    def __init__(self) -> None:
-        self._shown: Progress | None = None
-
-    def begin(self, name: str, total: int | None) -> Callable[[], None]:
-        """End the stage before, begin this one; returns its step."""
-        self.__exit__()
-        self._shown = Progress(name, total).__enter__()
-        return self._shown.step
-
-    def __enter__(self) -> _Stages:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._shown is not None:
-            self._shown.__exit__()
-            self._shown = None
 
 
 def _plan_text(plan: Mapping[str, Any]) -> str:

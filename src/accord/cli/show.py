@@ -48,6 +48,27 @@ class Progress:
         self.at(self.done + 1)
 
 
+class Stages:
+    """Progress of one stage after another."""
+
+    def __init__(self) -> None:
+        self._shown: Progress | None = None
+
+    def begin(self, name: str, total: int | None) -> Callable[[], None]:
+        """End the stage before, begin this one; returns its step."""
+        self.__exit__()
+        self._shown = Progress(name, total).__enter__()
+        return self._shown.step
+
+    def __enter__(self) -> Stages:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._shown is not None:
+            self._shown.__exit__()
+            self._shown = None
+
+
 def note(text: str) -> None:
     """One line on stderr that a user should know and can do something about."""
     print(f"note: {text}", file=sys.stderr)
@@ -103,8 +124,6 @@ def spent_text(spent: Mapping[str, Any]) -> str:
 def comparison_text(result: Mapping[str, Any]) -> str:
     """The table of `compare`: each system's statistics with their intervals."""
     lines = [*result["rows"], *([result["people"]] if result["people"] else [])]
-    header = ["system", "n", *_STATISTICS.values()]
-    rows = [[line["system"], str(line["n"]), *(_cell(line, name) for name in _STATISTICS)] for line in lines]
     alpha = "–" if result["alpha"] is None else f"{result['alpha']:.2f}"
     about = (
         f"{result['question']}: {result['ratings']} ratings of {result['conversations']} conversations by "
@@ -113,7 +132,14 @@ def comparison_text(result: Mapping[str, Any]) -> str:
     )
     if result["seen"]:
         about += f"\n{result['seen']} conversations that the rubric was learned on are learned from and not tested on"
-    return "\n".join([about, "", table(header, rows), *_notes(lines)])
+    return f"{about}\n\n{rows_text(lines)}"
+
+
+def rows_text(lines: Sequence[Mapping[str, Any]]) -> str:
+    """A line a system, and why some ratings have no score."""
+    header = ["system", "n", *_STATISTICS.values()]
+    rows = [[line["system"], str(line["n"]), *(_cell(line, name) for name in _STATISTICS)] for line in lines]
+    return "\n".join([table(header, rows), *_notes(lines)])
 
 
 def _cell(line: Mapping[str, Any], name: str) -> str:

@@ -3,6 +3,7 @@
 from accord.evaluators.base import Evaluator, evaluators, load_evaluator
 from accord.evaluators.baselines import AnnotatorMean, Constant, JudgeArgmax, JudgeExpected, RandomDraw
 from accord.evaluators.calibration import Calibration
+from accord.evaluators.in_context import InContext
 from accord.evaluators.issues import Issues, LowestTurn, MeanTurn
 from accord.evaluators.label_free import LabelFree
 from accord.evaluators.learned_rubric import LearnedRubric
@@ -14,6 +15,7 @@ __all__ = [
     "Calibration",
     "Constant",
     "Evaluator",
+    "InContext",
     "Issues",
     "JudgeArgmax",
     "JudgeExpected",

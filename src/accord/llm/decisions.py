@@ -93,7 +93,7 @@ class DecisionsJudge:
             return [Unanswered(q.id, error.failure.reason, error.failure.detail) for q in questions]
         except BudgetReached as error:
             return [Unanswered(q.id, OUT_OF_BUDGET, str(error)) for q in questions]
-        found = [_read(q, mass, reason) for q, (mass, reason) in zip(questions, decided.answers, strict=True)]
+        found = [read_decided(q, mass, reason) for q, (mass, reason) in zip(questions, decided.answers, strict=True)]
         return [replace(a, version=decided.version) if isinstance(a, Answer) else a for a in found]
 
     async def close(self) -> None:
@@ -120,7 +120,8 @@ def asked_of(subject: Subject, question: Question) -> Asked:
     return Asked(question.id, "score" if scale.is_ordered else "choice", text, options)
 
 
-def _read(question: Question, mass: Mapping[str, float] | None, reason: str) -> Answer | Unanswered:
+def read_decided(question: Question, mass: Mapping[str, float] | None, reason: str) -> Answer | Unanswered:
+    """One question's answer from what the wire gave; `reason` says why it gave no probabilities."""
     if mass is None:
         return Unanswered(question.id, reason, f"the endpoint gave no answer to {question.id!r}")
     inside = {str(option): float(mass.get(str(option), 0.0)) for option in question.scale.options}

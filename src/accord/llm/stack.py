@@ -15,6 +15,7 @@ from accord.llm.batching import Batched, BatchEndpoint
 from accord.llm.budget import Budget, Budgeted, Caps
 from accord.llm.cached import Cached, decode_reply
 from accord.llm.chat_completions import ChatCompletions
+from accord.llm.decided_chat import DecidedChat
 from accord.llm.decisions import DecisionsJudge, OpenAIDecisions, SystemOne
 from accord.llm.likelihood import (
     EchoCompletions,
@@ -29,11 +30,15 @@ from accord.llm.once import Once
 from accord.llm.retrying import ATTEMPTS, Retrying
 from accord.llm.sampling import SamplingJudge
 from accord.llm.verbalised import VerbalisedJudge
-from accord.llm.wire import TIMEOUT_SECONDS
+from accord.llm.wire import TIMEOUT_SECONDS, Endpoint
+from accord.rubric import Question
+from accord.scale import MOST_ASKED
 from accord.store import Store
 
 CHAT_WAYS = ("logprobs", "sampling", "verbalised")
-WAYS = ("decisions", "systemone", *CHAT_WAYS)
+DIALECTS = {"decisions": "openai", "systemone": "systemone"}
+"""Ways that ask a decisions endpoint, and the dialect that each speaks."""
+WAYS = (*DIALECTS, *CHAT_WAYS)
 """Ways to a distribution over a wire; `systemone` is the other dialect of decisions."""
 
 
@@ -80,6 +85,48 @@ def open_uncached(model: str, base_url: str | None, terms: Terms) -> ChatModel:
 def endpoint_of(model: str, base_url: str | None) -> str:
     """Where a chat model answers, as its kept replies are keyed; see `open_chat`."""
     return str(_chat_wire(model, base_url, Terms()).endpoint)
+
+
+def open_decided(
+    way: str, model: str, base_url: str | None, question: Question, store: Store, terms: Terms
+) -> ChatModel:
+    """A decisions endpoint as a chat model that answers one question about each prompt; its replies are kept.
+
+    Raises:
+        BadInput: The way is not one of decisions, the model runs in this process, or a judge cannot be asked the
+            question.
+        ModelError: There is no key.
+    """
+    wire = _decided_wire(way, model, base_url, question, terms)
+    asked = DecidedChat(_limited(wire, terms), question)
+    return Once(Cached(asked, store, _decided_at(wire, way, question), decode_reply))
+
+
+def decided_endpoint_of(way: str, model: str, base_url: str | None, question: Question) -> str:
+    """Where a question is answered, as kept replies to prompts about it are keyed; see `open_decided`."""
+    return _decided_at(_decided_wire(way, model, base_url, question, Terms()), way, question)
+
+
+def _decided_at(wire: Endpoint, way: str, question: Question) -> str:
+    return f"{wire.endpoint} {DIALECTS[way]} {question.key}"
+
+
+def _decided_wire(way: str, model: str, base_url: str | None, question: Question, terms: Terms) -> Endpoint:
+    if way not in DIALECTS:
+        raise BadInput(f"{way!r} is no way of decisions; allowed: {', '.join(DIALECTS)}")
+    if not question.can_be_judged:
+        raise BadInput(
+            f"a decisions endpoint cannot answer {question.id!r} ({question.scale}); it chooses from 2 to "
+            f"{MOST_ASKED} options about one conversation"
+        )
+    return _decisions_wire(way, model, base_url, terms)
+
+
+def _decisions_wire(way: str, model: str, base_url: str | None, terms: Terms) -> Endpoint:
+    if in_process(model):
+        raise BadInput(f"{model!r} runs in this process and has no {way} endpoint; its way is logprobs")
+    kind = OpenAIDecisions if way == "decisions" else SystemOne
+    return kind(model, base_url, timeout=terms.timeout)
 
 
 def _chat_wire(model: str, base_url: str | None, terms: Terms) -> Any:
@@ -148,13 +195,9 @@ def open_judge(way: str, model: str, base_url: str | None, instructions: str, te
     """
     if way not in WAYS:
         raise BadInput(f"no way {way!r} to a distribution; allowed: {', '.join(WAYS)}")
-    if way in {"decisions", "systemone"}:
-        if in_process(model):
-            raise BadInput(f"{model!r} runs in this process and has no {way} endpoint; its way is logprobs")
-        kind: Any = OpenAIDecisions if way == "decisions" else SystemOne
-        wire = kind(model, base_url, timeout=terms.timeout)
-        dialect = "openai" if way == "decisions" else way
-        return DecisionsJudge(asked_on(wire, terms), instructions, wire.endpoint, dialect)
+    if way in DIALECTS:
+        decisions = _decisions_wire(way, model, base_url, terms)
+        return DecisionsJudge(asked_on(decisions, terms), instructions, decisions.endpoint, DIALECTS[way])
     wire = _chat_wire(model, base_url, terms)
     asked: Any = Once(wire) if in_process(model) else asked_on(wire, terms)
     return _chat_judge(way, asked, wire.endpoint, instructions, samples)

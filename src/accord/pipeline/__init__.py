@@ -5,6 +5,10 @@ from accord.pipeline.batches import judge_in_batches
 from accord.pipeline.collecting import collect, judge_stored, judging_terms, plan_stored, subjects_of
 from accord.pipeline.found import issue_statistics
 from accord.pipeline.importing import Imported, import_files
+from accord.pipeline.in_context_findings import latest_in_context
+from accord.pipeline.in_context_models import InContextModels, make_in_context
+from accord.pipeline.in_context_plan import plan_in_context
+from accord.pipeline.in_context_study import InContextStudy, learn_in_context
 from accord.pipeline.insights import Insights
 from accord.pipeline.issue_study import IssueStudy, learn_issues, plan_issues
 from accord.pipeline.labelling import estimate_stored, next_labels
@@ -19,6 +23,8 @@ from accord.pipeline.training import train_ruber
 __all__ = [
     "How",
     "Imported",
+    "InContextModels",
+    "InContextStudy",
     "Insights",
     "IssueStudy",
     "Models",
@@ -36,17 +42,21 @@ __all__ = [
     "judge_stored",
     "judging_terms",
     "latest_audit",
+    "latest_in_context",
     "latest_drift",
     "latest_rubric",
     "latest_scores",
+    "learn_in_context",
     "learn_issues",
     "learn_rubric",
     "learn_unlabelled",
     "make_budget",
+    "make_in_context",
     "make_judge",
     "make_models",
     "next_labels",
     "plan_audit",
+    "plan_in_context",
     "plan_issues",
     "plan_rubric",
     "plan_stored",

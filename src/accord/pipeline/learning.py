@@ -13,7 +13,7 @@ from accord.comparison import Comparison, compare
 from accord.config import Config
 from accord.conversation import Target
 from accord.errors import BadInput, UnknownName
-from accord.evaluators import Evaluator, evaluators
+from accord.evaluators import Evaluator, InContext, evaluators
 from accord.evaluators.choosing import Choice
 from accord.evidence import EvidenceTable, in_pairs
 from accord.labels import Labels
@@ -46,9 +46,15 @@ def factory(config: Config, rubric: Rubric) -> Callable[[Question], Evaluator | 
     """How to make the configured evaluator for a question.
 
     Raises:
+        BadInput: It scores in context, and learns from no evidence.
         UnknownName: No evaluator is called so, or it has no such setting.
     """
     kind = evaluators.get(config.evaluator.method)
+    if kind is InContext:
+        raise BadInput(
+            "in-context has a held-out side of its own: accord compare shows it; to learn from evidence, for a report "
+            "or a gate, name another evaluator: evaluator: {method: calibration}"
+        )
     check_settings(kind, (*config.evaluator.settings, *config.evaluator.choose))
     names, values = list(config.evaluator.choose), config.evaluator.choose.values()
     given = {**kind.settings_of(rubric), **config.evaluator.settings}

@@ -11,6 +11,7 @@ from accord.llm.likelihood import LikelihoodModel
 from accord.llm.model import ChatModel, Judge
 from accord.llm.recorded import RecordedJudge
 from accord.llm.waiting import wait
+from accord.pipeline.in_context_models import InContextModels, make_in_context
 from accord.rubric import Rubric
 from accord.store import Store
 from accord.taxonomy import load_taxonomy
@@ -24,12 +25,15 @@ class Models:
     likelihood: LikelihoodModel | None = None
     issue_judge: Judge | None = None
     finder: ChatModel | None = None
+    in_context: InContextModels | None = None
 
     def close(self) -> None:
         """Let go of connections."""
         for model in (self.judge, self.likelihood, self.issue_judge, self.finder):
             if model is not None:
                 wait(model.close())
+        if self.in_context is not None:
+            self.in_context.close()
 
 
 def make_models(config: Config, rubric: Rubric, budget: Budget | None = None) -> Models:
@@ -44,6 +48,7 @@ def make_models(config: Config, rubric: Rubric, budget: Budget | None = None) ->
         None if config.likelihood is None else make_likelihood(config.likelihood, budget),
         make_issue_judge(config, budget),
         make_finder(config, budget),
+        None if config.in_context is None else make_in_context(config, budget or Budget(Caps(), {})),
     )
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from accord.conversation import content_hash
 from accord.evidence.likelihood import key_of_passage, passages_of
 from accord.llm.budget import Budget
+from accord.llm.cached import decode_reply, kept_key
 from accord.llm.likelihood import LikelihoodModel
-from accord.llm.model import Judge, Subject, Usage, estimated_usage, in_process, in_requests
+from accord.llm.model import Judge, Prompt, Reply, Subject, Usage, estimated_usage, in_process, in_requests
 from accord.llm.windowing import windowing
 from accord.pipeline.models import Models
 from accord.rubric import Rubric
@@ -62,6 +64,26 @@ class Plan:
     def to_json(self) -> dict[str, Any]:
         """The counts."""
         return {name: value for name, value in vars(self).items() if name != "used"}
+
+
+class Counting:
+    """A chat model that answers from the store, or with a stand-in that it counts."""
+
+    def __init__(self, name: str, endpoint: str, store: Store, plan: Plan, stand_in: Callable[[Prompt], Reply]) -> None:
+        """`endpoint` is what the model's kept replies are keyed by."""
+        self.name, self.endpoint = name, endpoint
+        self._store, self._plan, self._stand_in = store, plan, stand_in
+
+    async def ask(self, prompt: Prompt, /) -> Reply:
+        """A kept reply, or a stand-in."""
+        kept = self._store.reply(kept_key(self.endpoint, self.name, prompt))
+        if kept is not None:
+            return decode_reply(json.loads(kept))
+        self._plan.add(self.name, [prompt])
+        return self._stand_in(prompt)
+
+    async def close(self) -> None:
+        """Nothing is open."""
 
 
 def plan_asking(

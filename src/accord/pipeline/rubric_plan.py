@@ -16,11 +16,10 @@ from accord.errors import BadInput
 from accord.evaluators.learned_rubric.as_rubric import questions_of, rubric_of
 from accord.evaluators.learned_rubric.summarising import MOST_A_BATCH
 from accord.llm.budget import Budget
-from accord.llm.cached import decode_reply, kept_key
 from accord.llm.model import Judge, Prompt, Reply
 from accord.pipeline.collecting import judging_terms
 from accord.pipeline.models import Models
-from accord.pipeline.planning import Plan, plan_asking
+from accord.pipeline.planning import Counting, Plan, plan_asking
 from accord.pipeline.rubric_pool import guidance_of, write_pool
 from accord.pipeline.rubric_study import ABLATIONS, NO_WRITER, checked_given, tried_on
 from accord.rubric import Rubric
@@ -30,23 +29,17 @@ REASON = "the {} replies to what the other one has asked before and gives enough
 ASSERTION = "The assistant gives the {} kind of answer that is asked for."
 
 
-class Counting:
-    """A chat model that answers from the store, or with a stand-in that it counts."""
+class _StandIn:
+    """Lists of the form and length that a writer is asked for."""
 
-    def __init__(self, name: str, endpoint: str, store: Store, plan: Plan, reasons: int) -> None:
-        self.name, self.endpoint = name, endpoint
-        self._store, self._plan, self._reasons = store, plan, reasons
-        self._written = 0
+    def __init__(self, reasons: int) -> None:
+        self._reasons, self._written = reasons, 0
 
-    async def ask(self, prompt: Prompt, /) -> Reply:
-        """A kept reply, or a stand-in."""
-        kept = self._store.reply(kept_key(self.endpoint, self.name, prompt))
-        if kept is not None:
-            return decode_reply(json.loads(kept))
-        self._plan.add(self.name, [prompt])
-        return Reply(self._stand_in(prompt), self.name)
+    def __call__(self, prompt: Prompt) -> Reply:
+        """What stands in for a reply."""
+        return Reply(self._list(prompt))
 
-    def _stand_in(self, prompt: Prompt) -> str:
+    def _list(self, prompt: Prompt) -> str:
         keys = prompt.schema["properties"] if prompt.schema else {"reasons": None}
         if "reasons" in keys:
             return "\n".join(f"- {REASON.format(self._next())}" for _ in range(self._reasons))
@@ -58,9 +51,6 @@ class Counting:
         """A word that was not used before."""
         self._written += 1
         return "".join(chr(ord("a") + int(digit)) for digit in str(self._written))
-
-    async def close(self) -> None:
-        """Nothing is open."""
 
 
 def plan_rubric(
@@ -88,7 +78,7 @@ def plan_rubric(
     asked = [*named.values()] + ([] if pool is None else [pool])
     if config.writer is not None and writes:
         told = config.writer.model_copy(update={"deduplicate": "model"})
-        guidance, model = guidance_of(told), Counting(told.model, endpoint, store, plan, told.reasons)
+        guidance, model = guidance_of(told), Counting(told.model, endpoint, store, plan, _StandIn(told.reasons))
         versions = [] if pool is not None else [guidance]
         versions += [replace(guidance, **less) for less in ABLATIONS.values()] if tables else []
         for each in versions:

@@ -16,6 +16,9 @@ from accord.drift import said, shifts
 from accord.errors import BadInput, UnknownName
 from accord.evaluators import Evaluator, load_evaluator, predict_panel
 from accord.evaluators.calibration import Calibration
+from accord.evaluators.in_context import InContext
+from accord.evaluators.in_context.asking import Tally
+from accord.evaluators.in_context.recipe import load_recipe
 from accord.evaluators.panel import RULES
 from accord.evidence import EvidenceTable
 from accord.llm.model import Subject
@@ -23,6 +26,7 @@ from accord.pipeline.adaptive import ask_adaptively, asking
 from accord.pipeline.collecting import collect
 from accord.pipeline.explaining import Explained
 from accord.pipeline.importing import Imported
+from accord.pipeline.in_context_asking import in_context_evidence
 from accord.pipeline.models import Models
 from accord.readers import Record, read
 from accord.readers.rows import locate
@@ -113,7 +117,14 @@ def score_all(
 
 
 def _ways(
-    store: Store, config: Config, rubric: Rubric, models: Models, evaluator: Evaluator, speaker: Speaker, how: How
+    store: Store,
+    config: Config,
+    rubric: Rubric,
+    models: Models,
+    evaluator: Evaluator,
+    folder: str | Path,
+    speaker: Speaker,
+    how: How,
 ) -> tuple[Gather, Predict]:
     """How evidence is gathered, and what is predicted from it, for whom.
 
@@ -124,6 +135,8 @@ def _ways(
     for name in (*speaker.panel, *([speaker.annotator] if speaker.annotator is not None else [])):
         evaluator.speaker(name)  # before anything is paid for
     everything = partial(collect, store, config, rubric, models=models)
+    if isinstance(evaluator, InContext):
+        everything = partial(in_context_evidence, store, config, models, load_recipe(folder), asked=Tally())
     if how.ask is not None:
         if speaker.panel:
             raise BadInput("an adaptive rubric asks for one speaker; name none or one with --annotator")
@@ -167,7 +180,7 @@ def score_file(
     settings = {"evaluator": str(folder), "source": str(source), **config.shown()}
     with store.run("score", settings) as run:
         watch = _Watch(evaluator)
-        gather, predict = _ways(store, config, rubric, models, evaluator, speaker, how)
+        gather, predict = _ways(store, config, rubric, models, evaluator, folder, speaker, how)
         # Answers that were chosen to be asked are no sample of all: only a full rubric shows a drift.
         seen = gather if how.ask is not None else lambda subjects: watch.see(gather(subjects))
         if config.issues is not None:

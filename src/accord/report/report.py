@@ -16,6 +16,7 @@ from accord.evaluators.mixture import Mixture
 from accord.evidence import EvidenceTable
 from accord.pipeline import Insights, Trial
 from accord.report import charts
+from accord.report.in_context_section import in_context_section
 from accord.report.page import number, page
 from accord.report.rubric_section import rubric_section
 from accord.report.sections import sections
@@ -39,12 +40,13 @@ def write_report(
     audit: Mapping[str, Any] | None = None,
     drift: Sequence[Mapping[str, Any]] = (),
     rubric: Mapping[str, Any] | None = None,
+    in_context: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write the report of a trial; of the last scores, their drift, an audit, and a learned rubric."""
+    """Write the report of a trial, the last scores, their drift, an audit, a learned rubric, and scoring in context."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(
-        render(trial, insights, scores, audit, drift, rubric), encoding="utf-8", errors="xmlcharrefreplace"
+        render(trial, insights, scores, audit, drift, rubric, in_context), encoding="utf-8", errors="xmlcharrefreplace"
     )
     return target
 
@@ -56,9 +58,10 @@ def render(
     audit: Mapping[str, Any] | None = None,
     drift: Sequence[Mapping[str, Any]] = (),
     rubric: Mapping[str, Any] | None = None,
+    in_context: Mapping[str, Any] | None = None,
 ) -> str:
     """The report as HTML. Every text that came from outside is escaped by the template."""
-    return page("report.html", content(trial, insights, scores, audit, drift, rubric))
+    return page("report.html", content(trial, insights, scores, audit, drift, rubric, in_context))
 
 
 def content(
@@ -68,6 +71,7 @@ def content(
     audit: Mapping[str, Any] | None = None,
     drift: Sequence[Mapping[str, Any]] = (),
     rubric: Mapping[str, Any] | None = None,
+    in_context: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Everything the page shows, as plain values and SVG."""
     found = trial.comparison
@@ -89,6 +93,7 @@ def content(
         "scores": _scores(scores),
         "audit": audit,
         "rubric": rubric_section(rubric),
+        "in_context": in_context_section(in_context),
         **sections(insights, drift, str(found.question.scale)),
         "folds": found.folds,
         "seed": found.seed,

@@ -97,7 +97,7 @@ def planted_utility(
     topics: int = 6,
     prompts: int = 4,
     width: int = 384,
-    spread: float = 1.0,
+    spread: float = 0.7,
     loud: float = 0.0,
 ) -> PlantedUtility:
     """Draw a world.

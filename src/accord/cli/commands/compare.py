@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from accord.cli.app import command
+from accord.cli.in_context_study import compare_in_context
 from accord.cli.options import AsJson, ConfigFile, open_project
 from accord.cli.show import comparison_text, groups_text, show
 
@@ -22,10 +23,20 @@ def compare(
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """One table: methods, baselines, and how well people agree with each other."""
+    """One table: methods, baselines, and how well people agree with each other.
+
+    With `in-context` as the project's evaluator its model is asked, within the budget: for every way to pick examples.
+    """
+    from accord.errors import BadInput
+    from accord.evaluators import InContext
     from accord.pipeline import compare_stored
 
     with open_project(config_file) as project:
+        if project.config.evaluator.method == InContext.method:
+            if by:
+                raise BadInput("in-context is compared on one held-out side, which is too small for --by")
+            compare_in_context(project, as_json)
+            return
         with project.store.run("compare", project.config.shown()) as run:
             found = compare_stored(project.store, project.config, project.rubric, project.models, by=tuple(by or ()))
             run.results.update(found)

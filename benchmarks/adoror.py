@@ -1,0 +1,218 @@
+"""ADOROR: a planted utility that the selector has to find, and table 1 on Topical-USR with the embedded model.
+
+`--only planted` needs no data and no model. The real part keeps every reply in `--store`: it can be stopped and goes on
+from there. `--limit N` takes so many responses (whole contexts).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+from adoror_planted import planted_rows
+from harness import Row, chosen, data_folder, options, table, write
+from scipy import stats
+
+from accord.config import InContextConfig
+from accord.conversation import Conversation, Document
+from accord.evaluators.in_context.choosing import AUTO
+from accord.evaluators.in_context.examples import Examples, examples_of, groups_of
+from accord.evaluators.in_context.selectors import SELECTORS
+from accord.evaluators.in_context.systems import ALL, AT_RANDOM, BEST, FEW_SHOT, ONE, ZERO_SHOT
+from accord.evaluators.in_context.template import Wording
+from accord.labels import Label, Labels
+from accord.llm.budget import Budget, Caps
+from accord.llm.logprobs import IN_PROCESS_LOGPROBS
+from accord.llm.model import Subject
+from accord.pipeline.in_context_models import InContextModels
+from accord.pipeline.in_context_sides import ContextSides
+from accord.pipeline.in_context_study import InContextStudy, learn_from
+from accord.readers import read
+from accord.rubric import Question
+from accord.scale import Scale
+from accord.splits import fold_of
+from accord.store import Store
+
+PARTS = ("planted", "real")
+MODEL = "embedded:smollm2-135m"
+DIMENSIONS = {
+    "Overall": ("What is the overall quality of the reply?", (1, 2, 3, 4, 5)),
+    "Uses Knowledge": ("Does the reply use the fact?", (0, 1)),
+}
+SPLITS = ("context", "random")
+FOLDS = 5
+TURNS, FACT = 1, 240
+"""Turns before the reply, and characters of the fact, that this small model is shown."""
+SMALL = {"candidates": 2, "kept": 2, "demonstrations": 2, "sets": 2, "ranked": 64, "context": 1024}
+"""Sizes for a model that reads some hundreds of tokens a second; the paper's are 80, 4, 5, 4 and 512."""
+OURS = "adoror"
+NAMES = {
+    ZERO_SHOT: "Human-P (z.s)", FEW_SHOT: "Human-P (few)", AT_RANDOM: "Auto-P-Random", BEST: "Auto-P-Selected",
+    "best prompt, bm25": "Auto-P-Selected with BM25", "best prompt, neighbours": "Auto-P-Selected with neighbours",
+    ALL: "Auto-P-Selected-Ensemble", f"{OURS}{ONE}": "ADOROR w/o subgraph", "in-context, as answered": "ADOROR",
+}  # fmt: skip
+"""This product's names of systems, as table 1 calls them."""
+DRAWS = 1000
+
+
+def main() -> None:
+    """Run the parts."""
+    parser = options("adoror", str(__doc__), PARTS)
+    parser.add_argument("--store", type=Path, default=Path("adoror.db"), help="where replies are kept")
+    parser.add_argument("--splits", default=",".join(SPLITS), help="folds by context, at random, or both")
+    args = parser.parse_args()
+    parts = chosen(parser, args.only, PARTS)
+    rows: list[Row] = []
+    if "planted" in parts:
+        rows += planted_rows(seed=0, quick=args.quick)
+        print(table(rows, ("world", "system", "recovered", "absolute_error")), "\n")
+    if "real" in parts:
+        folder = data_folder(parser, args.data) / "topical_usr"
+        limit = args.limit or (18 if args.quick else None)
+        found = real(folder, args.store, limit, args.splits.split(","), bool(args.limit or args.quick))
+        shown = [*table_1(found), *wilcoxon(found)]
+        print(table(table_1(found), ("split", "dimension", "system", "folds", "n", "spearman", "mean_of_folds")), "\n")
+        print(table(wilcoxon(found), ("split", "system", "against", "improvement", "p")))
+        rows += [*shown, *found]
+    write("adoror", rows, args.json)
+
+
+# --- real data ------------------------------------------------------------------------------------------------------
+
+
+def real(folder: Path, where: Path, limit: int | None, splits: Sequence[str], small: bool) -> list[Row]:
+    """A row a split, dimension, fold and system: what was predicted and what people said."""
+    store = Store(f"sqlite:///{where}")
+    rows: list[Row] = []
+    for split in splits:
+        for dimension in DIMENSIONS:
+            for fold, sides, models in folds_of(folder, dimension, split, limit, small):
+                step = partial(_say, f"{split} folds, {dimension}, {fold + 1}")
+                beside = [name for name in NAMES if name != "in-context, as answered"]
+                study = learn_from(store, models, sides, beside=beside, on_stage=step, draws=2)
+                rows += list(_rows(study, {"split": split, "dimension": dimension, "fold": fold}))
+    return rows
+
+
+def _say(about: str, stage: str, total: int | None) -> Any:
+    print(f"{about}: {stage}" + (f", {total}" if total else ""), file=sys.stderr, flush=True)
+    return lambda: None
+
+
+def _rows(study: InContextStudy, about: Row) -> Iterator[Row]:
+    """A row a system: the raw means of its answers beside people's means, for the held-out responses."""
+    truth = {str(example.target): example.score for example in study.sides.test.all}
+    question = study.sides.question
+    for name, evidence in study.tables.items():
+        own = "in-context, as answered" if name == "in-context" else name
+        options_, shares, known = evidence.distribution(question.id)
+        means = shares @ np.array(options_)
+        said = {str(t): float(m) for t, m, k in zip(evidence.targets, means, known, strict=True) if k}
+        pairs = [(said[target], score) for target, score in truth.items() if target in said]
+        rho = _spearman(pairs)
+        yield {**about, "system": NAMES[own], "rho": rho, "answers": pairs, "unscored": len(truth) - len(pairs)}
+
+
+def folds_of(
+    folder: Path, dimension: str, split: str, limit: int | None, small: bool
+) -> Iterator[tuple[int, ContextSides, InContextModels]]:
+    """The sides of each fold, and who is asked."""
+    text, answers = DIMENSIONS[dimension]
+    question = Question(id=dimension, text=text, scale=Scale(options=answers))
+    subjects, labels = _responses(folder, dimension, limit)
+    sizes: Mapping[str, Any] = SMALL if small else {}
+    about = InContextConfig(
+        model=MODEL, way="logprobs", background="fact", selector=OURS, calibrate=False, level="turn", **sizes
+    )
+    models = InContextModels(about, Budget(Caps(), {}))
+    found = examples_of(question, subjects, labels, "turn", lambda conversation: False)
+    wording = Wording(question, "turn", "logprobs", "fact", models.context, about.demonstrations, IN_PROCESS_LOGPROBS)
+    groups = groups_of(found.all)
+    names = groups if split == "context" else [str(example.target) for example in found.all]
+    count = min(FOLDS, len(set(names)))
+    place = fold_of(names, count, seed=0)
+    for fold in range(count):
+        sides = [
+            Examples(question, "turn", [e for e, n in zip(found.all, names, strict=True) if (place[n] == fold) is out])
+            for out in (False, True)
+        ]
+        yield fold, ContextSides(wording, labels, sides[0], sides[1], 0), models
+
+
+def _responses(folder: Path, dimension: str, limit: int | None) -> tuple[list[Subject], Labels]:
+    """The rated replies with the turns right before them, and the fact where it is asked about."""
+    subjects: list[Subject] = []
+    labels: list[Label] = []
+    for record in read(folder):
+        if limit is not None and len(subjects) >= limit:
+            break
+        turn = record.labels[0].target.turn if record.labels else None
+        if turn is None:
+            continue
+        said = record.conversation.turns[max(0, turn - TURNS) : turn + 1]
+        facts = [Document(document.text[:FACT]) for document in record.conversation.documents]
+        shown = tuple(facts) if dimension == "Uses Knowledge" else ()
+        subject = Subject(Conversation(record.conversation.id, said, shown), len(said) - 1)
+        subjects.append(subject)
+        labels += [_moved(label, subject) for label in record.labels if label.question == dimension]
+    return subjects, Labels(labels)
+
+
+def _moved(label: Label, subject: Subject) -> Label:
+    return replace(label, target=subject.target)
+
+
+# --- what is told of it ---------------------------------------------------------------------------------------------
+
+
+def _spearman(pairs: Sequence[Sequence[float]]) -> float | None:
+    ours, theirs = np.array(pairs, dtype=float).reshape(-1, 2).T
+    if len(pairs) < 3 or np.ptp(ours) == 0 or np.ptp(theirs) == 0:
+        return None
+    return float(stats.spearmanr(ours, theirs).statistic)
+
+
+def table_1(rows: Sequence[Row]) -> list[Row]:
+    """Spearman over all held-out responses with a bootstrap interval, and the mean of the folds' own."""
+    found = []
+    for split, dimension, system in dict.fromkeys((r["split"], r["dimension"], r["system"]) for r in rows):
+        mine = [r for r in rows if (r["split"], r["dimension"], r["system"]) == (split, dimension, system)]
+        pairs = np.array([pair for row in mine for pair in row["answers"]], dtype=float).reshape(-1, 2)
+        rng = np.random.default_rng(0)
+        drawn = [_spearman(pairs[rng.integers(len(pairs), size=len(pairs))].tolist()) for _ in range(DRAWS)]
+        known = [each for each in drawn if each is not None]
+        low, high = np.quantile(known, [0.025, 0.975]).tolist() if known else (None, None)
+        rhos = [row["rho"] for row in mine if row["rho"] is not None]
+        found.append({
+            "split": split, "dimension": dimension, "system": system, "folds": len(mine), "n": len(pairs),
+            "spearman": _spearman(pairs.tolist()), "spearman_low": low, "spearman_high": high,
+            "mean_of_folds": fmean(rhos) if rhos else None,
+        })  # fmt: skip
+    return found
+
+
+def wilcoxon(rows: Sequence[Row]) -> list[Row]:
+    """ADOROR against each system over folds and dimensions (table 6): the mean gain in Spearman, and p."""
+    found: list[Row] = []
+    for split in dict.fromkeys(row["split"] for row in rows):
+        rho = {(r["system"], r["dimension"], r["fold"]): r["rho"] for r in rows if r["split"] == split}
+        cells = sorted({key[1:] for key in rho})
+        for system in dict.fromkeys(key[0] for key in rho):
+            both = [(rho["ADOROR", *cell], rho[system, *cell]) for cell in cells if system != "ADOROR"]
+            gains = [ours - theirs for ours, theirs in both if ours is not None and theirs is not None]
+            if gains:
+                p = float(stats.wilcoxon(gains).pvalue) if any(gains) else 1.0
+                about = {"split": split, "system": "ADOROR", "against": system}
+                found.append({**about, "improvement": fmean(gains), "cells": len(gains), "p": p})
+    return found
+
+
+if __name__ == "__main__":
+    assert OURS in SELECTORS and OURS != AUTO
+    main()

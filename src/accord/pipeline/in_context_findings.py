@@ -1,0 +1,84 @@
+"""What learning to score in context found, as JSON that is shown, kept with the run and told in the report."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from accord.comparison import is_better
+from accord.pipeline.in_context_study import InContextStudy
+from accord.store import Store
+
+COMMAND = "fit in-context"
+SURE = 0.05
+MANY = 0.1
+"""From this share on, what went wrong is worth a sentence."""
+
+
+def findings(study: InContextStudy, spent: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything a command prints, and what it should be cautious about."""
+    sides, recipe = study.sides, study.recipe
+    kept = {task.hash for task in recipe.tasks}
+    lost = Counter[str]()
+    for tally in study.tallies.values():
+        lost.update(tally.failures)
+    asked = sum(tally.asked for tally in study.tallies.values())
+    characters = sum(tally.characters for tally in study.tallies.values())
+    return {
+        "dimension": sides.question.id,
+        "level": sides.wording.level,
+        "trained": len(sides.train),
+        "tested": len(sides.test),
+        "ratings": study.figures.results[0].n + study.figures.results[0].unscored,
+        "left_out": dict(sides.left_out),
+        "kept": len(kept),
+        "prompts": [
+            {**task.to_json(), "kept": task.hash in kept, "unreadable": unreadable}
+            for task, unreadable in zip(study.contest.prompts, study.contest.unreadable, strict=True)
+        ],
+        "pairs": study.pairs,
+        "selectors": list(study.selectors),
+        "selector": recipe.selector.name,
+        "rows": [result.to_json() for result in study.figures.results],
+        "differences": [difference.to_json() for difference in study.figures.differences],
+        "people": None if study.figures.people is None else study.figures.people.to_json(),
+        "asked": asked,
+        "failures": dict(lost),
+        "again": sum(tally.again for tally in study.tallies.values()),
+        "stages": {name: {"asked": t.asked, "failures": dict(t.failures)} for name, t in study.tallies.items()},
+        "prefix_shared": sum(t.repeated for t in study.tallies.values()) / characters if characters else 0.0,
+        "spent": dict(spent),
+        "recipe": recipe.hash,
+        "evaluator": study.evaluator.describe(),
+        "cautions": cautions(study, asked),
+    }  # fmt: skip
+
+
+def cautions(study: InContextStudy, asked: int) -> list[str]:
+    """Sentences on what a user should know before scores are trusted."""
+    found = [f"{count} rated examples were left out: {reason}" for reason, count in study.sides.left_out.items()]
+    written = study.tallies.get("prompts written")
+    if written is not None and sum(written.failures.values()) > MANY * max(written.asked, 1):
+        reason, count = written.failures.most_common(1)[0]
+        found.append(f"{sum(written.failures.values())} of {written.asked} replies were no prompt: {reason} ({count})")
+    unreadable = sum(tally.unreadable for name, tally in study.tallies.items() if name != "prompts written")
+    if unreadable > MANY * max(asked, 1):
+        found.append(f"{unreadable} of {asked} replies held no score on the scale")
+    dropped = sum(tally.dropped for tally in study.tallies.values())
+    if dropped:
+        found.append(f"{dropped} demonstrations did not fit beside an input and were not shown")
+    best = [task for task in study.recipe.tasks if task.by.startswith("by hand")]
+    if len(best) == len(study.recipe.tasks):
+        found.append("no written prompt did better than those by hand")
+    worse = [
+        d.against for d in study.figures.differences if d.statistic == "rmse" and d.p_holm < 0.05 and not is_better(d)
+    ]
+    found += [f"{name} does better on new examples, beyond chance" for name in worse]
+    return found
+
+
+def latest_in_context(store: Store) -> dict[str, Any] | None:
+    """What the last finished `accord fit in-context` found; `None` where there was none."""
+    done = [run for run in store.runs() if run["status"] == "done" and run["command"] == COMMAND]
+    return dict(done[-1]["results"]) if done else None

@@ -1,0 +1,180 @@
+"""A decisions endpoint behind the chat seam, over a real wire: what is sent, what is read, what is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from accord import Question, Scale, Store
+from accord.errors import BadInput, BudgetReached, ModelError
+from accord.llm import CallFailed, Message, Prompt, Reply, Usage
+from accord.llm.budget import Budget, Caps
+from accord.llm.cached import kept_key
+from accord.llm.decided_chat import request_of
+from accord.llm.decisions import Asked, Request
+from accord.llm.model import estimated_usage
+from accord.llm.render import answer_labels
+from accord.llm.stack import Terms, decided_endpoint_of, open_chat, open_decided
+from accord.llm.waiting import wait
+from accord.testing import ChatServer, Misbehaving, Respond, Wire, answer_any, fault
+
+GOOD = Question(id="Q1", text="How good?", scale=Scale(options=(1, 2, 3)), meanings={"1": "Bad."})
+DONE = Question(id="Q2", text="Resolved?", scale=Scale(kind="binary", options=(0, 1)), meanings={"1": "It is."})
+TONE = Question(id="Q3", text="Which tone?", scale=Scale(kind="nominal", options=("warm", "cold")))
+TEN = Question(id="Q4", text="How long?", scale=Scale(options=tuple(range(1, 11))))
+DECIDED = ("decisions", "systemone")
+PROMPT = Prompt((Message("system", "Examples: ..."), Message("user", "Now this one.")), max_tokens=1, top_logprobs=20)
+
+
+@pytest.fixture(autouse=True)
+def key(api_key: None) -> None:
+    """Every test here has a key."""
+
+
+def asked(
+    way: str, url: str, store: Store, question: Question = GOOD, prompt: Prompt = PROMPT, terms: Terms | None = None
+) -> Reply:
+    """One reply from a model that is opened for it."""
+    model = open_decided(way, "m1", url, question, store, terms or Terms(attempts=1, timeout=0.3))
+    try:
+        return wait(model.ask(prompt))
+    finally:
+        wait(model.close())
+
+
+def failed(way: str, respond: Respond, store: Store, question: Question = GOOD) -> str:
+    """Why there was no reply."""
+    with ChatServer(respond) as server, pytest.raises(CallFailed) as caught:
+        asked(way, server.url, store, question)
+    assert "sk-secret" not in str(caught.value)
+    return caught.value.failure.reason
+
+
+@pytest.mark.parametrize("question", [GOOD, DONE, TONE, TEN], ids=lambda question: question.id)
+@pytest.mark.parametrize("way", DECIDED)
+def test_a_reply_is_one_questions_distribution(way: str, question: Question, memory: Store) -> None:
+    with ChatServer(answer_any) as server:
+        reply = asked(way, server.url, memory, question)
+    [request] = server.requests
+    assert request["input" if way == "decisions" else "state"] == "Examples: ...\n\nNow this one."
+    assert len(request["questions"]) == 1 and question.text in str(request["questions"])
+    assert reply.first_token is not None
+    assert list(reply.first_token) == list(answer_labels(question.scale))
+    assert 0.9 < sum(reply.first_token.values()) < 1.0 + 1e-9, "as given: what is outside is not shared out"
+    assert reply.text == max(reply.first_token, key=reply.first_token.__getitem__)
+    assert (reply.model, reply.usage) == ("m1", Usage(10, 0))
+
+
+def test_probabilities_are_those_of_the_options(memory: Store) -> None:
+    def told(request: Mapping[str, Any]) -> Wire:
+        if request["_path"].endswith("/systemone"):
+            return Wire({"answers": {"Q1": {"type": "score", "probabilities": {"0": 0.1, "1": 0.0, "2": 0.6}}}})
+        answer = {"type": "predicate", "name": "Q2", "probability": 0.75}
+        return Wire({**answer_any(request).body, "answers": [answer], "model": "m1-2026"})  # type: ignore[dict-item]
+
+    with ChatServer(told) as server:
+        score = asked("systemone", server.url, memory)
+        predicate = asked("decisions", server.url, memory, DONE)
+    assert (score.text, score.first_token) == ("3", {"1": 0.1, "2": 0.0, "3": 0.6})
+    assert (predicate.text, predicate.first_token, predicate.model) == ("1", {"0": 0.25, "1": 0.75}, "m1-2026")
+
+
+@pytest.mark.parametrize("way", DECIDED)
+def test_replies_are_kept_by_question_and_by_dialect(way: str, memory: Store) -> None:
+    with ChatServer(answer_any) as server:
+        first = asked(way, server.url, memory)
+        again = asked(way, server.url, memory)
+        assert len(server.requests) == 1 and again.usage == Usage(), "a kept reply costs nothing"
+        assert (again.text, again.first_token, again.model) == (first.text, first.first_token, first.model)
+        other = GOOD.model_copy(update={"text": "How bad?"})
+        assert asked(way, server.url, memory, other).first_token != first.first_token
+        asked(next(dialect for dialect in DECIDED if dialect != way), server.url, memory)
+        asked(way, server.url, memory, prompt=Prompt((Message("user", "Another."),)))
+        assert len(server.requests) == 4
+        endpoint = decided_endpoint_of(way, "m1", server.url, GOOD)
+        assert memory.reply(kept_key(endpoint, "m1", PROMPT)) is not None, "a plan sees what is kept"
+        assert memory.reply(kept_key(decided_endpoint_of(way, "m1", server.url, DONE), "m1", PROMPT)) is None
+        chat = open_chat("m1", server.url, memory, Terms(attempts=1))
+        assert wait(chat.ask(PROMPT)).model == "loopback", "a chat model's reply is another one"
+        wait(chat.close())
+
+
+@pytest.mark.parametrize("way", DECIDED)
+def test_what_is_no_answer_is_a_failure_and_is_not_kept(way: str, memory: Store) -> None:
+    expected = {
+        "refusal": "refused",
+        "another request's answer": "malformed",
+        "truncated": "malformed",
+        "no logprobs": "malformed",
+        "429": "rate-limited",
+        "slow": "timeout",
+    }
+    for kind, reason in expected.items():
+        assert failed(way, lambda request, kind=kind: fault(kind, request, answer_any(request)), memory) == reason
+
+    def elsewhere(request: Mapping[str, Any]) -> Wire:
+        mass = [{"value": "tepid", "probability": 1.0}]
+        answer = {"type": "choice", "choice": "tepid", "confidence": 1.0, "name": "Q3", "probabilities": mass}
+        named = {"Q3": {"type": "choice", "choice": "tepid", "probabilities": {"tepid": 1.0}}}
+        return Wire({**answer_any(request).body, "answers": [answer] if way == "decisions" else named})  # type: ignore[dict-item]
+
+    assert failed(way, elsewhere, memory, TONE) == "no option"
+    with ChatServer(answer_any) as server:
+        assert asked(way, server.url, memory, TONE).text in {"A", "B"}
+        assert len(server.requests) == 1
+    with ChatServer(lambda _: Wire({"error": {}}, status=404)) as server, pytest.raises(ModelError, match="no model"):
+        asked(way, server.url, memory)
+
+
+@pytest.mark.parametrize("way", DECIDED)
+def test_faults_that_pass_are_waited_out_and_refusals_are_not(way: str, memory: Store) -> None:
+    flaky = Misbehaving(share=0.6, kinds=("429", "truncated"), seed=1)
+    with ChatServer(flaky) as server:
+        for place in range(3):
+            prompt = Prompt((Message("user", f"{place}"),))
+            assert asked(way, server.url, memory, prompt=prompt, terms=Terms(attempts=12)).first_token
+    assert sum(flaky.met.values()) > 0
+    refusing = lambda request: fault("refusal", request, answer_any(request))  # noqa: E731
+    with ChatServer(refusing) as server, pytest.raises(CallFailed, match="refused"):
+        asked(way, server.url, memory, terms=Terms(attempts=12))
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("way", DECIDED)
+def test_a_budget_counts_what_is_sent(way: str, memory: Store) -> None:
+    long = Prompt((Message("user", "long " * 4000),))
+    estimate = estimated_usage(request_of(long, GOOD))
+    assert estimate.input_tokens > 5000 and estimate.output_tokens == 0
+    with ChatServer(answer_any) as server:
+        terms = Terms(budget=Budget(Caps(tokens=5000), {}))
+        with pytest.raises(BudgetReached, match="5000 tokens would be passed"):
+            asked(way, server.url, memory, prompt=long, terms=terms)
+        assert not server.requests
+        asked(way, server.url, memory, terms=terms)
+        asked(way, server.url, memory, terms=terms)
+        assert (terms.budget.requests, terms.budget.spent) == (1, Usage(10, 0)), "a kept reply is not paid for"
+        asked(way, server.url, memory, prompt=long, terms=Terms())
+
+
+def test_what_is_sent_can_be_carried_by_every_wire() -> None:
+    odd = Prompt((Message("user", "half a pair \ud83d"), Message("assistant", "")))
+    assert request_of(odd, DONE) == Request(
+        "half a pair \ufffd\n\n", (Asked("Q2", "predicate", "Resolved? yes: It is."),)
+    )
+
+
+def test_what_no_decisions_endpoint_can_be_asked_is_said(memory: Store) -> None:
+    real = Question(id="Q5", text="How much?", scale=Scale(kind="real", low=0, high=1))
+    many = Question(id="Q6", text="How much?", scale=Scale(options=tuple(range(11))))
+    pairs = Question(id="Q7", text="Which is better?", scale=GOOD.scale, applies="pairs")
+    for question, said in ((real, r"'Q5' \(0.0 to 1.0\)"), (many, r"'Q6' \(0, 1, "), (pairs, "about one conversation")):
+        with pytest.raises(BadInput, match=said):
+            open_decided("decisions", "m1", "http://one.test/v1", question, memory, Terms())
+    with pytest.raises(BadInput, match="'logprobs' is no way of decisions; allowed: decisions, systemone"):
+        open_decided("logprobs", "m1", None, GOOD, memory, Terms())
+    with pytest.raises(BadInput, match="'gguf:x' runs in this process and has no systemone endpoint"):
+        decided_endpoint_of("systemone", "gguf:x", None, GOOD)
+    kept_under = decided_endpoint_of("decisions", "m1", "http://user:sk-secret@one.test/v1?key=sk-secret", GOOD)
+    assert kept_under.startswith("http://one.test/v1/") and "secret" not in kept_under
