@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from adoror_planted import planted_rows
+from adoror_prefixes import prefix_rows
 from harness import Row, chosen, data_folder, options, table, write
 from scipy import stats
 
@@ -34,12 +35,13 @@ from accord.pipeline.in_context_models import InContextModels
 from accord.pipeline.in_context_sides import ContextSides
 from accord.pipeline.in_context_study import InContextStudy, learn_from
 from accord.readers import read
+from accord.resampling import Clusters
 from accord.rubric import Question
 from accord.scale import Scale
 from accord.splits import fold_of
 from accord.store import Store
 
-PARTS = ("planted", "real")
+PARTS = ("planted", "prefixes", "real")
 MODEL = "embedded:smollm2-135m"
 DIMENSIONS = {
     "Overall": ("What is the overall quality of the reply?", (1, 2, 3, 4, 5)),
@@ -72,6 +74,10 @@ def main() -> None:
     if "planted" in parts:
         rows += planted_rows(seed=0, quick=args.quick)
         print(table(rows, ("world", "system", "recovered", "absolute_error")), "\n")
+    if "prefixes" in parts:
+        saved = prefix_rows()
+        print(table(saved, ("what", "together", "layout", "requests", "characters", "shared")), "\n")
+        rows += saved
     if "real" in parts:
         folder = data_folder(parser, args.data) / "topical_usr"
         limit = args.limit or (18 if args.quick else None)
@@ -115,8 +121,9 @@ def _rows(study: InContextStudy, about: Row) -> Iterator[Row]:
         means = shares @ np.array(options_)
         said = {str(t): float(m) for t, m, k in zip(evidence.targets, means, known, strict=True) if k}
         pairs = [(said[target], score) for target, score in truth.items() if target in said]
-        rho = _spearman(pairs)
-        yield {**about, "system": NAMES[own], "rho": rho, "answers": pairs, "unscored": len(truth) - len(pairs)}
+        context = [name for target, name in zip(truth, groups_of(study.sides.test.all), strict=True) if target in said]
+        lost = {"unscored": len(truth) - len(pairs)}
+        yield {**about, "system": NAMES[own], "rho": _spearman(pairs), "answers": pairs, "context": context, **lost}
 
 
 def folds_of(
@@ -179,13 +186,13 @@ def _spearman(pairs: Sequence[Sequence[float]]) -> float | None:
 
 
 def table_1(rows: Sequence[Row]) -> list[Row]:
-    """Spearman over all held-out responses with a bootstrap interval, and the mean of the folds' own."""
+    """Spearman over all held-out responses with an interval by resampling contexts, and the mean of the folds' own."""
     found = []
     for split, dimension, system in dict.fromkeys((r["split"], r["dimension"], r["system"]) for r in rows):
         mine = [r for r in rows if (r["split"], r["dimension"], r["system"]) == (split, dimension, system)]
         pairs = np.array([pair for row in mine for pair in row["answers"]], dtype=float).reshape(-1, 2)
-        rng = np.random.default_rng(0)
-        drawn = [_spearman(pairs[rng.integers(len(pairs), size=len(pairs))].tolist()) for _ in range(DRAWS)]
+        clusters = Clusters([name for row in mine for name in row["context"]])
+        drawn = [_spearman(pairs[clusters.rows(counts)].tolist()) for counts in clusters.counts(DRAWS, seed=0)]
         known = [each for each in drawn if each is not None]
         low, high = np.quantile(known, [0.025, 0.975]).tolist() if known else (None, None)
         rhos = [row["rho"] for row in mine if row["rho"] is not None]

@@ -23,6 +23,7 @@ from accord.evaluators.in_context.inversion import Contest, contest, drawn, inve
 from accord.evaluators.in_context.learned import TOWERS
 from accord.evaluators.in_context.nodes import Pairs, Query
 from accord.evaluators.in_context.pairs import pair_draws, pairs_of, try_pairs
+from accord.evaluators.in_context.reading import UNREADABLE
 from accord.evaluators.in_context.recipe import Recipe, Sizes, library_of
 from accord.evaluators.in_context.selector import Selector
 from accord.evaluators.in_context.selectors import SELECTORS, make_selector
@@ -314,7 +315,10 @@ def _check_scores(tally: Tally) -> None:
     lost = sum(tally.failures.values())
     if tally.asked and lost == tally.asked:
         reason, count = tally.failures.most_common(1)[0]
-        raise BadInput(
-            f"none of {tally.asked} requests gave a score: {reason} ({count}); for example: {tally.example[reason]}. "
+        advice = "Run the command again once the endpoint answers" if reason not in UNREADABLE else (
             "Another model may do better, or another way to read it: in_context: {way: logprobs}"
+        )  # fmt: skip
+        raise BadInput(
+            f"none of {tally.asked} requests gave a score: {reason} ({count}); for example: "
+            f"{tally.example[reason].rstrip('.')}. {advice}"
         )

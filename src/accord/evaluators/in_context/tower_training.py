@@ -30,6 +30,10 @@ except ImportError:
 Tables = dict[str, Array]
 
 
+_STEPS, _PAIRS = 256, 256
+"""Steps and pairs are padded to round numbers of these: the folds of one data set share one compiled program."""
+
+
 @dataclass(frozen=True)
 class Terms:
     """How the towers are trained.
@@ -78,8 +82,10 @@ def train(shape: Shape, sheet: Sheet, terms: Terms) -> Parameters:
     """Train the towers; the same sheet and terms give the same towers."""
     tables = sheet_arrays(sheet)
     begun = jax.tree.map(jnp.asarray, initial(shape, terms.seed))
-    steps = jnp.asarray(batches(len(sheet.target), terms), dtype=jnp.int32)
-    found: Parameters = jax.tree.map(np.asarray, _train(shape, tables, begun, steps, terms.rate, terms.decay))
+    steps = batches(len(sheet.target), terms)
+    padded = jnp.asarray(np.pad(steps, ((0, -len(steps) % _STEPS), (0, 0))), dtype=jnp.int32)
+    learned = _train(shape, tables, begun, padded, len(steps), terms.rate, terms.decay)
+    found: Parameters = jax.tree.map(np.asarray, learned)
     return found
 
 
@@ -95,7 +101,9 @@ def batches(pairs: int, terms: Terms) -> Indices:
 
 
 @partial(jax.jit, static_argnums=0)
-def _train(shape: Shape, tables: Tables, begun: Parameters, steps: Array, rate: float, decay: float) -> Parameters:
+def _train(
+    shape: Shape, tables: Tables, begun: Parameters, steps: Array, count: int, rate: float, decay: float
+) -> Parameters:
     adam = optax.scale_by_adam()
     slope = jax.grad(partial(loss, shape, tables))
 
@@ -107,7 +115,7 @@ def _train(shape: Shape, tables: Tables, begun: Parameters, steps: Array, rate: 
         moved = jax.tree.map(lambda weight, by: weight - now * (by + decay * weight), parameters, change)
         return (moved, moments), None
 
-    progress = jnp.arange(len(steps)) / len(steps)
+    progress = jnp.minimum(jnp.arange(len(steps)) / count, 1.0)  # the steps beyond `count` move nothing
     (learned, _), _ = jax.lax.scan(step, (begun, adam.init(begun)), (steps, progress))
     return learned
 
@@ -123,4 +131,8 @@ def loss(shape: Shape, tables: Tables, parameters: Parameters, rows: Array) -> A
 def sheet_arrays(sheet: Sheet) -> Tables:
     """A sheet as the compiled program takes it: single precision, and small whole numbers."""
     kinds = {"i": jnp.int32, "f": jnp.float32}
-    return {name: jnp.asarray(value, dtype=kinds[value.dtype.kind]) for name, value in vars(sheet).items()}
+    arrays = {name: np.asarray(value) for name, value in vars(sheet).items()}
+    for name in ("demonstrations", "prompt", "query", "target"):
+        wider = [(0, -len(arrays[name]) % _PAIRS), *[(0, 0)] * (arrays[name].ndim - 1)]
+        arrays[name] = np.pad(arrays[name], wider)
+    return {name: jnp.asarray(value, dtype=kinds[value.dtype.kind]) for name, value in arrays.items()}

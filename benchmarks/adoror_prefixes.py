@@ -1,0 +1,52 @@
+"""What a prefix cache saves of the requests of one study: the share of text that repeats the request before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from harness import Row
+
+from accord.evaluators.in_context.asking import common
+from accord.evaluators.in_context.examples import Examples, examples_of, groups_of
+from accord.evaluators.in_context.pairs import pair_draws
+from accord.evaluators.in_context.template import SEPARATOR, Wording
+from accord.llm.model import Subject
+from accord.testing.in_context import rated_chats
+
+PROMPTS, K, EACH = 4, 5, 4
+
+
+def prefix_rows(seed: int = 0) -> list[Row]:
+    """The pairs of 120 planted conversations, laid out and ordered in four ways."""
+    chats, labels, rubric = rated_chats(120)
+    found = examples_of(rubric.main_question, map(Subject, chats), labels, None, lambda chat: False)
+    wording, groups = Wording(rubric.main_question, found.level), groups_of(found.all)
+    rows: list[Row] = []
+    for together in (4, 1):
+        query, nodes = pair_draws(np.random.default_rng(seed), groups, range(120), PROMPTS, K, EACH, together)
+        drawn = list(zip(query.tolist(), nodes.demonstrations.tolist(), nodes.prompt.tolist(), strict=True))
+        texts = [_text(wording, found, *each) for each in drawn]
+        last = [_text(wording, found, *each, input_last=False) for each in drawn]
+        for layout, requests in (
+            ("shared first, in order", sorted(texts)),
+            ("shared first, by input", [text for _, text in sorted(zip(query.tolist(), texts, strict=True))]),
+            ("input first, in order", sorted(last)),
+        ):
+            about = {"what": "prefix", "together": together, "layout": layout, "requests": len(requests)}
+            rows.append({**about, "characters": sum(map(len, requests)), "shared": _shared(requests)})
+    return rows
+
+
+def _text(wording: Wording, found: Examples, row: int, shown: Sequence[int], task: int, input_last: bool = True) -> str:
+    made = wording.prompt(
+        [found.all[place] for place in shown], f"Prompt {task}. {wording.by_hand()}", found.all[row].subject
+    )
+    assert made is not None
+    parts = made[0].messages[0].content.split(SEPARATOR)
+    return SEPARATOR.join(parts if input_last else [parts[-1], *parts[:-1]])
+
+
+def _shared(texts: Sequence[str]) -> float:
+    repeated = sum(common(before, text) for before, text in zip(texts, texts[1:], strict=False))
+    return repeated / sum(map(len, texts))
