@@ -121,7 +121,7 @@ def test_from_forty_ratings_to_scores(project: Path, monkeypatch: pytest.MonkeyP
         asked = [request for request in server.requests if request["_path"].endswith("/chat/completions")]
         assert plan["requests"] == len(asked) == found["asked"]
         train, test = found["trained"], found["tested"]
-        assert train + test == 40 and found["asked"] == 3 + 4 * train + train * 2 * 2 + 3 * train + 3 * test
+        assert train + test == 40 and found["asked"] == 3 + 4 * train + train * 2 * 2 + 3 * train + 4 * test
         assert [prompt["kept"] for prompt in found["prompts"]][:2] == [True, True] and found["prefix_shared"] > 0.3
         assert all(prompt["examples"] for prompt in found["prompts"] if prompt["by"] == "m")
         rows = {row["system"]: row for row in found["rows"]}
@@ -133,11 +133,19 @@ def test_from_forty_ratings_to_scores(project: Path, monkeypatch: pytest.MonkeyP
         embedded = [text for r in server.requests if r["_path"].endswith("/embeddings") for text in r["input"]]
         assert len(embedded) == len(set(embedded)) >= 42  # every conversation and every prompt that was kept, once
 
+        configure(project, server.url, rest="metrics: [lexical]\n")
+        (project / "accord.yaml").write_text(
+            (project / "accord.yaml").read_text().replace("in-context}", "calibration}")
+        )
+        assert run("report").exit_code == 0
+        page = (project / "report.html").read_text()
+        assert "Scoring in context: overall" in page and "by hand, random examples" in page
+
         new = [Conversation(f"new-{chat.id}", chat.turns) for chat in rated_chats(60)[0][40:48]]
         new.append(Conversation("silent", (Turn("user", " "), Turn("assistant", " "))))
         write(project, new, Labels([]))
-        scored = run("score", "chats.jsonl", "--out", "scores.jsonl")
-        assert scored.exit_code == 5 or "1 unscored" in scored.output
+        scored = run("score", "chats.jsonl", "--evaluator", "evaluators/in-context", "--out", "scores.jsonl")
+        assert scored.exit_code == 5 and "1 unscored" in scored.output
         scores = [json.loads(line) for line in (project / "scores.jsonl").read_text().splitlines()]
         worth = [int(chat.turns[-1].content.split("worth ")[1][0]) for chat in new[:-1]]
         assert np.abs(np.array([row["value"] for row in scores[:-1]]) - worth).mean() < 0.8

@@ -30,13 +30,14 @@ class Wanted(NamedTuple):
 
 def fit_in_context(project: Project, out: Path | None, wanted: Wanted, plan: bool, as_json: bool) -> None:
     """Learn to score in context with what a project names, and print how well it does; or price it."""
+    from accord.evaluators.in_context.systems import FEW_SHOT
     from accord.pipeline import make_in_context, plan_in_context
     from accord.pipeline.in_context_findings import COMMAND, findings
     from accord.pipeline.in_context_study import EVERY
 
     with closing(make_in_context(project.config, project.budget)) as models:
         question, prompts = _asked(project, wanted)
-        beside = EVERY if wanted.tables else ()
+        beside = EVERY if wanted.tables else {FEW_SHOT}
         if plan:
             found = plan_in_context(project.store, project.config, models, question, prompts, beside)
             show(found.to_json(), as_json, _plan_text)
