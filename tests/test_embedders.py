@@ -266,7 +266,7 @@ def test_a_text_without_a_vector_is_said_and_the_others_are_kept(memory: Store) 
     texts = [f"heron {place}" for place in range(600)]
     texts[550] = "poison " * 20
     with pytest.raises(
-        ModelError, match=r"counted has no vector for 1 of 88 texts; no embedding: rejected: 'poison .*run the command"
+        ModelError, match=r"counted has no vector for 1 of 88 texts; no embedding: rejected. .*run the command"
     ) as caught:
         embedded(texts, embedder, memory)
     assert len(str(caught.value)) < 200
@@ -293,7 +293,7 @@ def test_an_embedder_is_known_by_what_can_change_its_vectors(memory: Store, monk
         open_embedder.cache_clear()
         assert np.array_equal(embedded(texts, open_embedder("endpoint:small"), memory), found)
         assert len(server.requests) == 2, "what is kept is not asked for again"
-        with pytest.raises(ModelError, match=r"no vector for 1 of 2 texts; no embedding: rejected: 'poison'"):
+        with pytest.raises(ModelError, match=r"no vector for 1 of 2 texts; no embedding: rejected"):
             embedded(["poison", "order"], remote, memory)
 
 

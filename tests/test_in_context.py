@@ -11,7 +11,7 @@ import pytest
 
 from accord import Conversation, Label, Labels, Question, Scale, Score, Target, Turn, Unscored
 from accord.conversation import Document
-from accord.errors import BadInput, BudgetReached, NotFitted, UnknownName
+from accord.errors import BadInput, BudgetReached, NotFitted
 from accord.evaluators import InContext
 from accord.evaluators.in_context.asking import Asked, Tally, common, score_each
 from accord.evaluators.in_context.choosing import Tried, check_towers, rows_of, simplest
@@ -35,6 +35,7 @@ from accord.llm import ScriptedModel, Subject
 from accord.llm.flow import OUT_OF_BUDGET, run_flow
 from accord.llm.model import Failure, Message, Prompt, Reply, estimated_usage
 from accord.llm.windowing import MARGIN
+from accord.rubric import Applies
 from accord.scale import Kind
 from accord.testing.in_context import rated_chats
 
@@ -91,6 +92,8 @@ def test_turns_of_one_conversation_and_replies_to_the_same_turns_belong_together
     found = groups_of(made)
     assert found[0] == found[1] == found[2] and len({found[0], found[3], found[4]}) == 3
     assert groups_of([]) == []
+    alone = [Example(Subject(Conversation(name, (Turn("user", "the same words"),))), 3.0) for name in "xy"]
+    assert len(set(groups_of(alone))) == 1  # one would stand beside itself, with its score
 
 
 # --- the template -------------------------------------------------------------------------------------------------
@@ -167,7 +170,19 @@ def test_demonstrations_are_shortened_by_whole_turns_then_dropped_and_the_input_
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("4", 4.0), (" 3.5 out of 5", 3.5), ("overall score: 2.25 [END]", 2.25), ("**Score:** 1", 1.0), ("5/5", 5.0)],
+    [
+        ("4", 4.0),
+        (" 3.5 out of 5", 3.5),
+        ("overall score: 2.25 [END]", 2.25),
+        ("**Score:** 1", 1.0),
+        ("5/5", 5.0),
+        ("3,5", 3.5),
+        ("_4_", 4.0),
+        ("On a scale from 1 to 5: 4", 4.0),
+        ("(1-5): 2", 2.0),
+        ("25e-1", 2.5),
+        ("OVERALL score: 3", 3.0),
+    ],
 )
 def test_the_first_number_is_the_score(text: str, value: float) -> None:
     found = read(Wording(QUESTION, DIALOGUE), ASKED, Reply(text))
@@ -180,12 +195,29 @@ def test_the_first_number_is_the_score(text: str, value: float) -> None:
     [
         ("I cannot rate this.", NO_NUMBER), ("", NO_NUMBER), ("7", OUTSIDE), ("-2", OUTSIDE), ("0.5 of 1", OUTSIDE),
         ("the roses in our garden need some water. 3", ECHO), ("[0] user: I have 3 dogs", ECHO),
-        ("=====[abc]===== 4", ECHO), ("NaN", NO_NUMBER),
+        ("=====[abc]===== 4", ECHO), ("NaN", NO_NUMBER), ("The last turn, [1]: is good. 5", ECHO), ("1,000", OUTSIDE),
     ],
 )  # fmt: skip
 def test_a_reply_without_a_score_on_the_scale_is_never_moved_onto_it(text: str, reason: str) -> None:
     found = read(Wording(QUESTION, DIALOGUE), ASKED, Reply(text))
     assert isinstance(found, Failure) and found.reason == reason
+
+
+def test_the_label_of_a_long_dimension_is_no_echo_and_real_ends_are_on_their_scale() -> None:
+    long = Question(id="maintains_context", text="?", scale=Scale(options=(1, 2, 3, 4, 5)))
+    asked = Prompt((Message("user", "...\nmaintains_context score:"),))
+    found = read(Wording(long, DIALOGUE), asked, Reply("maintains_context score: 4"))
+    assert isinstance(found, Reading) and found.value == 4.0
+    real = Question(id="r", text="?", scale=Scale(kind=Kind.REAL, low=-5.0, high=-1.7))
+    top = read(Wording(real, DIALOGUE), ASKED, Reply("-1.7"))
+    assert isinstance(top, Reading) and top.value == -1.7
+    fine = Question(id="f", text="?", scale=Scale(kind=Kind.REAL, low=0.0, high=0.01))
+    assert [Wording(fine, DIALOGUE).shown(score) for score in (0.002, 0.0041)] == ["0.002", "0.0041"]
+    large = Question(id="l", text="?", scale=Scale(kind=Kind.REAL, low=0.0, high=10_000_000.0))
+    assert Wording(large, DIALOGUE).form() == "one number from 0 to 10000000"
+    pairs = Question(id="p", text="?", scale=Scale(options=(1, 2, 3)), applies=Applies.PAIRS)
+    with pytest.raises(BadInput, match="compares"):
+        Wording(pairs, DIALOGUE)
 
 
 def test_token_probabilities_are_a_distribution_and_their_absence_is_said() -> None:
@@ -224,6 +256,23 @@ def test_replies_that_are_no_prompt_are_told_from_prompts() -> None:
     assert checked('Task prompt: "Rate the answer from 1 to 5."', shown) == "Rate the answer from 1 to 5."
     assert checked("```\nRate the answer from 1 to 5.\n```", shown) == "Rate the answer from 1 to 5."
     copied = "Rate it; a good one: the roses of my grandmother need more water than anybody could ever carry up there"
+    chinese = [
+        Example(
+            Subject(
+                Conversation(
+                    "z",
+                    (Turn("user", "我叫王小明，住在北京市朝阳区建国路八十八号，电话一三八零零一三八零零零，请帮我。"),),
+                )
+            ),
+            3.0,
+        )
+    ]
+    quoted = checked(
+        "请按一到五打分。例如：我叫王小明，住在北京市朝阳区建国路八十八号，电话一三八零零一三八零零零。", chinese
+    )
+    assert isinstance(quoted, Failure) and quoted.reason == COPY
+    odd = checked("Rate it.\x85From 1 to 5, please.", shown)
+    assert odd == "Rate it.\nFrom 1 to 5, please."
     for text, reason in (("ok", SHORT), (copied, COPY), ("Rate it well now.\n[0] user: hi", GONE_ON)):
         found = checked(text, shown)
         assert isinstance(found, Failure) and found.reason == reason
@@ -341,11 +390,12 @@ def test_the_simplest_selector_that_is_not_worse_is_used() -> None:
     rows = rows_of(tried, "bm25", groups, seed=0)
     assert [row["chosen"] for row in rows] == [False, True, False, False]
     assert rows[0]["gain"] == 0 and rows[1]["gain"] == pytest.approx(0.1) and rows[1]["gain_low"] > 0
-    for selector, settings, match in (("best", {}, "selector"), ("adoror", {"depth": 2}, "towers"), ("auto", {}, "")):
-        if match:
-            with pytest.raises(UnknownName, match=match):
-                check_towers(selector, settings)
-        else:
+    check_towers("auto", {"width": None, "rate": 1e-4, "relative": False})
+    for selector, settings, match in (
+        ("best", {}, "selector"), ("adoror", {"depth": 2}, "towers"), ("adoror", {"heads": 5}, "5 heads"),
+        ("adoror", {"batch": 0}, "batch"), ("utility", {"epochs": 0}, "epochs"), ("adoror", {"width": "abc"}, "width"),
+    ):  # fmt: skip
+        with pytest.raises(BadInput, match=match):
             check_towers(selector, settings)
 
 

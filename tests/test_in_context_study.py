@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from accord.cli.in_context_study import folder_of
 from accord.evaluators import InContext
 from accord.evaluators.in_context.examples import told_of
 from accord.evaluators.in_context.recipe import load_recipe
-from accord.evidence.embedders import open_embedder
+from accord.evidence.embedders import Remote, open_embedder
 from accord.llm.model import Message as Said
 from accord.llm.model import Prompt, Subject
 from accord.pipeline.in_context_asking import at_level
@@ -53,14 +53,25 @@ def vector_of(text: str) -> list[float]:
 
 
 @pytest.fixture(autouse=True)
-def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+def few_draws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Intervals of the tables from fewer draws: nothing here is about them."""
 
     def quick(*args: Any) -> Figures:
         return figures_of(*args[:-2], 50, args[-1])
 
     monkeypatch.setattr("accord.pipeline.in_context_study.figures_of", quick)
-    open_embedder.cache_clear()  # each test has an endpoint of its own
+    open_embedder.cache_clear()
+    yield
+    forget_embedder()
+
+
+def forget_embedder() -> None:
+    """Let go of the endpoint that embeds: the next server is another one."""
+    if open_embedder.cache_info().currsize:
+        embedder = open_embedder("endpoint:vectors")
+        assert isinstance(embedder, Remote)
+        embedder.close()
+        open_embedder.cache_clear()
 
 
 @pytest.fixture
@@ -290,6 +301,7 @@ def _fitted(project: Path, monkeypatch: pytest.MonkeyPatch, respond: Respond) ->
         imported(project, server.url, monkeypatch)
         result = run("fit", "in-context", "--json")
         assert result.exit_code == 0, result.output
+        forget_embedder()
         return result
 
 
@@ -323,6 +335,35 @@ def test_a_model_that_sometimes_gives_no_score_is_cautioned_about(
         assert "unscored" in result.output and "no number" in result.output
 
 
+def test_a_writer_s_reply_that_is_no_prompt_is_not_asked_for_again(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scorer = Scorer()
+
+    def script(prompt: Prompt) -> str:
+        said = scorer(prompt)
+        return "No." if "(version 1)" in said else said
+
+    with ChatServer(serving(script)) as server:
+        imported(project, server.url, monkeypatch)
+        result = run("fit", "in-context")
+        assert result.exit_code == 0 and "were no prompt: no prompt (1)" in result.output
+
+
+def test_few_large_groups_are_refused_before_anything_is_paid_for(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chats, labels, _ = rated_chats(40)
+    many = Conversation("one", tuple(turn for chat in chats[:38] for turn in chat.turns))
+    marks = [Label(Target("one", 2 * n + 1), "overall", "ann", label.value) for n, label in enumerate(labels[:38])]
+    rest = [Label(Target(chat.id, 1), "overall", "ann", 2) for chat in chats[38:]]
+    write(project, [many, *chats[38:]], Labels([*marks, *rest]))
+    imported(project, "http://127.0.0.1:9/v1", monkeypatch, f"{SMALL}, held_out: 0.1")
+    result = run("fit", "in-context")
+    assert result.exit_code == 1 and "spent" not in result.output
+    assert "of one conversation" in result.output or "rated examples" in result.output
+
+
 def test_wrong_input_is_said_in_one_line(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chats, labels, _ = rated_chats(40)
     (project / "accord.yaml").write_text("rubric: rubric.yaml\n")
@@ -349,6 +390,9 @@ def test_wrong_input_is_said_in_one_line(project: Path, monkeypatch: pytest.Monk
     narrow = SMALL.replace("demonstrations: 3", "demonstrations: 12")
     configure(project, "http://127.0.0.1:9/v1", f"{narrow}, context: 512")
     assert "too long to be shown" in said()
+    configure(project, "http://127.0.0.1:9/v1", SMALL.replace("endpoint:vectors", "nope"))
+    told = said()
+    assert "no embedder 'nope'" in told and "spent" not in told
     assert "are for in-context" in " ".join(run("fit", "calibration", "--dimension", "overall").output.split())
 
     (project / "accord.db").unlink()
@@ -384,6 +428,16 @@ def test_another_model_or_way_than_the_recipe_s_is_refused(project: Path, monkey
                 match = "were tried with m"
             refused = run("score", "chats.jsonl", "--out", "s.jsonl")
             assert refused.exit_code == 1 and match in " ".join(refused.output.split())
+        shown = project / "evaluators" / "in-context" / "demonstrations.jsonl"
+        lines = shown.read_text().splitlines(keepends=True)
+        configure(project, server.url)
+        for other in (lines[::-1], lines[1:], [*lines, lines[0]]):
+            shown.write_text("".join(other))
+            refused = run("score", "chats.jsonl", "--out", "s.jsonl")
+            assert refused.exit_code == 1 and "was edited" in refused.output
+        shown.write_text("".join(lines))
+        taken = run("fit", "in-context", "--dimension", "overall", "--out", "evaluators/in-context")
+        assert taken.exit_code == 0
     card = project / "evaluators" / "in-context" / "selector.json"
     card.write_text(card.read_text()[:40])
     configure(project, "http://127.0.0.1:9/v1")

@@ -43,8 +43,9 @@ def fit_in_context(project: Project, out: Path | None, wanted: Wanted, plan: boo
             show(found.to_json(), as_json, _plan_text)
             return
         with project.store.run(COMMAND, project.config.shown()) as run:
-            study = _studied(project, models, question, prompts, beside)
             folder = out or folder_of(question.id, project.rubric.main)
+            _check_folder(folder, question)
+            study = _studied(project, models, question, prompts, beside)
             study.evaluator.save(folder)
             study.recipe.save(folder)
             run.results.update(findings(study, project.budget.to_json()), folder=str(folder))
@@ -108,9 +109,23 @@ def _tell(result: Mapping[str, Any], as_json: bool) -> None:
 
 def folder_of(dimension: str, main: str) -> Path:
     """Where the evaluator of a dimension is put: that of the main question under the method's own name."""
+    from accord.conversation import content_hash
+
     folder = evaluator_folder("in-context")
-    plain = re.sub(r"\W+", "-", dimension.casefold()).strip("-")
+    plain = re.sub(r"\W+", "-", dimension.casefold()).strip("-") or content_hash(dimension, length=8)[5:]
     return folder if dimension == main else folder.with_name(f"{folder.name}-{plain}")
+
+
+def _check_folder(folder: Path, question: Question) -> None:
+    """Refuse to overwrite the evaluator of another dimension, before anything is paid for."""
+    from accord.errors import BadInput
+    from accord.evaluators import load_evaluator
+    from accord.evaluators.base import method_of
+
+    if method_of(folder) is not None and (other := load_evaluator(folder).question.id) != question.id:
+        raise BadInput(
+            f"{folder} holds the evaluator of {other!r}; name another folder for {question.id!r}: --out FOLDER"
+        )
 
 
 def _plan_text(plan: Mapping[str, Any]) -> str:

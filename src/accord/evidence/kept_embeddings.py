@@ -17,8 +17,6 @@ Floats = NDArray[np.float32]
 
 TOGETHER = 512
 """Texts that are embedded before their vectors are kept: what an interruption may lose."""
-SHOWN = 40
-"""Characters of a text that a message repeats."""
 
 
 def embedded(texts: Sequence[str], embedder: Embedder, store: Store) -> Floats:
@@ -59,7 +57,7 @@ def _embed(part: Sequence[tuple[str, str]], embedder: Embedder) -> tuple[dict[st
         try:
             new[key] = np.asarray(embedder.embed(text), dtype=np.float32)
         except Unmeasured as error:
-            failed[key] = f"{error}: {text[:SHOWN]!r}"
+            failed[key] = str(error)
     return new, failed
 
 

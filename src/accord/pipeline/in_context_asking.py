@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -91,16 +91,26 @@ def ask_recipe(
     """
     wanted = at_level(subjects, recipe.wording.level)
     queries = queries_of(wanted, recipe.embedder, store)
-    asked: list[list[Asked]] = []
+    asked: list[list[Asked] | Failure] = []
     for subject, query in zip(wanted, queries, strict=True):
-        there = any(turn.content.strip() for turn in subject.conversation.up_to(subject.turn))
-        out: Collection[int] = recipe.left_out_of(subject)
-        asked.append(recipe.asked(recipe.choose(query, out), subject) if there else [])
-    known = [place for place, each in enumerate(asked) if each]
-    answers = iter(ask_ensembles(recipe.wording, model, [asked[place] for place in known], tally))
-    said = [next(answers) if each else Failure("nothing was said", "no turn has words") for each in asked]
+        why = _unasked(recipe, subject)
+        asked.append(why or recipe.asked(recipe.choose(query, recipe.left_out_of(subject)), subject))
+    wanted_of = [each for each in asked if not isinstance(each, Failure)]
+    answers = iter(ask_ensembles(recipe.wording, model, wanted_of, tally))
+    said = [each if isinstance(each, Failure) else next(answers) for each in asked]
     found = list(zip((subject.target for subject in wanted), said, strict=True))
     return as_evidence(recipe.wording.question, str(signature_of(recipe)), found)
+
+
+def _unasked(recipe: Recipe, subject: Subject) -> Failure | None:
+    """Why an input cannot be asked about; `None` where it can."""
+    if not any(turn.content.strip() for turn in subject.conversation.up_to(subject.turn)):
+        return Failure("nothing was said", "no turn has words")
+    if not recipe.wording.question.applies_to(subject.conversation):
+        return Failure("does not apply", "the question is not for such conversations")
+    if len(recipe.examples) - len(recipe.left_out_of(subject)) < recipe.sizes.k:
+        return Failure("too few examples", "nearly all of them are the input itself")
+    return None
 
 
 def in_context_evidence(

@@ -148,6 +148,13 @@ def _check(sides: ContextSides, k: int) -> None:
             f"{why}; {needed} are needed to show {k} of them. Rate more, or show fewer: "
             f"in_context: {{demonstrations: {max(1, min(k, count - 2))}}}"
         )
+    largest = Counter(sides.groups).most_common(1)[0][1]
+    if count - largest < k:
+        raise BadInput(
+            f"{largest} of {count} examples to learn from are of one conversation or reply to the same turns; beside "
+            f"one of them only {count - largest} others can be shown, {k} are wanted. Rate other conversations, or "
+            f"show fewer: in_context: {{demonstrations: {max(1, count - largest)}}}"
+        )
     if len({example.score for example in sides.train.all}) == 1:
         raise BadInput(
             f"all {count} examples of {sides.question.id!r} have the score {sides.train.all[0].score:g}, from which "

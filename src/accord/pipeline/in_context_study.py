@@ -119,6 +119,7 @@ def learn_from(
 ) -> InContextStudy:
     """The same from one side of a split of one's own, tried on the other; see `learn_in_context`."""
     bench = _Bench(store, models.about, sides.seed, models, sides, on_stage)
+    embedded_texts([told_of(sides.train.all[0].subject)], models.about.embedder, store)  # before anything is paid for
     candidates = bench.candidates(prompts)
     tried = bench.tried(candidates)
     pairs = bench.pairs(tried.prompts[: models.about.kept])
@@ -141,6 +142,7 @@ class _Bench:
     def __post_init__(self) -> None:
         self.wording, self.train = self.sides.wording, self.sides.train
         self.scorer: ChatModel = self.models.scorer(self.sides.question, self.store)
+        self.writer = self.models.writer(self.store) if self.about.candidates else None
 
     def tally(self, stage: str) -> Tally:
         """The tally of a stage."""
@@ -155,14 +157,14 @@ class _Bench:
     def candidates(self, given: Sequence[TaskPrompt]) -> list[TaskPrompt]:
         """The prompt that follows from the question, those by hand, and those that a model writes."""
         found = [TaskPrompt(self.wording.by_hand()), *given]
-        if self.about.candidates:
-            found += self._written()
+        if self.writer is not None:
+            found += self._written(self.writer)
         return distinct(found)
 
-    def _written(self) -> list[TaskPrompt]:
+    def _written(self, writer: ChatModel) -> list[TaskPrompt]:
         own = None if self.about.inversion is None else _text_of(self.about.inversion)
         draws = drawn(self.rng(1), len(self.train), self.about.candidates)
-        writer, tally = self.models.writer(self.store), self.tally("prompts written")
+        tally = self.tally("prompts written")
         step = self.on_stage("prompts written", len(draws))
         flow = invert(self.wording, writer.name, self.train.all, draws, tally, own, self.models.writing_context, step)
         found = run_flow(flow, writer)

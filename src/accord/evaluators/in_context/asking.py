@@ -16,6 +16,10 @@ from accord.llm.model import Failure, Prompt, Reply, Subject
 ROUND = 256
 """Requests that are under way together."""
 TOO_LONG = "too long"
+NO_PROMPTS = ("no prompt", "repeats an example", "goes on with the examples")
+"""What a writer's reply can be that is no prompt."""
+LASTING = UNREADABLE | {TOO_LONG, *NO_PROMPTS}
+"""Why a request gave nothing and will give nothing again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +73,7 @@ class Tally:
     @property
     def again(self) -> int:
         """How many requests failed for a reason that may pass."""
-        return sum(count for reason, count in self.failures.items() if reason not in UNREADABLE | {TOO_LONG})
+        return sum(count for reason, count in self.failures.items() if reason not in LASTING)
 
     @property
     def shared(self) -> float | None:

@@ -6,14 +6,16 @@ that has not learned from the example ranks them, and the one that it puts first
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter, ValidationError
 
-from accord.errors import UnknownName
+from accord.errors import BadInput, UnknownName
 from accord.evaluators.in_context.learned import TOWERS, TowerSettings
 from accord.evaluators.in_context.nodes import Library, Pairs, Query
 from accord.evaluators.in_context.selector import Selector
@@ -130,6 +132,7 @@ def check_towers(selector: str, settings: Mapping[str, Any]) -> None:
 
     Raises:
         UnknownName: No selector is called so, or the towers have no such setting.
+        BadInput: A setting has a value that cannot be.
         MissingExtra: JAX is not installed.
     """
     if selector not in (*SELECTORS, AUTO):
@@ -138,5 +141,14 @@ def check_towers(selector: str, settings: Mapping[str, Any]) -> None:
     for name in settings:
         if name not in known:
             raise UnknownName("setting of in_context: towers", name, known)
+    try:
+        given = TypeAdapter(TowerSettings).validate_json(
+            json.dumps({**asdict(TOWERS["adoror"]), **settings}, default=str), strict=True
+        )
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise BadInput(f"in_context: towers: {first['loc'][0]}: {first['msg']}, got {first['input']!r}") from None
+    if given.width is not None and given.width % given.heads:
+        raise BadInput(f"in_context: towers: width {given.width} cannot be shared by {given.heads} heads")
     if selector == AUTO or selector in TOWERS:
         import accord.evaluators.in_context.tower_training  # noqa: F401 - says how to install what it needs

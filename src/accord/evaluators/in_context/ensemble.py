@@ -52,7 +52,7 @@ def together(readings: Sequence[Reading | Failure]) -> Ensemble | Failure:
 def as_evidence(question: Question, made_by: str, found: Sequence[tuple[Target, Ensemble | Failure]]) -> EvidenceTable:
     """Ensembles as a table: a column an option, and how far the answers were apart."""
     options = question.scale.numbers
-    columns = [Column(f"{BLOCK}={option:g}", made_by, question.id, option) for option in options]
+    columns = [Column(f"{BLOCK}={option:.12g}", made_by, question.id, option) for option in options]
     columns.append(Column(SPREAD, made_by))
     rows: dict[Target, dict[str, float]] = {}
     absences: dict[tuple[Target, str], str] = {}
@@ -60,6 +60,6 @@ def as_evidence(question: Question, made_by: str, found: Sequence[tuple[Target, 
         if isinstance(said, Failure):
             rows[target], absences[target, BLOCK] = {}, f"{said.reason} ({said.detail})"
         else:
-            shares = {f"{BLOCK}={option:g}": share for option, share in zip(options, said.shares, strict=True)}
+            shares = {f"{BLOCK}={option:.12g}": share for option, share in zip(options, said.shares, strict=True)}
             rows[target] = {**shares, SPREAD: said.spread}
     return EvidenceTable.from_rows(columns, rows, absences)

@@ -82,8 +82,10 @@ def unit(scores: NDArray[np.float64], question: Question) -> NDArray[np.float64]
 
 def ends(question: Question) -> tuple[float, float]:
     """The lowest and the highest score of a question."""
-    numbers = question.scale.numbers
-    return numbers[0], numbers[-1]
+    scale = question.scale
+    if scale.low is not None and scale.high is not None:
+        return scale.low, scale.high
+    return scale.numbers[0], scale.numbers[-1]
 
 
 def examples_of(
@@ -107,6 +109,8 @@ def examples_of(
             continue
         if not any(turn.content.strip() for turn in subject.conversation.up_to(subject.turn)):
             found.left_out["nothing was said"] += 1
+        elif not question.applies_to(subject.conversation):
+            found.left_out["the question does not apply"] += 1
         elif private(subject.conversation):
             found.left_out["private"] += 1
         else:
@@ -141,14 +145,15 @@ def told_of(subject: Subject) -> str:
 def groups_of(examples: Sequence[Example]) -> list[str]:
     """(n,) a name for what has to stay on one side of a split.
 
-    Turns of one conversation belong together, and so do several replies to the same turns.
+    Turns of one conversation belong together, and so do several replies to the same turns, and equal texts.
     """
     names: dict[str, int] = {}
     pairs = []
     for place, example in enumerate(examples):
         turns = example.subject.conversation.up_to(example.subject.turn)
         before = [(turn.role, turn.content) for turn in turns[:-1]]
-        keys = [f"id {example.target.conversation}", *([f"said {content_hash(before)}"] if before else [])]
+        keys = [f"id {example.target.conversation}", f"same {content_hash(told_of(example.subject))}"]
+        keys += [f"said {content_hash(before)}"] if before else []
         pairs += [(place, names.setdefault(key, len(names))) for key in keys]
     size = len(examples)
     rows, columns = [place for place, _ in pairs], [size + key for _, key in pairs]

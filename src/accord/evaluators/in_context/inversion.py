@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from accord.conversation import sendable
 from accord.errors import BudgetReached
-from accord.evaluators.in_context.asking import Asked, Tally, score_each
+from accord.evaluators.in_context.asking import NO_PROMPTS, Asked, Tally, score_each
 from accord.evaluators.in_context.examples import Example, Examples, told_of, unit
 from accord.evaluators.in_context.reading import UNREADABLE, Reading
 from accord.evaluators.in_context.tasks import TaskPrompt, distinct
@@ -27,9 +27,9 @@ EXAMPLES = 14
 """Rated examples that a writer is shown."""
 WRITTEN_TOKENS = 400
 SHORTEST = 20
-COPIED_WORDS = 12
-"""A run of so many words of an example makes a prompt a copy of it."""
-SHORT, COPY, GONE_ON = "no prompt", "repeats an example", "goes on with the examples"
+COPIED = 30
+"""A run of so many letters and digits of an example makes a prompt a copy of it."""
+SHORT, COPY, GONE_ON = NO_PROMPTS
 
 _LEAD = re.compile(r"^\s*(?:\*\*)?(?:task )?prompt(?:\*\*)?\s*:(?:\*\*)?\s*", re.IGNORECASE)
 _FENCED = re.compile(r"^\s*```\w*\s*(.*?)\s*```\s*$", re.DOTALL)
@@ -93,6 +93,7 @@ def checked(text: str, shown: Sequence[Example]) -> str | Failure:
     """The prompt in a reply, or why there is none: too short, a copy of an example, or more of the examples."""
     inside = _FENCED.match(text)
     plain = sendable(_LEAD.sub("", inside[1] if inside else text)).strip().strip('"“”').strip()
+    plain = "\n".join(plain.splitlines())
     if len(plain) < SHORTEST:
         return Failure(SHORT, f"the reply is no prompt: {plain!r}")
     if "=====[" in plain or re.search(r"^\[\d+\] \w+:", plain, re.MULTILINE):
@@ -103,9 +104,9 @@ def checked(text: str, shown: Sequence[Example]) -> str | Failure:
     return plain
 
 
-def _runs(text: str) -> set[tuple[str, ...]]:
-    words = re.findall(r"\w+", text.casefold())
-    return {tuple(words[start : start + COPIED_WORDS]) for start in range(len(words) - COPIED_WORDS + 1)}
+def _runs(text: str) -> set[str]:
+    letters = "".join(re.findall(r"\w+", text.casefold()))
+    return {letters[start : start + COPIED] for start in range(len(letters) - COPIED + 1)}
 
 
 # --- which prompts stay ---------------------------------------------------------------------------------------------

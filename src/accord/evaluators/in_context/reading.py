@@ -22,8 +22,9 @@ UNREADABLE = frozenset({NO_NUMBER, OUTSIDE, ECHO, "no option", "refused"})
 LONGEST_ECHO = 20
 """So many characters of the request in a reply are no answer."""
 
-_NUMBER = re.compile(r"(?<![\w.,])[-−]?\d+(?:\.\d+)?")
-_TURN = re.compile(r"^\W*\[\d+\]\s*\w+\s*:")
+_NUMBER = re.compile(r"(?<![A-Za-z0-9.,])[-−]?(?:\d+(?:[.,]\d+)?|\.\d+)(?:[eE][-+]?\d+)?")
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+_TURN = re.compile(r"^\W*(?:The last turn, \[|\[\d+\]\s*\w+\s*:)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +54,24 @@ def reading_of(question: Question, shares: Floats) -> Reading:
 
 
 def _read_number(question: Question, prompt: Prompt, text: str) -> Reading | Failure:
-    if _is_echo(text, prompt.messages[-1].content):
-        return Failure(ECHO, f"the reply repeats what it was shown: {text[:60]!r}")
-    found = _NUMBER.search(text)
+    said = _answer(question, text)
+    if _is_echo(said, prompt.messages[-1].content):
+        return Failure(ECHO, "the reply repeats what it was shown")
+    found = _NUMBER.search(said)
     if found is None:
         return Failure(NO_NUMBER, f"no number in the reply {text[:60]!r}")
     low, high = ends(question)
-    value = float(found[0].replace("−", "-"))
+    value = float(_THOUSANDS.sub("", found[0]).replace(",", ".").replace("−", "-"))
     if not low <= value <= high:
         return Failure(OUTSIDE, f"the reply says {value:g}, the scale is from {low:g} to {high:g}")
     return Reading(tuple(spread_out(value, np.array(question.scale.numbers)).tolist()), value)
+
+
+def _answer(question: Question, text: str) -> str:
+    """A reply without the label that the request ends with, and without the ends of the scale where it names them."""
+    low, high = (re.escape(f"{end:g}") for end in ends(question))
+    plain = re.sub(rf"^\W*{re.escape(question.id)}\s+score\W*", " ", text, count=1, flags=re.IGNORECASE)
+    return re.sub(rf"(?<![\w.,]){low}(?:\.0+)?\s*(?:-|–|to)\s*{high}(?:\.0+)?(?![\w])", " ", plain)
 
 
 def _is_echo(text: str, shown: str) -> bool:

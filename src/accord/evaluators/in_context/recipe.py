@@ -100,29 +100,40 @@ class Recipe:
     @cached_property
     def hash(self) -> str:
         """A tagged digest of all that decides what is asked."""
-        shown = [[twin, [self.examples[place].score for place in places]] for twin, places in self.twins.items()]
-        about = [self.wording.hash, [task.hash for task in self.tasks], sorted(shown), asdict(self.sizes)]
+        shown = [[content_hash(told_of(example.subject)), example.score] for example in self.examples]
+        arrays = [_bytes(self.library.vectors), _bytes(self.library.prompts)]
+        about = [self.wording.hash, [task.hash for task in self.tasks], shown, arrays, asdict(self.sizes)]
         return content_hash([*about, _digest(self.selector), self.embedder, self.model], length=12)
 
     def choose(self, query: Query, left_out: Collection[int] = ()) -> Nodes:
         """The sets to ask with, the heaviest first (Algorithm 2), none of which shows an example that is `left_out`.
 
         A selector that retrieves adds, for each prompt, the very set that it would show.
+
+        Raises:
+            BadInput: Fewer examples than a set has are left.
         """
         weights, nodes = self.selector.weights(query, self.prepared), self.nodes
         if left_out:
             kept = nodes.without(left_out)
             weights, nodes = weights[kept], nodes.take(kept)
+        if not len(nodes):
+            nodes = self._drawn_without(left_out)
+            weights = self.selector.weights(query, self.selector.prepare(nodes))
         own = self.selector.retrieved(query, self.sizes.k, left_out)
-        if own is not None:
+        if own is not None and len(own) == self.sizes.k:
             tasks = np.arange(len(self.tasks), dtype=np.intp)
             more = Nodes(np.tile(np.array(own, dtype=np.intp), (len(tasks), 1)), tasks)
             weights = np.concatenate([self.selector.weights(query, self.selector.prepare(more)), weights])
             nodes = more.above(nodes)
-        if not len(nodes):
-            raise BadInput("no set of demonstrations is left beside an input; rate more conversations")
         rows = greedy_subgraph(weights, nodes, self.sizes.ensemble, self.sizes.edges)
         return nodes.take(np.array(rows, dtype=np.intp))
+
+    def _drawn_without(self, left_out: Collection[int]) -> Nodes:
+        """Sets of the examples that are left, where none of those that were drawn is."""
+        free = [place for place in range(len(self.examples)) if place not in set(left_out)]
+        rng = np.random.default_rng(self.sizes.seed)
+        return random_nodes(rng, free, len(self.tasks), self.sizes.k, self.sizes.each)
 
     def left_out_of(self, subject: Subject) -> list[int]:
         """The examples that are the input itself: not shown beside it."""
@@ -200,14 +211,22 @@ def load_recipe(folder: str | Path) -> Recipe:
             f"{source / PROMPTS} was edited since the selector learned; enter the edited prompts into the contest: "
             f"accord fit in-context --prompts {source / PROMPTS}"
         )
+    if len(examples) != len(found.library.vectors) or found.hash != about["hash"]:
+        raise BadInput(
+            f"{folder} was edited since the selector learned: other demonstrations, scores or settings; fit again: "
+            "accord fit in-context"
+        )
     return found
 
 
 def _digest(selector: Selector) -> str:
     """A digest of what a selector learned."""
     card, arrays = selector.state()
-    parts = {name: hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest() for name, array in arrays.items()}
-    return content_hash([selector.name, card, parts], length=12)
+    return content_hash([selector.name, card, {name: _bytes(array) for name, array in arrays.items()}], length=12)
+
+
+def _bytes(array: Any) -> str:
+    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
 
 
 def library_of(question: Question, scores: Any, texts: tuple[str, ...], vectors: Any, prompts: Any) -> Library:

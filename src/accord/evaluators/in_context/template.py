@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
+from math import floor, log10
 from string import Template
 
 from accord.conversation import Conversation, content_hash
@@ -65,6 +66,8 @@ class Wording:
         scale = self.question.scale
         if scale.kind is Kind.NOMINAL:
             raise BadInput(f"question {self.question.id!r} has a nominal scale; a score needs an ordered one")
+        if self.question.compares:
+            raise BadInput(f"question {self.question.id!r} compares two conversations; a score is of one")
         if self.reads_options and not self.question.can_be_judged:
             raise BadInput(
                 f"question {self.question.id!r} has too many answers for a distribution over them; "
@@ -88,26 +91,27 @@ class Wording:
     def shown(self, score: float) -> str:
         """A demonstration's score as it is written: an answer that is allowed, or the mean with two digits."""
         if not self.reads_options:
-            return f"{score:.2f}".rstrip("0").rstrip(".")
+            low, high = ends(self.question)
+            return plain(score, max(2, 2 - floor(log10(high - low))))
         numbers = self.question.scale.numbers
         nearest = min(range(len(numbers)), key=lambda place: (abs(numbers[place] - score), place))
         return list(answer_labels(self.question.scale))[nearest]
 
     def form(self) -> str:
         """What the model is to answer with."""
-        low, high = ends(self.question)
+        low, high = map(plain, ends(self.question))
         if not self.reads_options:
-            return f"one number from {low:g} to {high:g}"
+            return f"one number from {low} to {high}"
         labels = answer_labels(self.question.scale)
         meant = [label if label == option else f"{label} (for {option})" for label, option in labels.items()]
         return f"one of {', '.join(meant)}"
 
     def by_hand(self) -> str:
         """A task prompt made from the question itself: what is used where nothing was learned."""
-        low, high = ends(self.question)
+        low, high = map(plain, ends(self.question))
         told = " ".join(f"{option} means {meaning}." for option, meaning in self.question.meanings.items())
         parts = {
-            "dimension": self.question.id, "low": f"{low:g}", "high": f"{high:g}", "background": self._beside(),
+            "dimension": self.question.id, "low": low, "high": high, "background": self._beside(),
             "meanings": f"{self.question.text} {told}",
         }  # fmt: skip
         return template(self.level).substitute(parts).strip()
@@ -120,11 +124,11 @@ class Wording:
         Raises:
             BadInput: It names a place that there is not.
         """
-        low, high = ends(self.question)
+        low, high = map(plain, ends(self.question))
         text = template(f"invert-{self.level}") if own is None else Template(own)
         parts = {
             "examples": SEPARATOR.join(self.demonstration(example) for example in examples) + SEPARATOR,
-            "count": len(examples), "dimension": self.question.id, "low": f"{low:g}", "high": f"{high:g}",
+            "count": len(examples), "dimension": self.question.id, "low": low, "high": high,
             "background": self._beside(),
         }  # fmt: skip
         try:
@@ -210,6 +214,11 @@ class Wording:
             bare = replace(bare, documents=bare.documents[:-1])
             text = self._scored(Subject(bare, subject.turn, (0, last) if last else None), example.score)
         return text
+
+
+def plain(value: float, digits: int = 9) -> str:
+    """A number in digits, without an exponent."""
+    return f"{value:.{digits}f}".rstrip("0").rstrip(".")
 
 
 def _tokens(text: str) -> int:
