@@ -53,6 +53,9 @@ TURNS, FACT = 1, 240
 """Turns before the reply, and characters of the fact, that this small model is shown."""
 SMALL = {"candidates": 2, "kept": 2, "demonstrations": 2, "sets": 2, "ranked": 64, "context": 1024}
 """Sizes for a model that reads some hundreds of tokens a second; the paper's are 80, 4, 5, 4 and 512."""
+TINY = {**SMALL, "candidates": 1, "sets": 1, "ensemble": 3}
+FEW = 20
+"""Up to so many responses the sizes are those that finish in minutes."""
 OURS = "adoror"
 NAMES = {
     ZERO_SHOT: "Human-P (z.s)", FEW_SHOT: "Human-P (few)", AT_RANDOM: "Auto-P-Random", BEST: "Auto-P-Selected",
@@ -133,7 +136,7 @@ def folds_of(
     text, answers = DIMENSIONS[dimension]
     question = Question(id=dimension, text=text, scale=Scale(options=answers))
     subjects, labels = _responses(folder, dimension, limit)
-    sizes: Mapping[str, Any] = SMALL if small else {}
+    sizes: Mapping[str, Any] = (TINY if (limit or 0) <= FEW else SMALL) if small else {}
     about = InContextConfig(
         model=MODEL, way="logprobs", background="fact", selector=OURS, calibrate=False, level="turn", **sizes
     )

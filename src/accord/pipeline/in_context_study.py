@@ -289,7 +289,8 @@ class _Bench:
         """The requests of every other system that is wanted, by name."""
         if not beside:
             return {}
-        hand = next(task for task in tried.prompts if task.by.startswith(BY_HAND))
+        by_hand = (task for task in tried.prompts if task.by.startswith(BY_HAND))
+        hand = next(by_hand, TaskPrompt(self.wording.by_hand()))
         written = [task for task in candidates if not task.by.startswith(BY_HAND)]
         anyone = written[int(self.rng(4).integers(len(written)))] if written else None
         systems = Contestants(self.recipe, hand, anyone, self.fitted, self.seed).systems()

@@ -49,24 +49,22 @@ def rated_chats(count: int = 40, people: Sequence[str] = ("ann", "bob")) -> tupl
     return chats, Labels(labels), Rubric(name="planted", questions=(question,), main=question.id)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Scorer:
     """A script for `ScriptedModel`: answers requests of in-context scoring.
 
     Attributes:
         farthest: The most that it errs, in units of the scale.
-        written: How many prompts it wrote.
     """
 
     farthest: float = 2.0
-    written: int = 0
 
     def __call__(self, prompt: Prompt) -> str:
         """A task prompt, or a score."""
         text = prompt.messages[-1].content
         if text.endswith("Answer with the task prompt alone."):
-            self.written += 1
-            return f"Score the answer from 1 to 5 by how much it helps (version {self.written})."
+            number = hashlib.sha256(text.encode()).digest()[0]
+            return f"Score the answer from 1 to 5 by how much it helps (version {number})."
         *shown, (_, kind, worth) = _SAID.findall(text)
         alike = sum(each == kind for _, each, _ in shown) / max(len(shown), 1)
         version = _NUMBERED.search(text)
