@@ -71,6 +71,7 @@ def main() -> None:
     parser = options("adoror", str(__doc__), PARTS)
     parser.add_argument("--store", type=Path, default=Path("adoror.db"), help="where replies are kept")
     parser.add_argument("--splits", default=",".join(SPLITS), help="folds by context, at random, or both")
+    parser.add_argument("--dimensions", default=",".join(DIMENSIONS), help="which are scored")
     args = parser.parse_args()
     parts = chosen(parser, args.only, PARTS)
     rows: list[Row] = []
@@ -84,7 +85,14 @@ def main() -> None:
     if "real" in parts:
         folder = data_folder(parser, args.data) / "topical_usr"
         limit = args.limit or (18 if args.quick else None)
-        found = real(folder, args.store, limit, args.splits.split(","), bool(args.limit or args.quick))
+        found = real(
+            folder,
+            args.store,
+            limit,
+            args.splits.split(","),
+            args.dimensions.split(","),
+            bool(args.limit or args.quick),
+        )
         shown = [*table_1(found), *wilcoxon(found)]
         print(table(table_1(found), ("split", "dimension", "system", "folds", "n", "spearman", "mean_of_folds")), "\n")
         print(table(wilcoxon(found), ("split", "system", "against", "improvement", "p")))
@@ -95,12 +103,14 @@ def main() -> None:
 # --- real data ------------------------------------------------------------------------------------------------------
 
 
-def real(folder: Path, where: Path, limit: int | None, splits: Sequence[str], small: bool) -> list[Row]:
+def real(
+    folder: Path, where: Path, limit: int | None, splits: Sequence[str], dimensions: Sequence[str], small: bool
+) -> list[Row]:
     """A row a split, dimension, fold and system: what was predicted and what people said."""
     store = Store(f"sqlite:///{where}")
     rows: list[Row] = []
     for split in splits:
-        for dimension in DIMENSIONS:
+        for dimension in dimensions:
             for fold, sides, models in folds_of(folder, dimension, split, limit, small):
                 step = partial(_say, f"{split} folds, {dimension}, {fold + 1}")
                 beside = [name for name in NAMES if name != "in-context, as answered"]
