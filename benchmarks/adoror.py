@@ -1,8 +1,8 @@
 """ADOROR: a planted utility that the selector has to find, and table 1 on Topical-USR with the embedded model.
 
 `--only planted` needs no data and no model. The real part keeps every reply in `--store`: it can be stopped and goes on
-from there. `--limit N` takes so many responses (whole contexts); `--limit 18 --splits context --dimensions Overall` takes about
-ten minutes on one core beside other work, less on two.
+from there. `--limit N` takes so many responses (whole contexts); `--limit 18 --splits context --dimensions Overall`
+takes about ten minutes on one core beside other work, less on two.
 """
 
 from __future__ import annotations
