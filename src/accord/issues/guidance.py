@@ -9,9 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
-from string import Template
+from functools import partial
 from typing import Any
 
 from accord.assessment import HIGHEST, LOWEST
@@ -19,7 +17,7 @@ from accord.conversation import Conversation, Turn, content_hash
 from accord.errors import BadInput, UnknownName
 from accord.llm.listed import strict
 from accord.llm.model import Message, Prompt, Subject, estimated_usage
-from accord.llm.render import documents_of, fence_for, transcript_of
+from accord.llm.render import documents_of, fence_for, prompt_file, transcript_of
 from accord.llm.windowing import fitted, room_beside
 from accord.taxonomy import Taxonomy
 
@@ -156,10 +154,8 @@ class Guidance:
 FORM = '{"issues": [{"type": KIND, "comment": "...", "quote": "..."}, ...], "comment": "...", "score": 1 to 5}'
 
 
-@cache
-def template(name: str) -> Template:
-    """A prompt file of this room."""
-    return Template((files("accord.issues") / "prompts" / f"{name}.md").read_text(encoding="utf-8"))
+template = partial(prompt_file, "accord.issues")
+"""A prompt file of this room."""
 
 
 def told_taxonomy(taxonomy: Taxonomy) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from importlib.resources import files
 from string import Template
 
@@ -17,9 +17,13 @@ LETTERS = "ABCDEFGHIJ"
 
 
 @cache
-def template(name: str) -> Template:
-    """A prompt file of this package."""
-    return Template((files("accord.llm") / "prompts" / f"{name}.md").read_text(encoding="utf-8"))
+def prompt_file(room: str, name: str) -> Template:
+    """A prompt file of a package: `prompts/NAME.md` in it."""
+    return Template((files(room) / "prompts" / f"{name}.md").read_text(encoding="utf-8"))
+
+
+template = partial(prompt_file, "accord.llm")
+"""A prompt file of this package."""
 
 
 DEFAULT_INSTRUCTIONS = "Judge the conversation below by what is asked after it."

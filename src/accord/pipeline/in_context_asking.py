@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from accord.config import Config
 from accord.errors import BadInput
 from accord.evaluators.in_context.asking import Asked, Tally, score_each
 from accord.evaluators.in_context.ensemble import Ensemble, as_evidence, together
 from accord.evaluators.in_context.examples import TURN, told_of
 from accord.evaluators.in_context.nodes import Query
-from accord.evaluators.in_context.reading import Reading
 from accord.evaluators.in_context.recipe import Recipe
 from accord.evaluators.in_context.template import Wording
 from accord.evidence import EvidenceTable
@@ -42,17 +41,13 @@ def ask_ensembles(
     """
     flat = [one for each in asked for one in each]
     readings = iter(run_flow(score_each(wording, flat, tally, on_step), model))
-    return [together(_taken(readings, len(each))) for each in asked]
-
-
-def _taken(readings, count: int) -> list[Reading | Failure]:  # type: ignore[no-untyped-def]
-    return [next(readings) for _ in range(count)]
+    return [together(list(islice(readings, len(each)))) for each in asked]
 
 
 def queries_of(subjects: Sequence[Subject], embedder: str, store: Store) -> list[Query]:
     """Inputs as a selector sees them; each text is embedded once and kept."""
     texts = [told_of(subject) for subject in subjects]
-    vectors = embedded(texts, open_embedder(embedder), store)
+    vectors = embedded_texts(texts, embedder, store)
     return [Query(vector, text) for vector, text in zip(vectors, texts, strict=True)]
 
 
@@ -114,7 +109,7 @@ def _unasked(recipe: Recipe, subject: Subject) -> Failure | None:
 
 
 def in_context_evidence(
-    store: Store, config: Config, models: Models, recipe: Recipe, subjects: Sequence[Subject], asked: Tally
+    store: Store, models: Models, recipe: Recipe, subjects: Sequence[Subject], asked: Tally
 ) -> EvidenceTable:
     """The same with the project's model, which has to be the one that the recipe was learned with.
 
@@ -129,7 +124,7 @@ def in_context_evidence(
             f"the prompts were tried by way of {recipe.wording.way}, in_context: way is {about.way}; fit again"
         )
     scorer = models.in_context.scorer(question, store)
-    here = f"{scorer.name} {models.in_context.scorer_endpoint(question)}"
+    here = models.in_context.where(scorer, question)
     if here != recipe.model:
         raise BadInput(
             f"the prompts were tried with {recipe.model}, the project names {here}: what helps one model may mislead "

@@ -25,17 +25,6 @@ NO_MODEL = (
 )
 
 
-def in_context_config(config: Config) -> InContextConfig:
-    """The project's settings of in-context scoring.
-
-    Raises:
-        BadInput: It names no model for it.
-    """
-    if config.in_context is None:
-        raise BadInput(NO_MODEL)
-    return config.in_context
-
-
 @dataclass
 class InContextModels:
     """The models of in-context scoring, asked within one budget.
@@ -67,7 +56,7 @@ class InContextModels:
         return self.about.writer_base_url or self.about.base_url
 
     @property
-    def reads_options(self) -> bool:
+    def decides(self) -> bool:
         """Whether the scoring model is a decisions endpoint, which writes no text."""
         return self.about.way in {"decisions", "systemone"}
 
@@ -97,7 +86,7 @@ class InContextModels:
 
         if question.key not in self._scorers:
             about = self.about
-            if self.reads_options:
+            if self.decides:
                 model = open_decided(about.way, about.model, about.base_url, question, store, self._terms)
             else:
                 model = open_chat(about.model, about.base_url, store, self._terms)
@@ -114,7 +103,7 @@ class InContextModels:
         """
         from accord.llm.stack import open_chat
 
-        if self.reads_options and self.about.writer is None:
+        if self.decides and self.about.writer is None:
             raise BadInput(
                 "a decisions endpoint writes no prompts; name a chat model that does: in_context: {writer: NAME}, or "
                 "enter prompts by hand alone: in_context: {prompts: FILE, candidates: 0}"
@@ -128,9 +117,13 @@ class InContextModels:
         from accord.llm.stack import decided_endpoint_of, endpoint_of
 
         about = self.about
-        if self.reads_options:
+        if self.decides:
             return decided_endpoint_of(about.way, about.model, about.base_url, question)
         return endpoint_of(about.model, about.base_url)
+
+    def where(self, scorer: ChatModel, question: Question) -> str:
+        """Who scores a question and where: another model, or the same name elsewhere, needs prompts of its own."""
+        return f"{scorer.name} {self.scorer_endpoint(question)}"
 
     def writer_endpoint(self) -> str:
         """Where the writer answers, as its kept replies are keyed."""
@@ -150,4 +143,6 @@ def make_in_context(config: Config, budget: Budget) -> InContextModels:
     Raises:
         BadInput: It names none.
     """
-    return InContextModels(in_context_config(config), budget)
+    if config.in_context is None:
+        raise BadInput(NO_MODEL)
+    return InContextModels(config.in_context, budget)

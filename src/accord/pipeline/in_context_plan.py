@@ -14,6 +14,7 @@ from accord.config import Config
 from accord.evaluators.in_context.examples import Private
 from accord.evaluators.in_context.selectors import SELECTORS
 from accord.evaluators.in_context.tasks import TaskPrompt
+from accord.evaluators.in_context.template import NUMBER
 from accord.llm.budget import Budget
 from accord.llm.model import ChatModel, Prompt, Reply
 from accord.llm.render import answer_labels
@@ -33,7 +34,7 @@ class _Counted(InContextModels):
     def scorer(self, question: Question, store: Store) -> ChatModel:
         """Answers from the store, or with scores of the scale in turn."""
         assert self.plan is not None
-        labels = cycle(answer_labels(question.scale) if self.about.way != "number" else question.scale.options or ("",))
+        labels = cycle(answer_labels(question.scale) if self.about.way != NUMBER else question.scale.options or ("",))
         low = question.scale.numbers[0]
 
         def stand_in(prompt: Prompt) -> Reply:

@@ -167,9 +167,7 @@ class _Bench:
         tally = self.tally("prompts written")
         step = self.on_stage("prompts written", len(draws))
         flow = invert(self.wording, writer.name, self.train.all, draws, tally, own, self.models.writing_context, step)
-        found = run_flow(flow, writer)
-        tally.asked = len(draws)
-        return found
+        return run_flow(flow, writer)
 
     def tried(self, candidates: Sequence[TaskPrompt]) -> Contest:
         """Every prompt on the whole training side (eq. 1)."""
@@ -214,7 +212,7 @@ class _Bench:
         plain = [name for name in SELECTORS if name not in TOWERS]
         self.fitted = {name: make(name).fit(library, pairs) for name in dict.fromkeys((*plain, *names))}
         sizes = Sizes(about.demonstrations, about.ranked, about.ensemble, about.edges, self.seed)
-        where = f"{self.scorer.name} {self.models.scorer_endpoint(self.sides.question)}"
+        where = self.models.where(self.scorer, self.sides.question)
         mine = self.fitted[self.chosen.name]
         self.recipe = Recipe(self.wording, examples, tasks, library, mine, sizes, about.embedder, where)
 
@@ -272,16 +270,15 @@ class _Bench:
         return ask_ensembles(self.wording, self.scorer, asked, self.tally("training side asked"), step)
 
     @cached_property
-    def _inputs(self) -> list[tuple[Subject, Query]]:
-        """The held-out side as a selector sees it."""
+    def _inputs(self) -> list[tuple[Subject, Query, list[int]]]:
+        """The held-out side as a selector sees it, with the examples that are not shown beside each."""
         subjects = [example.subject for example in self.sides.test.all]
-        return list(zip(subjects, queries_of(subjects, self.recipe.embedder, self.store), strict=True))
+        queries = queries_of(subjects, self.recipe.embedder, self.store)
+        return [(s, query, self.recipe.left_out_of(s)) for s, query in zip(subjects, queries, strict=True)]
 
     def _test_side(self) -> list[list[Asked]]:
         recipe = self.recipe
-        return [
-            recipe.asked(recipe.choose(query, recipe.left_out_of(subject)), subject) for subject, query in self._inputs
-        ]
+        return [recipe.asked(recipe.choose(query, out), subject) for subject, query, out in self._inputs]
 
     def _others(
         self, tried: Contest, candidates: Sequence[TaskPrompt], beside: Collection[str]
@@ -295,7 +292,7 @@ class _Bench:
         anyone = written[int(self.rng(4).integers(len(written)))] if written else None
         systems = Contestants(self.recipe, hand, anyone, self.fitted, self.seed).systems()
         return {
-            name: [choose(subject, query, self.recipe.left_out_of(subject)) for subject, query in self._inputs]
+            name: [choose(*each) for each in self._inputs]
             for name, choose in systems.items()
             if (beside is EVERY and name != self.recipe.selector.name) or name in beside
         }

@@ -136,7 +136,7 @@ def _ways(
         evaluator.speaker(name)  # before anything is paid for
     everything = partial(collect, store, config, rubric, models=models)
     if isinstance(evaluator, InContext):
-        everything = partial(in_context_evidence, store, config, models, load_recipe(folder), asked=Tally())
+        everything = partial(in_context_evidence, store, models, load_recipe(folder), asked=Tally())
     if how.ask is not None:
         if speaker.panel:
             raise BadInput("an adaptive rubric asks for one speaker; name none or one with --annotator")

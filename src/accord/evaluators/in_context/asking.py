@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from accord.errors import BudgetReached
@@ -51,19 +51,18 @@ class Tally:
     characters: int = 0
     repeated: int = 0
 
-    def count(self, found: Iterable[Reading | Failure]) -> None:
-        """Count answers.
+    def count(self, found: object) -> None:
+        """Count what one request came to; anything but a failure is an answer.
 
         Raises:
-            BudgetReached: One of them is a budget that was reached: what was answered before is kept.
+            BudgetReached: It is a budget that was reached: what was answered before is kept.
         """
-        for each in found:
-            self.asked += 1
-            if isinstance(each, Failure):
-                if each.reason == OUT_OF_BUDGET:
-                    raise BudgetReached(each.detail)
-                self.failures[each.reason] += 1
-                self.example.setdefault(each.reason, each.detail)
+        self.asked += 1
+        if isinstance(found, Failure):
+            if found.reason == OUT_OF_BUDGET:
+                raise BudgetReached(found.detail)
+            self.failures[found.reason] += 1
+            self.example.setdefault(found.reason, found.detail)
 
     @property
     def unreadable(self) -> int:
@@ -109,7 +108,7 @@ def score_each(
         for (place, prompt), reply in zip(prompts.items(), replies, strict=True):
             found[place] = read(wording, prompt, reply)
         for place in order[start : start + ROUND]:
-            tally.count([found[place]])
+            tally.count(found[place])
             on_step()
     return found
 

@@ -38,16 +38,12 @@ class Tried:
         name: Of the selector.
         targets: (Q,) the target of the set that it put first, for each example; for `random`, the mean of all that
             were tried.
-        folds: The selectors as they were fitted without each fold; empty for one that does not learn.
+        folds: The selectors as they were fitted without each fold; one that does not learn is the same in all.
     """
 
     name: str
     targets: Floats
     folds: Sequence[Selector]
-
-    def without(self, fold: int) -> Selector:
-        """The selector that has not learned from a fold."""
-        return self.folds[fold]
 
 
 def try_selectors(
@@ -66,10 +62,7 @@ def try_selectors(
 
 
 def _tried(name: str, library: Library, pairs: Pairs, fold: Indices, make: Make) -> Tried:
-    fitted = [
-        make(name).fit(library, pairs.take(np.flatnonzero(fold[pairs.query] != each)))
-        for each in range(int(fold.max()) + 1)
-    ]
+    fitted = _without_each(make, name, library, pairs, fold)
     targets = np.full(len(pairs.texts), np.nan)
     for query in range(len(pairs.texts)):
         rows = pairs.of_query(query)
@@ -83,6 +76,14 @@ def _tried(name: str, library: Library, pairs: Pairs, fold: Indices, make: Make)
         best = np.flatnonzero(weights >= weights.max())
         targets[query] = pairs.target[rows[best]].mean()
     return Tried(name, targets, fitted)
+
+
+def _without_each(make: Make, name: str, library: Library, pairs: Pairs, fold: Indices) -> list[Selector]:
+    """The selector as it is fitted without each fold: only once, where it does not learn from pairs."""
+    count, selector = int(fold.max()) + 1, make(name)
+    if not selector.needs_pairs:
+        return [selector.fit(library)] * count
+    return [make(name).fit(library, pairs.take(np.flatnonzero(fold[pairs.query] != each))) for each in range(count)]
 
 
 def simplest(tried: Sequence[Tried], groups: Sequence[str]) -> Tried:

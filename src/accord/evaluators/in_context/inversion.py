@@ -10,13 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.conversation import sendable
-from accord.errors import BudgetReached
 from accord.evaluators.in_context.asking import NO_PROMPTS, Asked, Tally, score_each
 from accord.evaluators.in_context.examples import Example, Examples, told_of, unit
 from accord.evaluators.in_context.reading import UNREADABLE, Reading
 from accord.evaluators.in_context.tasks import TaskPrompt, distinct
 from accord.evaluators.in_context.template import Wording
-from accord.llm.flow import OUT_OF_BUDGET, Flow
+from accord.llm.flow import Flow
 from accord.llm.model import Failure, Message, Prompt, estimated_usage
 from accord.llm.windowing import MARGIN
 from accord.rubric import Question
@@ -68,13 +67,9 @@ def invert(
     for reply, seen in zip(replies, shown, strict=True):
         on_step()
         text = reply if isinstance(reply, Failure) else checked(reply.text, seen)
+        tally.count(text)
         if isinstance(text, str):
             found.append(TaskPrompt(text, writer, tuple(str(example.target) for example in seen)))
-        elif text.reason == OUT_OF_BUDGET:
-            raise BudgetReached(text.detail)
-        else:
-            tally.failures[text.reason] += 1
-            tally.example.setdefault(text.reason, text.detail)
     return distinct(found)
 
 

@@ -8,35 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
-from importlib.resources import files
+from functools import partial
 from math import floor, log10
 from string import Template
 
 from accord.conversation import Conversation, content_hash
 from accord.errors import BadInput
 from accord.evaluators.in_context.examples import TURN, Example, ends
+from accord.llm.logprobs import TOP_LOGPROBS
 from accord.llm.model import Message, Prompt, Subject, estimated_usage
-from accord.llm.render import answer_labels, documents_of, fence_for, transcript_of
+from accord.llm.render import answer_labels, documents_of, fence_for, prompt_file, transcript_of
 from accord.llm.windowing import MARGIN
 from accord.rubric import Question
 from accord.scale import Kind
 
 NUMBER, LOGPROBS = "number", "logprobs"
-WAYS = (NUMBER, LOGPROBS, "decisions", "systemone")
-"""How a score is read: the first number that is written, or a distribution over the scale's options."""
-SHIPPED = ("demonstration", "input", "form", "turn", "dialogue", "invert-turn", "invert-dialogue")
-LOGPROBS_TOP = 20
+"""Ways to read a score: the first number that is written, or the first token's probabilities."""
 NUMBER_TOKENS = 16
 SEPARATOR = "\n\n***\n\n"
 OWN_SHARES = 2
 """Shares of the context that are the input's own; every demonstration has one."""
 
 
-@cache
-def template(name: str) -> Template:
-    """A prompt file of this room."""
-    return Template((files("accord.evaluators.in_context") / "prompts" / f"{name}.md").read_text(encoding="utf-8"))
+template = partial(prompt_file, "accord.evaluators.in_context")
+"""A prompt file of this room."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +41,7 @@ class Wording:
     Attributes:
         question: The dimension.
         level: Whether a `turn` is scored or a whole `dialogue`.
-        way: How the score is read, one of `WAYS`.
+        way: How a score is read: `number`, or the options' probabilities by `logprobs`, `decisions`, `systemone`.
         background: What a conversation's documents are called, such as fact or persona.
         context: Estimated tokens that a request may have; without it nothing is shortened or dropped.
         most: Demonstrations that a context has to have room for.
@@ -59,7 +54,7 @@ class Wording:
     background: str = "documents"
     context: int | None = None
     most: int = 5
-    top: int = LOGPROBS_TOP
+    top: int = TOP_LOGPROBS
     _texts: dict[Example, str] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
