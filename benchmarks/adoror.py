@@ -22,25 +22,26 @@ from harness import Row, chosen, data_folder, options, table, write
 from scipy import stats
 
 from accord.config import InContextConfig
-from accord.conversation import Conversation, Document
-from accord.evaluators.in_context.choosing import AUTO
-from accord.evaluators.in_context.examples import Examples, examples_of, groups_of
-from accord.evaluators.in_context.selectors import SELECTORS
-from accord.evaluators.in_context.systems import ALL, AT_RANDOM, BEST, FEW_SHOT, ONE, ZERO_SHOT
-from accord.evaluators.in_context.template import Wording
-from accord.labels import Label, Labels
-from accord.llm.budget import Budget, Caps
-from accord.llm.logprobs import IN_PROCESS_LOGPROBS
-from accord.llm.model import Subject
-from accord.pipeline.in_context_models import InContextModels
-from accord.pipeline.in_context_sides import ContextSides
-from accord.pipeline.in_context_study import InContextStudy, learn_from
-from accord.readers import read
-from accord.resampling import Clusters
-from accord.rubric import Question
-from accord.scale import Scale
-from accord.splits import fold_of
+from accord.formats import read
+from accord.methods import (
+    ALL,
+    AT_RANDOM,
+    AUTO,
+    BEST,
+    FEW_SHOT,
+    ONE,
+    SELECTORS,
+    ZERO_SHOT,
+    Examples,
+    Wording,
+    examples_of,
+    groups_of,
+)
+from accord.models import IN_PROCESS_LOGPROBS, Budget, Caps, Subject
+from accord.pipeline import ContextSides, InContextModels, InContextStudy, learn_from
+from accord.statistics import Clusters, fold_of
 from accord.store import Store
+from accord.values import Conversation, Document, Label, Labels, Question, Scale
 
 PARTS = ("planted", "prefixes", "real")
 MODEL = "embedded:smollm2-135m"

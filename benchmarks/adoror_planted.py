@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 from harness import Row
 
-from accord.evaluators.in_context.nodes import Floats, Nodes, Pairs, random_nodes
-from accord.evaluators.in_context.selectors import SELECTORS, make_selector
-from accord.evaluators.in_context.subgraph import Edges, greedy_subgraph
-from accord.testing.planted_utility import MECHANISMS, PlantedUtility, planted_utility
+from accord.methods import SELECTORS, Edges, Nodes, Pairs, greedy_subgraph, make_selector, random_nodes
+from accord.methods.in_context.nodes import Floats
+from accord.testing import MECHANISMS, PlantedUtility, planted_utility
 
 ZETA, ZETA_QUICK = 512, 64
 ABLATIONS: Mapping[str, Sequence[str]] = {

@@ -7,12 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from harness import Row
 
-from accord.evaluators.in_context.asking import common
-from accord.evaluators.in_context.examples import Examples, examples_of, groups_of
-from accord.evaluators.in_context.pairs import pair_draws
-from accord.evaluators.in_context.template import SEPARATOR, Wording
-from accord.llm.model import Subject
-from accord.testing.in_context import rated_chats
+from accord.methods import SEPARATOR, Examples, Wording, common, examples_of, groups_of, pair_draws
+from accord.models import Subject
+from accord.testing import rated_chats
 
 PROMPTS, K, EACH = 4, 5, 4
 

@@ -20,35 +20,29 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_name] = "1"  # one core, before NumPy is imported
 os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
 
-import resource  # noqa: E402
-import sys  # noqa: E402
-import time  # noqa: E402
-from collections.abc import Callable, Sequence  # noqa: E402
-from dataclasses import replace  # noqa: E402
-from pathlib import Path  # noqa: E402
-from statistics import median  # noqa: E402
+import resource
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
 
-import numpy as np  # noqa: E402
-from eager import seconds_of_a_step  # noqa: E402
-from harness import Row, chosen, finish, options  # noqa: E402
-from llm_rubric import load  # noqa: E402
-from numpy.typing import NDArray  # noqa: E402
-from scipy import optimize  # noqa: E402
+import numpy as np
+from eager import seconds_of_a_step
+from harness import Row, chosen, finish, options
+from llm_rubric import load
+from numpy.typing import NDArray
+from scipy import optimize
 
-from accord.evaluators import Calibration  # noqa: E402
-from accord.evaluators.calibration.grid import Cell, Grid, losses, search  # noqa: E402
-from accord.evaluators.calibration.mixed_core import MixedCore  # noqa: E402
-from accord.evaluators.calibration.network import Shape, predict  # noqa: E402
-from accord.evaluators.calibration.tasks import answers_to  # noqa: E402
-from accord.evaluators.calibration.training import Job, Sheets, Terms, train  # noqa: E402
-from accord.evaluators.ratings import Ratings, ratings  # noqa: E402
-from accord.evidence import EvidenceTable  # noqa: E402
-from accord.labels import Labels  # noqa: E402
-from accord.llm import RecordedJudge  # noqa: E402
-from accord.resampling import Clusters  # noqa: E402
-from accord.rubric import Question, load_rubric  # noqa: E402
-from accord.splits import grouped_folds  # noqa: E402
-from accord.testing import planted  # noqa: E402
+from accord.evidence import EvidenceTable
+from accord.learning import Calibration, MixedCore, Ratings, Shape, answers_to, predict, ratings
+from accord.learning.network_grid import Cell, Grid, losses, search
+from accord.learning.network_training import Job, Sheets, Terms, train
+from accord.models import RecordedJudge
+from accord.statistics import Clusters, grouped_folds
+from accord.testing import planted
+from accord.values import Labels, Question, load_rubric
 
 Floats = NDArray[np.float64]
 

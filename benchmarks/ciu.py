@@ -26,34 +26,49 @@ import os
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(_name, "1")  # small matrices gain nothing from more, before NumPy is imported
 
-import tempfile  # noqa: E402
-from collections.abc import Callable, Mapping, Sequence  # noqa: E402
-from functools import partial  # noqa: E402
-from pathlib import Path  # noqa: E402
-from statistics import fmean  # noqa: E402
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import fmean
 
-import numpy as np  # noqa: E402
-from ciu_selection import STRATEGIES, regressed, selected  # noqa: E402
-from ciu_tables import METRICS, SELECTED, STANDALONE, UNIFIED, printed  # noqa: E402
-from harness import Row, chosen, data_folder, finish, options  # noqa: E402
-from numpy.typing import NDArray  # noqa: E402
-from rated import QUESTIONS, Rated, held_out, load, question_of  # noqa: E402
-from scipy.stats import spearmanr  # noqa: E402
-from sklearn.linear_model import RidgeCV  # noqa: E402
+import numpy as np
+from ciu_selection import STRATEGIES, regressed, selected
+from ciu_tables import METRICS, SELECTED, STANDALONE, UNIFIED, printed
+from harness import Row, chosen, data_folder, finish, options
+from numpy.typing import NDArray
+from rated import QUESTIONS, Rated, held_out, load, question_of
+from scipy.stats import spearmanr
+from sklearn.linear_model import RidgeCV
 
-from accord.agreement import STATISTICS, MeanStatistic, Paired, RankStatistic, pearson  # noqa: E402
-from accord.errors import AccordError  # noqa: E402
-from accord.evaluators import Mixture  # noqa: E402
-from accord.evaluators.calibration.core import matrix  # noqa: E402
-from accord.evaluators.mixture.bins import Bins  # noqa: E402
-from accord.evidence import BANK, BERTSCORE, EMBEDDING, REFERENCE, turn_metrics  # noqa: E402
-from accord.evidence.bank import TurnMetric  # noqa: E402
-from accord.evidence.bank.ciu import CIU, PAPER_EFFORT  # noqa: E402
-from accord.evidence.bank.ruber import Relatedness, Ruber, Unreferenced, pairs_of  # noqa: E402
-from accord.labels import Labels  # noqa: E402
-from accord.readers import read  # noqa: E402
-from accord.resampling import Clusters, bootstrap, holm, paired_test  # noqa: E402
-from accord.score import Score  # noqa: E402
+from accord.evidence import (
+    BANK,
+    BERTSCORE,
+    CIU,
+    EMBEDDING,
+    PAPER_EFFORT,
+    REFERENCE,
+    Relatedness,
+    Ruber,
+    TurnMetric,
+    Unreferenced,
+    pairs_of,
+    turn_metrics,
+)
+from accord.formats import read
+from accord.learning import Bins, Mixture, matrix
+from accord.statistics import (
+    STATISTICS,
+    Clusters,
+    MeanStatistic,
+    Paired,
+    RankStatistic,
+    bootstrap,
+    holm,
+    paired_test,
+    pearson,
+)
+from accord.values import AccordError, Labels, Score
 
 PARTS = ("standalone", "select", "unify", "transfer")
 ABLATIONS = {
@@ -86,7 +101,7 @@ def learned_metrics(folder: Path, keep: Path) -> list[str]:
 
 def has_embedder() -> bool:
     """Whether the small embedder lies on this machine."""
-    from accord.embedded.minilm import open_sentence_embedder
+    from accord.models import open_sentence_embedder
 
     try:
         open_sentence_embedder("minilm-l6")

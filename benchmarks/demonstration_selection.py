@@ -16,13 +16,9 @@ from collections.abc import Callable
 import numpy as np
 from harness import Row, chosen, finish, options
 
-from accord.evaluators.in_context.learned import Towers
-from accord.evaluators.in_context.nodes import Nodes, random_nodes
-from accord.evaluators.in_context.selectors import make_selector
-from accord.evaluators.in_context.subgraph import greedy_subgraph
-from accord.evaluators.in_context.tower import initial
-from accord.evaluators.in_context.tower_training import batches, loss, sheet_arrays
-from accord.testing.planted_utility import PlantedUtility, planted_utility
+from accord.methods import Nodes, Towers, greedy_subgraph, initial, make_selector, random_nodes
+from accord.methods.in_context.tower_training import batches, loss, sheet_arrays
+from accord.testing import PlantedUtility, planted_utility
 
 PARTS = ("rank-100000", "subgraph-2048", "train")
 COLUMNS = ("what", "seconds", "baseline_seconds", "ratio", "target_seconds", "same")

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from accord.evaluators.calibration.network import Shape, blocks
-from accord.evaluators.calibration.training import Job, Sheets, Terms, initial, settings, surprise, tables
+from accord.learning import Shape, blocks
+from accord.learning.network_training import Job, Sheets, Terms, initial, settings, surprise, tables
 
 STEPS = 12
 

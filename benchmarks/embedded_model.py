@@ -29,25 +29,24 @@ import numpy as np
 from harness import Row, chosen, data_folder, finish, options
 from numpy.typing import NDArray
 
-from accord.agreement import STATISTICS, Paired
-from accord.conversation import Conversation, Document, Target, Turn
-from accord.embedded.language_model import LanguageModel, open_language_model
-from accord.evaluators import Calibration
-from accord.evaluators.label_free import LabelFree
 from accord.evidence import EMBEDDING, LEXICAL, EvidenceTable, measure, measure_likelihoods
-from accord.labels import Labels
-from accord.llm.embedded import EmbeddedChat
-from accord.llm.likelihood import EmbeddedLikelihood
-from accord.llm.logprobs import IN_PROCESS_LOGPROBS, LogprobsJudge
-from accord.llm.model import Answer, Subject, Unanswered
-from accord.llm.waiting import wait
-from accord.readers import read
-from accord.resampling import Clusters, bootstrap
-from accord.rubric import Question, load_rubric
-from accord.scale import Scale
-from accord.score import Score
-from accord.splits import grouped_folds
+from accord.formats import read
+from accord.learning import Calibration, LabelFree
+from accord.models import (
+    IN_PROCESS_LOGPROBS,
+    Answer,
+    EmbeddedChat,
+    EmbeddedLikelihood,
+    LanguageModel,
+    LogprobsJudge,
+    Subject,
+    Unanswered,
+    open_language_model,
+    wait,
+)
+from accord.statistics import STATISTICS, Clusters, Paired, bootstrap, grouped_folds
 from accord.store import Store
+from accord.values import Conversation, Document, Labels, Question, Scale, Score, Target, Turn, load_rubric
 
 MODEL = "smollm2-135m"
 QUICK_RESPONSES = 36
@@ -61,7 +60,7 @@ WORDS = (
 COLD = """
 import time
 start = time.perf_counter()
-from accord.embedded.language_model import open_language_model
+from accord.models import open_language_model
 model = open_language_model("smollm2-135m")
 opened = time.perf_counter() - start
 context = [("user", "why is it so slow today " * 95)]

@@ -26,9 +26,9 @@ from typing import Any
 
 from harness import Row, finish, options
 
-from accord.rubric import load_rubric
 from accord.store import Store
 from accord.testing import ChatServer, Misbehaving, Wire, answer_any
+from accord.values import load_rubric
 
 KILLS = 3
 QUESTIONS = 9
@@ -38,8 +38,8 @@ JUDGE = """
 import sys
 from accord import Conversation, Store, Turn, load_rubric
 from accord.evidence import judge_subjects
-from accord.llm import Subject
-from accord.llm.stack import Terms, open_judge
+from accord.models import Subject
+from accord.models import Terms, open_judge
 rubric = load_rubric("llm-rubric")
 always = tuple(q.model_copy(update={"applies": "always"}) for q in rubric.questions)
 rubric = rubric.model_copy(update={"questions": always})

@@ -30,7 +30,7 @@ print(json.dumps([time.perf_counter() - start, peak]))
 ACCORD = """
 from pathlib import Path
 from accord.pipeline import import_files
-from accord.rubric import load_rubric
+from accord.values import load_rubric
 from accord.store import Store
 done = import_files(Store(sys.argv[2]), load_rubric("llm-rubric"), [Path(sys.argv[1])])
 assert done.conversations.new == int(sys.argv[3]) and done.labels.new == int(sys.argv[3]), done

@@ -23,27 +23,28 @@ from typing import Any
 import numpy as np
 from harness import Row, chosen, data_folder, finish, options
 
-from accord.assessment import Assessment
-from accord.comparison import compare
-from accord.conversation import Conversation, Target
-from accord.evaluators.issues.marking import kinds_of
-from accord.evaluators.issues.trial import Called, try_marks
-from accord.evidence import BANK, LEXICAL, EvidenceTable, judge_subjects, measure
-from accord.evidence.issues import WORST, assessed, issue_table, probable
-from accord.evidence.meaning import measure_meaning
-from accord.issues import mend, read_verdict
-from accord.issues.mending import settled
-from accord.issues.reading import Unread, Verdict
-from accord.labels import Label, Labels
-from accord.llm import RecordedJudge, Subject
-from accord.readers import read
-from accord.rubric import Question
-from accord.scale import Scale
-from accord.splits import Split, fold_of
+from accord.evidence import BANK, LEXICAL, EvidenceTable, judge_subjects, measure, measure_meaning
+from accord.formats import read
+from accord.learning import kinds_of
+from accord.methods import WORST, Unread, Verdict, assessed, issue_table, mend, probable, read_verdict, settled
+from accord.models import RecordedJudge, Subject
+from accord.statistics import Split, fold_of
 from accord.store import Store
-from accord.taxonomy import ISSUE, IssueType, Taxonomy, load_taxonomy
-from accord.testing.issue_finder import dialogues, ratings, verdict
-from accord.testing.verdicts import written
+from accord.testing import dialogues, ratings, verdict, written
+from accord.validation import Called, compare, try_marks
+from accord.values import (
+    ISSUE,
+    Assessment,
+    Conversation,
+    IssueType,
+    Label,
+    Labels,
+    Question,
+    Scale,
+    Target,
+    Taxonomy,
+    load_taxonomy,
+)
 
 PARTS = ("abc_eval", "reading", "throughput", "dialogues")
 COLUMNS = (
@@ -110,7 +111,7 @@ def abc_eval_rows(folder: Path, halvings: int) -> list[Row]:
 
 
 def _meaning(subjects: Sequence[Subject]) -> EvidenceTable:
-    from accord.evidence.embedders import open_embedder
+    from accord.models import open_embedder
 
     return measure_meaning(subjects, open_embedder(EMBEDDER))
 

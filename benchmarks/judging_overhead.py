@@ -53,8 +53,8 @@ asyncio.run(main())
 COMMON = """
 import asyncio, json, resource, sys, time
 from accord import Conversation, Store, Turn, load_rubric
-from accord.llm import Subject
-from accord.llm.render import prompt_for
+from accord.models import Subject
+from accord.models import prompt_for
 url, path, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 rubric = load_rubric("llm-rubric")
 always = tuple(q.model_copy(update={"applies": "always"}) for q in rubric.questions)
@@ -82,8 +82,8 @@ ACCORD = (
     COMMON
     + """
 from accord.evidence import judge_all
-from accord.llm.stack import Terms, open_judge
-from accord.llm.waiting import wait
+from accord.models import Terms, open_judge
+from accord.models import wait
 judge = open_judge("logprobs", "m", url, rubric.instructions, Terms(at_once=64), 1)
 store = Store(path)
 """
@@ -94,9 +94,9 @@ KEPT = (
     COMMON
     + """
 from accord.evidence import judge_all
-from accord.llm import Reply, ScriptedModel
-from accord.llm.logprobs import LogprobsJudge
-from accord.llm.waiting import wait
+from accord.models import Reply, ScriptedModel
+from accord.models import LogprobsJudge
+from accord.models import wait
 reply = Reply("3", "m", {str(k): 0.25 for k in range(1, 5)})
 judge = LogprobsJudge(ScriptedModel(lambda prompt: reply, "m"), rubric.instructions, "http://127.0.0.1/v1")
 store = Store(path)

@@ -19,34 +19,29 @@ import os
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ[_name] = "1"  # one core, before NumPy is imported
 
-import json  # noqa: E402
-import resource  # noqa: E402
-import socket  # noqa: E402
-import subprocess  # noqa: E402
-import sys  # noqa: E402
-import tempfile  # noqa: E402
-import time  # noqa: E402
-from collections.abc import Callable, Iterator, Sequence  # noqa: E402
-from contextlib import contextmanager  # noqa: E402
-from importlib.util import find_spec  # noqa: E402
-from itertools import islice  # noqa: E402
-from pathlib import Path  # noqa: E402
-from statistics import median  # noqa: E402
+import json
+import resource
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from statistics import median
 
-import load  # noqa: E402
-import numpy as np  # noqa: E402
-from harness import Row, chosen, finish, options  # noqa: E402
+import load
+import numpy as np
+from harness import Row, chosen, finish, options
 
-from accord.conversation import Conversation, Document, Turn  # noqa: E402
-from accord.errors import AccordError  # noqa: E402
-from accord.evaluators import Mixture  # noqa: E402
-from accord.evidence import BANK, BERTSCORE, measure  # noqa: E402
-from accord.evidence.bank import Session, TurnMetric, measured, turn_metrics  # noqa: E402
-from accord.labels import Label, Labels  # noqa: E402
-from accord.live import LiveScorer  # noqa: E402
-from accord.llm import Subject  # noqa: E402
-from accord.rubric import Question  # noqa: E402
-from accord.scale import Scale  # noqa: E402
+from accord.evidence import BANK, BERTSCORE, Session, TurnMetric, measure, measured, turn_metrics
+from accord.learning import Mixture
+from accord.live import LiveScorer
+from accord.models import Subject
+from accord.values import AccordError, Conversation, Document, Label, Labels, Question, Scale, Turn
 
 PARTS = ("metrics", "scorer", "bertscore", "service")
 HISTORIES = (10, 100, 1000)

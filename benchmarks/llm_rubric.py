@@ -26,20 +26,35 @@ from sklearn.linear_model import RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from accord.agreement import STATISTICS, MeanStatistic, Paired, lowest_rmse, smece_by_option
-from accord.conversation import Conversation, content_hash
-from accord.evaluators import AnnotatorMean, Calibration, Constant, Evaluator, JudgeArgmax, JudgeExpected, RandomDraw
-from accord.evaluators.calibration.network_core import PAPER
-from accord.evaluators.ratings import Ratings, ratings
 from accord.evidence import EvidenceTable, judge_subjects
-from accord.labels import Labels
-from accord.llm import RecordedJudge, Subject
-from accord.readers import read
-from accord.resampling import Clusters, bootstrap, holm, paired_test
-from accord.rubric import Applies, Question, Rubric, load_rubric
-from accord.score import Score
-from accord.splits import grouped_folds
+from accord.formats import read
+from accord.learning import (
+    PAPER,
+    AnnotatorMean,
+    Calibration,
+    Constant,
+    Evaluator,
+    JudgeArgmax,
+    JudgeExpected,
+    RandomDraw,
+    Ratings,
+    ratings,
+)
+from accord.models import RecordedJudge, Subject
+from accord.statistics import (
+    STATISTICS,
+    Clusters,
+    MeanStatistic,
+    Paired,
+    bootstrap,
+    grouped_folds,
+    holm,
+    lowest_rmse,
+    paired_test,
+    smece_by_option,
+)
 from accord.store import Store
+from accord.values import Applies, Conversation, Labels, Question, Rubric, Score, content_hash, load_rubric
 
 PROTOCOLS = ("S", "T", "T+k", "R", "by-system")
 PAPERS_PARTS = ("oracle", "ablations", "questions", "curve", "adaptive", "diagrams")

@@ -35,17 +35,11 @@ from llm_rubric import (
 from numpy.typing import NDArray
 from sklearn.isotonic import IsotonicRegression
 
-from accord.adaptive_curve import adaptive_curve
-from accord.agreement import STATISTICS, smece_by_option
-from accord.conversation import Target
-from accord.evaluators import Calibration, JudgeExpected
-from accord.evaluators.ratings import ratings
-from accord.evidence import EvidenceTable
-from accord.evidence.table import Column
-from accord.labels import Labels
-from accord.resampling import Clusters, bootstrap
-from accord.rubric import Question, Rubric
-from accord.splits import grouped_folds
+from accord.evidence import Column, EvidenceTable
+from accord.learning import Calibration, JudgeExpected, ratings
+from accord.statistics import STATISTICS, Clusters, bootstrap, grouped_folds, smece_by_option
+from accord.validation import adaptive_curve
+from accord.values import Labels, Question, Rubric, Target
 
 Floats = NDArray[np.float64]
 SHARES = (0.1, 0.2, 0.4, 0.6, 0.8, 1.0)

@@ -10,13 +10,10 @@ from statistics import fmean
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.conversation import content_hash
 from accord.evidence import EvidenceTable, measure
-from accord.labels import Labels
-from accord.llm import Subject
-from accord.readers import read
-from accord.rubric import Question
-from accord.scale import Kind, Scale
+from accord.formats import read
+from accord.models import Subject
+from accord.values import Kind, Labels, Question, Scale, content_hash
 
 Floats = NDArray[np.float64]
 

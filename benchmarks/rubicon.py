@@ -23,16 +23,10 @@ from rubicon_planted import TEST, TEST_QUICK, planted_rows
 from rubicon_recorded import recorded_rows
 
 from accord.config import Config, EvaluatorConfig, JudgeConfig, WriterConfig
-from accord.conversation import Conversation
-from accord.errors import BadInput
-from accord.labels import Label
-from accord.pipeline import RubricModels, learn_rubric, make_budget
-from accord.pipeline.rubric_findings import cautions
-from accord.pipeline.rubric_study import ASKED
-from accord.readers import read
-from accord.rubric import Question, Rubric
-from accord.scale import Scale
+from accord.formats import read
+from accord.pipeline import ASKED, RubricModels, cautions, learn_rubric, make_budget
 from accord.store import Store
+from accord.values import BadInput, Conversation, Label, Question, Rubric, Scale
 
 PARTS = ("planted", "recorded", "embedded")
 COLUMNS = (

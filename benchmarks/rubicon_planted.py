@@ -11,23 +11,14 @@ import numpy as np
 from harness import Row
 from numpy.typing import NDArray
 
-from accord.conversation import Conversation, Target, Turn
-from accord.evaluators import LearnedRubric
-from accord.evaluators.learned_rubric.as_rubric import classes_of, questions_of, rubric_of
-from accord.evaluators.learned_rubric.deduplicating import deduplicate
-from accord.evaluators.learned_rubric.figures import figures
-from accord.evaluators.learned_rubric.guidance import Guidance
-from accord.evaluators.learned_rubric.summarising import Assertion
 from accord.evidence import judge_subjects
-from accord.labels import Label, Labels
-from accord.llm import Subject
-from accord.llm.flow import run_flow
-from accord.llm.model import Prompt
-from accord.llm.scripted import ScriptedJudge, ScriptedModel
-from accord.pipeline.rubric_study import outcome
-from accord.rubric import Question, Side
-from accord.scale import Scale
+from accord.learning import LearnedRubric
+from accord.methods import Assertion, classes_of, deduplicate, figures, questions_of, rubric_of
+from accord.methods.learned_rubric.guidance import Guidance
+from accord.models import Prompt, ScriptedJudge, ScriptedModel, Subject, run_flow
+from accord.pipeline import outcome
 from accord.store import Store
+from accord.values import Conversation, Label, Labels, Question, Scale, Side, Target, Turn
 
 Floats = NDArray[np.float64]
 

@@ -13,13 +13,11 @@ from harness import Row
 from numpy.typing import NDArray
 from rubicon_planted import MAIN, SYSTEMS
 
-from accord.conversation import Target
-from accord.evaluators import LearnedRubric
-from accord.evaluators.learned_rubric.figures import figures
-from accord.evaluators.learned_rubric.tuning import stratified
 from accord.evidence import Column, EvidenceTable
-from accord.labels import Label, Labels
-from accord.pipeline.rubric_study import outcome
+from accord.learning import LearnedRubric
+from accord.methods import figures, stratified
+from accord.pipeline import outcome
+from accord.values import Label, Labels, Target
 
 Answers = Mapping[str, Mapping[str, Mapping[str, float]]]
 """item → question → option → probability."""

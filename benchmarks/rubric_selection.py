@@ -18,11 +18,8 @@ import numpy as np
 from harness import Row, chosen, finish, options
 from numpy.typing import NDArray
 
-from accord.evaluators.learned_rubric.selection import DIGITS, Budget, Candidates, Pool, select
-from accord.evaluators.learned_rubric.settings import ALPHAS
-from accord.evaluators.learned_rubric.sharpness import POINT
-from accord.evaluators.learned_rubric.tuning import stratified, tuned
-from accord.evaluators.learned_rubric.window import Window, threshold_of
+from accord.learning import ALPHAS
+from accord.methods import DIGITS, POINT, Budget, Candidates, Pool, Window, select, stratified, threshold_of, tuned
 
 PARTS = ("speed", "growth")
 COLUMNS = ("part", "system", "pool", "conversations", "seconds", "ratio", "same")

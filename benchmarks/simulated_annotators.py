@@ -23,15 +23,9 @@ import numpy as np
 from harness import Row, finish, options
 from numpy.typing import NDArray
 
-from accord.conversation import Target
-from accord.evaluators import Calibration
-from accord.evaluators.calibration.mixed_core import MixedCore
-from accord.evidence import EvidenceTable
-from accord.evidence.table import Column
-from accord.labels import Label, Labels
-from accord.rubric import Question
-from accord.scale import Scale
-from accord.score import Score
+from accord.evidence import Column, EvidenceTable
+from accord.learning import Calibration, MixedCore
+from accord.values import Label, Labels, Question, Scale, Score, Target
 
 Floats = NDArray[np.float64]
 

@@ -4,10 +4,11 @@ Run: python examples/judge_with_a_script.py
 """
 
 from accord import Labels, Store, compare, load_rubric, read, read_labels
-from accord.evidence import judge_subjects, words
-from accord.llm import ScriptedJudge, Subject
-from accord.rubric import Question
+from accord.evidence import judge_subjects
+from accord.evidence import tokens as words
+from accord.models import ScriptedJudge, Subject
 from accord.sample import sources
+from accord.values import Question
 
 
 def by_length(subject: Subject, question: Question) -> dict[str, float]:

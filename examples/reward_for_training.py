@@ -6,9 +6,9 @@ With TRL: GRPOTrainer(model=..., reward_funcs=reward, train_dataset=...), whose 
 """
 
 from accord import Labels, Reward, load_rubric, read, read_labels
-from accord.evaluators import Mixture
 from accord.evidence import BANK, measure
-from accord.llm import Subject
+from accord.learning import Mixture
+from accord.models import Subject
 from accord.sample import sources
 
 chats, ratings = sources()

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from accord.rubric import Rubric, load_rubric
 from accord.store import Store
+from accord.values import Rubric, load_rubric
 
 
 @pytest.fixture(scope="session")

@@ -7,19 +7,23 @@ import pytest
 from scipy import stats
 from sklearn.metrics import cohen_kappa_score
 
-from accord.agreement import (
+from accord.statistics import (
     STATISTICS,
+    Clusters,
     MeanStatistic,
     Paired,
+    bootstrap,
+    fold_of,
+    grouped_folds,
+    holm,
     krippendorff_alpha,
     lowest_rmse,
+    paired_test,
     smece,
     smece_by_option,
     summary,
 )
-from accord.errors import BadInput
-from accord.resampling import Clusters, bootstrap, holm, paired_test
-from accord.splits import fold_of, grouped_folds
+from accord.values import BadInput
 
 
 def pairs(truth: list[int], value: list[float], probabilities: np.ndarray | None = None) -> Paired:

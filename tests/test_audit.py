@@ -9,26 +9,35 @@ import pytest
 from typer.testing import CliRunner
 
 from accord import Conversation, Document, Store, Turn
-from accord.cli import app, commands  # noqa: F401 - registers the commands
+from accord.cli import commands  # noqa: F401 - registers the commands
+from accord.cli.app import app  # noqa: F401 - registers the commands
 from accord.config import Config, JudgeConfig
-from accord.errors import BadInput, BudgetReached
 from accord.evidence import judge_subjects
-from accord.evidence.auditing import PADDING, audit, audit_requests, injections, ways_to_ask
-from accord.llm import RecordedJudge, ScriptedJudge
-from accord.llm.budget import Budget, Caps
-from accord.llm.hostile import attacked, attacks
-from accord.llm.logprobs import LogprobsJudge
-from accord.llm.model import Failure, Subject
-from accord.llm.render import material_of, transcript_of
-from accord.llm.scripted import ScriptedModel
-from accord.llm.stack import Terms, open_judge
-from accord.llm.waiting import wait
-from accord.llm.windowing import fitted, left_out, room_for
+from accord.models import (
+    Budget,
+    Caps,
+    Failure,
+    LogprobsJudge,
+    RecordedJudge,
+    ScriptedJudge,
+    ScriptedModel,
+    Subject,
+    Terms,
+    attacked,
+    attacks,
+    fitted,
+    left_out,
+    material_of,
+    open_judge,
+    room_for,
+    transcript_of,
+    wait,
+)
 from accord.pipeline import Models, collect
-from accord.report.report import render
-from accord.rubric import Question, Rubric
-from accord.scale import Scale
+from accord.report import render
 from accord.testing import ChatServer, answer_any
+from accord.validation import PADDING, audit, audit_requests, injections, ways_to_ask
+from accord.values import BadInput, BudgetReached, Question, Rubric, Scale
 
 SCALE = Scale(options=(1, 2, 3, 4))
 RUBRIC = Rubric(

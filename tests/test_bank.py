@@ -14,17 +14,33 @@ import numpy as np
 import pytest
 
 from accord import Conversation, Document, Turn
-from accord.agreement import STATISTICS, Paired
-from accord.evidence import BANK, REFERENCE, embedders, measure, turn_metrics
-from accord.evidence.bank import History, Message, Session, Source, bertscore, measured, meteor
-from accord.evidence.bank.ciu import CIU
-from accord.evidence.bank.copying import _common, _run
-from accord.evidence.bank.message import Passage
-from accord.evidence.bank.meteor import align, score, stages
-from accord.evidence.bank.rake import best_phrases, phrases
-from accord.evidence.bank.words import STOP_WORDS, stems, tokens
-from accord.llm import Subject
-from accord.readers import read
+from accord.evidence import (
+    BANK,
+    CIU,
+    REFERENCE,
+    STOP_WORDS,
+    History,
+    Message,
+    Passage,
+    Session,
+    Source,
+    align,
+    best_phrases,
+    measure,
+    measured,
+    phrases,
+    score,
+    stages,
+    stems,
+    tokens,
+    turn_metrics,
+)
+from accord.evidence.bank import embedding as bertscore
+from accord.evidence.bank import reference as meteor
+from accord.evidence.bank.counts import _common, _run
+from accord.formats import read
+from accord.models import Subject, embedders
+from accord.statistics import STATISTICS, Paired
 
 FACT = "The heron is a long-legged bird. Herons eat fish, frogs and insects near rivers."
 

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from accord.cli import app, commands  # noqa: F401 - registers the commands
-from accord.llm import batching
-from accord.llm.batching import batch_files
-from accord.llm.model import Message, Prompt
+from accord.cli import commands  # noqa: F401 - registers the commands
+from accord.cli.app import app  # noqa: F401 - registers the commands
+from accord.models import Message, Prompt, batch_files, batching
 from accord.sample import sources
 from accord.testing import Batches, ChatServer, Wire, answer_any, fault
 

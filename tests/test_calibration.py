@@ -11,14 +11,13 @@ from scipy import stats
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from accord import Calibration, Label, Labels, Question, Scale, Score, Unscored, load_evaluator
-from accord.agreement import pearson
-from accord.errors import BadInput, UnknownName
-from accord.evaluators import predict_panel
-from accord.evaluators.calibration.equations import OFFSET, OWN_SLOPE, SLOPE, TEXT, Design
-from accord.evaluators.calibration.mixed import MixedEffects
-from accord.evaluators.calibration.ordinal import OrdinalLink, _Objective
 from accord.evidence import EvidenceTable
+from accord.learning import OFFSET, OWN_SLOPE, SLOPE, TEXT, MixedEffects, OrdinalLink, predict_panel
+from accord.learning.equations import Design
+from accord.learning.link import _Objective
+from accord.statistics import pearson
 from accord.testing import planted
+from accord.values import BadInput, UnknownName
 
 
 @parametrize_with_checks([MixedEffects(), MixedEffects(own_slopes=False)])

@@ -15,7 +15,8 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from accord.cli import app, commands  # noqa: F401 - registers the commands
+from accord.cli import commands  # noqa: F401 - registers the commands
+from accord.cli.app import app  # noqa: F401 - registers the commands
 from accord.sample import sources
 from accord.testing import ChatServer, answer_any, completion
 

@@ -8,17 +8,28 @@ from typing import Any
 import pytest
 
 from accord import Question, Scale, Store
-from accord.errors import BadInput, BudgetReached, ModelError
-from accord.llm import CallFailed, Message, Prompt, Reply, Usage
-from accord.llm.budget import Budget, Caps
-from accord.llm.cached import kept_key
-from accord.llm.decided_chat import request_of
-from accord.llm.decisions import Asked, Request
-from accord.llm.model import estimated_usage
-from accord.llm.render import answer_labels
-from accord.llm.stack import Terms, decided_endpoint_of, open_chat, open_decided
-from accord.llm.waiting import wait
+from accord.models import (
+    Asked,
+    Budget,
+    CallFailed,
+    Caps,
+    Message,
+    Prompt,
+    Reply,
+    Request,
+    Terms,
+    Usage,
+    answer_labels,
+    decided_endpoint_of,
+    estimated_usage,
+    kept_key,
+    open_chat,
+    open_decided,
+    request_of,
+    wait,
+)
 from accord.testing import ChatServer, Misbehaving, Respond, Wire, answer_any, fault
+from accord.values import BadInput, BudgetReached, ModelError
 
 GOOD = Question(id="Q1", text="How good?", scale=Scale(options=(1, 2, 3)), meanings={"1": "Bad."})
 DONE = Question(id="Q2", text="Resolved?", scale=Scale(kind="binary", options=(0, 1)), meanings={"1": "It is."})

@@ -11,14 +11,25 @@ from math import log
 import numpy as np
 import pytest
 
-from accord.errors import BadInput, MissingExtra, NotFitted, UnknownName
-from accord.evaluators.in_context.bm25 import Bm25
-from accord.evaluators.in_context.nodes import Library, Nodes, Query, random_nodes
-from accord.evaluators.in_context.retrieval import Diverse
-from accord.evaluators.in_context.selectors import SELECTORS, make_selector
-from accord.evaluators.in_context.subgraph import greedy_subgraph
-from accord.evaluators.in_context.tower import Shape, bucket_edges, buckets, demonstration_tower, initial, input_tower
-from accord.testing.planted_utility import planted_utility
+from accord.methods import (
+    SELECTORS,
+    Bm25,
+    Diverse,
+    Library,
+    Nodes,
+    Query,
+    Shape,
+    bucket_edges,
+    buckets,
+    demonstration_tower,
+    greedy_subgraph,
+    initial,
+    input_tower,
+    make_selector,
+    random_nodes,
+)
+from accord.testing import planted_utility
+from accord.values import BadInput, MissingExtra, NotFitted, UnknownName
 
 SMALL = {"width": 16, "heads": 2, "feed_forward": 32, "epochs": 3}
 
@@ -274,7 +285,7 @@ def test_what_cannot_be_done_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         make_selector("adoror").fit(world.library)
     with pytest.raises(NotFitted, match="call fit first"):
         make_selector("adoror").prepare(drawn(4)[1])
-    monkeypatch.delitem(sys.modules, "accord.evaluators.in_context.tower_training", raising=False)
+    monkeypatch.delitem(sys.modules, "accord.methods.in_context.tower_training", raising=False)
     monkeypatch.setitem(sys.modules, "optax", None)
     with pytest.raises(MissingExtra, match=r"training a selector needs .* 'accord\[networks\]'"):
         make_selector("adoror").fit(world.library, world.pairs(1))

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from accord.cli import app, commands  # noqa: F401 - registers the commands
+from accord.cli import commands  # noqa: F401 - registers the commands
+from accord.cli.app import app  # noqa: F401 - registers the commands
 from accord.evidence import metrics
 from accord.sample import sources
 

@@ -19,20 +19,31 @@ import pytest
 pytest.importorskip("gguf", reason="accord[embedded] is not installed")
 pytest.importorskip("tokenizers", reason="accord[embedded] is not installed")
 
-from accord.embedded import catalogue
-from accord.embedded.catalogue import Published, is_pulled, list_models, models_folder, opened
-from accord.embedded.language_model import LanguageModel, open_language_model
-from accord.embedded.llama import Llama, Prefix
-from accord.embedded.minilm import open_sentence_embedder
-from accord.embedded.pulling import pull
-from accord.errors import BadInput, MissingExtra, ModelError, UnknownName
-from accord.llm import Message, Prompt
-from accord.llm.embedded import EmbeddedChat
-from accord.llm.gguf import open_gguf
-from accord.llm.likelihood import EmbeddedLikelihood, Passage
-from accord.llm.model import CallFailed, Failure
-from accord.llm.waiting import wait
-from accord.testing.tiny import TINY, tiny_tensors, vocabulary, write_tiny_gguf
+from accord.models import (
+    CallFailed,
+    EmbeddedChat,
+    EmbeddedLikelihood,
+    Failure,
+    LanguageModel,
+    Llama,
+    Message,
+    Passage,
+    Prefix,
+    Prompt,
+    Published,
+    is_pulled,
+    list_models,
+    models_folder,
+    open_language_model,
+    open_sentence_embedder,
+    opened,
+    wait,
+)
+from accord.models.embedded import catalogue
+from accord.models.embedded.gguf import open_gguf
+from accord.models.embedded.pulling import pull
+from accord.testing import TINY, tiny_tensors, vocabulary, write_tiny_gguf
+from accord.values import BadInput, MissingExtra, ModelError, UnknownName
 
 
 @pytest.fixture(scope="module")

@@ -14,17 +14,22 @@ import numpy as np
 import pytest
 
 from accord import Conversation, Document, Store, Turn
-from accord.errors import BadInput, MissingExtra, ModelError, UnknownName
-from accord.evidence import embedders, measure, turn_metrics
-from accord.evidence.bank import Session, Unmeasured, ruber
-from accord.evidence.bank.ruber import FOLDS, Pair, Relatedness, fold_of, pairs_of
-from accord.evidence.embedders import Local, Remote, open_embedder
-from accord.evidence.kept_embeddings import embedded
-from accord.llm import Subject
-from accord.llm.embeddings import EmbeddingsEndpoint
-from accord.llm.stack import Terms, asked_on
+from accord.evidence import FOLDS, Pair, Relatedness, Session, fold_of, measure, pairs_of, turn_metrics
+from accord.evidence.bank import ruber
+from accord.models import (
+    EmbeddingsEndpoint,
+    Local,
+    Remote,
+    Subject,
+    Terms,
+    asked_on,
+    embedded,
+    embedders,
+    open_embedder,
+)
 from accord.pipeline import train_ruber
 from accord.testing import ChatServer, Wire
+from accord.values import BadInput, MissingExtra, ModelError, UnknownName, Unmeasured
 
 WORDS = ["heron", "fish", "opening", "hours", "router", "return", "order", "monday"]
 

@@ -9,16 +9,22 @@ import numpy as np
 import pytest
 
 from accord import Calibration, Label, Labels, Question, Scale, Score, Target, Unscored, compare
-from accord.comparison import is_better, other_people, people_alpha
-from accord.errors import BadInput, UnknownName
-from accord.evaluators import AnnotatorMean, Constant, JudgeArgmax, JudgeExpected, RandomDraw, evaluators
-from accord.evaluators.choosing import Choice
-from accord.evaluators.held_out import held_out
-from accord.evaluators.ratings import ratings
 from accord.evidence import Column, EvidenceTable
-from accord.splits import grouped_folds
-from accord.testing import check_evaluator, planted
-from accord.testing.corpus import Planted
+from accord.learning import (
+    AnnotatorMean,
+    Choice,
+    Constant,
+    JudgeArgmax,
+    JudgeExpected,
+    RandomDraw,
+    evaluators,
+    held_out,
+    ratings,
+)
+from accord.statistics import grouped_folds
+from accord.testing import Planted, check_evaluator, planted
+from accord.validation import is_better, other_people, people_alpha
+from accord.values import BadInput, UnknownName
 
 
 @pytest.mark.parametrize("name", [name for name in evaluators.names() if not name.startswith("judge-")])

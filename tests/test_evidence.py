@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 
 from accord import Conversation, Document, EvidenceTable, Rubric, Store, Target, Turn, load_rubric, metrics
-from accord.errors import BadInput, ModelError, UnknownName
-from accord.evidence import LEXICAL, Column, answer_table, judge_subjects, measure
-from accord.evidence.judging import Judged
-from accord.llm import Answer, Failure, ScriptedJudge, Subject, Unanswered
-from accord.registry import Registry
+from accord.evidence import LEXICAL, Column, Judged, answer_table, judge_subjects, measure
+from accord.models import Answer, Failure, ScriptedJudge, Subject, Unanswered
 from accord.testing import check_metric
+from accord.values import BadInput, ModelError, Registry, UnknownName
 
 
 def chat(name: str, *said: str, documents: tuple[str, ...] = ()) -> Conversation:

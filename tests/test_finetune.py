@@ -20,36 +20,42 @@ pytest.importorskip("sacrebleu", reason="accord[references] is not installed")
 
 from safetensors.numpy import load_file
 
-from accord.assessment import Assessment, Issue, Unassessed
-from accord.conversation import Conversation, Target, Turn
-from accord.errors import BadInput, MissingExtra, ModelError, UnknownName
-from accord.finetune import (
-    Example,
-    Parts,
-    Progress,
-    Settings,
-    Trained,
-    evaluate,
-    examples_of,
-    export,
-    predict,
-    split_by_dialogue,
-    train,
+from accord.finetune.checkpoints import BEST, TRAINING, export
+from accord.finetune.data import TOO_LONG, Example, Parts, Settings, encode, examples_of, split_by_dialogue
+from accord.finetune.evaluation import evaluate, predict
+from accord.finetune.training import Progress, Trained, train
+from accord.methods import Guidance, Verdict, read_verdict
+from accord.models import (
+    Answer,
+    CallFailed,
+    Message,
+    Prompt,
+    Subject,
+    Terms,
+    endpoint_of,
+    open_judge,
+    open_likelihood,
+    run_flow,
+    wait,
 )
-from accord.finetune.checkpoints import BEST, TRAINING
-from accord.finetune.encoding import TOO_LONG, encode
-from accord.issues.guidance import Guidance
-from accord.issues.reading import Verdict, read_verdict
-from accord.llm.flow import run_flow
-from accord.llm.hf import open_hf
-from accord.llm.hf_folder import MADE, open_folder
-from accord.llm.model import Answer, CallFailed, Message, Prompt, Subject
-from accord.llm.stack import Terms, endpoint_of, open_judge, open_likelihood
-from accord.llm.waiting import wait
-from accord.rubric import Question
-from accord.scale import Kind, Scale
-from accord.taxonomy import load_taxonomy
-from accord.testing.tiny_lm import write_tiny_lm
+from accord.models.embedded.hf import MADE, open_folder, open_hf
+from accord.testing import write_tiny_lm
+from accord.values import (
+    Assessment,
+    BadInput,
+    Conversation,
+    Issue,
+    Kind,
+    MissingExtra,
+    ModelError,
+    Question,
+    Scale,
+    Target,
+    Turn,
+    Unassessed,
+    UnknownName,
+    load_taxonomy,
+)
 
 TAXONOMY = load_taxonomy("soda-eval")
 SHORT = Guidance(TAXONOMY, by_schema=False, style="compact")
@@ -455,7 +461,8 @@ def test_the_command_teaches_tries_and_names_a_model_that_serves(
 
     from typer.testing import CliRunner
 
-    from accord.cli import app, commands  # noqa: F401 - registers the commands
+    from accord.cli import commands  # noqa: F401 - registers the commands
+    from accord.cli.app import app  # noqa: F401 - registers the commands
     from accord.store import Assessed, Store
 
     def invoke(*arguments: str):  # type: ignore[no-untyped-def]

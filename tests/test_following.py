@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from accord import Conversation, Document, Label, Labels, LiveScorer, Question, Scale, Score, Turn, read
-from accord.errors import BadInput, UnknownName
-from accord.evaluators import Mixture
 from accord.evidence import BANK, measure
+from accord.learning import Mixture
 from accord.live import Follower, Intake, RowLog, Unfolding, log_file
 from accord.live import following as room
-from accord.llm import Subject
+from accord.models import Subject
 from accord.sample import sources
+from accord.values import BadInput, UnknownName
 
 QUESTION = Question(id="useful", text="Is it useful?", scale=Scale(options=(1, 2, 3, 4)))
 

@@ -10,34 +10,68 @@ import numpy as np
 import pytest
 
 from accord import Conversation, Label, Labels, Question, Scale, Score, Target, Turn, Unscored
-from accord.conversation import Document
-from accord.errors import BadInput, BudgetReached, NotFitted
-from accord.evaluators import InContext
-from accord.evaluators.in_context.asking import Asked, Tally, common, score_each
-from accord.evaluators.in_context.choosing import Tried, check_towers, rows_of, simplest
-from accord.evaluators.in_context.ensemble import SPREAD, Ensemble, as_evidence, together
-from accord.evaluators.in_context.examples import (
+from accord.learning import InContext
+from accord.methods import (
+    COPY,
     DIALOGUE,
+    ECHO,
+    GONE_ON,
+    LEAST_TARGET,
+    LOGPROBS,
+    NO_NUMBER,
+    OUTSIDE,
+    SEPARATOR,
+    SHORT,
+    SPREAD,
     TURN,
+    Asked,
+    Ensemble,
     Example,
     Examples,
+    Reading,
+    Tally,
+    TaskPrompt,
+    Tried,
+    Wording,
+    as_evidence,
+    check_towers,
+    checked,
+    common,
+    contest,
+    distinct,
+    drawn,
+    dump_tasks,
     examples_of,
     groups_of,
+    invert,
     level_of,
+    load_tasks,
+    pair_draws,
     private_by,
+    read,
+    rows_of,
+    score_each,
+    simplest,
+    spread_out,
+    squared_error,
+    target,
+    together,
+    try_pairs,
 )
-from accord.evaluators.in_context.inversion import COPY, GONE_ON, SHORT, checked, contest, drawn, invert, squared_error
-from accord.evaluators.in_context.pairs import LEAST_TARGET, pair_draws, target, try_pairs
-from accord.evaluators.in_context.reading import ECHO, NO_NUMBER, OUTSIDE, Reading, read, spread_out
-from accord.evaluators.in_context.tasks import TaskPrompt, distinct, dump_tasks, load_tasks
-from accord.evaluators.in_context.template import LOGPROBS, SEPARATOR, Wording
-from accord.llm import ScriptedModel, Subject
-from accord.llm.flow import OUT_OF_BUDGET, run_flow
-from accord.llm.model import Failure, Message, Prompt, Reply, estimated_usage
-from accord.llm.windowing import MARGIN
-from accord.rubric import Applies
-from accord.scale import Kind
-from accord.testing.in_context import rated_chats
+from accord.models import (
+    MARGIN,
+    OUT_OF_BUDGET,
+    Failure,
+    Message,
+    Prompt,
+    Reply,
+    ScriptedModel,
+    Subject,
+    estimated_usage,
+    run_flow,
+)
+from accord.testing import rated_chats
+from accord.values import Applies, BadInput, BudgetReached, Document, Kind, NotFitted
 
 QUESTION = Question(id="overall", text="How good?", scale=Scale(options=(1, 2, 3, 4, 5)))
 REAL = Question(id="warmth", text="How warm?", scale=Scale(kind=Kind.REAL, low=0.0, high=2.0))

@@ -15,20 +15,16 @@ import pytest
 from typer.testing import CliRunner
 
 from accord import Conversation, Label, Labels, Target, Turn, load_evaluator
-from accord.cli import app, commands  # noqa: F401 - registers the commands
+from accord.cli import commands  # noqa: F401 - registers the commands
+from accord.cli.app import app  # noqa: F401 - registers the commands
 from accord.cli.in_context_study import folder_of
-from accord.evaluators import InContext
-from accord.evaluators.in_context.examples import told_of
-from accord.evaluators.in_context.recipe import load_recipe
-from accord.evidence.embedders import Remote, open_embedder
-from accord.llm.model import Message as Said
-from accord.llm.model import Prompt, Subject
-from accord.pipeline.in_context_asking import at_level
-from accord.pipeline.in_context_figures import Figures, figures_of
-from accord.rubric import dump_rubric
-from accord.testing import ChatServer, Misbehaving
-from accord.testing.in_context import Scorer, rated_chats
-from accord.testing.server import Respond, Wire, completion, decisions
+from accord.learning import InContext
+from accord.methods import load_recipe, told_of
+from accord.models import Message as Said
+from accord.models import Prompt, Remote, Subject, open_embedder
+from accord.pipeline import Figures, at_level, figures_of
+from accord.testing import ChatServer, Misbehaving, Respond, Scorer, Wire, completion, decisions, rated_chats
+from accord.values import dump_rubric
 
 SMALL = (
     "candidates: 3, kept: 2, demonstrations: 3, sets: 2, ranked: 32, ensemble: 3, selector: neighbours, "

@@ -9,29 +9,34 @@ import numpy as np
 import pytest
 
 from accord import Calibration, Label, Labels, Score, Target, Unscored
-from accord.adaptive_curve import adaptive_curve
-from accord.agreement import Paired, smece_by_option
-from accord.decoding import decode, least_cost
-from accord.drift import said, shifts, stability
-from accord.errors import BadInput, UnknownName
-from accord.estimation import estimate, gaps, system_means
-from accord.evaluators.adaptive import AdaptiveRubric
-from accord.evaluators.calibration.conformal import band_width, bands
-from accord.evaluators.calibration.equations import Design
-from accord.evaluators.calibration.large_equations import LargeDesign
-from accord.evaluators.held_out import System, held_out
-from accord.evaluators.importance import importance
-from accord.evaluators.labelling import suggest_labels
-from accord.evaluators.ratings import ratings
-from accord.evidence import EvidenceTable
-from accord.evidence.table import Column
-from accord.fairness import by_group
-from accord.learning_curve import learning_curve
-from accord.reliability import diagrams
-from accord.resampling import Clusters
-from accord.splits import grouped_folds
-from accord.suspects import suspects
+from accord.evidence import Column, EvidenceTable
+from accord.learning import (
+    AdaptiveRubric,
+    LargeDesign,
+    System,
+    band_width,
+    bands,
+    held_out,
+    importance,
+    ratings,
+    suggest_labels,
+)
+from accord.learning.equations import Design
+from accord.statistics import Clusters, Paired, diagrams, grouped_folds, smece_by_option
 from accord.testing import Planted, planted
+from accord.validation import (
+    adaptive_curve,
+    by_group,
+    estimate,
+    gaps,
+    learning_curve,
+    said,
+    shifts,
+    stability,
+    suspects,
+    system_means,
+)
+from accord.values import BadInput, UnknownName, decode, least_cost
 
 
 def mixed(question: object) -> Calibration:

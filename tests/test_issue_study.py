@@ -12,33 +12,43 @@ import pytest
 from typer.testing import CliRunner
 
 from accord import Conversation, Label, Labels, Question, Scale, Target, Turn, Unscored, load_evaluator
-from accord.assessment import Assessment, Issue
-from accord.cli import app, commands  # noqa: F401 - registers the commands
+from accord.cli import commands  # noqa: F401 - registers the commands
+from accord.cli.app import app  # noqa: F401 - registers the commands
 from accord.config import Config, IssuesConfig
-from accord.errors import BadInput, BudgetReached, UnknownName
-from accord.evaluators import Issues
-from accord.evaluators.issues import Marking
-from accord.evaluators.issues.design import DIRECTIONS, Design
-from accord.evaluators.issues.marking import kinds_of, marks_of
-from accord.evaluators.issues.marks import ISOTONIC, PLATT, RIDGE, best_threshold, learn_marks
-from accord.evaluators.issues.trial import Called, rows_of, try_marks
-from accord.evidence import Column, EvidenceTable, judge_subjects
-from accord.evidence.issues import COUNT, CRITICAL, NOT_ASSESSED, assessed, issue_table, probable
-from accord.evidence.meaning import MEANING, measure_meaning
-from accord.issues import mend, read_verdict
-from accord.issues.mending import settled
-from accord.issues.reading import Verdict
-from accord.llm import RecordedJudge, ScriptedJudge, ScriptedModel, Subject
-from accord.pipeline.finding import find_issues
-from accord.pipeline.issue_study import translated
-from accord.report.issues_page import write_issues_page
-from accord.resampling import Clusters
-from accord.splits import grouped_folds
+from accord.evidence import MEANING, Column, EvidenceTable, judge_subjects, measure_meaning
+from accord.learning import (
+    DIRECTIONS,
+    ISOTONIC,
+    PLATT,
+    RIDGE,
+    Design,
+    Issues,
+    Marking,
+    best_threshold,
+    kinds_of,
+    learn_marks,
+    marks_of,
+)
+from accord.methods import (
+    COUNT,
+    CRITICAL,
+    NOT_ASSESSED,
+    Verdict,
+    assessed,
+    issue_table,
+    mend,
+    probable,
+    read_verdict,
+    settled,
+)
+from accord.models import RecordedJudge, ScriptedJudge, ScriptedModel, Subject
+from accord.pipeline import find_issues, translated
+from accord.report import write_issues_page
+from accord.statistics import Clusters, grouped_folds
 from accord.store import Assessed, Store
-from accord.taxonomy import ISSUE, load_taxonomy
-from accord.testing import ChatServer, Misbehaving
-from accord.testing.issue_finder import SIGNS, Finder, dialogues, ratings, verdict
-from accord.testing.server import Wire, completion
+from accord.testing import SIGNS, ChatServer, Finder, Misbehaving, Wire, completion, dialogues, ratings, verdict
+from accord.validation import Called, rows_of, try_marks
+from accord.values import ISSUE, Assessment, BadInput, BudgetReached, Issue, UnknownName, load_taxonomy
 
 SODA = load_taxonomy("soda-eval")
 QUESTION = Question(id="overall", text="How good?", scale=Scale(options=(1, 2, 3, 4, 5)))
@@ -305,8 +315,8 @@ def test_what_cannot_be_learned_says_what_is_missing() -> None:
 
 
 def test_recorded_decisions_on_abc_eval_are_better_after_calibration(data: Path, store: Store) -> None:
-    from accord.readers import read
-    from accord.taxonomy import IssueType, Taxonomy
+    from accord.formats import read
+    from accord.values import IssueType, Taxonomy
 
     kinds = ("irrelevant", "incorrect fact", "redundant")
     behaviours = Taxonomy(name="abc", issues=tuple(IssueType(name=name, definition=name) for name in kinds))
@@ -483,7 +493,7 @@ def test_odd_dialogues_are_counted_and_nothing_is_lost(tmp_path: Path, store: St
 
 
 def test_nothing_is_asked_after_a_budget_is_spent(store: Store) -> None:
-    from accord.llm import Failure
+    from accord.models import Failure
 
     model = ScriptedModel(lambda prompt: Failure("out of budget", "spent"))
     with pytest.raises(BudgetReached):
@@ -551,7 +561,7 @@ def test_pages_escape_what_came_from_outside(tmp_path: Path) -> None:
             evil,
         )
     ]
-    from accord.issues import statistics
+    from accord.methods import statistics
 
     path = write_issues_page(statistics(found, [chat], SODA), found, [chat], SODA, tmp_path / "page.html")
     html = path.read_text()
@@ -567,7 +577,7 @@ def test_a_wire_that_answers_with_prose_is_told_once_more(monkeypatch: pytest.Mo
         asked.append(request)
         return completion(next(said)) if len(asked) < 3 else Wire({}, status=500)
 
-    from accord.llm.stack import Terms, open_uncached
+    from accord.models import Terms, open_uncached
 
     with ChatServer(respond) as server:
         import asyncio
@@ -576,10 +586,8 @@ def test_a_wire_that_answers_with_prose_is_told_once_more(monkeypatch: pytest.Mo
         model = open_uncached("m", server.url, Terms())
 
         async def run() -> object:
-            from accord.issues import annotate
-            from accord.issues.annotating import Asking
-            from accord.issues.guidance import Guidance
-            from accord.llm import drive
+            from accord.methods import Asking, Guidance, annotate
+            from accord.models import drive
 
             try:
                 return await drive(annotate(dialogues(1)[0], [1], Asking(Guidance(SODA)), "m"), model)
@@ -592,7 +600,7 @@ def test_a_wire_that_answers_with_prose_is_told_once_more(monkeypatch: pytest.Mo
 
 def test_people_validate_and_the_page_says_what_came_of_it(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from accord.config import load_config
-    from accord.pipeline.validating import open_study, outcomes
+    from accord.workbench import open_study, outcomes
 
     with ChatServer(Finder()) as server:
         served(monkeypatch, server.url)
@@ -699,7 +707,7 @@ def test_an_adaptive_rubric_keeps_what_was_found(project: Path, monkeypatch: pyt
     )
 
     def respond(request):  # type: ignore[no-untyped-def]
-        from accord.testing.server import decisions
+        from accord.testing import decisions
 
         if all(question["type"] == "predicate" for question in request["questions"]):
             return Finder()(request)

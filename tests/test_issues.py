@@ -9,34 +9,52 @@ from pathlib import Path
 import pytest
 
 from accord import Conversation, Target, Turn
-from accord.assessment import Assessment, Issue, digests, span_of
-from accord.conversation import NOBODY
-from accord.errors import BadInput, BadRow, UnknownName
-from accord.issues import (
-    Unassessed,
+from accord.formats import detect, read
+from accord.methods import (
+    EMPTY,
+    MORE_SPEAKERS,
+    NO_CONTEXT,
+    NO_KIND,
+    NO_REPLY,
+    SHIPPED_SHOTS,
+    Asking,
+    Guidance,
+    Shot,
+    Speakers,
+    Unread,
+    Verdict,
     annotate,
     judged_turns,
     largest,
     mend,
     mended,
+    prompts_of,
     read_verdict,
     read_verdicts,
+    settled,
+    shots_of,
+    speakers,
     statistics,
+    verdict_of,
 )
-from accord.issues.annotating import Asking, prompts_of
-from accord.issues.few_shot import shots_of, verdict_of
-from accord.issues.guidance import SHIPPED_SHOTS, Guidance, Shot
-from accord.issues.mending import NO_KIND, settled
-from accord.issues.reading import Unread, Verdict
-from accord.issues.selection import EMPTY, MORE_SPEAKERS, NO_CONTEXT, NO_REPLY, speakers
-from accord.issues.speakers import Speakers
-from accord.llm import Failure, Prompt, ScriptedModel, run_flow
-from accord.llm.flow import OUT_OF_BUDGET
-from accord.readers import detect, read
+from accord.models import OUT_OF_BUDGET, Failure, Prompt, ScriptedModel, run_flow
 from accord.store import Assessed, Store
-from accord.taxonomy import ISSUE, Taxonomy, load_taxonomy, read_taxonomy
-from accord.testing.issue_finder import SIGNS, dialogues, verdict
-from accord.testing.verdicts import FORGED, PERFECT, written
+from accord.testing import FORGED, PERFECT, SIGNS, dialogues, verdict, written
+from accord.values import (
+    ISSUE,
+    NOBODY,
+    Assessment,
+    BadInput,
+    BadRow,
+    Issue,
+    Taxonomy,
+    Unassessed,
+    UnknownName,
+    digests,
+    load_taxonomy,
+    read_taxonomy,
+    span_of,
+)
 
 SODA = load_taxonomy("soda-eval")
 ASKING = Asking(Guidance(SODA))

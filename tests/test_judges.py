@@ -12,22 +12,41 @@ import pytest
 from typer.testing import CliRunner
 
 from accord import Answer, Conversation, Document, Question, Rubric, Scale, Store, Turn
-from accord.cli import app, commands  # noqa: F401 - registers the commands
-from accord.errors import BadInput, BudgetReached
+from accord.cli import commands  # noqa: F401 - registers the commands
+from accord.cli.app import app  # noqa: F401 - registers the commands
 from accord.evidence import judge_subjects
-from accord.llm import CallFailed, Failure, Message, Prompt, Reply, ScriptedModel, Subject, Unanswered
-from accord.llm.budget import Budget, Budgeted, Caps, Price, load_prices
-from accord.llm.cached import Cached
-from accord.llm.hostile import attacks
-from accord.llm.limited import Limit, Limited
-from accord.llm.model import Usage
-from accord.llm.once import Once
-from accord.llm.retrying import Retrying
-from accord.llm.sampling import frequencies
-from accord.llm.stack import WAYS, Terms, decode_reply, open_chat, open_judge
-from accord.llm.verbalised import read_stated
-from accord.llm.waiting import wait
+from accord.models import (
+    WAYS,
+    Budget,
+    Budgeted,
+    Cached,
+    CallFailed,
+    Caps,
+    Failure,
+    Limit,
+    Limited,
+    Message,
+    Once,
+    Price,
+    Prompt,
+    Reply,
+    Retrying,
+    ScriptedModel,
+    Subject,
+    Terms,
+    Unanswered,
+    Usage,
+    attacks,
+    decode_reply,
+    frequencies,
+    load_prices,
+    open_chat,
+    open_judge,
+    read_stated,
+    wait,
+)
 from accord.testing import FAULTS, ChatServer, Misbehaving, Wire, answer_any, fault
+from accord.values import BadInput, BudgetReached
 
 OPTIONS = Scale(options=(1, 2, 3))
 QUESTIONS = [

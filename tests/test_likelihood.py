@@ -10,18 +10,11 @@ import numpy as np
 import pytest
 
 from accord import Conversation, Document, Store, Turn
-from accord.errors import BadInput, BudgetReached
-from accord.evaluators import LabelFree, load_evaluator
-from accord.evidence import LIKELIHOOD, EvidenceTable, measure_likelihoods
-from accord.evidence.likelihood import passages_of
-from accord.labels import Labels
-from accord.llm.budget import Budget, Caps
-from accord.llm.likelihood import Likelihood, Measured, Passage
-from accord.llm.model import Failure, Subject
-from accord.llm.stack import Terms, open_likelihood
-from accord.llm.waiting import wait
-from accord.score import Score, Unscored
+from accord.evidence import LIKELIHOOD, EvidenceTable, measure_likelihoods, passages_of
+from accord.learning import LabelFree, load_evaluator
+from accord.models import Budget, Caps, Failure, Likelihood, Measured, Passage, Subject, Terms, open_likelihood, wait
 from accord.testing import ChatServer, Wire, answer_any, check_evaluator, fault, planted
+from accord.values import BadInput, BudgetReached, Labels, Score, Unscored
 
 CHAT = Conversation(
     "c",

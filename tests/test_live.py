@@ -25,13 +25,13 @@ from accord import (
     Unscored,
     read,
 )
-from accord.errors import BadInput, NotFitted, UnknownName
-from accord.evaluators import Constant, Mixture
 from accord.evidence import BANK, LEXICAL, measure
+from accord.learning import Constant, Mixture
 from accord.live import Said
 from accord.live import scorer as scoring
-from accord.llm import Subject
+from accord.models import Subject
 from accord.sample import sources
+from accord.values import BadInput, NotFitted, UnknownName
 
 QUESTION = Question(id="useful", text="Is it useful?", scale=Scale(options=(1, 2, 3, 4)))
 

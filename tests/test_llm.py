@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 from accord import Answer, Conversation, Document, Question, Rubric, Scale, Turn
-from accord.errors import BadInput, BadRow, ModelError, UnknownName
-from accord.llm import (
+from accord.models import (
     CallFailed,
+    ChatCompletions,
     Failure,
     Flow,
+    LogprobsJudge,
     Message,
     Prompt,
     RecordedJudge,
@@ -26,13 +27,15 @@ from accord.llm import (
     ScriptedModel,
     Subject,
     Unanswered,
+    answer_labels,
     as_finished,
+    fence_for,
+    prompt_for,
+    read_first_token,
     run_flow,
 )
-from accord.llm.chat_completions import ChatCompletions
-from accord.llm.logprobs import LogprobsJudge, read_first_token
-from accord.llm.render import answer_labels, fence_for, prompt_for
 from accord.testing import ChatServer, Wire, completion
+from accord.values import BadInput, BadRow, ModelError, UnknownName
 
 CHAT = Conversation("c1", (Turn("user", "Is it 4?"), Turn("assistant", "It is 4.")), (Document("Four.", title="Sums"),))
 QUESTION = Question(id="Q", text="How good?", scale=Scale(options=(1, 2, 3)), meanings={"1": "Bad."})
@@ -329,7 +332,7 @@ def test_work_is_taken_as_slots_come_free_and_errors_cancel_the_rest() -> None:
 
 
 def test_an_interrupt_waits_until_the_work_has_let_go() -> None:
-    from accord.llm.waiting import wait
+    from accord.models import wait
 
     let_go = []
 

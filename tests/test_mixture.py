@@ -9,16 +9,12 @@ import numpy as np
 import pytest
 
 from accord import Label, Labels, Question, Scale, Score, Target, Unscored, compare, load_evaluator
-from accord.agreement import pearson
-from accord.errors import BadInput, UnknownName
-from accord.evaluators import Mixture
-from accord.evaluators.mixture.additive import Additive
-from accord.evaluators.mixture.bins import BINS, Bins
-from accord.evaluators.mixture.experts import parts
-from accord.evaluators.mixture.form import predicted
 from accord.evidence import EvidenceTable
-from accord.score_files import ScoreWriter
+from accord.formats import ScoreWriter
+from accord.learning import BINS, Additive, Bins, Mixture, parts, predicted
+from accord.statistics import pearson
 from accord.testing import planted
+from accord.values import BadInput, UnknownName
 
 
 def values(scores: list[Score | Unscored]) -> np.ndarray:

@@ -10,15 +10,12 @@ import numpy as np
 import pytest
 
 from accord import Calibration, Label, Labels, load_evaluator
-from accord.errors import BadInput, MissingExtra
-from accord.evaluators.calibration.grid import Grid, losses, search
-from accord.evaluators.calibration.network import Shape, blocks, chances, inputs, predict
-from accord.evaluators.calibration.network_core import PAPER, NetworkSettings
-from accord.evaluators.calibration.tasks import answers_to
-from accord.evaluators.calibration.training import Job, Sheets, Terms, train
-from accord.evaluators.ratings import ratings
 from accord.evidence import EvidenceTable
+from accord.learning import PAPER, NetworkSettings, Shape, answers_to, blocks, chances, inputs, predict, ratings
+from accord.learning.network_grid import Grid, losses, search
+from accord.learning.network_training import Job, Sheets, Terms, train
 from accord.testing import planted
+from accord.values import BadInput, MissingExtra
 
 SMALL = {"hidden": (6, 5), "finetune": 40, "members": 1, "pooling": 30.0}
 
@@ -163,7 +160,7 @@ def test_a_network_finds_planted_habits_and_is_saved(tmp_path: Path, monkeypatch
 def test_training_without_jax_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = planted(conversations=60, annotators=4, share=0.9)
     monkeypatch.setitem(sys.modules, "jax", None)
-    monkeypatch.delitem(sys.modules, "accord.evaluators.calibration.training")
+    monkeypatch.delitem(sys.modules, "accord.learning.network_training")
     with pytest.raises(MissingExtra, match=r"accord\[networks\]"):
         Calibration(corpus.question, core="network").fit(corpus.evidence, corpus.labels)
 
@@ -194,7 +191,7 @@ def test_settings_that_cannot_be_are_said() -> None:
 
 def test_the_papers_grid_is_searched_inside_the_training_side(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     small = Grid(hidden=(3, 5), batch=(64,), rate=(0.00001, 0.02), epochs=(5, 20))
-    monkeypatch.setattr("accord.evaluators.calibration.grid.Grid", lambda: small)
+    monkeypatch.setattr("accord.learning.network_grid.Grid", lambda: small)
     corpus = planted(conversations=60, annotators=3, noise=0.3)
     settings = {"like": "paper", "search": 2}
     evaluator = Calibration(corpus.question, "network", network=settings).fit(corpus.evidence, corpus.labels)

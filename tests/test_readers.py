@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 
 from accord import Conversation, Rubric, Target, Turn, read, read_labels
-from accord.errors import BadInput, BadRow, UnknownName
-from accord.readers import detect, formats, is_label_file
+from accord.formats import detect, formats, is_label_file
+from accord.values import BadInput, BadRow, UnknownName
 
 
 def lines(path: Path, *rows: Any) -> Path:

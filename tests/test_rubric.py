@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 from accord import Conversation, Document, Label, Rubric, Scale, Target, Turn, load_rubric
-from accord.errors import BadInput, UnknownName
-from accord.labels import check_label
-from accord.rubric import dump_rubric, read_rubric
+from accord.values import BadInput, UnknownName, check_label, dump_rubric, read_rubric
 
 QUESTION = {"id": "good", "text": "Good?", "options": [1, 2, 3]}
 

@@ -8,21 +8,35 @@ import numpy as np
 import pytest
 
 from accord import Label, Labels, Question, Rubric, Scale, Score, Target
-from accord.errors import BadInput, UnknownName
-from accord.evaluators import LearnedRubric, load_evaluator
-from accord.evaluators.learned_rubric.figures import Outcome, figures, with_intervals
-from accord.evaluators.learned_rubric.likert import points, signed
-from accord.evaluators.learned_rubric.policies import brute_force, correctness_alone, reward, ucb
-from accord.evaluators.learned_rubric.selection import DIGITS, Budget, Candidates, Pool, select
-from accord.evaluators.learned_rubric.sharpness import POINT, TOP, sharpness_loss
-from accord.evaluators.learned_rubric.stability import stability
-from accord.evaluators.learned_rubric.tuning import stratified, tuned
-from accord.evaluators.learned_rubric.window import Window, curves, threshold_of
-from accord.evidence import Column, EvidenceTable
-from accord.evidence.judging import NOT_APPLICABLE
-from accord.resampling import Clusters
-from accord.rubric import Side, dump_rubric, read_rubric
-from accord.strict_yaml import load_yaml
+from accord.evidence import NOT_APPLICABLE, Column, EvidenceTable
+from accord.learning import LearnedRubric, load_evaluator
+from accord.methods import (
+    DIGITS,
+    POINT,
+    TOP,
+    Budget,
+    Candidates,
+    Outcome,
+    Pool,
+    Window,
+    brute_force,
+    correctness_alone,
+    curves,
+    figures,
+    points,
+    reward,
+    select,
+    sharpness_loss,
+    signed,
+    stability,
+    stratified,
+    threshold_of,
+    tuned,
+    ucb,
+    with_intervals,
+)
+from accord.statistics import Clusters
+from accord.values import BadInput, Side, UnknownName, dump_rubric, load_yaml, read_rubric
 
 
 def drawn_pool(rubrics: int = 24, conversations: int = 60, seed: int = 0, lattice: bool = False) -> Pool:

@@ -11,17 +11,14 @@ import pytest
 from typer.testing import CliRunner
 
 from accord import Calibration, Label, Labels, Question, Scale, Score, Target, compare, load_evaluator, load_rubric
-from accord.agreement import Paired, pearson, range_names, smece_by_option
-from accord.cli import app, commands  # noqa: F401 - registers the commands
-from accord.errors import BadInput
-from accord.evaluators.calibration.levels import MOST_LEVELS, Levels
-from accord.evaluators.ratings import ratings
+from accord.cli import commands  # noqa: F401 - registers the commands
+from accord.cli.app import app  # noqa: F401 - registers the commands
 from accord.evidence import Column, EvidenceTable, differences, in_pairs
-from accord.reliability import diagrams
-from accord.resampling import Clusters
-from accord.rubric import Applies
+from accord.learning import MOST_LEVELS, Levels, ratings
 from accord.sample import sources
+from accord.statistics import Clusters, Paired, diagrams, pearson, range_names, smece_by_option
 from accord.testing import planted
+from accord.values import Applies, BadInput
 
 REAL = Question(id="main", text="How good is it, from -1 to 1?", scale=Scale(kind="real", low=-1, high=1))
 SLIDER = Question(id="main", text="How good is it, from 0 to 100?", scale=Scale(options=tuple(range(101))))
@@ -259,7 +256,7 @@ def test_comparisons_from_the_command_line(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_number_is_an_answer_before_it_is_a_name(tmp_path: Path) -> None:
-    from accord.readers import read_labels
+    from accord.formats import read_labels
 
     (tmp_path / "rubric.yaml").write_text(RUBRIC, encoding="utf-8")
     rows = [
@@ -285,7 +282,7 @@ def test_a_number_is_an_answer_before_it_is_a_name(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_comparisons_are_named(row: str, says: str, tmp_path: Path) -> None:
-    from accord.readers import read_labels
+    from accord.formats import read_labels
 
     (tmp_path / "rubric.yaml").write_text(RUBRIC, encoding="utf-8")
     (tmp_path / "labels.csv").write_text(f"conversation,against,annotator,question,value\n{row}\n", encoding="utf-8")

@@ -20,21 +20,20 @@ from typing import Any
 import pytest
 
 from accord import Label, Labels, LiveScorer, Question, Scale, read
-from accord.errors import BadInput
-from accord.evaluators import Mixture
 from accord.evidence import BANK, measure
+from accord.learning import Mixture
 from accord.live import Intake, RowLog
-from accord.llm import Subject
+from accord.models import Subject
 from accord.sample import sources
+from accord.values import BadInput
 
 pytest.importorskip("fastapi", reason="needs accord[serve]")
 import uvicorn
 
-from accord.service.app import Service, make_app
-from accord.service.batching import Batcher, Busy
-from accord.service.guard import checked_binding, is_loopback
-from accord.service.patience import impatient
-from accord.watching import Watch
+from accord.live import Watch
+from accord.live.service.app import Service, make_app
+from accord.live.service.guard import checked_binding, is_loopback
+from accord.live.service.server import Batcher, Busy, impatient
 
 QUESTION = Question(id="useful", text="Is it useful?", scale=Scale(options=(1, 2, 3, 4)))
 JSON = {"Content-Type": "application/json"}

@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy import text
 
 from accord import Conversation, Document, Label, Store, Target, Turn
-from accord.errors import BadInput
 from accord.store import Added, Embedded, StoreError
+from accord.values import BadInput
 
 
 def chat(name: str, words: str = "hello") -> Conversation:
@@ -220,7 +220,7 @@ def test_tables_after_migration_are_those_of_the_schema(store: Store) -> None:
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 
-    from accord.store.schema import metadata
+    from accord.store import metadata
 
     with store._engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
@@ -229,7 +229,7 @@ def test_tables_after_migration_are_those_of_the_schema(store: Store) -> None:
 def test_a_clock_that_was_set_back_changes_no_order(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     from datetime import datetime, timedelta
 
-    from accord.store import rows
+    from accord.store import store as rows
 
     class SetBack(datetime):
         @classmethod

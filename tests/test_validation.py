@@ -24,31 +24,42 @@ import pytest
 from scipy.stats import spearmanr
 from sklearn.metrics import cohen_kappa_score
 
-from accord.assessment import Assessment, Issue, span_of
-from accord.conversation import Conversation, Target, Turn
-from accord.errors import BadInput, UnknownName
-from accord.labels import Label
-from accord.store import Store
-from accord.store.assessed import Assessed
-from accord.taxonomy import load_taxonomy
-from accord.validation import (
+from accord.statistics import cohen_kappa, fleiss_kappa, mean_kappa, no_fleiss
+from accord.store import Assessed, Store
+from accord.values import (
+    Assessment,
+    BadInput,
+    Conversation,
+    Issue,
+    Label,
+    Target,
+    Turn,
+    UnknownName,
+    load_taxonomy,
+    span_of,
+)
+from accord.workbench import (
+    At,
+    NotNow,
+    Part,
     Plan,
+    Resampling,
     Seats,
     Study,
+    agreement_with_all,
+    agreement_with_model,
+    agreement_with_others,
     assigned,
     detection_outcome,
     eligible,
     overall_outcome,
+    parts,
     planned,
     read_plan,
     sampled,
+    table,
     write_plan,
 )
-from accord.validation.answers import Resampling, table
-from accord.validation.kappa import cohen_kappa, fleiss_kappa, mean_kappa, no_fleiss
-from accord.validation.overall import agreement_with_all, agreement_with_model, agreement_with_others
-from accord.validation.study import NotNow
-from accord.validation.tasks import At, Part, parts
 
 TAXONOMY = load_taxonomy("soda-eval")
 MAKER = "issues|model:secret-model"
@@ -536,7 +547,7 @@ class Browser:
 def served(study: Study, seats: Seats, token: str | None = None) -> Iterator[int]:
     uvicorn = pytest.importorskip("uvicorn", reason="needs accord[serve]")
     pytest.importorskip("fastapi", reason="needs accord[serve]")
-    from accord.service.validation_page import validation_app
+    from accord.workbench.pages import validation_app
 
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -11,14 +11,11 @@ import numpy as np
 import pytest
 
 from accord import Score, Store, Target, Unscored
-from accord.errors import BadInput
 from accord.evidence import Column, EvidenceTable
-from accord.score import Signature, score_from
+from accord.live import KEPT, UNSURE, Day, NotTold, Rounds, Watch, looks, post, report, see_to, tell
 from accord.store import Watched
 from accord.testing import ChatServer, Wire
-from accord.watching import Day, Rounds, Watch, looks, post, report, see_to, tell
-from accord.watching.day import KEPT, UNSURE
-from accord.watching.webhook import NotTold
+from accord.values import BadInput, Signature, score_from
 
 COLUMNS = [Column("words", "metric|name:words"), Column("ciu", "metric|name:ciu")]
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from accord.cli import app, commands  # noqa: F401 - registers the commands
+from accord.cli import commands  # noqa: F401 - registers the commands
+from accord.cli.app import app  # noqa: F401 - registers the commands
 from accord.config import json_schema
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -38,7 +39,7 @@ def schema_page() -> str:
 
 def messages_page() -> str:
     """docs/scores.schema.json."""
-    from accord.service.schemas import published
+    from accord.live.service.schemas import published
 
     return json.dumps(published(), indent=1) + "\n"
 

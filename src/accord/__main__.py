@@ -1,6 +1,6 @@
 """`python -m accord`."""
 
-from accord.cli import main
+from accord.cli.app import main
 
 if __name__ == "__main__":
     main()

@@ -9,9 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from accord.errors import BadInput
-from accord.strict_yaml import check, load_yaml
-from accord.urls import is_web_address, plain_url
+from accord.values import BadInput, check, is_web_address, load_yaml, plain_url
 
 FILE = "accord.yaml"
 _VARIABLE = re.compile(r"\$\{(\w+)\}")

@@ -10,7 +10,6 @@ from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
 
-from accord.errors import AccordError
 from accord.version import __version__
 
 PARTLY_UNSCORED = 5
@@ -54,14 +53,18 @@ def guarded(function: Callable[..., Any]) -> Callable[..., None]:
     def run(*args: Any, **kwargs: Any) -> None:
         try:
             function(*args, **kwargs)
-        except AccordError as error:
-            stop(str(error), error.exit_code)
         except KeyboardInterrupt:
             stop("interrupted. What was done is kept; the same command goes on from there.", INTERRUPTED)
         except OSError as error:
             if error.errno not in _FILE_TROUBLES:
                 raise
             stop(f"cannot use {error.filename or 'a file'}: {error.strerror}. What was done before is kept.", 1)
+        except Exception as error:
+            from accord.values import AccordError  # here: `--help` imports nothing that takes time
+
+            if not isinstance(error, AccordError):
+                raise
+            stop(str(error), error.exit_code)
 
     return run
 

@@ -15,9 +15,9 @@ from accord.cli.show import Stages, cost_text, figure_text, note, rows_text, sho
 
 if TYPE_CHECKING:
     from accord.cli.options import Project
-    from accord.evaluators.in_context.tasks import TaskPrompt
+    from accord.methods import TaskPrompt
     from accord.pipeline import InContextModels, InContextStudy
-    from accord.rubric import Question
+    from accord.values import Question
 
 
 class Wanted(NamedTuple):
@@ -30,10 +30,8 @@ class Wanted(NamedTuple):
 
 def fit_in_context(project: Project, out: Path | None, wanted: Wanted, plan: bool, as_json: bool) -> None:
     """Learn to score in context with what a project names, and print how well it does; or price it."""
-    from accord.evaluators.in_context.systems import FEW_SHOT
-    from accord.pipeline import make_in_context, plan_in_context
-    from accord.pipeline.in_context_findings import COMMAND, findings
-    from accord.pipeline.in_context_study import EVERY
+    from accord.methods import FEW_SHOT
+    from accord.pipeline import COMMAND, EVERY, findings, make_in_context, plan_in_context
 
     with closing(make_in_context(project.config, project.budget)) as models:
         question, prompts = _asked(project, wanted)
@@ -54,9 +52,7 @@ def fit_in_context(project: Project, out: Path | None, wanted: Wanted, plan: boo
 
 def compare_in_context(project: Project, as_json: bool) -> None:
     """Every system of table 1 and every selector on the held-out side; nothing is kept but the replies."""
-    from accord.pipeline import make_in_context
-    from accord.pipeline.in_context_findings import findings
-    from accord.pipeline.in_context_study import EVERY
+    from accord.pipeline import EVERY, findings, make_in_context
 
     with closing(make_in_context(project.config, project.budget)) as models:
         question, prompts = _asked(project, Wanted())
@@ -68,8 +64,8 @@ def compare_in_context(project: Project, as_json: bool) -> None:
 
 def _asked(project: Project, wanted: Wanted) -> tuple[Question, list[TaskPrompt]]:
     """The dimension, and the prompts by hand of the command and of the project."""
-    from accord.evaluators.in_context.tasks import load_tasks
-    from accord.pipeline.in_context_sides import dimension_of
+    from accord.methods import load_tasks
+    from accord.pipeline import dimension_of
 
     about = project.config.in_context
     question = dimension_of(project.rubric, wanted.dimension, project.store.labels())
@@ -109,7 +105,7 @@ def _tell(result: Mapping[str, Any], as_json: bool) -> None:
 
 def folder_of(dimension: str, main: str) -> Path:
     """Where the evaluator of a dimension is put: that of the main question under the method's own name."""
-    from accord.conversation import content_hash
+    from accord.values import content_hash
 
     folder = evaluator_folder("in-context")
     plain = re.sub(r"\W+", "-", dimension.casefold()).strip("-") or content_hash(dimension, length=8)[5:]
@@ -118,9 +114,8 @@ def folder_of(dimension: str, main: str) -> Path:
 
 def _check_folder(folder: Path, question: Question) -> None:
     """Refuse to overwrite the evaluator of another dimension, before anything is paid for."""
-    from accord.errors import BadInput
-    from accord.evaluators import load_evaluator
-    from accord.evaluators.base import method_of
+    from accord.learning import load_evaluator, method_of
+    from accord.values import BadInput
 
     if method_of(folder) is not None and (other := load_evaluator(folder).question.id) != question.id:
         raise BadInput(

@@ -13,7 +13,7 @@ from accord.cli.show import Progress, comparison_text, cost_text, figure_text, n
 
 if TYPE_CHECKING:
     from accord.cli.options import Project
-    from accord.conversation import Conversation
+    from accord.values import Conversation
 
 NOT_PEOPLE = "a speaker that is no person"
 
@@ -30,7 +30,8 @@ def judge_issues(
     project: Project, everything: bool, limit: int | None, chosen: Chosen, plan: bool, as_json: bool
 ) -> None:
     """Have turns assessed by whoever finds issues in a project; or price it."""
-    from accord.pipeline import finding, judging_terms, plan_issues
+    from accord.pipeline import issues as finding
+    from accord.pipeline import judging_terms, plan_issues
 
     finding.issues_config(project.config)
     wanted = list(_wanted(project, everything, chosen, limit))
@@ -62,8 +63,7 @@ def judge_issues(
 
 def _wanted(project: Project, everything: bool, chosen: Chosen, limit: int | None) -> Iterator[Conversation]:
     """The conversations to look at: all, or those that somebody labelled; the largest first, if so wished."""
-    from accord.issues.selection import largest
-    from accord.issues.speakers import Speakers
+    from accord.methods import Speakers, largest
 
     store = project.store
     names: Iterable[str] = (

@@ -10,9 +10,9 @@ import typer
 
 if TYPE_CHECKING:
     from accord.config import Config
-    from accord.llm.budget import Budget
+    from accord.models import Budget
     from accord.pipeline import Models
-    from accord.rubric import Rubric
+    from accord.values import Rubric
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="The project's file; default accord.yaml here.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
@@ -43,8 +43,8 @@ class Project:
     """What `accord.yaml` names, opened; a context manager that lets go of it again."""
 
     def __init__(self, config: Config) -> None:
-        from accord.rubric import load_rubric
         from accord.store import Store
+        from accord.values import load_rubric
 
         self.config = config
         self.rubric: Rubric = load_rubric(config.rubric)
@@ -87,8 +87,7 @@ class Project:
 def open_to_score(config_file: Path | None, evaluator: Path | None) -> tuple[Project, Path]:
     """The project, and the folder of the evaluator to score with; a rubric that lies there is the one that is asked."""
     from accord.config import EvaluatorConfig, load_config
-    from accord.evaluators import Issues, LearnedRubric
-    from accord.evaluators.base import method_of
+    from accord.learning import Issues, LearnedRubric, method_of
 
     config = load_config(config_file)
     folder = evaluator or evaluator_folder(config.evaluator.method)
@@ -119,7 +118,7 @@ def column_map(pairs: list[str] | None) -> dict[str, str]:
     Raises:
         BadInput: A pair has no `=`.
     """
-    from accord.errors import BadInput
+    from accord.values import BadInput
 
     for pair in pairs or ():
         if "=" not in pair:

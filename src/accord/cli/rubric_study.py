@@ -26,10 +26,10 @@ def fit_rubric(
     project: Project, folder: Path, pool: str | None, given: Sequence[str], tables: bool, plan: bool, as_json: bool
 ) -> None:
     """Learn a rubric with what a project names, and print its tables; or price it."""
-    from accord.llm.listed import PROSE
+    from accord.models import PROSE
     from accord.pipeline import RubricModels, learn_rubric, plan_rubric
     from accord.pipeline.rubric_findings import COMMAND, findings
-    from accord.rubric import dump_rubric, load_rubric
+    from accord.values import dump_rubric, load_rubric
 
     named = None if pool is None else load_rubric(pool)
     others = {name: load_rubric(name) for name in dict.fromkeys(given)}
@@ -73,7 +73,7 @@ def _plan_text(plan: Mapping[str, Any]) -> str:
 
 
 def _text(result: Mapping[str, Any]) -> str:
-    from accord.pipeline.rubric_study import TABLES
+    from accord.pipeline import TABLES
 
     parts = [
         f"learned on {result['trained']} good and bad conversations, tried on {result['tested']} others; 95 % intervals"

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable
 from statistics import fmean
 
-from accord.conversation import Conversation
 from accord.evidence.bank.words import tokens as words
 from accord.evidence.metrics import metrics
+from accord.values import Conversation
 
 _CITATION = re.compile(r"\[\d+\]")
 _APOLOGY = re.compile(r"\b(sorry|apologi[sz]e|apologies|unfortunately|unable|cannot|can't)\b", re.IGNORECASE)

@@ -12,16 +12,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from accord.conversation import Conversation, Target, content_hash, sendable
-from accord.errors import BudgetReached
 from accord.evidence.table import Column, EvidenceTable
-from accord.llm.flow import OUT_OF_BUDGET
-from accord.llm.likelihood import Likelihood, LikelihoodModel, Measured, Passage
-from accord.llm.model import Failure, Message, Subject
-from accord.llm.render import documents_of
-from accord.llm.waiting import wait
-from accord.score import Signature
+from accord.models import (
+    OUT_OF_BUDGET,
+    Failure,
+    Likelihood,
+    LikelihoodModel,
+    Measured,
+    Message,
+    Passage,
+    Subject,
+    documents_of,
+    wait,
+)
 from accord.store import Store, batches
+from accord.values import BudgetReached, Conversation, Signature, Target, content_hash, sendable
 
 GIVEN_ALL, GIVEN_TURNS, ALONE = "log-p-given-all", "log-p-given-turns", "log-p-alone"
 PMI, PMI_TURNS, PMI_DOCUMENTS = "pmi", "pmi-turns", "pmi-documents"

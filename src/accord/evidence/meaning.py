@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from accord.evidence.embedders import Embedder
 from accord.evidence.table import Column, EvidenceTable
-from accord.llm.model import Subject
-from accord.score import Signature
+from accord.models import Embedder, Subject
+from accord.values import Signature
 
 MEANING = "meaning:"
 """What the names of these columns begin with."""

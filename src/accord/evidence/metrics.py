@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from accord.conversation import Conversation
-from accord.evidence.bank import TurnMetric, measured, source_of, turn_metrics
+from accord.evidence.bank.message import TurnMetric, source_of, turn_metrics
+from accord.evidence.bank.session import measured
 from accord.evidence.bank.words import WORDS
 from accord.evidence.table import Column, EvidenceTable
-from accord.llm.model import Subject
-from accord.registry import Registry
-from accord.score import Signature
+from accord.models import Subject
+from accord.values import Conversation, Registry, Signature
 
 Metric = Callable[[Conversation], float | None]
 """A number about a conversation, or `None` where it says nothing (no document to compare with)."""

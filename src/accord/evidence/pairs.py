@@ -14,11 +14,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.conversation import Target
-from accord.errors import BadInput
 from accord.evidence.table import EvidenceTable
-from accord.labels import Labels
-from accord.rubric import Question
+from accord.values import BadInput, Labels, Question, Target
 
 Pair = tuple[Target, Target]
 

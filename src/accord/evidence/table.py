@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.conversation import Target
-from accord.errors import BadInput
+from accord.values import BadInput, Target
 
 
 @dataclass(frozen=True, slots=True)

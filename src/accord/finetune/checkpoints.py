@@ -1,21 +1,100 @@
-"""Where a training stands, on disk: learned weights and the optimizer's as safetensors, everything else as JSON.
-
-A training folder holds `training.json` (how it is made, and what came of it), `best.safetensors` (the weights of the
-best epoch so far) and `step-000200/`, the latest checkpoint. Randomness needs no place: it follows from the seed and
-the step.
-"""
+"""The weights that are learned: LoRA's matrices beside a frozen model, or all of them."""
 
 from __future__ import annotations
 
 import json
 import shutil
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from accord.errors import BadInput
-from accord.finetune.weights import learned, load_learned, read_tensors, save_tensors
+from accord.finetune.data import Settings
+from accord.models.embedded.hf import MADE, fingerprint_of, model_folder, open_folder, without_bars
+from accord.values import BadInput, MissingExtra
+from accord.version import __version__
+
+Tensors = Mapping[str, Any]
+
+
+def adapted(model: Any, settings: Settings) -> Any:
+    """The model with something to learn: LoRA's matrices drawn by the seed, or, with rank 0, everything in float32.
+
+    Raises:
+        BadInput: No layer is called as `target_modules` says.
+        MissingExtra: `accord[finetune]` is not installed.
+    """
+    import torch
+
+    torch.manual_seed(settings.seed)
+    if settings.rank == 0:
+        return model.float().requires_grad_(True)
+    try:
+        from peft import LoraConfig, get_peft_model
+    except ImportError:
+        raise MissingExtra("LoRA", "finetune") from None
+    modules = settings.target_modules
+    shape = LoraConfig(
+        r=settings.rank,
+        lora_alpha=settings.alpha,
+        lora_dropout=settings.dropout,
+        target_modules=modules if isinstance(modules, str) else list(modules),
+        task_type="CAUSAL_LM",
+    )
+    try:
+        with warnings.catch_warnings():  # peft 0.21 reads what transformers 5.23 calls by another name
+            warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
+            return get_peft_model(model.float() if model.dtype == torch.float16 else model, shape)
+    except ValueError as error:
+        raise BadInput(f"finetune: target_modules {modules!r} do not fit this model: {error}") from None
+
+
+def learned(model: Any) -> dict[str, Any]:
+    """The weights that are learned, by name."""
+    return {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+
+
+def save_tensors(tensors: Tensors, path: Path) -> None:
+    """Write tensors as safetensors, whole or not at all."""
+    from safetensors.torch import save_file
+
+    part = path.with_name(f"{path.name}.part")
+    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, part)
+    part.replace(path)
+
+
+def load_learned(model: Any, path: Path) -> None:
+    """Put saved weights into a model.
+
+    Raises:
+        BadInput: They are missing, damaged, or another model's.
+    """
+    import torch
+
+    saved, own = read_tensors(path), learned(model)
+    if saved.keys() != own.keys():
+        raise BadInput(f"{path} holds the weights of another model, or of other settings")
+    with torch.no_grad():
+        for name, weight in own.items():
+            weight.copy_(saved[name])
+
+
+def read_tensors(path: Path) -> dict[str, Any]:
+    """The tensors of a file.
+
+    Raises:
+        BadInput: It is missing or damaged.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        found: dict[str, Any] = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise BadInput(f"{path} cannot be read: {error}") from None
+    return found
+
 
 TRAINING, BEST = "training.json", "best.safetensors"
 _WEIGHTS, _OPTIMIZER, _STATE = "weights.safetensors", "optimizer.safetensors", "state.json"
@@ -137,3 +216,55 @@ def restore(folder: Path, model: Any, optimizer: Any) -> State:
 
 def _checkpoints(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("step-*") if path.is_dir())
+
+
+def export(training: str | Path, to: str | Path, base: str | Path | None = None) -> Path:
+    """Write the best epoch's model, which opens as `hf:FOLDER` and anywhere else.
+
+    Args:
+        training: The folder of a finished training.
+        to: A new or empty folder.
+        base: Where the base lies now; by default, where it lay.
+
+    Returns:
+        The folder `to`.
+
+    Raises:
+        BadInput: The training is not finished, its base is another one, or `to` is not empty.
+        ModelError: transformers cannot open the base.
+        MissingExtra: `accord[finetune]` is not installed.
+    """
+    folder, place = Path(training), Path(to)
+    content = read_training(folder)
+    if "outcome" not in content:
+        raise BadInput(f"the training in {folder} is not finished: resume it first")
+    if place.exists() and (not place.is_dir() or any(place.iterdir())):
+        raise BadInput(f"{place} is not empty; name a new folder")
+    made_from = content["made_from"]
+    source = model_folder(base if base is not None else content["base_path"])
+    if fingerprint_of(source) != made_from["base"]["fingerprint"]:
+        raise BadInput(f"{source} is not the {made_from['base']['name']!r} that was trained; give the base's path")
+    opened, settings = open_folder(source), Settings.from_json(made_from["settings"])
+    model = _with_best(opened.model, settings, folder)
+    with without_bars():
+        model.save_pretrained(place)
+        opened.tokenizer.save_pretrained(place)
+    (place / MADE).write_text(json.dumps(_made(content), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return place
+
+
+def _with_best(base: Any, settings: Settings, folder: Path) -> Any:
+    """The base with the learned weights in it, as one model."""
+    import torch
+
+    kind = base.dtype
+    with torch.random.fork_rng(devices=[]):
+        model = adapted(base, settings)
+    load_learned(model, folder / BEST)
+    return (model if settings.rank == 0 else model.merge_and_unload()).to(kind)
+
+
+def _made(content: dict[str, Any]) -> dict[str, Any]:
+    """How the model was made, as JSON, without a path of this machine."""
+    outcome = {name: value for name, value in content["outcome"].items() if name != "folder"}
+    return {"accord": __version__, **content["made_from"], **outcome}

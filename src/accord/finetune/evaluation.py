@@ -1,8 +1,4 @@
-"""How well a model assesses (SODA-EVAL, tables 6 to 8): correlations, BLEU-4 of the comments, valid explanations.
-
-Every number comes with an interval over dialogues. People judged in the paper whether an explanation acknowledges all
-issues; here its kinds of issues are compared with the reference's, which needs nobody.
-"""
+"""Assessments by a model that was taught: one prompt a turn, in the form it was taught, and nothing asked again."""
 
 from __future__ import annotations
 
@@ -12,10 +8,33 @@ from typing import Any
 
 import numpy as np
 
-from accord.agreement import STATISTICS, Floats, Paired, number
-from accord.assessment import HIGHEST, LOWEST, Assessment, Unassessed
-from accord.errors import BadInput, MissingExtra
-from accord.resampling import RANK_DRAWS, Clusters, Interval, bootstrap, interval
+from accord.methods import Guidance, Verdict, mend, read_verdict, settled
+from accord.models import Failure, Flow, Reply, Subject
+from accord.statistics import RANK_DRAWS, STATISTICS, Clusters, Floats, Interval, Paired, bootstrap, interval, number
+from accord.values import HIGHEST, LOWEST, Assessment, BadInput, MissingExtra, Signature, Unassessed
+
+
+def predict(subjects: Sequence[Subject], guidance: Guidance, model: str) -> Flow[list[Assessment | Unassessed]]:
+    """Assess turns, each given all turns before it; in their order.
+
+    A kind that is neither in the taxonomy nor among its aliases becomes the residual one.
+    """
+    taxonomy = f"{guidance.taxonomy.name} {guidance.taxonomy.hash}"
+    made_by = str(Signature.of("issues", model=model, taxonomy=taxonomy, prompt=guidance.hash, via=guidance.style))
+    replies = yield [guidance.of_turn(subject) for subject in subjects]
+    return [_read(subject, reply, guidance, made_by) for subject, reply in zip(subjects, replies, strict=True)]
+
+
+def _read(subject: Subject, reply: Reply | Failure, guidance: Guidance, made_by: str) -> Assessment | Unassessed:
+    if isinstance(reply, Failure):
+        return Unassessed(subject.target, reply.reason, reply.detail)
+    verdict = read_verdict(reply.text)
+    if not isinstance(verdict, Verdict):
+        return Unassessed(subject.target, "no verdict", verdict.reason)
+    assert subject.turn is not None
+    said = subject.conversation.turns[subject.turn].content
+    return settled(mend(subject.target, verdict, said, guidance.taxonomy, made_by), guidance.taxonomy)
+
 
 SUBJECTIVE = "Engagement"
 """The kind that table 7 leaves out of its second column."""

@@ -15,16 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from accord.errors import BadInput
 from accord.finetune import checkpoints
-from accord.finetune.checkpoints import BEST, State
-from accord.finetune.encoding import Encoded, Lesson, encode
-from accord.finetune.examples import Example, digest_of
-from accord.finetune.settings import Settings
-from accord.finetune.splitting import counts_of
-from accord.finetune.weights import adapted, learned, save_tensors
-from accord.issues.guidance import Guidance
-from accord.llm.hf_folder import Opened, fingerprint_of, model_folder, open_folder
+from accord.finetune.checkpoints import BEST, State, adapted, learned, save_tensors
+from accord.finetune.data import Encoded, Example, Lesson, Settings, counts_of, digest_of, encode
+from accord.methods import Guidance
+from accord.models.embedded.hf import Opened, fingerprint_of, model_folder, open_folder
+from accord.values import BadInput
 
 LARGEST_GRADIENT = 1.0
 """Gradients are scaled down to this norm."""

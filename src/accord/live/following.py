@@ -16,8 +16,8 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from accord.errors import AccordError, BadInput
-from accord.live.intake import Intake, Keep, refused
+from accord.formats import formats
+from accord.live.ingest import Intake, Keep, refused
 from accord.live.log_file import (
     FIRST,
     Line,
@@ -32,10 +32,10 @@ from accord.live.log_file import (
     parsed,
     reaches,
 )
-from accord.live.said import Said
+from accord.live.messages import Said
 from accord.live.scorer import CONVERSATIONS
 from accord.live.unfolding import Unfolding
-from accord.readers import formats
+from accord.values import AccordError, BadInput
 
 AT_ONCE = 256
 """Lines that are taken in together."""

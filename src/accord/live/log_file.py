@@ -11,7 +11,7 @@ from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from accord.errors import BadInput
+from accord.values import BadInput
 
 LONGEST_LINE = 16 * 2**20
 FIRST, TAIL = 65_536, 256

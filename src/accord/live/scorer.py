@@ -17,16 +17,10 @@ from typing import cast
 
 import numpy as np
 
-from accord.conversation import Target, sendable
-from accord.errors import BadInput
-from accord.evaluators.base import Evaluator
-from accord.evaluators.calibration import Calibration
-from accord.evaluators.mixture import Mixture
-from accord.evidence.bank import Session, TurnMetric, source_of, turn_metrics
-from accord.evidence.metrics import NOTHING, signature_of
-from accord.evidence.table import Column, EvidenceTable
-from accord.live.said import Role, Said
-from accord.score import POPULATION, Score, Unscored
+from accord.evidence import NOTHING, Column, EvidenceTable, Session, TurnMetric, signature_of, source_of, turn_metrics
+from accord.learning import Calibration, Evaluator, Mixture
+from accord.live.messages import Role, Said
+from accord.values import POPULATION, BadInput, Score, Target, Unscored, sendable
 
 CONVERSATIONS, SECONDS = 10_000, 3600.0
 """The most conversations that are remembered, and for how long after their last message."""

@@ -11,13 +11,10 @@ from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
-from accord.conversation import Conversation, Turn, content_hash
-from accord.errors import BadInput
-from accord.live.said import ROLES, Said, said_from
+from accord.formats import Fields, Format, Record, detect, documents_from, formats, role_named, under_our_names
+from accord.live.messages import ROLES, Said, said_from
 from accord.live.scorer import CONVERSATIONS
-from accord.readers import detect, formats
-from accord.readers.messages import documents_from, role_named
-from accord.readers.record import Fields, Format, Record, under_our_names
+from accord.values import BadInput, Conversation, Turn, content_hash
 
 ALIASES = {
     "conversation": ("conversation_id", "session_id", "thread_id", "chat_id"),

@@ -1,26 +1,45 @@
-"""One run, stage by stage: import, collect evidence, compare and fit, score. Each stage takes the store it works on."""
+"""One run, stage by stage: import, collect evidence, compare and fit, score."""
 
-from accord.pipeline.auditing import audit_stored, latest_audit, plan_audit
-from accord.pipeline.batches import judge_in_batches
 from accord.pipeline.collecting import collect, judge_stored, judging_terms, plan_stored, subjects_of
-from accord.pipeline.found import issue_statistics
 from accord.pipeline.importing import Imported, import_files
-from accord.pipeline.in_context_findings import latest_in_context
-from accord.pipeline.in_context_models import InContextModels, make_in_context
-from accord.pipeline.in_context_plan import plan_in_context
-from accord.pipeline.in_context_study import InContextStudy, learn_in_context
+from accord.pipeline.in_context_asking import ContextSides, at_level, dimension_of
+from accord.pipeline.in_context_findings import COMMAND, findings, latest_in_context, plan_in_context
+from accord.pipeline.in_context_study import EVERY, Figures, InContextStudy, figures_of, learn_from, learn_in_context
 from accord.pipeline.insights import Insights
-from accord.pipeline.issue_study import IssueStudy, learn_issues, plan_issues
+from accord.pipeline.issues import find_issues, issue_statistics, issues_config, judge_issues, maker_of
+from accord.pipeline.judging import audit_stored, judge_in_batches, latest_audit, plan_audit
 from accord.pipeline.labelling import estimate_stored, next_labels
-from accord.pipeline.learning import Trial, compare_stored, learn_unlabelled, try_out
-from accord.pipeline.models import Models, RubricModels, make_budget, make_judge, make_models
-from accord.pipeline.rubric_findings import latest_rubric
-from accord.pipeline.rubric_plan import plan_rubric
-from accord.pipeline.rubric_study import Study, learn_rubric
-from accord.pipeline.scoring import How, Speaker, latest_drift, latest_scores, score_all, score_file
-from accord.pipeline.training import train_ruber
+from accord.pipeline.learning import (
+    IssueStudy,
+    Trial,
+    compare_stored,
+    learn_issues,
+    learn_unlabelled,
+    plan_issues,
+    translated,
+    try_out,
+)
+from accord.pipeline.models import (
+    InContextModels,
+    Models,
+    RubricModels,
+    make_budget,
+    make_in_context,
+    make_judge,
+    make_models,
+)
+from accord.pipeline.plugins import list_plugins
+from accord.pipeline.rubric_findings import cautions, latest_rubric, plan_rubric
+from accord.pipeline.rubric_study import ASKED, TABLES, Study, learn_rubric, outcome
+from accord.pipeline.scoring import How, Speaker, latest_drift, latest_scores, score_all, score_file, written
+from accord.pipeline.teaching import teach, train_ruber
 
 __all__ = [
+    "ASKED",
+    "COMMAND",
+    "ContextSides",
+    "EVERY",
+    "Figures",
     "How",
     "Imported",
     "InContextModels",
@@ -31,30 +50,43 @@ __all__ = [
     "RubricModels",
     "Speaker",
     "Study",
+    "TABLES",
     "Trial",
+    "at_level",
     "audit_stored",
+    "cautions",
     "collect",
     "compare_stored",
+    "dimension_of",
     "estimate_stored",
+    "figures_of",
+    "find_issues",
+    "findings",
     "import_files",
     "issue_statistics",
+    "issues_config",
     "judge_in_batches",
+    "judge_issues",
     "judge_stored",
     "judging_terms",
     "latest_audit",
-    "latest_in_context",
     "latest_drift",
+    "latest_in_context",
     "latest_rubric",
     "latest_scores",
+    "learn_from",
     "learn_in_context",
     "learn_issues",
     "learn_rubric",
     "learn_unlabelled",
+    "list_plugins",
     "make_budget",
     "make_in_context",
     "make_judge",
     "make_models",
+    "maker_of",
     "next_labels",
+    "outcome",
     "plan_audit",
     "plan_in_context",
     "plan_issues",
@@ -63,6 +95,9 @@ __all__ = [
     "score_all",
     "score_file",
     "subjects_of",
+    "teach",
     "train_ruber",
+    "translated",
     "try_out",
+    "written",
 ]

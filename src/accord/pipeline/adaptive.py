@@ -7,16 +7,13 @@ from dataclasses import replace
 from itertools import groupby
 
 from accord.config import Config
-from accord.errors import BadInput
-from accord.evaluators import Evaluator
-from accord.evaluators.adaptive import AdaptiveRubric
-from accord.evaluators.calibration import Calibration
 from accord.evidence import EvidenceTable
-from accord.llm.model import Subject
+from accord.learning import AdaptiveRubric, Calibration, Evaluator
+from accord.models import Subject
 from accord.pipeline.collecting import collect
 from accord.pipeline.models import Models
-from accord.rubric import Rubric
 from accord.store import Store
+from accord.values import BadInput, Rubric
 
 
 def asking(evaluator: Evaluator, models: Models) -> AdaptiveRubric:

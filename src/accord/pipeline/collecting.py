@@ -9,7 +9,6 @@ from itertools import islice
 from typing import Any
 
 from accord.config import Config, JudgeConfig
-from accord.conversation import Target
 from accord.evidence import (
     AT_ONCE,
     BANK,
@@ -25,14 +24,12 @@ from accord.evidence import (
     measure,
     measure_likelihoods,
 )
-from accord.llm.budget import Budget
-from accord.llm.model import Answer, Judge, Subject, Unanswered
-from accord.llm.own_context import own_context
-from accord.pipeline.found import issue_evidence
+from accord.models import Answer, Budget, Judge, Subject, Unanswered, own_context
+from accord.pipeline.issues import issue_evidence
 from accord.pipeline.models import Models
 from accord.pipeline.planning import Plan, plan_asking
-from accord.rubric import Question, Rubric
 from accord.store import Store, batches
+from accord.values import Question, Rubric, Target
 
 JUDGED_AT_ONCE = 500
 

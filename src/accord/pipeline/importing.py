@@ -8,13 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from accord.assessment import Assessment, located
-from accord.conversation import Conversation
-from accord.errors import BadInput
-from accord.labels import Label, check_label
-from accord.readers import Record, columns_of, is_label_file, read, read_labels
-from accord.rubric import Rubric
+from accord.formats import Record, columns_of, is_label_file, read, read_labels
 from accord.store import Added, Assessed, Store, batches, changed_conversation, unknown_target
+from accord.values import Assessment, BadInput, Conversation, Label, Rubric, check_label, located
 
 ROWS_AT_ONCE = 500
 

@@ -1,31 +1,189 @@
-"""Asking in context: the requests of a recipe for some inputs, and their answers as evidence."""
+"""What in-context scoring learns from, and what it is tried on: whole conversations and contexts go to one side."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from accord.errors import BadInput
-from accord.evaluators.in_context.asking import Asked, Tally, score_each
-from accord.evaluators.in_context.ensemble import Ensemble, as_evidence, together
-from accord.evaluators.in_context.examples import TURN, told_of
-from accord.evaluators.in_context.nodes import Query
-from accord.evaluators.in_context.recipe import Recipe
-from accord.evaluators.in_context.template import Wording
+from accord.config import InContextConfig
 from accord.evidence import EvidenceTable
-from accord.evidence.embedders import open_embedder
-from accord.evidence.kept_embeddings import embedded
-from accord.llm.flow import run_flow
-from accord.llm.model import ChatModel, Failure, Subject
-from accord.pipeline.in_context_models import NO_MODEL
-from accord.score import Signature
+from accord.methods import (
+    TURN,
+    Asked,
+    Ensemble,
+    Example,
+    Examples,
+    Private,
+    Query,
+    Recipe,
+    Tally,
+    Wording,
+    as_evidence,
+    examples_of,
+    groups_of,
+    private_by,
+    score_each,
+    together,
+    told_of,
+)
+from accord.models import ChatModel, Failure, Subject, embedded, open_embedder, run_flow
+from accord.pipeline.collecting import subjects_of
+from accord.pipeline.models import NO_MODEL, InContextModels
+from accord.statistics import INNER_FOLDS, Split, fold_of
 from accord.store import Store
+from accord.values import BadInput, Labels, Question, Rubric, Signature, UnknownName
 
 if TYPE_CHECKING:
     from accord.pipeline.models import Models
+
+
+FEWEST_EXAMPLES = 10
+"""Rated examples without which nothing is learned."""
+
+Indices = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class ContextSides:
+    """The examples of a dimension on two sides.
+
+    Attributes:
+        wording: How scores are asked for.
+        labels: What people said of the dimension.
+        train: Examples to learn from, and to show.
+        test: Examples that the table is made on.
+        seed: Of the folds inside the training side.
+        left_out: Why other rated targets are no examples, counted.
+    """
+
+    wording: Wording
+    labels: Labels
+    train: Examples
+    test: Examples
+    seed: int
+    left_out: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def question(self) -> Question:
+        """The dimension."""
+        return self.wording.question
+
+    @cached_property
+    def groups(self) -> list[str]:
+        """(n,) which training examples belong together."""
+        return groups_of(self.train.all)
+
+    @cached_property
+    def folds(self) -> Indices:
+        """(n,) the fold of each training example, by groups."""
+        place = fold_of(self.groups, min(INNER_FOLDS, len(set(self.groups))), self.seed)
+        return np.array([place[name] for name in self.groups], dtype=np.intp)
+
+    @property
+    def split(self) -> Split:
+        """The two sides as conversations."""
+        train, test = (frozenset(e.target.conversation for e in side.all) for side in (self.train, self.test))
+        return Split(train, test)
+
+
+def dimension_of(rubric: Rubric, name: str | None, labels: Labels) -> Question:
+    """The question that is scored: the named one, or the rubric's main one.
+
+    Raises:
+        BadInput: Nobody rated it, or the rubric does not say what its scale is.
+    """
+    wanted = name or rubric.main
+    rated = Counter(label.question for label in labels if label.value is not None)
+    question = rubric.get(wanted)
+    if question is None and wanted in rated:
+        raise BadInput(
+            f"people rated {wanted!r} {rated[wanted]} times, and the rubric {rubric.name!r} does not say on which "
+            f"scale; add the question: questions: [{{id: {wanted}, text: ..., options: [1, 2, 3, 4, 5]}}]"
+        )
+    if question is None:
+        raise UnknownName("dimension", wanted, sorted({*(q.id for q in rubric.questions), *rated}))
+    if not rated[wanted]:
+        others = ", ".join(f"{each} ({count})" for each, count in rated.most_common(5)) or "nothing"
+        raise BadInput(
+            f"nobody has rated the dimension {wanted!r}; rated are: {others}. Import labels: accord import FILE, or "
+            "collect some: accord label"
+        )
+    return question
+
+
+def context_sides(
+    store: Store,
+    about: InContextConfig,
+    models: InContextModels,
+    question: Question,
+    seed: int,
+    private: Private | None,
+) -> ContextSides:
+    """The rated examples, a share of their groups held out by the seed.
+
+    Raises:
+        BadInput: There are too few, all have one score, or the scale cannot be asked for in the configured way.
+    """
+    labels = store.labels().on(question.id)
+    hidden = private or private_by(about.private, about.marked)
+    found = examples_of(question, subjects_of(store, labels.targets), labels, about.level, hidden)
+    wording = Wording(
+        question, found.level, about.way, about.background, models.context, about.demonstrations, models.top
+    )
+    left_out = Counter(found.left_out)
+    kept: list[Example] = []
+    for example in found.all:
+        if wording.fits(example):
+            kept.append(example)
+        else:
+            left_out["too long to be shown"] += 1
+    train, test = _parted(kept, about.held_out, seed)
+    sides = ContextSides(
+        wording, labels, Examples(question, found.level, train), Examples(question, found.level, test), seed, left_out
+    )
+    _check(sides, about.demonstrations)
+    return sides
+
+
+def _parted(examples: Sequence[Example], share: float, seed: int) -> tuple[list[Example], list[Example]]:
+    """The examples to learn from and those held out: about a share of the groups, one at least."""
+    groups = groups_of(examples)
+    place = fold_of(groups, max(len(set(groups)), 1), seed)
+    out = max(1, round(share * len(place)))
+    train = [e for e, name in zip(examples, groups, strict=True) if place[name] >= out]
+    return train, [e for e, name in zip(examples, groups, strict=True) if place[name] < out]
+
+
+def _check(sides: ContextSides, k: int) -> None:
+    count, needed = len(sides.train), max(FEWEST_EXAMPLES, k + 2)
+    if count < needed:
+        left = ", ".join(f"{number} {reason}" for reason, number in sides.left_out.items())
+        why = f" ({left}, which are left out)" if left else ""
+        raise BadInput(
+            f"{count} rated examples of {sides.question.id!r} are left to learn from beside {len(sides.test)} held out"
+            f"{why}; {needed} are needed to show {k} of them. Rate more, or show fewer: "
+            f"in_context: {{demonstrations: {max(1, min(k, count - 2))}}}"
+        )
+    largest = Counter(sides.groups).most_common(1)[0][1]
+    if count - largest < k:
+        raise BadInput(
+            f"{largest} of {count} examples to learn from are of one conversation or reply to the same turns; beside "
+            f"one of them only {count - largest} others can be shown, {k} are wanted. Rate other conversations, or "
+            f"show fewer: in_context: {{demonstrations: {max(1, count - largest)}}}"
+        )
+    if len({example.score for example in sides.train.all}) == 1:
+        raise BadInput(
+            f"all {count} examples of {sides.question.id!r} have the score {sides.train.all[0].score:g}, from which "
+            "nothing can be learned; rate some that are better or worse"
+        )
+
 
 Step = Callable[[], None]
 

@@ -1,7 +1,4 @@
-"""Learning to score in context: prompts are written and tried, sets of examples too, a selector learns which help.
-
-What the table says is of the very recipe that is kept, on examples that were neither learned from nor shown.
-"""
+"""How well ways to score in context do on examples that were neither learned from nor shown, with intervals."""
 
 from __future__ import annotations
 
@@ -13,32 +10,113 @@ from typing import Any
 import numpy as np
 
 from accord.config import Config, InContextConfig
-from accord.errors import BadInput
-from accord.evaluators.in_context.asking import Asked, Tally
-from accord.evaluators.in_context.choosing import AUTO, check_towers, rows_of, simplest, try_selectors
-from accord.evaluators.in_context.ensemble import Ensemble, as_evidence
-from accord.evaluators.in_context.examples import Private, told_of
-from accord.evaluators.in_context.in_context import InContext
-from accord.evaluators.in_context.inversion import Contest, contest, drawn, invert
-from accord.evaluators.in_context.learned import TOWERS
-from accord.evaluators.in_context.nodes import Pairs, Query
-from accord.evaluators.in_context.pairs import pair_draws, pairs_of, try_pairs
-from accord.evaluators.in_context.reading import UNREADABLE
-from accord.evaluators.in_context.recipe import Recipe, Sizes, library_of
-from accord.evaluators.in_context.selector import Selector
-from accord.evaluators.in_context.selectors import SELECTORS, make_selector
-from accord.evaluators.in_context.systems import Contestants
-from accord.evaluators.in_context.tasks import BY_HAND, TaskPrompt, distinct
 from accord.evidence import EvidenceTable
-from accord.llm.flow import run_flow
-from accord.llm.model import ChatModel, Failure, Subject
-from accord.pipeline.in_context_asking import ask_ensembles, embedded_texts, queries_of, signature_of
-from accord.pipeline.in_context_figures import Figures, figures_of
-from accord.pipeline.in_context_models import InContextModels
-from accord.pipeline.in_context_sides import ContextSides, context_sides
-from accord.resampling import DRAWS
-from accord.rubric import Question
+from accord.learning import AnnotatorMean, Constant, Factory, InContext, held_out, ratings
+from accord.methods import (
+    AUTO,
+    BY_HAND,
+    SELECTORS,
+    TOWERS,
+    UNREADABLE,
+    Asked,
+    Contest,
+    Contestants,
+    Ensemble,
+    Pairs,
+    Private,
+    Query,
+    Recipe,
+    Selector,
+    Sizes,
+    Tally,
+    TaskPrompt,
+    as_evidence,
+    check_towers,
+    contest,
+    distinct,
+    drawn,
+    invert,
+    library_of,
+    make_selector,
+    pair_draws,
+    pairs_of,
+    rows_of,
+    simplest,
+    told_of,
+    try_pairs,
+    try_selectors,
+)
+from accord.models import ChatModel, Failure, Subject, run_flow
+from accord.pipeline.in_context_asking import (
+    ContextSides,
+    ask_ensembles,
+    context_sides,
+    embedded_texts,
+    queries_of,
+    signature_of,
+)
+from accord.pipeline.models import InContextModels
+from accord.statistics import DRAWS, Clusters, Split
 from accord.store import Store
+from accord.validation import Difference, Result, differences_of, other_people, result_of
+from accord.values import BadInput, Labels, Question
+
+RAW = ", as answered"
+"""What the name of the method's own answers, before they are calibrated, ends with."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """How systems compare.
+
+    Attributes:
+        results: A line a system; the method itself first.
+        differences: The first system against each other one.
+        people: How well the other people predict each rating; `None` where nobody shares a target.
+    """
+
+    results: Sequence[Result]
+    differences: Sequence[Difference]
+    people: Result | None
+
+
+def figures_of(
+    question: Question,
+    labels: Labels,
+    split: Split,
+    tables: Mapping[str, EvidenceTable],
+    calibrate: bool,
+    draws: int,
+    seed: int,
+) -> Figures:
+    """Every system's figures on the ratings of one side.
+
+    Args:
+        question: The dimension.
+        labels: What people said of it.
+        split: The two sides.
+        tables: Each system's answers about both sides, all with the same rows; the method's own are the first.
+        calibrate: Whether the method's answers are calibrated on the one side.
+        draws: Of the intervals.
+        seed: Of the draws.
+    """
+    own = tables[InContext.method]
+    everything = ratings(own, labels, question)
+    rated = everything.take(np.flatnonzero([name in split.test for name in everything.conversation]))
+    raw = partial(InContext, calibrate=False)
+    tried: list[tuple[str, Factory, EvidenceTable]] = [
+        (InContext.method, partial(InContext, calibrate=calibrate), own),
+        (f"{InContext.method}{RAW}", raw, own),
+        *((name, raw, table) for name, table in tables.items() if name != InContext.method),
+        ("constant", Constant, own),
+        ("annotator-mean", AnnotatorMean, own),
+    ]
+    systems = [held_out(name, make, question, table, labels, rated, [split]) for name, make, table in tried]
+    clusters = Clusters(rated.conversation)
+    results = [result_of(system, rated, clusters, draws, seed) for system in systems]
+    differences = differences_of(systems, rated, clusters, draws, seed)
+    return Figures(results, differences, other_people(rated, draws, seed))
+
 
 OnStage = Callable[[str, int | None], Callable[[], None]]
 

@@ -9,23 +9,12 @@ from typing import TypeVar
 
 import numpy as np
 
-from accord.adaptive_curve import Asked, adaptive_curve
-from accord.comparison import Comparison
-from accord.errors import AccordError
-from accord.evaluators import Evaluator
-from accord.evaluators.calibration import Calibration
-from accord.evaluators.importance import Importance, importance
-from accord.evaluators.ratings import Ratings
 from accord.evidence import EvidenceTable
-from accord.fairness import Group, by_group
-from accord.labels import Labels
-from accord.learning_curve import Point, learning_curve
-from accord.llm.model import Subject
-from accord.reliability import Diagram, diagrams
-from accord.resampling import Clusters
-from accord.rubric import Question, Rubric
-from accord.splits import grouped_folds
-from accord.suspects import suspects
+from accord.learning import Calibration, Evaluator, Importance, Ratings, importance
+from accord.models import Subject
+from accord.statistics import Clusters, Diagram, diagrams, grouped_folds
+from accord.validation import Asked, Comparison, Group, Point, adaptive_curve, by_group, learning_curve, suspects
+from accord.values import AccordError, Labels, Question, Rubric
 
 AUTOMATIC = ("system", "annotator", "judge-version", "wording")
 """What groups are made by without being asked for, wherever there is more than one."""

@@ -6,16 +6,13 @@ from collections.abc import Collection
 from typing import Any
 
 from accord.config import Config
-from accord.conversation import Target
-from accord.errors import BadInput
-from accord.estimation import gaps, system_means
-from accord.evaluators.labelling import suggest_labels
-from accord.labels import Labels
+from accord.learning import suggest_labels
 from accord.pipeline.collecting import collect, subjects_of
 from accord.pipeline.learning import factory
 from accord.pipeline.models import Models
-from accord.rubric import Rubric
 from accord.store import Store
+from accord.validation import gaps, system_means
+from accord.values import BadInput, Labels, Rubric, Target
 
 
 def next_labels(

@@ -7,16 +7,25 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from accord.conversation import content_hash
-from accord.evidence.likelihood import key_of_passage, passages_of
-from accord.llm.budget import Budget
-from accord.llm.cached import decode_reply, kept_key
-from accord.llm.likelihood import LikelihoodModel
-from accord.llm.model import Judge, Prompt, Reply, Subject, Usage, estimated_usage, in_process, in_requests
-from accord.llm.windowing import windowing
+from accord.evidence import key_of_passage, passages_of
+from accord.models import (
+    Budget,
+    Judge,
+    LikelihoodModel,
+    Prompt,
+    Reply,
+    Subject,
+    Usage,
+    decode_reply,
+    estimated_usage,
+    in_process,
+    in_requests,
+    kept_key,
+    windowing,
+)
 from accord.pipeline.models import Models
-from accord.rubric import Rubric
 from accord.store import Store
+from accord.values import Rubric, content_hash
 
 
 @dataclass

@@ -1,31 +1,155 @@
-"""A pool of assertions from good and bad conversations: extract reasons, summarise, drop what repeats or is private.
-
-Every reply is kept in the store as it arrives: the same call again asks only for what is missing.
-"""
+"""Labelled conversations in two parts: those that a rubric is learned from, and those that it is tried on."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from accord.config import WriterConfig
-from accord.errors import BadInput, BudgetReached
-from accord.evaluators.learned_rubric.deduplicating import Distinct, deduplicate, deduplicate_by_cosine
-from accord.evaluators.learned_rubric.extraction import Extracted, extract, windowed
-from accord.evaluators.learned_rubric.guidance import PROMPTS, Guidance, Task, load_prompts, load_task, shipped
-from accord.evaluators.learned_rubric.private import Names
-from accord.evaluators.learned_rubric.summarising import SPUR_SIZE, Assertion, rewrite, summarise
-from accord.llm.flow import OUT_OF_BUDGET, Flow, as_finished, drive
-from accord.llm.model import ChatModel, Failure, Subject, in_process
-from accord.llm.own_context import own_context
-from accord.llm.render import transcript_of
-from accord.llm.waiting import wait
-from accord.rubric import Reason, Side
+from accord.config import Config, WriterConfig
+from accord.evidence import EvidenceTable
+from accord.learning import FEWEST, FEWEST_LABELS, LearnedRubric, check_both, ratings, verdicts
+from accord.methods import (
+    PROMPTS,
+    SPUR_SIZE,
+    Assertion,
+    Distinct,
+    Extracted,
+    Flags,
+    Names,
+    Task,
+    deduplicate,
+    deduplicate_by_cosine,
+    extract,
+    kinds_of,
+    load_prompts,
+    load_task,
+    rewrite,
+    shipped,
+    summarise,
+    windowed,
+)
+from accord.methods.learned_rubric.guidance import Guidance
+from accord.models import (
+    OUT_OF_BUDGET,
+    ChatModel,
+    Failure,
+    Flow,
+    Subject,
+    as_finished,
+    drive,
+    in_process,
+    own_context,
+    transcript_of,
+    wait,
+)
+from accord.pipeline.collecting import subjects_of
+from accord.pipeline.learning import check_settings
+from accord.statistics import fold_of
+from accord.store import Store
+from accord.values import BadInput, BudgetReached, Reason, Rubric, Side
+
+OWN = ("classes", "weights")
+"""Settings that follow from a rubric's file."""
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The conversations that people called good or bad, those to learn from and those to try on.
+
+    Attributes:
+        train: Subjects with whether they are good.
+        test: The same, of other conversations.
+        between: Subjects of the training side that are neither; their ratings calibrate scores.
+        contradicted: How many were called good by some and bad by others.
+    """
+
+    train: Sequence[tuple[Subject, bool]]
+    test: Sequence[tuple[Subject, bool]]
+    between: Sequence[Subject]
+    contradicted: int
+
+    @property
+    def trained(self) -> list[str]:
+        """The conversations whose labels may be looked at."""
+        return [subject.conversation.id for subject in (*(s for s, _ in self.train), *self.between)]
+
+
+def evaluator_settings(config: Config) -> dict[str, Any]:
+    """The project's settings of the evaluator, where it is the configured one.
+
+    Raises:
+        UnknownName: It has no such setting.
+        BadInput: A setting belongs into the rubric's file.
+    """
+    if config.evaluator.method != LearnedRubric.method:
+        return {}
+    settings = dict(config.evaluator.settings)
+    check_settings(LearnedRubric, settings)
+    if misplaced := next((name for name in OWN if name in settings), None):
+        raise BadInput(f"{misplaced} of assertions stand in their rubric's file; give it with --pool")
+    return settings
+
+
+def sides_of(store: Store, config: Config, rubric: Rubric, share: float, seen: Collection[str] = ()) -> Sides:
+    """The labelled conversations in two parts, whole conversations on one side, good and bad dealt out apart.
+
+    Args:
+        store: Holds them.
+        config: Says which ratings are good and bad.
+        rubric: Its main question is what they rate.
+        share: Of the conversations that are held out.
+        seen: Conversations that a rubric was learned on before: they are never held out.
+
+    Raises:
+        BadInput: The main question compares, or there are too few good or bad ones for both sides.
+    """
+    main, settings, labels = rubric.main_question, evaluator_settings(config), store.labels()
+    if main.compares:
+        raise BadInput(f"{main.id!r} compares two conversations; a rubric is learned from ratings of one")
+    LearnedRubric(main, **{"seed": config.seed, **settings})  # its settings are checked before anything is paid for
+    targets = labels.on(main.id).targets
+    bare = EvidenceTable.from_rows([], {target: {} for target in targets})
+    found = verdicts(ratings(bare, labels, main), main, settings.get("bad"), settings.get("good"))
+    check_both(found, main, 2 * FEWEST)
+    groups = [targets[row].conversation for row in found.row]
+    held_out = _held_out(groups, found.good, share, config.seed)
+    held_out &= ~np.isin(groups, list(seen))
+    for side in (held_out, ~held_out):
+        if len(set(found.good[side])) < 2:
+            why = "were seen when a rubric was learned" if len(seen) else "belong to the same few conversations"
+            raise BadInput(
+                f"too many of the labelled good and bad conversations {why}; label others to try the rubric on"
+            )
+    subjects = {subject.target: subject for subject in subjects_of(store, targets)}
+    both = [(subjects[targets[row]], bool(good)) for row, good in zip(found.row, found.good, strict=True)]
+    train = [each for each, out in zip(both, held_out, strict=True) if not out]
+    test = [each for each, out in zip(both, held_out, strict=True) if out]
+    decided = {subject.target for subject, _ in both}
+    tested = {subject.conversation.id for subject, _ in test}
+    between = [s for target, s in subjects.items() if target not in decided and target.conversation not in tested]
+    between = between[:: max(1, 2 * len(between) // max(len(train), 1))]
+    sides = Sides(train, test, between, found.contradicted)
+    learnable = len(labels.of(sides.trained).on(main.id))
+    if learnable < FEWEST_LABELS:
+        raise BadInput(
+            f"{learnable} labels are left to learn from, {FEWEST_LABELS} are needed; label more conversations"
+        )
+    return sides
+
+
+def _held_out(groups: Sequence[str], good: Flags, share: float, seed: int) -> Flags:
+    """(C,) what is held out: a share of the groups of each kind, drawn by the seed."""
+    out: set[str] = set()
+    for kind in kinds_of(groups, good):
+        place = fold_of(kind, max(len(kind), 1), seed)
+        count = min(max(1, round(share * len(kind))), len(kind) - 1)
+        out |= {name for name in kind if place[name] < count}
+    return np.array([name in out for name in groups], dtype=bool)
 
 
 @dataclass
@@ -176,7 +300,7 @@ def _blotted(reason: Reason, names: Names) -> Reason:
 def _distinct(assertions: Sequence[Assertion], model: ChatModel, guidance: Guidance, config: WriterConfig) -> Distinct:
     if config.deduplicate == "model":
         return wait(drive(deduplicate(assertions, guidance), model))
-    from accord.evidence.embedders import open_embedder
+    from accord.models import open_embedder
 
     embed = open_embedder(config.embedder).embed
     vectors = np.array([embed(each.text) for each in assertions]) if assertions else np.zeros((0, 1))

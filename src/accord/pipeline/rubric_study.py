@@ -13,24 +13,29 @@ from typing import Any
 import numpy as np
 
 from accord.config import Config, WriterConfig
-from accord.errors import BadInput
-from accord.evaluators.learned_rubric import LearnedRubric
-from accord.evaluators.learned_rubric.as_rubric import AMOUNT, NUMBERS, classes_of, only, questions_of, rubric_of
-from accord.evaluators.learned_rubric.figures import ROW, Outcome, with_intervals
-from accord.evaluators.learned_rubric.guidance import Guidance
-from accord.evaluators.learned_rubric.likert import points
-from accord.evaluators.learned_rubric.policies import POLICIES
-from accord.evaluators.learned_rubric.stability import stability
-from accord.evaluators.ratings import ratings
 from accord.evidence import EvidenceTable, judge_subjects
-from accord.labels import Labels
-from accord.llm.model import ChatModel, Judge, Subject
+from accord.learning import LearnedRubric, ratings
+from accord.methods import (
+    AMOUNT,
+    NUMBERS,
+    POLICIES,
+    ROW,
+    Outcome,
+    classes_of,
+    only,
+    points,
+    questions_of,
+    rubric_of,
+    stability,
+    with_intervals,
+)
+from accord.methods.learned_rubric.guidance import Guidance
+from accord.models import ChatModel, Judge, Subject
 from accord.pipeline.collecting import judging_terms
-from accord.pipeline.rubric_pool import PoolOf, guidance_of, write_pool
-from accord.pipeline.rubric_sides import Sides, evaluator_settings, sides_of
-from accord.resampling import DRAWS, Clusters
-from accord.rubric import Question, Rubric
+from accord.pipeline.rubric_pool import PoolOf, Sides, evaluator_settings, guidance_of, sides_of, write_pool
+from accord.statistics import DRAWS, Clusters
 from accord.store import Store
+from accord.values import BadInput, Labels, Question, Rubric
 
 SEPARATE = tuple(name for name in POLICIES if name != "all")
 ABLATIONS: Mapping[str, Mapping[str, Any]] = {

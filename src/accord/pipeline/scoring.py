@@ -1,39 +1,113 @@
-"""The last stage: a fitted evaluator on new conversations, some hundreds at a time, into a file and the store."""
+"""Scores with the issues behind them: in which turn, which words show it, and how likely a person is to mark it."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from accord.config import Config
-from accord.conversation import Conversation
-from accord.decoding import decision
-from accord.drift import said, shifts
-from accord.errors import BadInput, UnknownName
-from accord.evaluators import Evaluator, load_evaluator, predict_panel
-from accord.evaluators.calibration import Calibration
-from accord.evaluators.in_context import InContext
-from accord.evaluators.in_context.asking import Tally
-from accord.evaluators.in_context.recipe import load_recipe
-from accord.evaluators.panel import RULES
 from accord.evidence import EvidenceTable
-from accord.llm.model import Subject
+from accord.formats import Record, ScoreWriter, locate, read
+from accord.learning import RULES, Calibration, Evaluator, InContext, Issues, Marked, load_evaluator, predict_panel
+from accord.methods import Tally, judged_turns, load_recipe
+from accord.models import Subject
 from accord.pipeline.adaptive import ask_adaptively, asking
 from accord.pipeline.collecting import collect
-from accord.pipeline.explaining import Explained
 from accord.pipeline.importing import Imported
 from accord.pipeline.in_context_asking import in_context_evidence
+from accord.pipeline.issues import found_in, issues_config, turns_of
 from accord.pipeline.models import Models
-from accord.readers import Record, read
-from accord.readers.rows import locate
-from accord.rubric import Rubric
-from accord.score import Score, Unscored
-from accord.score_files import ScoreWriter
 from accord.store import Store, batches
+from accord.validation import said, shifts
+from accord.values import Assessment, BadInput, Conversation, Rubric, Score, Target, UnknownName, Unscored, decision
+
+PART = "assessed in part"
+
+Gather = Callable[[Sequence[Subject]], EvidenceTable]
+Predict = Callable[[EvidenceTable], list[Score | Unscored]]
+MarksByTurn = Mapping[Target, Sequence[Marked]]
+
+
+class Explained:
+    """Gathers and predicts as it is told to, and says of each score what was found wrong with the turns."""
+
+    def __init__(
+        self, store: Store, config: Config, evaluator: Evaluator, gather: Gather, known: Gather, predict: Predict
+    ) -> None:
+        """`known` is the evidence that is there already, which asks nobody: of turns, for people's marks of issues."""
+        self._store, self._config, self._gather, self._known = store, config, gather, known
+        self._predict = predict
+        self._evaluator = evaluator if isinstance(evaluator, Issues) and evaluator.describe()["marks"] else None
+        self._subjects: Sequence[Subject] = ()
+
+    def gather(self, subjects: Sequence[Subject]) -> EvidenceTable:
+        """The evidence of some subjects, which the next scores are about."""
+        self._subjects = subjects
+        return self._gather(subjects)
+
+    def predict(self, evidence: EvidenceTable) -> list[Score | Unscored]:
+        """Their scores."""
+        found = found_in(self._store, self._config, self._subjects)
+        marked = self._marked()
+        missing = self._missing(found)
+        return [
+            _cautioned(
+                replace(score, issues=listed(score.target, found.get(score.target, []), marked)),
+                missing.get(score.target),
+            )
+            for score in self._predict(evidence)
+        ]
+
+    def _missing(self, found: Mapping[Target, Sequence[Assessment]]) -> dict[Target, str]:
+        """Of whole conversations, what to say of turns that should have been assessed and were not."""
+        issues = issues_config(self._config)
+        if issues.by == "judge":
+            return {}
+        cautions = {}
+        for subject in self._subjects:
+            wanted = set(judged_turns(subject.conversation, issues.everyone).turns)
+            lost = wanted - {each.target.turn for each in found.get(subject.target, ())}
+            if subject.turn is None and lost and len(lost) < len(wanted):
+                cautions[subject.target] = f"{PART}: {len(lost)} of {len(wanted)} turns have no assessment"
+        return cautions
+
+    def _marked(self) -> MarksByTurn:
+        """By turn the kinds that people would mark there."""
+        if self._evaluator is None:
+            return {}
+        turns = turns_of(self._subjects, issues_config(self._config))
+        evidence = self._known(turns)
+        return dict(zip(evidence.targets, self._evaluator.find(evidence), strict=True))
+
+
+def _cautioned(score: Score | Unscored, caution: str | None) -> Score | Unscored:
+    if caution is None or not isinstance(score, Score):
+        return score
+    return replace(score, warning=caution if score.warning is None else f"{caution}; {score.warning}")
+
+
+def listed(target: Target, found: Sequence[Assessment], marked: MarksByTurn) -> tuple[dict[str, Any], ...]:
+    """Issues as JSON, turn by turn: what a model wrote, then kinds that people would mark although it did not."""
+    rows = []
+    written = {(each.target.turn, issue.type) for each in found for issue in each.issues}
+    for each in found:
+        chances = {one.type: one.probability for one in marked.get(each.target, ())}
+        for issue in each.issues:
+            known = {"probability": chances[issue.type]} if issue.type in chances else {}
+            rows.append({"turn": each.target.turn, "score": each.score, **issue.to_json(), **known})
+    for where, kinds in marked.items():
+        if where == target or (target.turn is None and where.conversation == target.conversation):
+            rows += [
+                {"turn": where.turn, "type": one.type, "probability": one.probability}
+                for one in kinds
+                if one.is_called and (where.turn, one.type) not in written
+            ]
+    return tuple(sorted(rows, key=lambda row: row["turn"] or 0))
+
 
 SCORED_AT_ONCE = 500
 WATCHED = 2000
@@ -88,10 +162,6 @@ class Speaker:
         if rule is not None and not panel:
             raise BadInput(f"rule {rule!r} is how a panel speaks; name its members with --panel")
         return cls(annotator, panel, rule or "mean")
-
-
-Gather = Callable[[Sequence[Subject]], EvidenceTable]
-Predict = Callable[[EvidenceTable], list[Score | Unscored]]
 
 
 def score_all(

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
-from accord.assessment import Assessment, Unassessed
 from accord.config import Config
-from accord.conversation import Conversation
-from accord.errors import BadInput
-from accord.finetune import Parts, Progress, Settings, evaluate, examples_of, export, predict, split_by_dialogue, train
-from accord.issues.few_shot import shots_of
-from accord.issues.guidance import Guidance
-from accord.llm.flow import drive
-from accord.llm.model import HF, ChatModel
-from accord.llm.waiting import wait
-from accord.pipeline.finding import issues_config, maker_of
+from accord.evidence import Relatedness, pairs_of
+from accord.finetune.checkpoints import export
+from accord.finetune.data import Parts, Settings, examples_of, split_by_dialogue
+from accord.finetune.evaluation import evaluate, predict
+from accord.finetune.training import Progress, train
+from accord.methods import Guidance, shots_of
+from accord.models import HF, ChatModel, drive, wait
+from accord.pipeline.issues import issues_config, maker_of
 from accord.store import Assessed, Store
-from accord.taxonomy import load_taxonomy
+from accord.values import Assessment, BadInput, Conversation, Unassessed, load_taxonomy
 
 COMMAND = "finetune"
 TRAINING, MODEL = "training", "model"
@@ -53,7 +52,7 @@ class Taught:
         }  # fmt: skip
 
 
-def pairs_of(store: Store, config: Config) -> list[Pair]:
+def assessed_pairs(store: Store, config: Config) -> list[Pair]:
     """The project's assessments with their dialogues.
 
     Raises:
@@ -104,7 +103,7 @@ def teach(
         BadInput: Nothing to learn from, too few dialogues, or a folder that cannot be used.
         MissingExtra: `accord[finetune]` is not installed.
     """
-    pairs = pairs_of(store, config)
+    pairs = assessed_pairs(store, config)
     taxonomy = load_taxonomy(issues_config(config).taxonomy)
     guidance = Guidance(taxonomy, by_schema=False, style=style)
     parts = split_by_dialogue(examples_of(pairs, guidance), seed=config.seed)
@@ -143,7 +142,7 @@ def _tried(
     guidance: Guidance, place: str, parts: Parts, pairs: Sequence[Pair], tested: int | None
 ) -> list[dict[str, Any]]:
     """The figures of one model on the turns that were held out."""
-    from accord.llm.stack import Terms, open_uncached
+    from accord.models import Terms, open_uncached
 
     examples = parts.test[:tested]
     held_out = {example.target for example in examples}
@@ -157,3 +156,27 @@ def _tried(
 
 async def _predicted(model: ChatModel, examples: Sequence[Any], guidance: Guidance) -> list[Assessment | Unassessed]:
     return await drive(predict([example.subject for example in examples], guidance, model.name), model)
+
+
+CHANCE = 0.55
+"""Of two, how often the right one is found by hardly more than chance."""
+MOST = 5000
+"""The most conversations that are read."""
+
+
+def train_ruber(store: Store, embedder: str, folder: Path, seed: int = 0) -> dict[str, Any]:
+    """Learn how related replies are to what they answer, and keep it in a folder.
+
+    Raises:
+        BadInput: The store holds too few contexts, or replies that have nothing to do with them, or there is no such
+            embedder.
+    """
+    names = list(islice(store.conversation_ids(), MOST))
+    learned = Relatedness.learn(pairs_of(list(store.conversations(names))), embedder, seed)
+    if learned.accuracy <= CHANCE:
+        raise BadInput(
+            f"{learned.accuracy:.0%} of held-out replies are nearer to their own context than to another, which is "
+            "chance: nothing was learned from these conversations"
+        )
+    learned.save(folder)
+    return {"replies": learned.replies, "accuracy": learned.accuracy, "embedder": learned.embedder}

@@ -1,6 +1,14 @@
 """The report: one self-contained HTML file, no script, no network; every figure with its interval."""
 
+from accord.report.gate import check_gate
 from accord.report.issues_page import write_issues_page
 from accord.report.report import render, write_report
+from accord.report.whole_run import whole_run
 
-__all__ = ["render", "write_issues_page", "write_report"]
+__all__ = [
+    "check_gate",
+    "render",
+    "whole_run",
+    "write_issues_page",
+    "write_report",
+]

@@ -6,12 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from accord.assessment import Assessment
-from accord.conversation import Conversation
-from accord.report import issue_charts as charts
-from accord.report.page import page
-from accord.taxonomy import Taxonomy
-from accord.validation.tasks import parts
+from accord.report import charts
+from accord.report.charts import page
+from accord.values import Assessment, Conversation, Taxonomy
+from accord.workbench import parts
 
 WORST_SHOWN = 12
 

@@ -9,17 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from accord.agreement import range_names
-from accord.comparison import Comparison, Result, is_better
-from accord.evaluators.calibration import Calibration
-from accord.evaluators.mixture import Mixture
 from accord.evidence import EvidenceTable
+from accord.learning import Calibration, Mixture
 from accord.pipeline import Insights, Trial
 from accord.report import charts
-from accord.report.in_context_section import in_context_section
-from accord.report.page import number, page
-from accord.report.rubric_section import rubric_section
-from accord.report.sections import sections
+from accord.report.charts import number, page
+from accord.report.sections import in_context_section, rubric_section, sections
+from accord.statistics import range_names
+from accord.validation import Comparison, Result, is_better
 from accord.version import __version__
 
 WORST_SHOWN = 8

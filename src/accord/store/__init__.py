@@ -1,11 +1,9 @@
-"""What outlives a run: conversations, labels, judge answers, runs and scores, in SQLite or PostgreSQL."""
+"""What outlives a run: conversations, annotations, runs, scores and the cache, in SQLite or PostgreSQL."""
 
-from accord.store.assessed import Assessed
-from accord.store.embedded import Embedded
 from accord.store.engine import StoreError
-from accord.store.rows import batches, changed_conversation, unknown_target
-from accord.store.store import Added, Store
-from accord.store.watched import Watched
+from accord.store.parts import Assessed, Embedded, Watched
+from accord.store.schema import metadata
+from accord.store.store import Added, Store, batches, changed_conversation, now, unknown_target
 
 __all__ = [
     "Added",
@@ -16,5 +14,7 @@ __all__ = [
     "Watched",
     "batches",
     "changed_conversation",
+    "metadata",
+    "now",
     "unknown_target",
 ]

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, inspect, make_u
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import StaticPool
 
-from accord.errors import AccordError, BadInput, MissingExtra
+from accord.values import AccordError, BadInput, MissingExtra
 
 LOCK_WAIT_MS = 60_000
 _MIGRATION_LOCK = 0xACC0D

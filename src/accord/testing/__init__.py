@@ -1,23 +1,50 @@
 """What Accord tests itself with, for your plug-ins and pipelines too: contracts, planted corpora, a loopback server."""
 
-from accord.testing.batches import Batches
 from accord.testing.contracts import check_evaluator, check_metric
-from accord.testing.corpus import Planted, planted
-from accord.testing.server import ChatServer, Respond, Wire, completion
+from accord.testing.corpus import MECHANISMS, Planted, PlantedUtility, planted, planted_utility
+from accord.testing.in_context import Scorer, rated_chats
+from accord.testing.issue_finder import FORGED, PERFECT, SIGNS, Finder, dialogues, ratings, verdict, written
+from accord.testing.planted_chats import IDEAS, INFORMATIVE, Author, conversations, write_files
+from accord.testing.server import Batches, ChatServer, Respond, Wire, completion, decisions
+from accord.testing.tiny import TINY, tiny_tensors, vocabulary, write_tiny_gguf, write_tiny_lm
 from accord.testing.wires import FAULTS, Misbehaving, answer_any, fault
 
 __all__ = [
-    "FAULTS",
+    "Author",
     "Batches",
     "ChatServer",
+    "FAULTS",
+    "FORGED",
+    "Finder",
+    "IDEAS",
+    "INFORMATIVE",
+    "MECHANISMS",
     "Misbehaving",
+    "PERFECT",
     "Planted",
+    "PlantedUtility",
     "Respond",
+    "SIGNS",
+    "Scorer",
+    "TINY",
     "Wire",
     "answer_any",
     "check_evaluator",
     "check_metric",
     "completion",
+    "conversations",
+    "decisions",
+    "dialogues",
     "fault",
     "planted",
+    "planted_utility",
+    "rated_chats",
+    "ratings",
+    "tiny_tensors",
+    "verdict",
+    "vocabulary",
+    "write_files",
+    "write_tiny_gguf",
+    "write_tiny_lm",
+    "written",
 ]

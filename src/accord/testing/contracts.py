@@ -6,13 +6,10 @@ import math
 import tempfile
 from collections.abc import Callable
 
-from accord.conversation import Conversation, Document, Turn
-from accord.errors import NotFitted, UnknownName
-from accord.evaluators.base import Evaluator, load_evaluator
-from accord.evidence.metrics import Metric
-from accord.rubric import Question
-from accord.score import Score
+from accord.evidence import Metric
+from accord.learning import Evaluator, load_evaluator
 from accord.testing.corpus import Planted, planted
+from accord.values import Conversation, Document, NotFitted, Question, Score, Turn, UnknownName
 
 _LONG = "word " * 5000
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.conversation import Target
-from accord.evidence.table import Column, EvidenceTable
-from accord.labels import Label, Labels
-from accord.rubric import Question
-from accord.scale import Scale
+from accord.evidence import Column, EvidenceTable
+from accord.methods import Indices, Library, Nodes, Pairs, Query, Vectors, random_nodes
+from accord.values import Label, Labels, Question, Scale, Target
 
 Floats = NDArray[np.float64]
 
@@ -61,3 +60,139 @@ def planted(
     evidence = EvidenceTable(targets, columns, x, np.ones(x.shape, dtype=bool))
     question = Question(id="main", text="How good is it?", scale=Scale(options=tuple(range(1, options + 1))))
     return Planted(question, evidence, Labels(labels), weights, levels)
+
+
+MECHANISMS: Mapping[str, float] = {"match": 0.25, "absolute": 0.15, "relative": 0.3, "scores": 0.2, "prompt": 0.1}
+"""What can be planted, and how much each counts where all are."""
+
+
+@dataclass(frozen=True)
+class PlantedUtility:
+    """n rated examples, which are the training inputs too, and Q unseen inputs; all have one of T topics.
+
+    Attributes:
+        library: The examples and the prompts.
+        queries: (n + Q, h) vectors of the examples, then of the unseen inputs.
+        topics: (n + Q,) their topics.
+        truth: (n + Q,) their scores; of unseen inputs nobody is shown them.
+        fit: (T, ℓ) how well each prompt suits each topic, in [0, 1].
+        noise: (n + Q, n) what each example as a demonstration adds to the judge's error on each input.
+        mechanisms: What is planted: by name, its share of utility; the shares sum to 1.
+        loud: How much of an error's size is chance: 0 none, 1 as much as of a normal deviate.
+    """
+
+    library: Library
+    queries: Vectors
+    topics: Indices
+    truth: Floats
+    fit: Floats
+    noise: Floats
+    mechanisms: Mapping[str, float] = field(default_factory=lambda: MECHANISMS)
+    loud: float = 0.0
+
+    @property
+    def unseen(self) -> range:
+        """The inputs that are no examples."""
+        return range(len(self.library), len(self.topics))
+
+    def query(self, query: int) -> Query:
+        """An input as a selector meets it."""
+        return Query(self.queries[query], text_of(int(self.topics[query]), query))
+
+    def utility(self, query: int, nodes: Nodes) -> Floats:
+        """(N,) how much each node helps an input, in [0, 1]: the mean of the planted mechanisms by their shares.
+
+        `match`: the share of demonstrations of the input's topic. `absolute`: whether the one next to the input is of
+        its topic. `relative`: the share of neighbours of which the second's topic follows the first's. `scores`: twice
+        the standard deviation of the demonstrations' scores, whether they show the whole scale; no example does that
+        alone. `prompt`: how well the prompt suits the input's topic.
+        """
+        shown = self.topics[nodes.demonstrations]
+        own = shown == self.topics[query]
+        follows = shown[:, 1:] == (shown[:, :-1] + 1) % len(self.fit)
+        parts: dict[str, Floats] = {
+            "match": own.mean(axis=1),
+            "absolute": own[:, -1].astype(float),
+            "relative": follows.mean(axis=1),
+            "scores": 2 * self.library.scores[nodes.demonstrations].std(axis=1),
+            "prompt": self.fit[self.topics[query], nodes.prompt],
+        }
+        return np.asarray(sum(share * parts[name] for name, share in self.mechanisms.items()))
+
+    def error(self, query: int, nodes: Nodes) -> Floats:
+        """(N,) ŷ - y of the scripted judge: 1 - utility, its sign that of the demonstrations' mean noise.
+
+        Sets without a common demonstration err independently, so that their mean errs less; sets that overlap do not.
+        """
+        k = nodes.demonstrations.shape[1]
+        drawn = self.noise[query][nodes.demonstrations].sum(axis=1) / np.sqrt(k)
+        size = (1 - self.loud) + self.loud * np.abs(drawn)
+        return np.asarray((1 - self.utility(query, nodes)) * size * np.sign(drawn))
+
+    def pairs(self, gamma: int = 4, k: int = 5, seed: int = 0) -> Pairs:
+        """Algorithm 1 on the examples: γ random sets of the others a prompt, and how near the judge came."""
+        rng, n, prompts = np.random.default_rng(seed), len(self.library), len(self.library.prompts)
+        drawn = [
+            random_nodes(rng, [other for other in range(n) if other != query], prompts, k, gamma) for query in range(n)
+        ]
+        whole = Nodes(np.concatenate([each.demonstrations for each in drawn]), np.tile(drawn[0].prompt, n))
+        target = [np.exp(-np.abs(self.error(query, nodes))) for query, nodes in enumerate(drawn)]
+        of = np.repeat(np.arange(n), prompts * gamma)
+        return Pairs(self.queries[:n], self.library.texts, of, whole, np.concatenate(target))
+
+
+def planted_utility(
+    seed: int = 0,
+    mechanisms: Mapping[str, float] = MECHANISMS,
+    examples: int = 360,
+    unseen: int = 100,
+    topics: int = 6,
+    prompts: int = 4,
+    width: int = 384,
+    spread: float = 0.7,
+    loud: float = 0.0,
+) -> PlantedUtility:
+    """Draw a world.
+
+    Args:
+        seed: Of the draw.
+        mechanisms: What is planted, with weights; they are divided by their sum.
+        examples: n.
+        unseen: Q.
+        topics: T.
+        prompts: ℓ.
+        width: Of the vectors.
+        spread: Length of a text's own direction, its topic's being 1.
+        loud: As of `PlantedUtility`.
+    """
+    rng, whole = np.random.default_rng(seed), examples + unseen
+    of = rng.permutation(np.arange(whole) % topics)
+    vectors = _units(_directions(rng, topics, width)[of] + spread * _directions(rng, whole, width))
+    truth = rng.integers(0, 5, whole) / 4
+    texts = tuple(text_of(int(topic), place) for place, topic in enumerate(of[:examples]))
+    tasks = _units(_directions(rng, 1, width) + _directions(rng, prompts, width))
+    best = np.stack([np.roll(np.linspace(1, 0, prompts), topic % prompts) for topic in range(topics)])
+    return PlantedUtility(
+        library=Library(vectors[:examples], truth[:examples], texts, tasks),
+        queries=vectors,
+        topics=of,
+        truth=truth,
+        fit=best,
+        noise=rng.normal(size=(whole, examples)),
+        mechanisms={name: weight / sum(mechanisms.values()) for name, weight in mechanisms.items()},
+        loud=loud,
+    )
+
+
+def text_of(topic: int, place: int) -> str:
+    """A text with words of its topic, some of them shared by all, and a word of its own."""
+    said = " ".join(f"topic{topic}word{(place + step) % 7}" for step in range(3))
+    return f"we talked about {said} today, case {place}"
+
+
+def _directions(rng: np.random.Generator, count: int, width: int) -> NDArray[np.float64]:
+    return np.asarray(rng.normal(size=(count, width)) / np.sqrt(width))
+
+
+def _units(vectors: NDArray[np.float64]) -> Vectors:
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), dtype=np.float32)

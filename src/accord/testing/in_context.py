@@ -12,11 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from accord.conversation import Conversation, Target, Turn
-from accord.labels import Label, Labels
-from accord.llm.model import Prompt
-from accord.rubric import Question, Rubric
-from accord.scale import Scale
+from accord.models import Prompt
+from accord.values import Conversation, Label, Labels, Question, Rubric, Scale, Target, Turn
 
 KINDS = ("garden", "engine", "violin", "recipe")
 _WORDS = {

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from accord.conversation import Conversation, Turn
 from accord.testing.server import Wire, completion, decisions
+from accord.values import Conversation, Turn
 
 IDEAS = {
     "thanks": (

@@ -1,28 +1,54 @@
-"""Human validation of assessments, in two flows: are the issues right, and how good is the reply, before and after.
+"""How far an evaluator can be trusted: comparison, errors by group, estimates, learning curves, drift."""
 
-Mendonça et al., *SODA-EVAL: Open-Domain Dialogue Evaluation in the age of LLMs*, Findings of EMNLP 2024, section 4.2.
-"""
-
-from accord.validation.detection import detection_outcome
-from accord.validation.overall import overall_outcome
-from accord.validation.plan import Plan, planned, read_plan, write_plan
-from accord.validation.sampling import assigned, eligible, sampled
-from accord.validation.seats import Seats
-from accord.validation.stages import FLOWS, Stage
-from accord.validation.study import Study
+from accord.validation.comparison import (
+    Comparison,
+    Difference,
+    Result,
+    compare,
+    differences_of,
+    is_better,
+    other_people,
+    people_alpha,
+    result_of,
+)
+from accord.validation.drift import SHIFTED, said, shifts, stability
+from accord.validation.estimation import estimate, gaps, system_means
+from accord.validation.fairness import Group, by_group, suspects
+from accord.validation.judge_audit import PADDING, Probe, audit, audit_requests, injections, ways_to_ask
+from accord.validation.learning_curve import Asked, Point, adaptive_curve, learning_curve
+from accord.validation.marks import Called, rows_of, try_marks
 
 __all__ = [
-    "FLOWS",
-    "Plan",
-    "Seats",
-    "Stage",
-    "Study",
-    "assigned",
-    "detection_outcome",
-    "eligible",
-    "overall_outcome",
-    "planned",
-    "read_plan",
-    "sampled",
-    "write_plan",
+    "Asked",
+    "Called",
+    "Comparison",
+    "Difference",
+    "Group",
+    "PADDING",
+    "Point",
+    "Probe",
+    "Result",
+    "SHIFTED",
+    "adaptive_curve",
+    "audit",
+    "audit_requests",
+    "by_group",
+    "compare",
+    "differences_of",
+    "estimate",
+    "gaps",
+    "injections",
+    "is_better",
+    "learning_curve",
+    "other_people",
+    "people_alpha",
+    "result_of",
+    "rows_of",
+    "said",
+    "shifts",
+    "stability",
+    "suspects",
+    "system_means",
+    "try_marks",
+    "ways_to_ask",
 ]

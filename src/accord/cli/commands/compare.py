@@ -27,9 +27,9 @@ def compare(
 
     With `in-context` as the project's evaluator its model is asked, within the budget: for every way to pick examples.
     """
-    from accord.errors import BadInput
-    from accord.evaluators import InContext
+    from accord.learning import InContext
     from accord.pipeline import compare_stored
+    from accord.values import BadInput
 
     with open_project(config_file) as project:
         if project.config.evaluator.method == InContext.method:

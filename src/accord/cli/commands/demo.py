@@ -14,7 +14,7 @@ from accord.cli.show import note
 def demo(out: Out = Path("accord-demo"), as_json: AsJson = False) -> None:
     """Try everything on forty written conversations: evidence, learning, validation, scores, a report."""
     from accord.config import Config, LikelihoodConfig
-    from accord.embedded.catalogue import is_ready
+    from accord.models import is_ready
     from accord.sample import sources
 
     config = Config(store=f"sqlite:///{out / 'accord.db'}")

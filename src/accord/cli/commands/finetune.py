@@ -41,8 +41,9 @@ def issues(
     as_json: AsJson = False,
 ) -> None:
     """Teach a small model to find issues and to rate, from the project's assessments; 70/20/10 by dialogue."""
-    from accord.finetune import Settings
-    from accord.pipeline.teaching import COMMAND, teach
+    from accord.finetune.data import Settings
+    from accord.pipeline import teach
+    from accord.pipeline.teaching import COMMAND
 
     with open_project(config_file) as project:
         together = next(size for size in range(min(at_once, batch), 0, -1) if batch % size == 0)

@@ -55,9 +55,9 @@ def fit(
     `learned-rubric` writes a rubric from good and bad conversations first, and is tried on a part that it has not seen.
     """
     from accord.config import EvaluatorConfig
-    from accord.errors import BadInput
-    from accord.evaluators import InContext, Issues, LearnedRubric, evaluators
+    from accord.learning import InContext, Issues, LearnedRubric, evaluators
     from accord.pipeline import learn_unlabelled, try_out
+    from accord.values import BadInput
 
     with open_project(config_file) as project:
         config = project.config
@@ -99,7 +99,7 @@ def fit(
 
 def _check_options(method: str, given: dict[str, object], of: str) -> None:
     """Refuse options of one method with another."""
-    from accord.errors import BadInput
+    from accord.values import BadInput
 
     if method != of and any(given.values()):
         raise BadInput(f"{' and '.join(given)} are for {of}, not for {method!r}")

@@ -39,8 +39,8 @@ def follow(
     config_file: ConfigFile = None,
 ) -> None:
     """Score every reply in a log at least once, and go on where it was broken off; SIGTERM or Ctrl-C stops it."""
-    from accord.errors import BadInput
     from accord.live import Follower, RowLog, opened
+    from accord.values import BadInput
 
     noted = place or out.with_name(out.name + ".place")
     if len({log.resolve(), out.resolve(), noted.resolve()}) < 3:

@@ -26,8 +26,8 @@ def gate(
     as_json: AsJson = False,
 ) -> None:
     """Fail (exit 3) where the latest comparison or the latest scores are below what you demand."""
-    from accord.errors import GateFailed
-    from accord.gate import check_gate
+    from accord.report import check_gate
+    from accord.values import GateFailed
 
     with open_project(config_file) as project:
         result = check_gate(project.store, min_agreement, min_mean, max_unscored)

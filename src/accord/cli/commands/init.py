@@ -44,11 +44,11 @@ def init(
     as_json: AsJson = False,
 ) -> None:
     """Write accord.yaml and rubric.yaml into this folder; files that exist are left alone."""
-    from accord.rubric import dump_rubric, load_rubric
+    from accord.values import dump_rubric, load_rubric
 
     files = {"accord.yaml": PROJECT, "rubric.yaml": dump_rubric(load_rubric(rubric))}
     if prompts is not None:
-        from accord.evaluators.learned_rubric.guidance import PROMPTS, shipped
+        from accord.methods import PROMPTS, shipped
 
         prompts.mkdir(parents=True, exist_ok=True)
         files |= {str(prompts / f"{name}.md"): shipped(name) for name in PROMPTS}

@@ -22,8 +22,8 @@ def issues(
     """Tell what was found wrong with the turns: kinds, scores, dialogues, systems, the worst turns, what people say."""
     from accord.cli.commands.validate import VALIDATION
     from accord.pipeline import issue_statistics
-    from accord.pipeline.validating import outcomes
     from accord.report import write_issues_page
+    from accord.workbench import outcomes
 
     with open_project(config_file) as project:
         found = issue_statistics(project.store, project.config)

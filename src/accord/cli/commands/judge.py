@@ -53,8 +53,8 @@ def judge(
 
     With --issues each turn is assessed: what is wrong, which words show it, how bad (`issues` in accord.yaml).
     """
-    from accord.errors import BadInput
     from accord.pipeline import judge_stored, plan_stored
+    from accord.values import BadInput
 
     assert resume, "there is no other way to run it"
     with open_project(config_file) as project:
@@ -98,7 +98,7 @@ def judge(
 
 def _in_batches(project: Project, everything: bool, limit: int | None, as_json: bool) -> None:
     """Hand in what is not answered yet, and fetch what is."""
-    from accord.llm.flow import IN_BATCH
+    from accord.models import IN_BATCH
     from accord.pipeline import judge_in_batches
 
     brought = judge_in_batches(

@@ -30,9 +30,9 @@ def pull(
     as_json: AsJson = False,
 ) -> None:
     """Fetch models that run in this process, check their checksums, and unpack them into the user's cache."""
-    from accord.embedded.catalogue import CATALOGUE
-    from accord.embedded.pulling import pull as pull_one
-    from accord.errors import BadInput
+    from accord.models import CATALOGUE
+    from accord.models.embedded.pulling import pull as pull_one
+    from accord.values import BadInput
 
     wanted = names or list(CATALOGUE)
     if source is not None and len(wanted) != 1:
@@ -45,7 +45,7 @@ def pull(
 @guarded
 def list_(as_json: AsJson = False) -> None:
     """List the models that run in this process: those that Accord knows, and those that are here."""
-    from accord.embedded.catalogue import list_models
+    from accord.models import list_models
 
     show(list_models(), as_json, _listed)
 
@@ -70,8 +70,7 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Try what an endpoint can do, with about eight small requests, and say which way to use."""
-    from accord.llm.probing import best_way, probe
-    from accord.llm.waiting import wait
+    from accord.models import best_way, probe, wait
 
     found = wait(probe(model, base_url, timeout=timeout))
     way, reason = best_way(found)
@@ -92,8 +91,8 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Learn a metric from the store's conversations alone, without a rating: metrics: [ruber-unreferenced@FOLDER]."""
-    from accord.errors import UnknownName
     from accord.pipeline import train_ruber
+    from accord.values import UnknownName
 
     if name != "ruber":
         raise UnknownName("metric that is trained", name, ["ruber"])
@@ -113,13 +112,11 @@ def _injected(way: str, model: str, base_url: str | None, timeout: float) -> lis
     """How far hostile transcripts move the answers of a model, on some conversations of the sample."""
     from itertools import islice
 
-    from accord.evidence.auditing import audit, injections
-    from accord.llm.model import Subject
-    from accord.llm.stack import Terms, open_judge
-    from accord.llm.waiting import wait
-    from accord.readers import read
-    from accord.rubric import load_rubric
+    from accord.formats import read
+    from accord.models import Subject, Terms, open_judge, wait
     from accord.sample import sources
+    from accord.validation import audit, injections
+    from accord.values import load_rubric
 
     rubric = load_rubric("llm-rubric")
     subjects = [Subject(record.conversation) for record in islice(read(sources()[0]), 10)]
@@ -142,8 +139,8 @@ def audit(
     as_json: AsJson = False,
 ) -> None:
     """Ask the project's judge the same in other ways: how far do its answers move when nothing should matter?"""
-    from accord.errors import BadInput
     from accord.pipeline import audit_stored, plan_audit
+    from accord.values import BadInput
 
     with open_project(config_file) as project:
         project.cap(requests=max_requests, money=max_money)

@@ -12,7 +12,7 @@ from accord.cli.show import show
 @command("plugins")
 def plugins(as_json: AsJson = False) -> None:
     """List formats, metrics, evaluators and rubrics, with what each is."""
-    from accord.plugins import list_plugins
+    from accord.pipeline import list_plugins
 
     show(list_plugins(), as_json, _text)
 

@@ -43,7 +43,7 @@ def run(
 
 def main_job(config, sources, out, format, columns, skip_bad_rows, as_json) -> None:  # type: ignore[no-untyped-def]
     """Run every stage with progress, then print the table and where the files are."""
-    from accord.whole_run import whole_run
+    from accord.report import whole_run
 
     done = whole_run(config, sources, out, format, columns, skip_bad_rows, stage)
     result = {

@@ -44,16 +44,15 @@ def serve(
     """
     from functools import partial
 
-    from accord.live import opened
-    from accord.service.guard import checked_binding
-    from accord.service.server import check_installed
-    from accord.watching import report
+    from accord.live import opened, report
+    from accord.live.service.guard import checked_binding
+    from accord.live.service.server import check_installed
 
     check_installed()
     token = os.environ.get("ACCORD_TOKEN") or None
     checked_binding(host, token)
-    from accord.service import server
-    from accord.service.app import Service, make_app
+    from accord.live.service import server
+    from accord.live.service.app import Service, make_app
 
     with open_project(config_file) as project:
         folder = evaluator or evaluator_folder(project.config.evaluator.method)

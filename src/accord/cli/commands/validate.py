@@ -48,8 +48,8 @@ def validate(
     Answers are labels (validation:detection, validation:initial, validation:revised). Stop it and start it again as you
     like: the draw, the places and the answers stay.
     """
-    from accord.pipeline import validating
-    from accord.validation import read_plan
+    from accord.workbench import assessments as validating
+    from accord.workbench import read_plan
 
     with open_project(config_file) as project:
         store, config = project.store, project.config
@@ -66,14 +66,14 @@ def validate(
 
 
 def _serve(study: Any, seats: Any, host: str, port: int) -> None:
-    from accord.service.guard import checked_binding
-    from accord.service.server import check_installed
+    from accord.live.service.guard import checked_binding
+    from accord.live.service.server import check_installed
 
     check_installed()
     token = os.environ.get("ACCORD_TOKEN") or None
     checked_binding(host, token)
-    from accord.service import server
-    from accord.service.validation_page import validation_app
+    from accord.live.service import server
+    from accord.workbench.pages import validation_app
 
     plan = study.plan
     note(f"{len(plan.turns)} turns for {len(plan.slots)} people at http://{host}:{port}/")

@@ -23,8 +23,8 @@ def watch(
     """Mean scores a system and a day with intervals; looks at finished days, and tells the webhook what is alarming."""
     from functools import partial
 
-    from accord.errors import GateFailed
-    from accord.watching import post, report, see_to, tell
+    from accord.live import post, report, see_to, tell
+    from accord.values import GateFailed
 
     with open_project(config_file) as project:
         config = project.config.watch

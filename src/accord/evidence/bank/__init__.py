@@ -1,21 +1,24 @@
 """The metric bank: what a reply is worth, told from its words, its history and its documents, in microseconds.
 
-One idea a file. Each metric is a function of one reply (`Message`), of what was said before it (`History`), and of the
-documents (`Source`s); it looks at nothing else, so that a live message costs its own length.
+One idea per file. Each metric is a function of one reply (`Message`), of what was said before it (`History`), and of
+the documents (`Source`s); it looks at nothing else, so that a live message costs its own length.
 """
 
-from accord.evidence.bank import bertscore, ciu, copying, embedding, length, novelty, overlap, reference, ruber  # noqa: F401 - registers RUBER
-from accord.evidence.bank.message import History, Message, Source, TurnMetric, Unmeasured, source_of, turn_metrics
+from accord.evidence.bank import ruber  # noqa: F401 - registers RUBER
+from accord.evidence.bank.ciu import NAMES as CIU
+from accord.evidence.bank.counts import COPYING, LENGTH, NOVELTY, OVERLAP
+from accord.evidence.bank.embedding import BERTSCORES, COSINES
+from accord.evidence.bank.message import History, Message, Source, TurnMetric, source_of, turn_metrics
+from accord.evidence.bank.reference import NAMES as REFERENCES
 from accord.evidence.bank.session import Session, measured
 
-BANK = (*ciu.NAMES, *overlap.NAMES, *novelty.NAMES, *length.NAMES, *copying.NAMES)
+BANK = (*CIU, *OVERLAP, *NOVELTY, *LENGTH, *COPYING)
 """The default bank: everything that needs neither a model nor a library beyond the base install."""
-REFERENCE = reference.NAMES
+REFERENCE = REFERENCES
 """Metrics of machine translation and summaries, with the documents as references."""
-
-BERTSCORE = bertscore.NAMES
+BERTSCORE = BERTSCORES
 """BERTScore with the small embedder (`accord models pull minilm-l6`)."""
-EMBEDDING = embedding.NAMES
+EMBEDDING = COSINES
 """Cosines of the same embedder."""
 
 __all__ = [
@@ -28,7 +31,6 @@ __all__ = [
     "Session",
     "Source",
     "TurnMetric",
-    "Unmeasured",
     "measured",
     "source_of",
     "turn_metrics",

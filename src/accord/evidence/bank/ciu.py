@@ -1,19 +1,47 @@
-"""Conversational Information Utility: how much of what the documents hold a reply passes on (Choi et al., CIU, eq. 1).
-
-    CIU = max over documents of Σ γ(token) / freq(token) - E
-
-over the distinct content stems of the reply that stand in the document, freq being how often the stem was said so far,
-this reply included; γ = 1 - g·pos/|utt| (eq. 2) and E = C·|utt| (eq. 3), |utt| in words. It says whether knowledge is
-used; it is no measure of quality.
-"""
+"""Rapid Automatic Keyword Extraction (Rose et al., 2010): phrases between stop words, by their words' degree."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from accord.evidence.bank.message import History, Message, Source, turn_metrics
-from accord.evidence.bank.rake import best_phrases
+from accord.evidence.bank.words import STOP_WORDS, stems, tokens
+
+_BREAK = re.compile(r"[.,;:!?()\[\]{}\"\n\t–—/]+")
+
+
+def phrases(text: str) -> list[tuple[str, ...]]:
+    """A text's phrases, the best first: runs of content words, scored by Σ degree(word) / frequency(word).
+
+    The degree of a word is the number of words in the phrases it stands in, itself included.
+    """
+    found: list[tuple[str, ...]] = []
+    for part in _BREAK.split(text):
+        run: list[str] = []
+        for word in [*tokens(part), None]:
+            if word is None or word in STOP_WORDS:
+                found += [tuple(run)] if run else []
+                run = []
+            else:
+                run.append(word)
+    frequency = Counter(word for phrase in found for word in phrase)
+    degree: Counter[str] = Counter()
+    for phrase in found:
+        for word in phrase:
+            degree[word] += len(phrase)
+    score = {phrase: sum(degree[word] / frequency[word] for word in phrase) for phrase in found}
+    return sorted(score, key=lambda phrase: (-score[phrase], phrase))
+
+
+@lru_cache(512)
+def best_phrases(text: str, count: int) -> frozenset[str]:
+    """The content stems of a text's best phrases."""
+    return frozenset(stem for phrase in phrases(text)[:count] for stem in stems(list(phrase)) if stem)
+
 
 NAMES = ("ciu",)
 PAPER_EFFORT = 0.005

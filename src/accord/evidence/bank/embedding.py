@@ -1,18 +1,41 @@
 """How near a reply is to the documents and to what it answers, as cosines of an embedder's vectors.
 
-`cosine-documents@EMBEDDER` and `cosine-user@EMBEDDER` name another one than the default (`accord.evidence.embedders`).
+`cosine-documents@EMBEDDER` and `cosine-user@EMBEDDER` name another one than the default (`accord.models.embedders`).
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from accord.evidence.bank.message import History, Message, Source, turn_metrics
-from accord.evidence.embedders import ByEmbedder, Embedder
+from accord.models import DEFAULT, Embedder, open_embedder
 
-NAMES = ("cosine-documents", "cosine-user")
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class ByEmbedder(ABC):
+    """A metric of a reply that is made with an embedder of a name."""
+
+    def __init__(self, embedder: str = DEFAULT) -> None:
+        self.made_with = embedder
+
+    @property
+    def embedder(self) -> Embedder:
+        """Opened when it is first asked."""
+        return open_embedder(self.made_with)
+
+    @abstractmethod
+    def __call__(self, reply: Message, history: History, sources: Sequence[Source]) -> float | None:
+        """The metric; `None` where it says nothing."""
+
+
+COSINES = ("cosine-documents", "cosine-user")
 
 
 class CosineDocuments(ByEmbedder):
@@ -41,3 +64,40 @@ turn_metrics.register("cosine-documents")(CosineDocuments())
 turn_metrics.family("cosine-documents", CosineDocuments)
 turn_metrics.register("cosine-user")(CosineUser())
 turn_metrics.family("cosine-user", CosineUser)
+
+
+BERTSCORES = ("bertscore-recall", "bertscore-precision", "bertscore-f1")
+KEPT_PAIRS = 256
+
+
+@lru_cache(KEPT_PAIRS)
+def scores(embedder: str, reply: str, reference: str) -> tuple[float, float, float]:
+    """Recall, precision and F1 of a reply with one reference, each a mean of cosines; 0 where one of them is empty."""
+    states = open_embedder(embedder).states
+    (own, x), (other, y) = states(reply), states(reference)
+    if not len(own) or not len(other):
+        return 0.0, 0.0, 0.0
+    cosines = x @ y.T
+    recall = float(np.average(cosines.max(axis=0), weights=other))
+    precision = float(np.average(cosines.max(axis=1), weights=own))
+    total = precision + recall
+    return recall, precision, 2 * precision * recall / total if total > 0 else 0.0
+
+
+class BertScore(ByEmbedder):
+    """Recall, precision or F1 of BERTScore with the document that suits the reply best, weighted by idf."""
+
+    def __init__(self, place: int, embedder: str = DEFAULT) -> None:
+        super().__init__(embedder)
+        self.place = place
+
+    def __call__(self, reply: Message, history: History, sources: Sequence[Source]) -> float | None:
+        """A mean of cosines; nothing where there are no documents."""
+        if not sources:
+            return None
+        return max(scores(self.made_with, reply.text, source.text)[self.place] for source in sources)
+
+
+for _place, _name in enumerate(BERTSCORES):
+    turn_metrics.register(_name)(BertScore(_place))
+    turn_metrics.family(_name, partial(BertScore, _place))

@@ -1,15 +1,33 @@
-"""What a metric of one reply looks at: the reply, what was said before, the documents."""
+"""A value that is made when it is first asked for, and kept."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import islice
+from typing import Any, Generic, TypeVar
 
-from accord.errors import AccordError
-from accord.evidence.bank.lazy import lazy
 from accord.evidence.bank.words import counted_stems, pieces, stems, stems_in, units, words_in
-from accord.registry import Registry
+from accord.values import Registry
+
+T = TypeVar("T")
+
+
+class lazy(Generic[T]):
+    """`functools.cached_property` without the lock of Python 3.11, which costs more than what is made here.
+
+    Two threads that ask at once may both make the value; either will do.
+    """
+
+    def __init__(self, make: Callable[[Any], T]) -> None:
+        self._make = make
+        self._name = make.__name__
+        self.__doc__ = make.__doc__
+
+    def __get__(self, instance: Any, owner: type) -> T:
+        made = instance.__dict__[self._name] = self._make(instance)
+        return made
+
 
 KEPT_SOURCES = 512
 """Documents that are kept taken apart, whoever uses them; long ones belong to their conversation alone."""
@@ -149,10 +167,6 @@ _kept = lru_cache(KEPT_SOURCES)(Source)
 def source_of(text: str) -> Source:
     """A document taken apart, kept for whoever uses it next."""
     return _kept(text) if len(text) <= LONG_TEXT else Source(text)
-
-
-class Unmeasured(AccordError):
-    """A metric could not be measured this time; the reason stands beside the missing value."""
 
 
 TurnMetric = Callable[[Message, History, Sequence[Source]], "float | None"]

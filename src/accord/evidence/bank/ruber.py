@@ -24,10 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from accord.conversation import Conversation, content_hash
-from accord.errors import BadInput
+from accord.evidence.bank.embedding import ByEmbedder
 from accord.evidence.bank.message import History, Message, Source, source_of, turn_metrics
-from accord.evidence.embedders import DEFAULT, ByEmbedder, Embedder, open_embedder
+from accord.models import DEFAULT, Embedder, open_embedder
+from accord.values import BadInput, Conversation, content_hash
 
 Floats = NDArray[np.float64]
 

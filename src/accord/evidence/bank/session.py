@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from accord.conversation import Conversation
-from accord.evidence.bank.message import History, Message, TurnMetric, Unmeasured, source_of
-from accord.evidence.bank.novelty import repeated_trigrams
+from accord.evidence.bank.counts import repeated_trigrams
+from accord.evidence.bank.message import History, Message, TurnMetric, source_of
+from accord.values import Conversation, Unmeasured
 
 
 class Session:

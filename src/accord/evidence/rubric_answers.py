@@ -1,0 +1,242 @@
+"""Judging: a judge's answers to a rubric, asked only where the store does not hold them, as blocks of columns."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from typing import Any
+
+from accord.evidence.table import Column, EvidenceTable
+from accord.models import (
+    OUT_OF_BUDGET,
+    Answer,
+    Judge,
+    Subject,
+    Unanswered,
+    as_finished,
+    in_requests,
+    left_out,
+    wait,
+    windowing,
+)
+from accord.store import Store, batches
+from accord.values import BudgetReached, Question, Rubric, Signature, Target, canonical_json, content_hash
+
+PREPARED_AT_ONCE = 64
+MOMENT_SECONDS = 0.05
+AT_ONCE = 16
+"""Subjects that are judged at the same time."""
+NOT_APPLICABLE = "does not apply"
+LEFT_OUT = "left-out"
+"""The column that says which share of a subject the judge was not shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One subject's answers, question by question, and how many of them had to be asked for.
+
+    `left_out` is the share of the subject that the judge was not shown, since it did not fit.
+    """
+
+    target: Target
+    answers: Sequence[Answer | Unanswered]
+    asked: int
+    left_out: float = 0.0
+
+    @property
+    def version(self) -> str:
+        """What the endpoint said answered; several versions, where it changed between questions, joined by `+`."""
+        return "+".join(sorted({a.version for a in self.answers if isinstance(a, Answer) and a.version}))
+
+
+async def judge_all(
+    judge: Judge,
+    rubric: Rubric,
+    subjects: Iterable[Subject],
+    store: Store,
+    at_once: int = AT_ONCE,
+    context: int | None = None,
+) -> AsyncGenerator[Judged, None]:
+    """Judge subjects as they come, each kept in the store as soon as it is answered.
+
+    Questions that do not apply are not asked; answers that the store holds are not asked for again; failures are
+    returned and counted but never stored, so that the next run asks for them again. Where a request may have no more
+    than `context` tokens, longer conversations are shown in part.
+
+    Raises:
+        ModelError: No call can succeed; what was answered before is kept.
+        BudgetReached: The next call would pass the budget; what was under way is finished and kept.
+    """
+    over: list[str] = []
+    keeper = _Keeper(store)
+
+    async def one(work: _Work) -> Judged:
+        judged = await _judge(judge, rubric, work, keeper)
+        over.extend(a.detail for a in judged.answers if isinstance(a, Unanswered) and a.reason == OUT_OF_BUDGET)
+        return judged
+
+    within = takewhile(lambda _: not over, _prepared(judge, rubric, subjects, store, context))
+    async with aclosing(as_finished(one, within, at_once)) as finished:
+        async for _, judged in finished:
+            yield judged
+    if over:
+        raise BudgetReached(over[0])
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """A subject with the questions that apply, how each answer would be made, and what is kept already."""
+
+    subject: Subject
+    left_out: float
+    applicable: Sequence[Question]
+    made_from: Mapping[str, Mapping[str, Any]]
+    keys: Mapping[str, str]
+    kept: Mapping[str, Answer]
+
+
+def _prepared(
+    judge: Judge, rubric: Rubric, subjects: Iterable[Subject], store: Store, context: int | None
+) -> Iterator[_Work]:
+    """Each subject's work; the store is asked for some dozens of subjects at a time."""
+    show = windowing(judge, rubric.judged, context)
+    for batch in batches(subjects, PREPARED_AT_ONCE):
+        shown = [show(subject) for subject in batch]
+        missing = [left_out(whole, part) for whole, part in zip(batch, shown, strict=True)]
+        asked = [(s, [question for question in rubric.judged if question.applies_to(s.conversation)]) for s in shown]
+        made = [{q.id: judge.made_from(subject, q) for q in applicable} for subject, applicable in asked]
+        keys = [{name: content_hash(how, length=40) for name, how in each.items()} for each in made]
+        stored = store.answers(key for each in keys for key in each.values())
+        for (subject, applicable), how, of, lost in zip(asked, made, keys, missing, strict=True):
+            kept = {name: _from_row(name, stored[key]) for name, key in of.items() if key in stored}
+            yield _Work(subject, lost, applicable, how, of, kept)
+
+
+class _Keeper:
+    """Writes answers that arrive within a moment of each other in one transaction; `keep` returns when it is done."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._rows: list[dict[str, Any]] = []
+        self._writing: asyncio.Task[None] | None = None
+
+    async def keep(self, rows: Iterable[dict[str, Any]]) -> None:
+        self._rows += rows
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write())
+        await asyncio.shield(self._writing)
+
+    async def _write(self) -> None:
+        await asyncio.sleep(MOMENT_SECONDS)
+        rows, self._rows, self._writing = self._rows, [], None
+        self._store.add_answers(rows)
+
+
+async def _judge(judge: Judge, rubric: Rubric, work: _Work, keeper: _Keeper) -> Judged:
+    answers: dict[str, Answer | Unanswered] = dict(work.kept)
+    missing = [question for question in work.applicable if question.id not in answers]
+
+    async def request(questions: Sequence[Question]) -> None:
+        """Ask some questions in one request, and keep the answers."""
+        found = await judge.answer(work.subject, questions)
+        answers.update((answer.question, answer) for answer in found)
+        await keeper.keep(_row(work, judge, answer) for answer in found if isinstance(answer, Answer))
+
+    await asyncio.gather(*(request(group) for group in in_requests(judge, missing)))
+    target = work.subject.target
+    found = [_answer_to(question, answers) for question in rubric.judged]
+    return Judged(target, found, len(missing), work.left_out)
+
+
+def _answer_to(question: Question, answers: dict[str, Answer | Unanswered]) -> Answer | Unanswered:
+    return answers.get(question.id) or Unanswered(question.id, NOT_APPLICABLE)
+
+
+def _row(work: _Work, judge: Judge, answer: Answer) -> dict[str, Any]:
+    conversation, turn = work.subject.target
+    return {
+        "key": work.keys[answer.question],
+        "conversation": conversation,
+        "turn": turn,
+        "question": answer.question,
+        "judge": judge.name,
+        "way": judge.way,
+        "probabilities": canonical_json(dict(answer.probabilities)),
+        "outside": answer.outside,
+        "made_from": canonical_json(work.made_from[answer.question]),
+        "version": answer.version or None,
+    }
+
+
+def _from_row(question: str, row: Mapping[str, Any]) -> Answer:
+    # Under another rubric the same question may have another name: the key says what was asked, not the name.
+    return Answer(question, json.loads(row["probabilities"]), row["outside"], row["version"])
+
+
+def answer_table(judge: Judge, rubric: Rubric, judged: Iterable[Judged], windowed: bool = False) -> EvidenceTable:
+    """Answers as evidence: one column an option of each question that a judge can be asked, masses as given.
+
+    Where subjects are `windowed`, shown in part if they are long, one more column says which share of each was not
+    shown.
+    """
+    made_by = judging_signature(judge, rubric)
+    columns = [
+        Column(f"{question.id}={option}", str(signature), question.id, _position(question, index))
+        for question in rubric.judged
+        for signature in [made_by.with_part("question", question.key)]
+        for index, option in enumerate(question.scale.options)
+    ]
+    columns += [Column(LEFT_OUT, str(made_by))] if windowed else []
+    rows: dict[Target, dict[str, float]] = {}
+    absences: dict[tuple[Target, str], str] = {}
+    versions: dict[Target, str] = {}
+    for one in judged:
+        versions[one.target] = one.version
+        features: dict[str, float] = {LEFT_OUT: one.left_out} if windowed else {}
+        rows[one.target] = features
+        for answer in one.answers:
+            if isinstance(answer, Answer):
+                features |= {f"{answer.question}={option}": p for option, p in answer.probabilities.items()}
+            else:
+                absences[one.target, answer.question] = answer.reason
+    return replace(EvidenceTable.from_rows(columns, rows, absences), versions=versions)
+
+
+def _position(question: Question, index: int) -> float:
+    """An option's place on the number line: its value on an ordered scale, its index on a nominal one."""
+    option = question.scale.options[index]
+    return float(index) if isinstance(option, str) else float(option)
+
+
+def judging_signature(judge: Judge, rubric: Rubric) -> Signature:
+    """How answers were made: the judge, the way to its distributions, what it is told before every question."""
+    told = content_hash(rubric.instructions, length=6) if rubric.instructions else None
+    return Signature.of("judge", model=judge.name, via=judge.way, instructions=told)
+
+
+def judge_subjects(
+    judge: Judge,
+    rubric: Rubric,
+    subjects: Iterable[Subject],
+    store: Store,
+    on_judged: Callable[[Judged], None] | None = None,
+    at_once: int = AT_ONCE,
+    context: int | None = None,
+) -> EvidenceTable:
+    """`judge_all` for callers without an event loop: judge everything, return it as evidence in the subjects' order."""
+    order = list(subjects)
+    found: dict[Target, Judged] = {}
+
+    async def run() -> None:
+        async with aclosing(judge_all(judge, rubric, order, store, at_once, context)) as answered:
+            async for judged in answered:
+                found[judged.target] = judged
+                if on_judged is not None:
+                    on_judged(judged)
+
+    wait(run())
+    return answer_table(judge, rubric, (found[subject.target] for subject in order), context is not None)

@@ -1,0 +1,235 @@
+"""OpenAI-style messages: `{"messages": [{"role", "content", "tool_calls"?}]}`; content a string or a list of parts."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from accord.formats.record import Fields, Format, Record, WrongShape, formats
+from accord.values import Conversation, Document, Turn
+
+_ID_KEYS = ("id", "conversation_id", "session_id")
+_DOCUMENT_KEYS = ("documents", "context", "contexts", "retrieved_contexts", "knowledge")
+_TEXT_KEYS = ("text", "content", "page_content", "value")
+
+
+ROLES = {
+    "human": "user", "customer": "user", "client": "user",
+    "ai": "assistant", "gpt": "assistant", "chatgpt": "assistant", "bot": "assistant", "model": "assistant",
+    "agent": "assistant", "function_call": "assistant",
+    "function": "tool", "observation": "tool", "function_response": "tool", "ipython": "tool", "developer": "system",
+}  # fmt: skip
+"""Other names of the four roles that metrics and judges look for; any further role keeps its own name."""
+
+
+def role_named(name: str) -> str:
+    """The role as Accord names it."""
+    lowered = name.strip().lower()
+    standard = {"user", "assistant", "tool", "system"}
+    return lowered if lowered in standard else ROLES.get(lowered, name)
+
+
+def turn_from_message(message: Any) -> Turn:
+    """One message of a chat API as a turn; what it holds beyond text is kept in `extra`.
+
+    Raises:
+        WrongShape: The message has no role, or content of an unknown kind.
+    """
+    if not isinstance(message, Mapping):
+        raise WrongShape(f"a message is an object, got {type(message).__name__}")
+    role = message.get("role")
+    if not isinstance(role, str) or not role:
+        raise WrongShape("a message has no role")
+    known = {"role", "content", "name", "time", "parts"}
+    extra = {key: value for key, value in message.items() if key not in known and value is not None}
+    content = message.get("content", message.get("parts"))
+    text, others = text_of(content)
+    if others:
+        extra["parts"] = others
+    name, time = message.get("name"), message.get("time")
+    return Turn(role_named(role), text, None if name is None else str(name), None if time is None else str(time), extra)
+
+
+def text_of(content: Any) -> tuple[str, list[Any]]:
+    """The text of a message's content, and the parts of it that are no text (images, tool calls, reasoning).
+
+    Raises:
+        WrongShape: The content is neither a string, nor null, nor a list of parts.
+    """
+    if content is None:
+        return "", []
+    if isinstance(content, str):
+        return content, []
+    if not isinstance(content, list):
+        raise WrongShape(f"a message's content is a string or a list of parts, got {type(content).__name__}")
+    texts, others = [], []
+    for part in content:
+        text = _part_text(part)
+        if text is None:
+            others.append(part)
+        else:
+            texts.append(text)
+    return "\n".join(texts), others
+
+
+def _part_text(part: Any) -> str | None:
+    if isinstance(part, str):
+        return part
+    if isinstance(part, Mapping) and part.get("type", "text") in {"text", "input_text", "output_text"}:
+        text = part.get("text", part.get("content"))
+        return text if isinstance(text, str) else None
+    if isinstance(part, Mapping) and part.get("type") == "tool_call_response":
+        result = part.get("response", part.get("result"))
+        return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
+    return None
+
+
+def documents_from(value: Any) -> tuple[Document, ...]:
+    """Documents written as a string, a list of strings, or a list of objects with a text, a title and an id.
+
+    Raises:
+        WrongShape: A document without a text.
+    """
+    if not value:
+        return ()
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        with suppress(json.JSONDecodeError):  # a text may begin with a bracket
+            value = json.loads(value)
+    entries = value if isinstance(value, list | tuple) else [value]
+    return tuple(_document(entry) for entry in entries)
+
+
+def _document(entry: Any) -> Document:
+    if isinstance(entry, str):
+        return Document(entry)
+    if isinstance(entry, Mapping):
+        text = next((entry[key] for key in _TEXT_KEYS if isinstance(entry.get(key), str)), None)
+        if text is not None:
+            id_, title = entry.get("id"), entry.get("title")
+            return Document(text, None if id_ is None else str(id_), None if title is None else str(title))
+    raise WrongShape("a document is a text, or an object with a text")
+
+
+def turns_from(messages: Any) -> tuple[Turn, ...]:
+    """The turns of a list of messages, given as a list or as the JSON of one.
+
+    Raises:
+        WrongShape: It is no list, or it is empty.
+    """
+    if isinstance(messages, str):
+        try:
+            messages = json.loads(messages)
+        except json.JSONDecodeError:
+            raise WrongShape("messages are a list, got a text that is no JSON") from None
+    if not isinstance(messages, list):
+        raise WrongShape(f"messages are a list, got {type(messages).__name__}")
+    if not messages:
+        raise WrongShape("the conversation has no messages")
+    return tuple(turn_from_message(message) for message in messages)
+
+
+def conversation_from(fields: Fields, turns: Sequence[Turn], default_id: str, used: Iterable[str] = ()) -> Conversation:
+    """A conversation of `turns` whose id and documents stand in `fields`; unknown keys become metadata.
+
+    `used` names keys that the caller has read already.
+    """
+    id_key = next((key for key in _ID_KEYS if fields.get(key) not in (None, "")), None)
+    documents_key = next((key for key in _DOCUMENT_KEYS if fields.get(key)), None)
+    read = {*used, id_key, documents_key, "metadata", "meta"}
+    metadata = {**_mapping(fields.get("meta")), **_mapping(fields.get("metadata"))}
+    metadata |= {key: value for key, value in fields.items() if key not in read and value is not None}
+    return Conversation(
+        id=checked_id(default_id if id_key is None else fields[id_key]),
+        turns=tuple(turns),
+        documents=documents_from(fields.get(documents_key)) if documents_key else (),
+        metadata=metadata,
+    )
+
+
+def checked_id(value: Any) -> str:
+    """An id as text that every store can hold.
+
+    Raises:
+        WrongShape: It is no text or whole number, or empty, or holds a NUL byte or half a surrogate pair.
+    """
+    text = str(value)
+    if not isinstance(value, str | int) or not text or not is_storable(text):
+        raise WrongShape(f"{text!r} cannot be an id: empty, or with characters that are no text")
+    return text
+
+
+def turn_index(value: Any) -> int | None:
+    """A turn's index, written as a number or its digits; `None` where there is none.
+
+    Raises:
+        WrongShape: It is no index.
+    """
+    if value in (None, ""):
+        return None
+    if isinstance(value, bool) or not re.fullmatch(r"\d{1,9}", str(value), re.ASCII):
+        raise WrongShape(f"turn {value!r} is no index: 0, 1, 2, ...")
+    return int(value)
+
+
+def checked_answer(value: Any) -> int | float | str | None:
+    """An annotator's answer: a finite number or a text, whole numbers as such; `None` where nothing was said.
+
+    Raises:
+        WrongShape: It is something else.
+    """
+    if value is None or isinstance(value, bool | int):
+        return None if value is None else int(value) if isinstance(value, bool) else value
+    if isinstance(value, float) and math.isfinite(value):
+        return int(value) if value.is_integer() else value
+    if isinstance(value, str) and is_storable(value):
+        return value
+    raise WrongShape(f"{value!r} is no answer: a number or a text")
+
+
+def is_storable(text: str) -> bool:
+    """Whether a database can hold the text as it is: no NUL, no half of a surrogate pair."""
+    return "\0" not in text and not any("\ud800" <= char <= "\udfff" for char in text)
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return dict(value) if isinstance(value, Mapping) else {}
+
+
+def _convert(rows: Sequence[Fields], default_id: str) -> Record:
+    [fields] = rows
+    turns = turns_from(fields["messages"])
+    return Record(conversation_from(fields, turns, default_id, used={"messages"}))
+
+
+formats.register("openai-messages")(
+    Format(recognises=lambda fields: isinstance(fields.get("messages"), list), convert=_convert)
+)
+
+
+def _turn(message: Any) -> Turn:
+    if not isinstance(message, Mapping):
+        raise WrongShape(f"a message is an object, got {type(message).__name__}")
+    role, text = message.get("from"), message.get("value")
+    if not isinstance(role, str) or not role:
+        raise WrongShape("a ShareGPT message has no 'from'")
+    if not isinstance(text, str):
+        raise WrongShape("a ShareGPT message has no text in 'value'")
+    extra = {key: value for key, value in message.items() if key not in {"from", "value"}}
+    return Turn(role_named(role), text, extra=extra)
+
+
+def _sharegpt_convert(rows: Sequence[Fields], default_id: str) -> Record:
+    [fields] = rows
+    messages = fields["conversations"]
+    if not messages:
+        raise WrongShape("the conversation has no messages")
+    return Record(conversation_from(fields, [_turn(message) for message in messages], default_id, {"conversations"}))
+
+
+formats.register("sharegpt")(
+    Format(recognises=lambda fields: isinstance(fields.get("conversations"), list), convert=_sharegpt_convert)
+)

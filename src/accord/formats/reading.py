@@ -1,0 +1,144 @@
+"""Reading conversations and labels: any of the common formats in, `Record` and `Label` out, one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any, TypeVar
+
+from accord.formats import benchmark as abc_eval  # noqa: F401
+from accord.formats.label_files import looks_like_labels, mapped, read_labels
+from accord.formats.record import Fields, Format, Record, Row, WrongShape, formats, grouped
+from accord.formats.rows import locate, read_rows
+from accord.values import BadInput, BadRow
+
+# Importing a format registers it; benchmark comes before the formats its rows also resemble.
+
+__all__ = ["Record", "columns_of", "detect", "formats", "is_label_file", "read", "read_labels"]
+
+_MOST_TELLING_FIRST = ("benchmark", "soda-eval", "openai-messages", "sharegpt", "mlflow", "langfuse", "otel", "table")
+T = TypeVar("T")
+OnBadRow = Callable[[BadRow], None]
+
+
+def read(
+    path: str | Path,
+    format: str = "auto",
+    columns: Mapping[str, str] | None = None,
+    on_bad_row: OnBadRow | None = None,
+) -> Iterator[Record]:
+    """Every conversation of a file, one after another, with the labels that stand beside it.
+
+    Args:
+        path: A file, or a benchmark folder. Gzip is read as it is.
+        format: A name of `accord plugins`, or `auto` to tell by the first readable row.
+        columns: Our column name to the file's, for tables whose columns are called otherwise.
+        on_bad_row: Called with each bad row, which is then skipped; without it a bad row is raised.
+
+    Raises:
+        BadInput: The file cannot be read, or its format cannot be told.
+        BadRow: A row is broken, and `on_bad_row` is not given.
+    """
+    found = locate(path)
+    complain = on_bad_row or _raise
+    rows = _good_rows(found, columns, complain)
+    if format != "auto":
+        yield from _records(found, formats.get(format), rows, complain)
+        return
+    for first in rows:
+        try:
+            name = detect(first.fields, str(path))
+        except BadInput as error:
+            if on_bad_row is None:
+                raise
+            on_bad_row(BadRow(str(found), first.line, str(error)))
+        else:
+            yield from _records(found, formats.get(name), chain([first], rows), complain)
+            return
+    raise BadInput(f"{path} holds no row in a format that can be told; name one with --format")
+
+
+def detect(fields: Fields, where: str) -> str:
+    """The name of the format that a file's first row is written in.
+
+    Raises:
+        BadInput: It looks like none of them.
+    """
+    names = [*_MOST_TELLING_FIRST, *(name for name in formats.names() if name not in _MOST_TELLING_FIRST)]
+    for name in names:
+        if formats.get(name).recognises(fields):
+            return name
+    raise BadInput(
+        f"cannot tell the format of {where}: its first row has the keys {', '.join(map(str, fields))}. "
+        f"Name one with --format: {', '.join(formats.names())}; or map its columns with --columns."
+    )
+
+
+def is_label_file(path: str | Path, columns: Mapping[str, str] | None = None) -> bool:
+    """Whether a file holds labels rather than conversations, told by its first readable row.
+
+    Raises:
+        BadInput: It holds both in one table.
+    """
+    found = locate(path)
+    first = next(_good_rows(found, columns, lambda _: None), None)
+    try:
+        return first is not None and looks_like_labels(first.fields)
+    except WrongShape as error:
+        raise BadInput(f"{path}: {error}") from None
+
+
+def columns_of(path: str | Path) -> set[str]:
+    """The names in a file's first readable row."""
+    first = next(_good_rows(locate(path), None, lambda _: None), None)
+    return set() if first is None else set(first.fields)
+
+
+def _raise(error: BadRow) -> None:
+    raise error
+
+
+def _good_rows(path: Path, columns: Mapping[str, str] | None, complain: OnBadRow) -> Iterator[Row]:
+    for row in mapped(read_rows(path), columns, str(path)):
+        if isinstance(row, BadRow):
+            complain(row)
+        else:
+            yield row
+
+
+def _records(path: Path, format: Format, rows: Iterator[Row], complain: OnBadRow) -> Iterator[Record]:
+    groups = ([row] for row in rows) if format.key is None else grouped(_keyed(path, format, rows, complain))
+    for group in groups:
+        fields = [row.fields for row in group]
+        record = _guarded(path, group[0].line, complain, format.convert, fields, _default_id(path, group))
+        if record is not None:
+            yield record
+
+
+def _keyed(path: Path, format: Format, rows: Iterator[Row], complain: OnBadRow) -> Iterator[tuple[str | None, Row]]:
+    """Rows, split where one bundles several, each with the id of its conversation."""
+    key = format.key
+    assert key is not None
+    for row in rows:
+        parts = [row.fields] if format.split is None else _guarded(path, row.line, complain, format.split, row.fields)
+        for part in parts or ():
+            name = _guarded(path, row.line, complain, lambda part=part: (key(part),))
+            if name is not None:
+                yield name[0], Row(row.line, part)
+
+
+def _default_id(path: Path, group: Sequence[Row]) -> str:
+    return f"{path.name.split('.')[0]}-{group[0].line}"
+
+
+def _guarded(path: Path, line: int, complain: OnBadRow, convert: Callable[..., T], *arguments: Any) -> T | None:
+    """What `convert` makes of a row, or `None` after complaining of it."""
+    try:
+        return convert(*arguments)
+    except WrongShape as error:
+        complain(BadRow(str(path), line, str(error)))
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+        # A row can be wrong in more ways than a format can list; each is this row's fault alone.
+        complain(BadRow(str(path), line, f"not of the expected shape ({type(error).__name__}: {error})"))
+    return None

@@ -1,0 +1,350 @@
+"""Which core to believe: the one that predicts the training side's own folds better, by log loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from importlib.util import find_spec
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accord.evidence import EvidenceTable
+from accord.learning.base import Arrays, Evaluator, evaluators
+from accord.learning.conformal import bands
+from accord.learning.core import Core
+from accord.learning.mixed import MixedCore
+from accord.learning.network_core import NetworkCore, NetworkSettings
+from accord.learning.ratings import Ratings, ratings
+from accord.learning.trained_on import Levels, TrainedOn
+from accord.statistics import INNER_FOLDS, grouped_folds
+from accord.values import (
+    POPULATION,
+    BadInput,
+    Labels,
+    Question,
+    Score,
+    Signature,
+    Target,
+    UnknownName,
+    Unscored,
+    content_hash,
+    score_from,
+)
+from accord.version import __version__
+
+Floats = NDArray[np.float64]
+Losses = dict[str, float | str]
+
+FEWEST_FOR_NETWORK = 200
+"""With fewer labels the network is not tried: it has never been the better one there."""
+
+
+def better_core(
+    make: Callable[[str], Core], evidence: EvidenceTable, rated: Ratings, labels: Labels
+) -> tuple[Core, Floats, Losses]:
+    """The core with the lower log loss on inner folds, fitted on everything.
+
+    Returns:
+        The core, each rating's distribution as predicted without its text, and the losses that decided, or why the
+        network was not tried.
+    """
+    mixed, network = make("mixed"), make("network")
+    assert isinstance(network, NetworkCore)
+    reason = _why_not(rated)
+    if reason is not None:
+        return mixed, mixed.learn(mixed.shown(evidence), rated, labels), {"network": f"not tried: {reason}"}
+    without = network.try_out(network.shown(evidence), rated, labels)
+    of_mixed = rated.log_loss(_across_folds(make, evidence, rated, labels))
+    of_network = rated.log_loss(without)
+    losses: Losses = {"mixed": of_mixed, "network": of_network}
+    if of_network < of_mixed:
+        network.finish()
+        return network, without, losses
+    return mixed, mixed.learn(mixed.shown(evidence), rated, labels), losses
+
+
+def _across_folds(make: Callable[[str], Core], evidence: EvidenceTable, rated: Ratings, labels: Labels) -> Floats:
+    """(n, K) each rating predicted by a mixed core that did not see its conversation."""
+    shares = np.zeros((len(rated), len(rated.options)))
+    for split in grouped_folds(list(rated.conversation), INNER_FOLDS):
+        core, tested = make("mixed"), np.array([name in split.test for name in rated.conversation])
+        features, rows = core.shown(evidence), np.flatnonzero(tested)
+        core.learn(features, rated.take(np.flatnonzero(~tested)), labels)
+        shares[rows] = core.distributions(features.take(rated.row[rows]), list(rated.annotator[rows]))
+    return shares
+
+
+def _why_not(rated: Ratings) -> str | None:
+    """Why the network is not tried on these ratings; `None` where it is."""
+    conversations = len(set(rated.conversation))
+    if len(rated) < FEWEST_FOR_NETWORK:
+        return f"{len(rated)} labels, it is tried from {FEWEST_FOR_NETWORK}"
+    if conversations < INNER_FOLDS:
+        return f"{conversations} conversations cannot make {INNER_FOLDS} folds"
+    return None if find_spec("jax") and find_spec("optax") else "accord[networks] is not installed"
+
+
+CORES = ("auto", "mixed", "network")
+FEWEST_LABELS = 8
+
+
+@evaluators.register("calibration")
+class Calibration(Evaluator):
+    """Learns how each annotator turns evidence into an answer (LLM-RUBRIC).
+
+    Args:
+        question: The main question, ordinal, binary or real-valued; a long scale is learned as a few levels.
+        core: How answers follow from evidence: `mixed` is a linear mixed model by REML under an ordered probit,
+            `network` the paper's network or its regularised variant, `auto` whichever predicts the training side's
+            own folds with the lower log loss.
+        own_slopes: Of `mixed`: whether annotators may weigh the evidence differently, or differ in level alone.
+        threshold_spread: Of `mixed`: prior standard deviation of an annotator's own thresholds around the common
+            ones, in units of the latent scale.
+        carry_over: In a new domain, the correlation believed between a person's habits there and here: 1 trusts
+            them wholly, 0 forgets them. Used by `in_new_domain` and `adapt` alone.
+        network: Of `network`: its settings by name (`NetworkSettings`), `like: paper` for the paper's own.
+        coverage: Share of new ratings that the conformal band of a score should hold.
+        groups: Patterns of annotators (`user-*`) who are treated as one: end users who each leave a thumb or two.
+    """
+
+    method = "calibration"
+
+    def __init__(
+        self,
+        question: Question,
+        core: str = "auto",
+        own_slopes: bool = True,
+        threshold_spread: float = 0.2,
+        carry_over: float = 0.5,
+        network: Mapping[str, Any] | None = None,
+        coverage: float = 0.9,
+        groups: Sequence[str] = (),
+    ) -> None:
+        super().__init__(question)
+        if core not in CORES:
+            raise UnknownName("core", core, CORES)
+        if not 0 <= carry_over <= 1:
+            raise BadInput(f"carry_over is a correlation from 0 to 1, got {carry_over}")
+        if not 0 < coverage < 1:
+            raise BadInput(f"coverage is a share between 0 and 1, got {coverage}")
+        if isinstance(groups, str):
+            raise BadInput(f"groups is a list of patterns, got {groups!r}; write [{groups!r}]")
+        NetworkSettings.of(network or {})
+        self.core = core
+        self.own_slopes = own_slopes
+        self.threshold_spread = threshold_spread
+        self.carry_over = carry_over
+        self.network = network
+        self.coverage = coverage
+        self.groups = groups
+        self.core_: Core | None = None
+
+    def settings(self) -> dict[str, Any]:
+        """The constructor's arguments beyond the question."""
+        plain = {name: getattr(self, name) for name in ("core", "own_slopes", "threshold_spread", "carry_over")}
+        network = None if self.network is None else dict(self.network)
+        return {**plain, "network": network, "coverage": self.coverage, "groups": list(self.groups)}
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether `fit` or `restore` has run."""
+        return self.core_ is not None
+
+    @property
+    def annotators(self) -> list[str]:
+        """Everyone whose labels were learned from; a group counts as one."""
+        return [] if self.core_ is None else self.core_.annotators
+
+    def fit(self, evidence: EvidenceTable, labels: Labels) -> Self:
+        """Learn from every label on the main question whose target has evidence.
+
+        Raises:
+            BadInput: Fewer than `FEWEST_LABELS` such labels, or a label outside the scale.
+            MissingExtra: The network was asked for and JAX is not installed.
+        """
+        said = self._grouped(labels)
+        rated = ratings(evidence, said, self.question)
+        if len(rated) < FEWEST_LABELS:
+            raise BadInput(
+                f"{len(rated)} labels on {self.question.id!r} have evidence; it needs {FEWEST_LABELS} or more. "
+                "Import more labels, or gather evidence for the conversations they rate."
+            )
+        levels = Levels.fit(rated)
+        core, distributions, self.losses_ = self._learned(evidence, levels.coarse(rated), said)
+        side = TrainedOn.of(core.shown(evidence), rated, levels, distributions, core.annotators, self.coverage)
+        return self._take(core, side, domain=None)
+
+    def _learned(self, evidence: EvidenceTable, rated: Ratings, labels: Labels) -> tuple[Core, Floats, Losses]:
+        """The fitted core, each rating's distribution as predicted without its text, and what decided the core."""
+        if self.core == "auto":
+            return better_core(self._made, evidence, rated, labels)
+        core = self._made(self.core)
+        return core, core.learn(core.shown(evidence), rated, labels), {}
+
+    def _made(self, core: str) -> Core:
+        if core == "mixed":
+            return MixedCore(self.own_slopes, self.threshold_spread)
+        return NetworkCore(NetworkSettings.of(self.network or {}))
+
+    def _grouped(self, labels: Labels) -> Labels:
+        """The labels, those of a group's members under the group's pattern as one annotator's."""
+        if not self.groups:
+            return labels
+        return Labels(replace(label, annotator=self._group(label.annotator)) for label in labels)
+
+    def _group(self, annotator: str) -> str:
+        """The first pattern that an annotator's name fits, or the name itself."""
+        return next((pattern for pattern in self.groups if fnmatchcase(str(annotator), pattern)), annotator)
+
+    def in_new_domain(self) -> Calibration:
+        """This evaluator for conversations from another place, before anyone has labelled any of them there."""
+        core = self._fitted().in_new_domain(self.carry_over)
+        return self._copy()._take(core, self.trained_on_, domain="new")
+
+    def adapt(self, evidence: EvidenceTable, labels: Labels) -> Calibration:
+        """This evaluator for another place, after a few labels per annotator from there.
+
+        Starts from what was learned at home, whatever this evaluator was adapted to before.
+
+        Raises:
+            BadInput: No label on the main question has evidence, the evidence is made otherwise than at `fit`, or
+                the core cannot adapt.
+        """
+        core = self._fitted()
+        features = self.features(evidence)
+        rated = ratings(features, self._grouped(labels), self.question)
+        if not len(rated):
+            raise BadInput(f"no label on {self.question.id!r} has evidence; adapting needs at least one")
+        home = self.trained_on_
+        here = core.adapt(features, home.levels.coarse(rated), self.carry_over)
+        given = rated.counts(here.annotators)
+        counts = {name: home.counts.get(name, 0) + count for name, count in given.items()}
+        return self._copy()._take(here, replace(home, counts=counts), domain="adapted")
+
+    def _copy(self) -> Calibration:
+        twin = Calibration(self.question, **self.settings())
+        twin.losses_ = self.losses_
+        return twin
+
+    def _take(self, core: Core, side: TrainedOn, domain: str | None) -> Self:
+        self.core_, self.trained_on_, self.domain_ = core, side, domain
+        return self
+
+    def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
+        """One score a row, for that row's annotator; rows without any evidence are unscored."""
+        features = self.features(evidence)
+        if not len(features):
+            return []
+        speakers = [None if name is None else self._group(name) for name in annotators]
+        distributions = self.distributions(features, speakers)
+        side = self.trained_on_
+        ends = bands(side.options, distributions, side.width)
+        warnings = side.warnings(features)
+        signature, known, reasons = self.signature(), set(self.annotators), features.reasons()
+        scores: list[Score | Unscored] = []
+        for row, name in enumerate(speakers):
+            target, who = features.targets[row], str(name) if name in known else POPULATION
+            if not features.present[row].any():
+                scores.append(Unscored(target, who, why_nothing(reasons, target), signature))
+                continue
+            shares, band = distributions[row], (float(ends[row, 0]), float(ends[row, 1]))
+            scores.append(score_from(target, who, side.options, shares, signature, band, warnings[row]))
+        return scores
+
+    def speaker(self, annotator: str | None) -> str | None:
+        """The annotator, or the group for one of its members.
+
+        Raises:
+            UnknownName: The annotator gave no label that was learned from.
+        """
+        return super().speaker(None if annotator is None else self._group(annotator))
+
+    def distributions(self, features: EvidenceTable, annotators: Sequence[str | None]) -> Floats:
+        """(n, K) each row's distribution for its annotator; `features` are this evaluator's own columns."""
+        return self.trained_on_.levels.fine(self._fitted().distributions(features, annotators))
+
+    def features(self, evidence: EvidenceTable) -> EvidenceTable:
+        """The evidence as this evaluator's own columns, in their order.
+
+        Raises:
+            BadInput: A column is missing, or made otherwise than the one that was learned from.
+        """
+        columns = self.trained_on_.columns
+        differences = any(column.centre is not None for column in columns)  # those are of expected answers
+        return (evidence.expected() if differences else self._fitted().shown(evidence)).like(columns)
+
+    def signature(self) -> Signature:
+        """How this evaluator's scores are made."""
+        core, mixed = self._fitted(), isinstance(self.core_, MixedCore)
+        makers = dict.fromkeys(c.made_by for c in self.trained_on_.columns if c.question is not None)
+        judges = dict.fromkeys(maker.partition("|question:")[0] for maker in makers)
+        return Signature.of(
+            self.method,
+            core=core.name,
+            question=self.question.id,
+            features=len(self.trained_on_.columns),
+            annotators=len(self.annotators),
+            labels=sum(self.trained_on_.counts.values()),
+            slopes=("own" if self.own_slopes else "common") if mixed else None,
+            spread=self.threshold_spread if mixed else None,
+            domain=self.domain_,
+            carry_over=self.carry_over if self.domain_ else None,
+            coverage=self.coverage,
+            evidence="+".join(judges) or None,
+            rubric=content_hash(sorted(makers), length=8) if makers else None,
+            version=__version__,
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """What was learned, and how the core was chosen."""
+        learned = self._fitted().describe()
+        levels = learned.pop("levels", {})
+        people = {
+            name: {
+                "labels": self.trained_on_.counts.get(name, 0),
+                **({"level": levels[name]} if name in levels else {}),
+            }
+            for name in self.annotators
+        }
+        return {
+            "method": self.method,
+            "core": self._fitted().name,
+            "chosen_by": dict(self.losses_),
+            "signature": str(self.signature()),
+            "coverage": self.coverage,
+            "band_width": self.trained_on_.width,
+            **learned,
+            "annotators": people,
+        }
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        """What was learned, as JSON and arrays."""
+        core = self._fitted()
+        (parts_of_core, of_core), (side, of_side) = core.state(), self.trained_on_.state()
+        learned = {"trained_on": side, "core": core.name, "parts": parts_of_core}
+        card = {**learned, "domain": self.domain_, "losses": self.losses_}
+        parts = {"core": of_core, "trained_on": of_side}
+        return card, {f"{part}.{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
+
+    def restore(self, card: Mapping[str, Any], arrays: Arrays) -> Self:
+        """The inverse of `state`."""
+        core, side = (
+            {name.removeprefix(f"{part}."): array for name, array in arrays.items() if name.startswith(f"{part}.")}
+            for part in ("core", "trained_on")
+        )
+        self.losses_ = dict(card["losses"])
+        made = self._made(card["core"]).restore(card["parts"], core)
+        return self._take(made, TrainedOn.restored(card["trained_on"], side), card["domain"])
+
+    def _fitted(self) -> Core:
+        self.check_fitted()
+        assert self.core_ is not None
+        return self.core_
+
+
+def why_nothing(reasons: Mapping[Target, Iterable[str]], target: Target) -> str:
+    """Why a target has no evidence at all, from `EvidenceTable.reasons`."""
+    return "; ".join(["no evidence", *sorted(reasons.get(target, ()))])

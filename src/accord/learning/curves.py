@@ -1,0 +1,199 @@
+"""Metrics in bins: where a value stands among those seen, as a place between knots (soft) or as one of five (hard)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accord.learning.base import Arrays
+
+Floats = NDArray[np.float64]
+
+BINS = 5
+KEPT = 1000
+"""The most values of a metric that its ranks are told from."""
+
+
+@dataclass(frozen=True)
+class Bins:
+    """Where values stand among those seen.
+
+    Ranks carry over between places where raw values do not; a value beyond all seen counts as the last.
+
+    Attributes:
+        seen: (m, M) each metric's values, rising; NaN at the end where there were fewer.
+    """
+
+    seen: Floats
+
+    @classmethod
+    def fit(cls, X: Floats) -> Bins:
+        """From (n, M) values, NaN where missing."""
+        ordered = np.sort(X, axis=0)  # NaN comes last
+        if len(X) <= KEPT:
+            return cls(ordered)
+        known = np.isfinite(ordered).sum(axis=0)
+        places = np.linspace(0, 1, KEPT)[:, None] * np.maximum(known - 1, 0)
+        return cls(np.take_along_axis(ordered, places.round().astype(int), axis=0))
+
+    def ranks(self, X: Floats) -> Floats:
+        """(n, M) each value's mid-rank among those seen, 0 to 1; NaN where it is missing or none was seen."""
+        found = np.full(X.shape, np.nan)
+        for place, known in enumerate(self._known):
+            if len(known):
+                both = known.searchsorted(X[:, place], "left") + known.searchsorted(X[:, place], "right")
+                found[:, place] = both / (2 * len(known))
+        found[np.isnan(X)] = np.nan
+        return found
+
+    @cached_property
+    def _known(self) -> list[Floats]:
+        return [column[np.isfinite(column)] for column in self.seen.T]
+
+    def soft(self, X: Floats) -> Floats:
+        """(n, M, BINS + 1) how much each value belongs to each bin, summing to 1; the last says that it is missing."""
+        ranks = self.ranks(X)
+        missing = np.isnan(ranks)
+        knots = np.linspace(0, 1, BINS)
+        hats = np.maximum(0.0, 1 - np.abs(np.where(missing, 0.0, ranks)[..., None] - knots) * (BINS - 1))
+        return np.concatenate([np.where(missing[..., None], 0.0, hats), missing[..., None]], axis=-1)
+
+    def hard(self, X: Floats) -> Floats:
+        """(n, M, BINS + 1) 1 for the bin that each value falls into, all bins equally full; the last where missing."""
+        ranks = self.ranks(X)
+        place = np.where(np.isnan(ranks), BINS, np.minimum(np.nan_to_num(ranks) * BINS, BINS - 1)).astype(int)
+        return np.asarray(np.eye(BINS + 1)[place])
+
+
+Indices = NDArray[np.intp]
+
+
+class Form(Protocol):
+    """A learned sum over metrics. X is (n, M), NaN where a value is missing; ŷ = level + Σ contributions."""
+
+    @property
+    def level(self) -> float:
+        """The mean prediction in training, in units of the scale."""
+
+    def contributions(self, X: Floats) -> Floats:
+        """(n, M) what each metric adds to each prediction, in units of the scale."""
+
+    def among(self, X: Floats) -> Self:
+        """The same with ranks told among other texts."""
+
+    def curves(self) -> Floats:
+        """(M, BINS + 1) what each bin of each metric adds, the last where it is missing."""
+
+    def settings(self) -> dict[str, Any]:
+        """What was chosen inside the training side."""
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        """All that `restored` needs, as JSON and as arrays."""
+
+    @classmethod
+    def restored(cls, card: Mapping[str, Any], arrays: Arrays) -> Self:
+        """The inverse of `state`."""
+
+
+def predicted(form: Form, X: Floats) -> Floats:
+    """(n,) predictions."""
+    return np.asarray(form.level + form.contributions(X).sum(axis=1))
+
+
+STRENGTHS = ((1.0, 1.0), (3.0, 3.0), (10.0, 3.0), (30.0, 10.0), (100.0, 30.0), (300.0, 100.0))
+"""Penalties to choose from: how flat, and how smooth, the curves are."""
+_RIDGE = 1e-3
+
+
+@dataclass(frozen=True)
+class Additive:
+    """Curves that were fitted.
+
+    Attributes:
+        bins: Where values stand among those seen.
+        level: b, the mean prediction in training.
+        values: (M, BINS + 1) what each bin of each metric adds, 0 on average in training; the last where it is missing.
+        strength: λ₁ and λ₂.
+    """
+
+    bins: Bins
+    level: float
+    values: Floats
+    strength: tuple[float, float]
+
+    @classmethod
+    def learn(
+        cls, X: Floats, y: Floats, weight: Floats, fold: Indices, strengths: Sequence[tuple[float, float]] = STRENGTHS
+    ) -> tuple[Self, Floats]:
+        """Fit with the penalties that predict other folds best; also (n,) predictions without each fold.
+
+        Args:
+            X: (n, M) metrics, NaN where missing.
+            y: (n,) mean ratings.
+            weight: (n,) how many ratings each is the mean of.
+            fold: (n,) which texts are left out together.
+            strengths: Pairs of λ₁ and λ₂ to choose from.
+        """
+        found = np.zeros((len(strengths), len(y)))
+        for each in np.unique(fold):
+            train, test = fold != each, fold == each
+            bins = Bins.fit(X[train])
+            for row, strength in enumerate(strengths):
+                part = cls.fit(bins, X[train], y[train], weight[train], strength)
+                found[row, test] = predicted(part, X[test])
+        best = int(np.argmin(((found - y) ** 2 * weight).sum(axis=1)))
+        return cls.fit(Bins.fit(X), X, y, weight, strengths[best]), found[best]
+
+    @classmethod
+    def fit(cls, bins: Bins, X: Floats, y: Floats, weight: Floats, strength: tuple[float, float]) -> Self:
+        """The curves that minimise the penalised squared error."""
+        basis = bins.soft(X)
+        n, metrics, count = basis.shape
+        share = weight / weight.sum()
+        means = np.tensordot(share, basis, axes=1)
+        B = (basis - means).reshape(n, -1)
+        level = float(share @ y)
+        penalty = np.kron(np.eye(metrics), _penalty(*strength))
+        curves = np.linalg.solve(B.T @ (weight[:, None] * B) + penalty, B.T @ (weight * (y - level)))
+        found = curves.reshape(metrics, count)
+        return cls(bins, level, found - (means * found).sum(axis=1, keepdims=True), strength)
+
+    def contributions(self, X: Floats) -> Floats:
+        """(n, M) what each metric adds to each prediction, in units of the scale."""
+        return np.asarray((self.bins.soft(X) * self.values).sum(axis=-1))
+
+    def among(self, X: Floats) -> Self:
+        """The same with ranks told among other texts."""
+        return replace(self, bins=Bins.fit(X))
+
+    def curves(self) -> Floats:
+        """(M, BINS + 1) what each bin of each metric adds."""
+        return self.values
+
+    def settings(self) -> dict[str, Any]:
+        """The penalties that were chosen."""
+        return {"flat": self.strength[0], "smooth": self.strength[1]}
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        """All of it, as JSON and as arrays."""
+        return {"level": self.level, "strength": list(self.strength)}, {"values": self.values, "seen": self.bins.seen}
+
+    @classmethod
+    def restored(cls, card: Mapping[str, Any], arrays: Arrays) -> Self:
+        """The inverse of `state`."""
+        flat, smooth = card["strength"]
+        return cls(Bins(arrays["seen"]), card["level"], arrays["values"], (flat, smooth))
+
+
+def _penalty(flat: float, smooth: float) -> Floats:
+    """(BINS + 1, BINS + 1) λ₁ ΔᵀΔ + λ₂ Δ²ᵀΔ² over the bins, and λ₁ for what a missing value adds."""
+    first, second = np.diff(np.eye(BINS), axis=0), np.diff(np.eye(BINS), 2, axis=0)
+    whole = np.full((BINS + 1, BINS + 1), 0.0)
+    whole[:BINS, :BINS] = flat * first.T @ first + smooth * second.T @ second
+    whole[BINS, BINS] = flat
+    return np.asarray(whole + _RIDGE * np.eye(BINS + 1))

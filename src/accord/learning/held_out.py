@@ -1,0 +1,136 @@
+"""Predictions of ratings by evaluators that never saw their conversations: what every honest figure is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accord.evidence import EvidenceTable
+from accord.learning.base import Evaluator
+from accord.learning.ratings import Ratings, ratings
+from accord.statistics import INNER_FOLDS, Paired, Split, grouped_folds
+from accord.values import AccordError, Labels, Question, Score, Unscored
+
+Floats = NDArray[np.float64]
+
+
+class Predictor(Protocol):
+    """What has learned: an evaluator, or a peer of a benchmark."""
+
+    def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None], /) -> list[Score | Unscored]:
+        """One score a row, each for that row's annotator."""
+        ...
+
+
+class Learner(Protocol):
+    """What can learn: an evaluator, or a choice among several."""
+
+    def fit(self, evidence: EvidenceTable, labels: Labels, /) -> Predictor:
+        """What was learned."""
+        ...
+
+
+Factory = Callable[[Question], Learner]
+
+
+@dataclass(frozen=True)
+class System:
+    """One system's predictions of every rating, made without that rating's conversation.
+
+    Attributes:
+        name: The method.
+        probabilities: (n, K); rows without a prediction are 0.
+        value: (n,).
+        anybody: (n,) what a person nobody has met is predicted to say; NaN without a prediction.
+        scored: (n,) which rows have a prediction.
+        band: (n, 2) ends of the conformal interval; NaN where a prediction comes without one.
+        reasons: Why the others have none, counted.
+    """
+
+    name: str
+    probabilities: Floats
+    value: Floats
+    anybody: Floats
+    scored: NDArray[np.bool_]
+    band: Floats
+    reasons: Mapping[str, int] = field(default_factory=dict)
+
+    def paired(self, rated: Ratings) -> Paired:
+        """These predictions beside what people said, all rows; those not scored hold zeros."""
+        return Paired(rated.options, rated.answer, self.probabilities, self.value, self.band)
+
+
+def held_out(
+    name: str,
+    make: Factory,
+    question: Question,
+    evidence: EvidenceTable,
+    labels: Labels,
+    rated: Ratings,
+    splits: Iterable[Split],
+) -> System:
+    """Each rating predicted by an evaluator that never saw its conversation, for its own annotator and for anybody.
+
+    Where a method cannot learn on one side of a split, the other side's rows stay unscored with its reason.
+    """
+    n, options = len(rated), len(rated.options)
+    probabilities, value, scored = np.zeros((n, options)), np.zeros(n), np.zeros(n, dtype=bool)
+    anybody, band = np.full(n, np.nan), np.full((n, 2), np.nan)
+    reasons: dict[str, int] = {}
+    conversation = rated.conversation
+    for split in splits:
+        rows = np.flatnonzero([each in split.test for each in conversation])
+        try:
+            learned = make(question).fit(evidence.of(split.train), labels.of(split.train))
+            tested = evidence.take(rated.row[rows])
+            scores = learned.predict_each(tested, list(rated.annotator[rows]))
+            strangers = learned.predict_each(tested, [None] * len(rows))
+        except AccordError as error:
+            reasons[str(error)] = reasons.get(str(error), 0) + len(rows)
+            continue
+        anybody[rows] = [score.value if isinstance(score, Score) else np.nan for score in strangers]
+        for row, score in zip(rows, scores, strict=True):
+            if isinstance(score, Score):
+                probabilities[row], value[row], scored[row] = score.probabilities, score.value, True
+                band[row] = score.band or (np.nan, np.nan)
+            else:
+                reasons[score.reason] = reasons.get(score.reason, 0) + 1
+    return System(name, probabilities, value, anybody, scored, band, reasons)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Learns with whichever candidate predicts best on folds inside the labels it is given, by log loss.
+
+    Inside `compare` this is nested cross-validation: no choice ever sees a conversation that it is tested on.
+
+    Attributes:
+        question: The main question.
+        candidates: Makers of unfitted evaluators, the simplest first: an equal one does not replace it.
+        seed: Of the inner folds.
+    """
+
+    question: Question
+    candidates: Sequence[Callable[[Question], Evaluator]]
+    seed: int = 0
+
+    def fit(self, evidence: EvidenceTable, labels: Labels) -> Evaluator:
+        """The best candidate, fitted on everything.
+
+        Raises:
+            BadInput: Too few rated conversations for the inner folds, or for every candidate.
+        """
+        losses = [self._loss(make, evidence, labels) for make in self.candidates]
+        return self.candidates[int(np.argmin(losses))](self.question).fit(evidence, labels)
+
+    def _loss(self, make: Callable[[Question], Evaluator], evidence: EvidenceTable, labels: Labels) -> float:
+        """Mean -log probability of each rating, predicted without its conversation; unscored rows are left out."""
+        rated = ratings(evidence, labels, self.question)
+        splits = grouped_folds(list(rated.conversation), INNER_FOLDS, self.seed)
+        found = held_out("candidate", make, self.question, evidence, labels, rated, splits)
+        chance = found.probabilities[np.arange(len(rated)), rated.answer]
+        return float(-np.log(chance[chance > 0]).mean()) if (chance > 0).any() else np.inf

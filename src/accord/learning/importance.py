@@ -1,0 +1,121 @@
+"""Which question it would pay to do better on (LLM-RUBRIC, appendix A), with bootstrap bands.
+
+    importance(i) = ∇ŷ₀·∇ŷ_i / ∇ŷ_i·∇ŷ_i
+
+The rise of the main answer per unit of rise of question i's answer, if a text changed in the direction in which
+question i's answer rises most steeply. ŷ_i is what a person nobody has met would answer to question i, by a mixed
+model with a level for each annotator; its gradient is over all evidence, each piece in its standard deviations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accord.evidence import EvidenceTable
+from accord.learning.core import matrix
+from accord.learning.mixed import MixedEffects, standardisation
+from accord.learning.ratings import Ratings, ratings
+from accord.statistics import Clusters, Interval, interval
+from accord.values import BadInput, Kind, Labels, Question
+
+Floats = NDArray[np.float64]
+
+DRAWS = 100
+_FEWEST = 30
+_LEAST_EXPLAINED = 0.002
+
+
+@dataclass(frozen=True, slots=True)
+class Importance:
+    """One question's importance, in units of the main scale per unit of the question's scale, and its band."""
+
+    question: str
+    value: float
+    interval: Interval
+    labels: int
+
+
+def importance(
+    evidence: EvidenceTable,
+    labels: Labels,
+    main: Question,
+    questions: Sequence[Question],
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> list[Importance]:
+    """Each question's importance for the main one, the most important first.
+
+    Questions that fewer than thirty labels answer, whose answers have no order, or hardly follow from the evidence
+    (then nothing says which way improves them) are left out. Intervals draw conversations and learn again, at the
+    variance ratios of the whole.
+
+    Raises:
+        BadInput: Fewer than thirty labels answer the main question, or all are equal.
+    """
+    of_main = ratings(evidence, labels, main)
+    if len(of_main) < _FEWEST:
+        raise BadInput(f"{len(of_main)} labels on {main.id!r} have evidence; importance needs {_FEWEST} or more")
+    features = evidence.expected()
+    mean, scale = standardisation(matrix(features))
+    Z = np.nan_to_num((matrix(features) - mean) / scale, nan=0.0)
+    fits = {q.id: _Fit(Z, ratings(evidence, labels, q)) for q in (main, *questions) if _has_order(q, evidence, labels)}
+    if main.id not in fits:
+        raise BadInput(f"all labels on {main.id!r} are equal; nothing moves them")
+    whole = {name: fit.gradient(None) for name, fit in fits.items()}
+    others = [name for name in fits if name != main.id and fits[name].explains(whole[name]) >= _LEAST_EXPLAINED]
+    names = sorted({str(name) for fit in fits.values() for name in fit.rated.conversation})
+    counts = Clusters(names).counts(draws, seed)
+    drawn = [
+        {name: fit.gradient(dict(zip(names, count, strict=True))) for name, fit in fits.items()} for count in counts
+    ]
+    found = [
+        Importance(
+            name,
+            _rise(whole[main.id], whole[name]),
+            interval(np.array([_rise(each[main.id], each[name]) for each in drawn])),
+            len(fits[name].rated),
+        )
+        for name in others
+    ]
+    return sorted(found, key=lambda each: -each.value)
+
+
+def _has_order(question: Question, evidence: EvidenceTable, labels: Labels) -> bool:
+    if question.scale.kind is Kind.NOMINAL:
+        return False
+    rated = ratings(evidence, labels, question)
+    return len(rated) >= _FEWEST and bool(np.ptp(rated.value) > 0)
+
+
+def _rise(main: Floats, other: Floats) -> float:
+    length = float(other @ other)
+    return float(main @ other) / length if length > 1e-12 else np.nan
+
+
+class _Fit:
+    """One question's mixed model on the whole, and again on draws of conversations."""
+
+    def __init__(self, Z: Floats, rated: Ratings) -> None:
+        self.rated = rated
+        self.X = Z[rated.row]
+        self.of = Clusters(rated.conversation)
+        self.ratios = MixedEffects(own_slopes=False).fit(self.X, rated.value, rated.annotator, rated.text).ratios_
+
+    def explains(self, gradient: Floats) -> float:
+        """Share of the variance of the answers that lies along a gradient."""
+        return float(np.var(self.X @ gradient) / np.var(self.rated.value))
+
+    def gradient(self, counts: dict[str, float] | None) -> Floats:
+        """(p,) slope of the expected answer, where each conversation counts as often as it was drawn."""
+        rows = np.arange(len(self.rated))
+        if counts is not None:
+            rows = self.of.rows(np.array([counts[str(name)] for name in self.of.names]))
+        if not len(rows):
+            return np.zeros(self.X.shape[1])
+        model = MixedEffects(own_slopes=False, ratios=self.ratios)
+        model.fit(self.X[rows], self.rated.value[rows], self.rated.annotator[rows], self.rated.text[rows])
+        return np.asarray(model.coef_ / model.feature_scale_)

@@ -1,0 +1,334 @@
+"""Evidence as a linear model's inputs: standardised columns, missing ones at their mean, meaning in few directions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accord.evidence import MEANING, Column, EvidenceTable
+from accord.methods import WORST
+from accord.statistics import INNER_FOLDS, grouped_folds
+from accord.values import ISSUE, BadInput, Labels
+
+Floats = NDArray[np.float64]
+
+DIRECTIONS = 24
+"""Principal components of the meaning of replies that are looked at."""
+
+
+@dataclass(frozen=True)
+class Design:
+    """How columns become inputs.
+
+    Attributes:
+        columns: The d plain columns that were learned from.
+        mean: (d,) and `scale` (d,): each column is standardised by them; a missing value is its mean.
+        meaning: The e columns of an embedder's vectors; none where there were none.
+        centre: (e,) their mean.
+        directions: (e, k) the first principal components, each divided by its standard deviation.
+    """
+
+    columns: tuple[Column, ...]
+    mean: Floats
+    scale: Floats
+    meaning: tuple[Column, ...]
+    centre: Floats
+    directions: Floats
+
+    @classmethod
+    def fit(cls, evidence: EvidenceTable) -> Self:
+        """What these rows ask for; columns that never vary, or are never there, are left out."""
+        plain = [place for place, column in enumerate(evidence.columns) if not column.name.startswith(MEANING)]
+        of_meaning = [place for place, column in enumerate(evidence.columns) if column.name.startswith(MEANING)]
+        counts = np.maximum(evidence.present.sum(axis=0), 1)
+        mean = evidence.values.sum(axis=0) / counts
+        scale = np.sqrt((np.where(evidence.present, evidence.values - mean, 0.0) ** 2).sum(axis=0) / counts)
+        kept = [place for place in plain if scale[place] > 0]
+        known = evidence.present[:, of_meaning].all(axis=1) if of_meaning else np.zeros(len(evidence), dtype=bool)
+        vectors = evidence.values[known][:, of_meaning]
+        centre = vectors.mean(axis=0) if len(vectors) else np.zeros(len(of_meaning))
+        return cls(
+            tuple(evidence.columns[place] for place in kept), mean[kept], scale[kept],
+            tuple(evidence.columns[place] for place in of_meaning), centre, _directions(vectors - centre),
+        )  # fmt: skip
+
+    def of(self, evidence: EvidenceTable) -> Floats:
+        """(n, d + k) inputs; 0 stands for a column's mean.
+
+        Raises:
+            BadInput: A column is missing, or made otherwise than what was learned from.
+        """
+        plain, meaning = evidence.like(self.columns), evidence.like(self.meaning)
+        values = np.where(plain.present, (plain.values - self.mean) / self.scale, 0.0)
+        there = meaning.present.all(axis=1, keepdims=True)
+        return np.hstack([values, np.where(there, (meaning.values - self.centre) @ self.directions, 0.0)])
+
+    def to_json(self) -> dict[str, Any]:
+        """The columns."""
+        return {"columns": [_row(each) for each in self.columns], "meaning": [_row(each) for each in self.meaning]}
+
+    def arrays(self) -> dict[str, Floats]:
+        """The rest."""
+        return {
+            "design.mean": self.mean, "design.scale": self.scale, "design.centre": self.centre,
+            "design.directions": self.directions,
+        }  # fmt: skip
+
+    @classmethod
+    def restore(cls, card: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """The inverse of both."""
+        columns, meaning = (tuple(Column(**row) for row in card[name]) for name in ("columns", "meaning"))
+        mean, scale, centre, directions = (
+            arrays[f"design.{name}"] for name in ("mean", "scale", "centre", "directions")
+        )
+        return cls(columns, mean, scale, meaning, centre, directions)
+
+
+def _directions(centred: Floats) -> Floats:
+    """(e, k) principal components that have any spread, scaled so that projections have a variance of 1."""
+    if len(centred) < 2 or not centred.shape[1]:
+        return np.zeros((centred.shape[1], 0))
+    _, spread, axes = np.linalg.svd(centred, full_matrices=False)
+    kept = min(DIRECTIONS, int((spread > 1e-9).sum()))
+    signs = np.sign(axes[np.arange(kept), np.abs(axes[:kept]).argmax(axis=1)])
+    return np.asarray((axes[:kept] * signs[:, None]).T * np.sqrt(len(centred)) / spread[:kept])
+
+
+def _row(column: Column) -> dict[str, Any]:
+    return {"name": column.name, "made_by": column.made_by, "question": column.question, "option": column.option}
+
+
+Flags = NDArray[np.bool_]
+
+PLATT, ISOTONIC, RIDGE = "platt", "isotonic", "ridge"
+PENALTIES = (0.003, 0.01, 0.03, 0.1)
+"""Inverse strengths of the ridge."""
+FEWEST_MARKS = 5
+"""Of a kind: with fewer turns marked, and fewer not marked, nothing is learned."""
+_LEAST = 1e-4
+
+
+@dataclass(frozen=True)
+class Marks:
+    """How findings become the probability of a mark, and from which probability on an issue is called there.
+
+    Attributes:
+        way: `platt`, `isotonic` or `ridge`.
+        weights: Of `platt` (1,) and `ridge` (d,): on the model's finding, or on all inputs.
+        intercept: Beside them.
+        steps: Of `isotonic`: (m, 2) findings, rising, and probabilities; between them lines.
+        threshold: The probability from which on calling it there has the highest expected F1.
+        losses: Of the ways that were tried: mean log loss on the inner folds, in nats.
+        marked: Share of the marks that were learned from.
+    """
+
+    way: str
+    weights: Floats
+    intercept: float
+    steps: Floats
+    threshold: float
+    losses: Mapping[str, float]
+    marked: float
+
+    def probabilities(self, own: Floats, inputs: Floats) -> Floats:
+        """(n,) from a model's own findings (n,) and all inputs (n, d)."""
+        if self.way == ISOTONIC:
+            return np.clip(np.interp(own, self.steps[:, 0], self.steps[:, 1]), _LEAST, 1 - _LEAST)
+        logit = (inputs if self.way == RIDGE else own[:, None]) @ self.weights + self.intercept
+        return np.asarray(1.0 / (1.0 + np.exp(-np.clip(logit, -30, 30))))
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything as JSON."""
+        return {
+            "way": self.way, "weights": self.weights.tolist(), "intercept": self.intercept,
+            "steps": self.steps.tolist(), "threshold": self.threshold, "losses": dict(self.losses),
+            "marked": self.marked,
+        }  # fmt: skip
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> Marks:
+        """The inverse of `to_json`."""
+        weights, steps = np.array(row["weights"], dtype=float), np.array(row["steps"], dtype=float).reshape(-1, 2)
+        return cls(**{**row, "weights": weights, "steps": steps})
+
+
+def learn_marks(own: Floats, inputs: Floats, marked: Flags, groups: list[str], seed: int = 0) -> Marks | None:
+    """The best way from findings to marks; `None` where too few turns are marked, or left unmarked, to tell.
+
+    Args:
+        own: (n,) the model's finding of this kind, a count or a probability, a row a mark.
+        inputs: (n, d) all evidence, standardised.
+        marked: (n,) whether a person marked it.
+        groups: (n,) the conversation of each row: folds are over whole conversations.
+        seed: Of the folds.
+    """
+    few = min(int(marked.sum()), int((~marked).sum())) < FEWEST_MARKS
+    names = sorted(set(groups))
+    if few or len(names) < INNER_FOLDS:
+        return None
+    ways: dict[str, tuple[str, float]] = {PLATT: (PLATT, 1.0), ISOTONIC: (ISOTONIC, 1.0)}
+    ways |= {f"{RIDGE} {strength}": (RIDGE, strength) for strength in PENALTIES}
+    named = np.array(groups)
+    folds = [np.isin(named, list(split.test)) for split in grouped_folds(names, INNER_FOLDS, seed)]
+    unseen: dict[str, Floats] = {}
+    for name, (way, strength) in ways.items():
+        unseen[name] = np.empty(len(own))
+        for test in folds:
+            learned = _fitted(way, strength, own[~test], inputs[~test], marked[~test])
+            unseen[name][test] = learned.probabilities(own[test], inputs[test])
+    losses = {name: _log_loss(chance, marked) for name, chance in unseen.items()}
+    best = min(losses, key=lambda name: losses[name])
+    found = _fitted(*ways[best], own, inputs, marked)
+    threshold = best_threshold(unseen[best])
+    return Marks(found.way, found.weights, found.intercept, found.steps, threshold, losses, float(marked.mean()))
+
+
+def best_threshold(probabilities: Floats) -> float:
+    """The probability from which on calling an issue there has the highest expected F1.
+
+    With the k likeliest called, expected F1 ≈ 2·Σ p(k likeliest) / (k + Σ p): half of the best F1 that can be had
+    (Lipton et al., 2014), found without looking at a mark once probabilities are calibrated.
+    """
+    falling = np.sort(probabilities)[::-1]
+    sizes = np.arange(1, len(falling) + 1)
+    expected = 2.0 * np.cumsum(falling) / (sizes + falling.sum())
+    return float(falling[int(expected.argmax())])
+
+
+def _fitted(way: str, strength: float, own: Floats, inputs: Floats, marked: Flags) -> Marks:
+    if way == ISOTONIC:
+        from sklearn.isotonic import IsotonicRegression
+
+        # One imaginary mark and one imaginary miss a level keep small levels from certainty.
+        levels, place = np.unique(own, return_inverse=True)
+        rate = marked.mean()
+        count = np.bincount(place)
+        shares = (np.bincount(place, weights=marked) + 2 * rate) / (count + 2)
+        fitted = IsotonicRegression(out_of_bounds="clip").fit(levels, shares, sample_weight=count)
+        steps = np.column_stack([fitted.X_thresholds_, fitted.y_thresholds_])
+        return Marks(way, np.zeros(0), 0.0, steps, 0.5, {}, float(rate))
+    from sklearn.linear_model import LogisticRegression
+
+    design = inputs if way == RIDGE else own[:, None]
+    if not marked.any() or marked.all() or not design.shape[1]:
+        rate = float(np.clip(marked.mean(), _LEAST, 1 - _LEAST))
+        return Marks(way, np.zeros(design.shape[1]), float(np.log(rate / (1 - rate))), np.zeros((0, 2)), 0.5, {}, rate)
+    model = LogisticRegression(C=strength, max_iter=1000).fit(design, marked)
+    weights, intercept = model.coef_[0].astype(float), float(model.intercept_[0])
+    return Marks(way, weights, intercept, np.zeros((0, 2)), 0.5, {}, float(marked.mean()))
+
+
+def _log_loss(chance: Floats, marked: Flags) -> float:
+    said = np.clip(np.where(marked, chance, 1.0 - chance), 1e-12, None)
+    return float(-np.log(said).mean())
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """How probable it is that a person marks an issue of this kind, and whether that is enough to call it there."""
+
+    type: str
+    probability: float
+    is_called: bool
+
+
+@dataclass(frozen=True)
+class Marking:
+    """What was learned of people's marks.
+
+    Attributes:
+        design: How evidence becomes inputs.
+        marks: By kind.
+    """
+
+    design: Design
+    marks: Mapping[str, Marks]
+
+    @classmethod
+    def fit(cls, evidence: EvidenceTable, labels: Labels, seed: int = 0) -> Self:
+        """Learn from every mark whose target has evidence; kinds with too few marks are left out.
+
+        Raises:
+            BadInput: A mark is neither 0 nor 1.
+        """
+        turns = [row for row, target in enumerate(evidence.targets) if target.turn is not None]
+        evidence = evidence.take(turns) if turns else evidence  # a mark of a whole dialogue is of another kind
+        design = Design.fit(evidence)
+        inputs = design.of(evidence)
+        found: dict[str, Marks] = {}
+        for kind in kinds_of(evidence):
+            own, known = finding(evidence, kind)
+            rows, marked = marks_of(evidence, labels, kind)
+            rows, marked = rows[known[rows]], marked[known[rows]]
+            groups = [evidence.targets[row].conversation for row in rows]
+            learned = learn_marks(own[rows], inputs[rows], marked, groups, seed)
+            if learned is not None:
+                found[kind] = learned
+        return cls(design, found)
+
+    def chances(self, evidence: EvidenceTable, kind: str) -> tuple[Floats, NDArray[np.bool_]]:
+        """(n,) the probability of a mark of a kind, and which rows have a finding to go by (n,)."""
+        own, known = finding(evidence, kind)
+        return self.marks[kind].probabilities(own, self.design.of(evidence)), known
+
+    def find(self, evidence: EvidenceTable) -> list[list[Marked]]:
+        """For each row the kinds that were learned of, the likeliest first; none where nothing was found or looked for.
+
+        Raises:
+            BadInput: The evidence lacks a column, or was made otherwise than what was learned from.
+        """
+        found: list[list[Marked]] = [[] for _ in evidence.targets]
+        for kind, marks in self.marks.items():
+            chances, known = self.chances(evidence, kind)
+            for row in np.flatnonzero(known):
+                found[row].append(Marked(kind, float(chances[row]), bool(chances[row] >= marks.threshold)))
+        return [sorted(each, key=lambda one: -one.probability) for each in found]
+
+    def to_json(self) -> dict[str, Any]:
+        """All but the design's arrays."""
+        return {"design": self.design.to_json(), "marks": {kind: each.to_json() for kind, each in self.marks.items()}}
+
+    @classmethod
+    def restore(cls, card: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """The inverse of `to_json` and `design.arrays`."""
+        marks = {kind: Marks.from_json(row) for kind, row in card["marks"].items()}
+        return cls(Design.restore(card["design"], arrays), marks)
+
+
+def kinds_of(evidence: EvidenceTable) -> list[str]:
+    """The kinds of issues that evidence tells of, in the order of its columns."""
+    names = [column.name for column in evidence.columns]
+    return [name.removeprefix(ISSUE) for name in names if name.startswith(ISSUE) and f"{name}{WORST}" in names]
+
+
+def finding(evidence: EvidenceTable, kind: str) -> tuple[Floats, NDArray[np.bool_]]:
+    """(n,) how much of a kind was found in each row, and where somebody looked (n,).
+
+    Raises:
+        BadInput: Nobody looked for it.
+    """
+    names = [column.name for column in evidence.columns]
+    if ISSUE + kind not in names:
+        raise BadInput(f"the evidence says nothing of {kind!r}; it tells of {', '.join(kinds_of(evidence)) or 'none'}")
+    place = names.index(ISSUE + kind)
+    return evidence.values[:, place], evidence.present[:, place]
+
+
+def marks_of(evidence: EvidenceTable, labels: Labels, kind: str) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """(n,) rows and whether they were marked: one a label of 0 or 1 on a kind of issue whose target has evidence.
+
+    Raises:
+        BadInput: A mark is neither.
+    """
+    on_kind = [*labels.on(kind), *labels.on(ISSUE + kind)]
+    for label in on_kind:
+        if label.value not in (0, 1):
+            said = f"label of {label.annotator!r} on {label.target}"
+            raise BadInput(f"{said}: a mark of {kind!r} is 0 or 1, got {label.value!r}")
+    rows = evidence.rows_of(label.target for label in on_kind)
+    kept = [(int(row), label.value == 1) for row, label in zip(rows, on_kind, strict=True) if row >= 0]
+    return np.array([row for row, _ in kept], dtype=np.intp), np.array([mark for _, mark in kept], dtype=bool)

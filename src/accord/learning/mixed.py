@@ -1,0 +1,352 @@
+"""Linear mixed effects by REML: what the evidence says, how each annotator differs, what a text adds for everyone.
+
+    y = m + z·b + u_a + z·g_a + v_t + e,    b, u, g, v ~ N(0, r_k·s²),  e ~ N(0, s²)
+
+z is the evidence standardised on the training rows; a the annotator, t the text. The four variance ratios r_k
+maximise the restricted likelihood (Patterson & Thompson, 1971); everything else follows in closed form
+(Henderson's mixed model equations). Text effects are eliminated first, so the work grows with the number of
+annotators and features, not with the number of texts.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from accord.evidence import EvidenceTable
+from accord.learning.base import Arrays
+from accord.learning.core import Core, matrix
+from accord.learning.equations import DENSE, OFFSET, OWN_SLOPE, SLOPE, TEXT, Design, Indices, LargeDesign
+from accord.learning.link import OrdinalLink
+from accord.learning.ratings import Ratings
+from accord.values import Labels
+
+Floats = NDArray[np.float64]
+
+
+class MixedEffects(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """The linear mixed model as a scikit-learn regressor that also takes each row's annotator and text.
+
+    Args:
+        own_slopes: Whether annotators may weigh the evidence differently (`g`), or differ in level alone (`u`).
+        ratios: (4,) the variance ratios of b, u, g and v, where they are known; otherwise REML finds them.
+
+    Attributes:
+        intercept_: m.
+        coef_: (p,) b, per standard deviation of each feature.
+        annotators_: (A,) names, sorted.
+        offsets_: (A,) u, in units of y.
+        offset_error_: (A,) standard error of u.
+        own_slopes_: (A, p) g.
+        ratios_: (4,) variance ratios of b, u, g, v to the noise; 0 where an effect is absent.
+        noise_: s², the variance of one rating around all effects.
+        feature_mean_, feature_scale_: (p,) the standardisation.
+        held_out_mean_: (n,) for each training row, its prediction from all other texts.
+    """
+
+    def __init__(self, own_slopes: bool = True, ratios: ArrayLike | None = None) -> None:
+        self.own_slopes = own_slopes
+        self.ratios = ratios
+
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, annotator: ArrayLike | None = None, text: ArrayLike | None = None
+    ) -> MixedEffects:
+        """Learn from n ratings.
+
+        Args:
+            X: (n, p) evidence; NaN where it is missing.
+            y: (n,) ratings.
+            annotator: (n,) who rated; without it nobody differs.
+            text: (n,) which text was rated; without it no two ratings share one.
+        """
+        checked = validate_data(self, X, y, y_numeric=True, ensure_all_finite="allow-nan", dtype=np.float64)
+        rows, rated = checked[0], np.asarray(checked[1], dtype=float)
+        self.feature_mean_, self.feature_scale_ = standardisation(rows)
+        Z = self.standardised(rows)
+        self.annotators_, who = _indexed(annotator)
+        _, which = _indexed(text)
+        people, features = len(self.annotators_), Z.shape[1]
+        large = 1 + features + people * (1 + features * self.own_slopes) > DENSE
+        kind = LargeDesign if large else Design
+        design = kind.of(Z, rated, who, people, which, self.own_slopes)
+        ratios = design.best_ratios() if self.ratios is None else design.of_present(np.asarray(self.ratios))
+        learned = design.learn(ratios)
+        self.ratios_, self.noise_ = ratios, learned.noise
+        self.intercept_ = float(learned.effects[0])
+        self.coef_ = learned.effects[design.block == SLOPE]
+        self.offsets_ = learned.effects[design.block == OFFSET]
+        own = learned.effects[design.block == OWN_SLOPE]
+        self.own_slopes_ = own.reshape(people, features) if own.size else np.zeros((people, features))
+        self.offset_error_ = learned.errors
+        self.held_out_mean_ = rated - learned.held_out_residuals
+        return self
+
+    def predict(self, X: ArrayLike, annotator: ArrayLike | None = None) -> Floats:
+        """(n,) expected ratings; an annotator nobody met is one without habits."""
+        check_is_fitted(self)
+        checked = validate_data(self, X, reset=False, ensure_all_finite="allow-nan", dtype=np.float64)
+        Z = self.standardised(np.asarray(checked))
+        who = self.index_of(annotator, len(Z))
+        offsets = np.append(self.offsets_, 0.0)[who]
+        own = np.vstack([self.own_slopes_, np.zeros(Z.shape[1])])[who]
+        return np.asarray(self.intercept_ + Z @ self.coef_ + offsets + (Z * own).sum(axis=1))
+
+    def posterior(self, X: ArrayLike, annotator: ArrayLike, text: ArrayLike) -> tuple[Floats, float]:
+        """What the rows it was fitted on leave unknown: the effects' covariance over s² (q, q), and s².
+
+        Effects come as m, b, u, g (annotator by annotator).
+        """
+        Z = self.standardised(np.asarray(X, dtype=float))
+        who = self.index_of(annotator, len(Z))
+        _, which = _indexed(text)
+        design = Design.of(Z, np.zeros(len(Z)), who, len(self.annotators_), which, self.own_slopes)
+        return design.solve(self.ratios_).covariance, self.noise_
+
+    def habit_variance(self, X: ArrayLike) -> Floats:
+        """(n,) how much one person differs from another on each row: the variance of u + z·g."""
+        Z = self.standardised(np.asarray(X, dtype=float))
+        return np.asarray(self.noise_ * (self.ratios_[OFFSET] + self.ratios_[OWN_SLOPE] * (Z**2).sum(axis=1)))
+
+    def index_of(self, annotator: ArrayLike | None, rows: int) -> Indices:
+        """(n,) each row's annotator as an index into `annotators_`; -1 for one nobody met."""
+        if annotator is None:
+            return np.full(rows, -1, dtype=np.intp)
+        place = {str(name): index for index, name in enumerate(self.annotators_)}
+        names = np.asarray(annotator, dtype=object)
+        return np.array([-1 if name is None else place.get(str(name), -1) for name in names], dtype=np.intp)
+
+    def standardised(self, X: Floats) -> Floats:
+        """(n, p) features in standard deviations of the training rows."""
+        # A missing value is the feature's mean: it pulls the prediction nowhere.
+        return np.nan_to_num((X - self.feature_mean_) / self.feature_scale_, nan=0.0)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+
+def standardisation(X: Floats) -> tuple[Floats, Floats]:
+    """Mean and standard deviation of each column over what is present; 0 and 1 where nothing is or nothing varies."""
+    known = ~np.isnan(X)
+    count = np.maximum(known.sum(axis=0), 1)
+    mean = np.where(known, X, 0.0).sum(axis=0) / count
+    spread = np.sqrt((np.where(known, X - mean, 0.0) ** 2).sum(axis=0) / count)
+    return mean, np.where(spread > 1e-9 * (1 + np.abs(mean)), spread, 1.0)
+
+
+def _indexed(names: ArrayLike | None) -> tuple[NDArray[Any], Indices]:
+    if names is None:
+        return np.array([], dtype=object), np.array([], dtype=np.intp)
+    unique, index = np.unique(np.asarray(names).astype(str), return_inverse=True)
+    return unique, index.astype(np.intp)
+
+
+def carried_over(model: MixedEffects, carry_over: float) -> MixedEffects:
+    """The model as it is believed before anything is known of the new domain: habits shrunk by `carry_over`."""
+    moved = copy.copy(model)
+    moved.offsets_ = carry_over * model.offsets_
+    moved.own_slopes_ = carry_over * model.own_slopes_
+    return moved
+
+
+def adapted(
+    model: MixedEffects,
+    carry_over: float,
+    X: Floats,
+    y: Floats,
+    annotator: NDArray[np.object_],
+    text: NDArray[np.object_],
+) -> MixedEffects:
+    """The model after k labels from the new domain; annotators nobody met join with those labels.
+
+    The rows' residuals r around the carried-over model have covariance
+    K = τ·1 + same annotator·h·s²·(r_u + r_g·z·z') + same text·s²·r_v + s²·I, with h = 1 - carry_over² for people
+    the model knows and 1 for others; τ, the variance of the domain's own level, is that of the ratings.
+    """
+    moved = _with_newcomers(carried_over(model, carry_over), annotator)
+    Z = moved.standardised(X)
+    who = moved.index_of(annotator, len(Z))
+    known = np.isin(moved.annotators_, model.annotators_)
+    looseness = np.where(known, 1 - carry_over**2, 1.0)[who]
+    offset = model.noise_ * model.ratios_[OFFSET]
+    slope = model.noise_ * model.ratios_[OWN_SLOPE]
+    level = float(np.var(y)) or model.noise_
+    same_person = (who[:, None] == who) * looseness
+    covariance = (
+        level
+        + same_person * (offset + slope * (Z @ Z.T))
+        + (text[:, None] == text) * model.noise_ * model.ratios_[TEXT]
+        + model.noise_ * np.eye(len(Z))
+    )
+    pull = np.linalg.solve(covariance, y - moved.predict(X, annotator))
+    moved.intercept_ = moved.intercept_ + level * float(pull.sum())
+    # An annotator the training never told apart (no person effects) has nothing to update.
+    np.add.at(moved.offsets_, who, offset * looseness * pull)
+    np.add.at(moved.own_slopes_, who, slope * (looseness * pull)[:, None] * Z)
+    return moved
+
+
+def remaining_doubt(
+    model: MixedEffects, carry_over: float, annotators: NDArray[np.object_], labels: Mapping[str, int]
+) -> Floats:
+    """(A,) the share of each annotator's habit that k labels from the new domain leave unknown.
+
+    Of the level's prior variance h·s²·r_u, one label explains what a normal mean learns from one draw with the
+    noise of a rating and of a text: h / (1 + k·h·r_u / (1 + r_v)).
+    """
+    prior = np.where(np.isin(annotators, model.annotators_), 1 - carry_over**2, 1.0)
+    given = np.array([labels.get(str(name), 0) for name in annotators], dtype=float)
+    return np.asarray(prior / (1 + given * prior * model.ratios_[OFFSET] / (1 + model.ratios_[TEXT])))
+
+
+def _with_newcomers(model: MixedEffects, annotator: NDArray[np.object_]) -> MixedEffects:
+    newcomers = sorted(set(map(str, annotator)) - set(model.annotators_))
+    grown = copy.copy(model)
+    grown.annotators_ = np.array([*model.annotators_, *newcomers], dtype=object)
+    grown.offsets_ = np.append(model.offsets_, np.zeros(len(newcomers)))
+    grown.own_slopes_ = np.vstack([model.own_slopes_, np.zeros((len(newcomers), model.own_slopes_.shape[1]))])
+    return grown
+
+
+_ARRAYS = ("coef_", "offsets_", "own_slopes_", "ratios_", "feature_mean_", "feature_scale_")
+
+
+class MixedCore(Core):
+    """Expected answers and other columns in; an ordered probit of a linear mixed model's prediction out.
+
+    Args:
+        own_slopes: Whether annotators may weigh the evidence differently, or differ in level alone.
+        threshold_spread: Prior standard deviation of an annotator's own thresholds around the common ones, in units
+            of the latent scale.
+    """
+
+    name = "mixed"
+    model_: MixedEffects
+
+    def __init__(self, own_slopes: bool = True, threshold_spread: float = 0.2) -> None:
+        self.own_slopes = own_slopes
+        self.threshold_spread = threshold_spread
+
+    def shown(self, evidence: EvidenceTable) -> EvidenceTable:
+        """Each answer block as its expected answer (eq. 2)."""
+        return evidence.expected()
+
+    def learn(self, features: EvidenceTable, rated: Ratings, labels: Labels) -> Floats:
+        """Learn from the ratings of the main question; other questions' labels are not looked at."""
+        X, people = matrix(features)[rated.row], np.asarray(rated.annotator)
+        model = MixedEffects(self.own_slopes).fit(X, rated.value, people, rated.text)
+        self.options_ = rated.options
+        means, who = self._in_steps(model.held_out_mean_), model.index_of(people, len(X))
+        self.link_ = OrdinalLink.fit(
+            mean=means,
+            answer=rated.answer,
+            annotator=who,
+            people=len(model.annotators_),
+            options=len(rated.options),
+            spread=self.threshold_spread,
+        )
+        self.names_ = [column.name for column in features.columns]
+        self._speak_for(model, model, np.zeros(len(model.annotators_)))
+        return self.link_.distribution(means, who)
+
+    def distributions(self, features: EvidenceTable, annotators: Sequence[str | None]) -> Floats:
+        """(n, K) each row's distribution for its annotator."""
+        X, model = matrix(features), self.model_
+        who = model.index_of(annotators, len(X))  # type: ignore[arg-type]
+        # A person nobody met may have any habit; a person met elsewhere may have another one here.
+        doubt = np.append(self.doubt_, 1.0)[who] * model.habit_variance(X)
+        return self.link_.distribution(self._in_steps(model.predict(X, annotators)), who, doubt / self._step**2)  # type: ignore[arg-type]
+
+    @property
+    def annotators(self) -> list[str]:
+        """Everyone whose labels were learned from."""
+        return [str(name) for name in self.model_.annotators_]
+
+    def in_new_domain(self, carry_over: float) -> MixedCore:
+        """Habits shrunk by `carry_over`, with doubt in their place."""
+        doubt = np.full(len(self.home_.annotators_), 1 - carry_over**2)
+        return copy.copy(self)._speak_for(self.home_, carried_over(self.home_, carry_over), doubt)
+
+    def adapt(self, features: EvidenceTable, rated: Ratings, carry_over: float) -> MixedCore:
+        """Starts from what was learned at home, whatever this core was adapted to before."""
+        X = matrix(features)[rated.row]
+        model = adapted(self.home_, carry_over, X, rated.value, rated.annotator, rated.text)
+        moved = copy.copy(self)
+        newcomers = len(model.annotators_) - len(self.link_.shifts)
+        shifts = np.vstack([self.link_.shifts, np.zeros((newcomers, self.link_.shifts.shape[1]))])
+        moved.link_ = OrdinalLink(self.link_.thresholds, self.link_.slope, shifts, self.link_.floor)
+        doubt = remaining_doubt(self.home_, carry_over, model.annotators_, Counter(map(str, rated.annotator)))
+        return moved._speak_for(self.home_, model, doubt)
+
+    def _speak_for(self, home: MixedEffects, model: MixedEffects, doubt: Floats) -> MixedCore:
+        """Take what was learned at home, what is believed here, and each annotator's share of habit unknown here."""
+        self.home_, self.model_, self.doubt_ = home, model, doubt
+        return self
+
+    def _in_steps(self, mean: Floats) -> Floats:
+        """Predictions as places among the options, 0 to K-1, so that no unit of the scale matters to the link."""
+        return np.asarray((mean - self.options_[0]) / self._step)
+
+    @property
+    def _step(self) -> float:
+        return float(np.ptp(self.options_)) / (len(self.options_) - 1)
+
+    def describe(self) -> dict[str, Any]:
+        """Each feature's weight, each annotator's level, and where the variance lies."""
+        model = self.model_
+        names = {SLOPE: "evidence", OFFSET: "annotator level", OWN_SLOPE: "annotator weights", TEXT: "text"}
+        return {
+            "level": model.intercept_,
+            "noise_variance": model.noise_,
+            "variance_ratios": {name: float(model.ratios_[effect]) for effect, name in names.items()},
+            "weights": dict(zip(self.names_, map(float, model.coef_), strict=True)),
+            "levels": dict(zip(self.annotators, map(float, model.offsets_), strict=True)),
+        }
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        """What was learned, as JSON and arrays."""
+        card = {
+            "features": self.names_,
+            "link": {"slope": self.link_.slope, "floor": self.link_.floor},
+            "here": _plain_parts(self.model_),
+            "home": _plain_parts(self.home_),
+        }
+        places = {"here": self.model_, "home": self.home_}
+        arrays = {
+            f"{place}.{name}": np.asarray(getattr(model, name), dtype=np.float64)
+            for place, model in places.items()
+            for name in _ARRAYS
+        }
+        arrays |= {"thresholds": self.link_.thresholds, "shifts": self.link_.shifts, "options": self.options_}
+        return card, {**arrays, "doubt": self.doubt_}
+
+    def restore(self, card: Mapping[str, Any], arrays: Arrays) -> Self:
+        """The inverse of `state`."""
+        self.names_ = list(card["features"])
+        self.link_ = OrdinalLink(arrays["thresholds"], card["link"]["slope"], arrays["shifts"], card["link"]["floor"])
+        self.options_ = arrays["options"]
+        here, home = (self._restored(card[place], arrays, place) for place in ("here", "home"))
+        self._speak_for(home, here, np.asarray(arrays["doubt"]))
+        return self
+
+    def _restored(self, parts: Mapping[str, Any], arrays: Arrays, place: str) -> MixedEffects:
+        model = MixedEffects(self.own_slopes)
+        for name in _ARRAYS:
+            setattr(model, name, np.asarray(arrays[f"{place}.{name}"]))
+        model.annotators_ = np.array(parts["annotators"], dtype=object)
+        model.intercept_, model.noise_ = parts["intercept"], parts["noise"]
+        model.n_features_in_ = len(self.names_)
+        return model
+
+
+def _plain_parts(model: MixedEffects) -> dict[str, Any]:
+    names = [str(name) for name in model.annotators_]
+    return {"annotators": names, "intercept": model.intercept_, "noise": model.noise_}

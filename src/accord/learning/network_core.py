@@ -1,0 +1,299 @@
+"""All questions as tasks (LLM-RUBRIC, section 2): what each annotator said beside each rating of the main question."""
+
+from __future__ import annotations
+
+import copy
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accord.evidence import EvidenceTable
+from accord.learning.base import Arrays
+from accord.learning.core import Core, Floats
+from accord.learning.network import Indices, Inputs, Parameters, Shape, inputs, predict
+from accord.learning.ratings import Ratings
+from accord.statistics import INNER_FOLDS, fold_of
+from accord.values import BadInput, Labels, Target, Value
+
+if TYPE_CHECKING:
+    from accord.learning.network_training import Sheets
+
+
+MOST_OPTIONS = 10
+
+
+def answers_to(rated: Ratings, labels: Labels) -> tuple[NDArray[np.intp], tuple[int, ...]]:
+    """Every question's answers on the sheets of the main question's ratings.
+
+    A question counts as a task where at least two of its options were chosen; its options are those that somebody
+    chose, or, where those are more than `MOST_OPTIONS`, as many ranges of them. Where a person rated a text several
+    times, their k-th answer to any question belongs to their k-th rating.
+
+    Returns:
+        (n, Q) index of the chosen option, the main question first, -1 where nobody answered; and the number of
+        options of each question.
+    """
+    main = rated.labels[0].question if len(rated.labels) else ""
+    said: dict[tuple[Target, str], dict[str, list[Value]]] = defaultdict(lambda: defaultdict(list))
+    for label in labels:
+        if label.value is not None and label.question != main:
+            said[label.target, label.annotator][label.question].append(label.value)
+    chosen: dict[str, set[Value]] = defaultdict(set)
+    sheets: list[dict[str, Value]] = []
+    again: dict[tuple[Target, str], int] = defaultdict(int)
+    for label in rated.labels:
+        who = (label.target, label.annotator)
+        sheet = {q: values[again[who]] for q, values in said[who].items() if again[who] < len(values)}
+        again[who] += 1
+        sheets.append(sheet)
+        for question, value in sheet.items():
+            chosen[question].add(value)
+    tasks = {question: _places(values) for question, values in sorted(chosen.items()) if len(values) > 1}
+    others = [[tasks[q][sheet[q]] if q in sheet else -1 for q in tasks] for sheet in sheets]
+    answers = np.column_stack([rated.answer, np.array(others, dtype=np.intp).reshape(len(sheets), len(tasks))])
+    return answers.astype(np.intp), (len(rated.options), *(max(place.values()) + 1 for place in tasks.values()))
+
+
+def _places(values: set[Value]) -> dict[Value, int]:
+    """Each value's place: numbers in their order, words by the alphabet, at most `MOST_OPTIONS` places."""
+    ordered = sorted(values, key=lambda value: (isinstance(value, str), value))
+    count = min(len(ordered), MOST_OPTIONS)
+    return {value: place * count // len(ordered) for place, value in enumerate(ordered)}
+
+
+POOLING = (30.0, 100.0, 300.0)
+"""Strengths of partial pooling to choose from."""
+
+
+@dataclass(frozen=True)
+class NetworkSettings:
+    """How a network is made and trained. The defaults are the regularised variant; `paper` names the paper's.
+
+    Attributes:
+        reads: `distributions` (the paper's x) or `expected` answers, standardised.
+        head: `softmax` (eq. 5) or `ordinal` (appendix B).
+        hidden: h₁ and h₂.
+        batch: The most rows of a step; `None` takes all.
+        rate: Adam's step size.
+        pretrain: Epochs on all questions.
+        finetune: Epochs on the main question alone.
+        pooling: Strength of the pull of each annotator's weights towards the shared ones; `None` chooses among
+            `POOLING` inside the training side, 0 is no pull.
+        decay: Strength of the pull of the shared weights towards 0.
+        dropout: Share of the questions that a training step hides: above 0 the network can do without some.
+        members: Networks whose distributions are averaged, each from another seed.
+        seed: Of the first one.
+        search: Of the paper's network: sizes, batch, rate and epochs are the best of the paper's grid on inner folds,
+            or of so many of its 64 programs, the cheapest first; `None` takes them as they are.
+    """
+
+    reads: str = "expected"
+    head: str = "ordinal"
+    hidden: tuple[int, int] = (16, 16)
+    batch: int | None = None
+    rate: float = 0.02
+    pretrain: int = 0
+    finetune: int = 100
+    pooling: float | None = None
+    decay: float = 8.0
+    dropout: float = 0.0
+    members: int = 5
+    seed: int = 0
+    search: int | None = None
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> NetworkSettings:
+        """Settings from a mapping: `like` names where to begin (`regularised` or `paper`), the others change it.
+
+        Raises:
+            BadInput: There is no such setting, or a value that cannot be.
+        """
+        rest = {name: value for name, value in given.items() if name != "like"}
+        like, strange = given.get("like", "regularised"), sorted(set(rest) - set(cls.__dataclass_fields__))
+        if strange or like not in ("regularised", "paper"):
+            allowed = ", ".join(["like", *cls.__dataclass_fields__])
+            what = f"unknown setting of a network: {', '.join(strange)}" if strange else "like is regularised or paper"
+            raise BadInput(f"{what}; allowed: {allowed}")
+        begun = PAPER if like == "paper" else cls()
+        hidden = rest.get("hidden", begun.hidden)
+        if not isinstance(hidden, list | tuple) or len(hidden) != 2 or not all(map(_is_count, hidden)):
+            raise BadInput(f"hidden is two numbers of units from 1, got {hidden!r}")
+        found = replace(begun, **{**rest, "hidden": tuple(hidden)})
+        if found.reads not in ("expected", "distributions") or found.head not in ("ordinal", "softmax"):
+            raise BadInput("a network reads 'expected' or 'distributions', and its head is 'ordinal' or 'softmax'")
+        for name in ("batch", "members", "search"):
+            value = getattr(found, name)
+            if not _is_count(value) and (value is not None or name == "members"):
+                raise BadInput(f"{name} of a network is a number from 1, got {value!r}")
+        if not all(_is_count(epochs) or epochs == 0 for epochs in (found.pretrain, found.finetune)):
+            raise BadInput(f"epochs are numbers from 0, got {found.pretrain!r} and {found.finetune!r}")
+        if found.pretrain + found.finetune < 1:
+            raise BadInput("a network is trained for one epoch at least")
+        as_in_the_grid = found.pooling == 0 and found.decay == 0 and found.dropout == 0
+        if found.search is not None and not as_in_the_grid:
+            raise BadInput("search is of the paper's grid: it takes a number of programs from 1, and like: paper")
+        return found
+
+
+PAPER = NetworkSettings(
+    "distributions", "softmax", (50, 50), 64, 0.001, pretrain=10, finetune=20, pooling=0.0, decay=0.0, members=1
+)
+"""The paper's network (eq. 1 to 5); its sizes, rate and epochs are one cell of the paper's grid."""
+
+
+def _is_count(value: object) -> bool:
+    """Whether it is a whole number from 1."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+class NetworkCore(Core):
+    """Evidence in; the distribution that the network, or the mean of an ensemble, gives for each annotator."""
+
+    name = "network"
+
+    def __init__(self, settings: NetworkSettings) -> None:
+        self.settings = settings
+        self.trust_ = 1.0
+
+    def shown(self, evidence: EvidenceTable) -> EvidenceTable:
+        """Answer blocks as they are, masses outside the options left out, or as expected answers."""
+        return evidence.expected() if self.settings.reads == "expected" else evidence
+
+    def learn(self, features: EvidenceTable, rated: Ratings, labels: Labels) -> Floats:
+        """Learn all questions that anybody answered beside a rating, then the main one."""
+        shares = self.try_out(features, rated, labels)
+        self.finish()
+        return shares
+
+    def try_out(self, features: EvidenceTable, rated: Ratings, labels: Labels) -> Floats:
+        """The first half of `learn`: the pooling chosen by inner folds, and what they say; no member is trained."""
+        from accord.learning.network_training import Sheets
+
+        with_mask = self.settings.dropout > 0
+        self.inputs_ = Inputs.fit(features.take(np.unique(rated.row)), with_mask)
+        answers, options = answers_to(rated, labels)
+        self.people_, who = np.unique(rated.annotator.astype(str), return_inverse=True)
+        values, present = self.inputs_.of(features.take(rated.row))
+        sheets = Sheets(values, present, self.inputs_.group, who.astype(np.intp), answers)
+        width = values.shape[1] + present.shape[1]
+        self.shape_ = Shape(width, self.settings.hidden, options, len(self.people_), self.settings.head)
+        self._sheets = sheets
+        place = fold_of(map(str, rated.text), INNER_FOLDS, self.settings.seed)
+        fold = np.array([place[text] for text in rated.text])
+        if self.settings.search is not None:
+            self._search(sheets, fold)
+        return self._choose(sheets, rated, fold)
+
+    def _search(self, sheets: Sheets, fold: Indices) -> None:
+        """Take the settings of the grid's best cell over inner folds."""
+        from accord.learning.network_grid import Grid, search
+
+        folds, own = [fold != each for each in range(INNER_FOLDS)], self.settings
+        best = search(self.shape_, sheets, folds, Grid(), own.seed, most=own.search)[0]
+        self.shape_ = replace(self.shape_, hidden=best.hidden)
+        hidden, batch, rate = best.hidden, best.batch, best.rate
+        self.settings = replace(
+            own, hidden=hidden, batch=batch, rate=rate, pretrain=best.pretrain, finetune=best.finetune
+        )
+
+    def _choose(self, sheets: Sheets, rated: Ratings, fold: Indices) -> Floats:
+        """The strength of the pooling with the lowest log loss over inner folds."""
+        folds = [fold != each for each in range(INNER_FOLDS)]
+        strengths = POOLING if self.settings.pooling is None else (self.settings.pooling,)
+        nets = self._networks(sheets, [(rows, strength, 0) for strength in strengths for rows in folds])
+        shares = [self._held_out(sheets, nets[i * INNER_FOLDS :], fold) for i in range(len(strengths))]
+        best = int(np.argmin([rated.log_loss(each) for each in shares]))
+        self.pooling_ = float(strengths[best])
+        return shares[best]
+
+    def finish(self) -> None:
+        """The second half of `learn`: the members, trained on everything."""
+        everything = np.ones(len(self._sheets.annotator), dtype=bool)
+        wanted = [(everything, self.pooling_, member) for member in range(self.settings.members)]
+        self.members_ = self._networks(self._sheets, wanted)
+        del self._sheets
+
+    def _networks(self, sheets: Sheets, wanted: Sequence[tuple[NDArray[np.bool_], float, int]]) -> list[Parameters]:
+        from accord.learning.network_training import Job, Terms, train
+
+        own = self.settings
+        jobs = [Job(rows, own.rate, pooling, own.decay, own.seed + member) for rows, pooling, member in wanted]
+        penalised = own.decay > 0 or any(job.pooling > 0 for job in jobs)
+        return train(self.shape_, sheets, Terms(own.pretrain, own.finetune, own.batch, own.dropout, penalised), jobs)
+
+    def _held_out(self, sheets: Sheets, nets: Sequence[Parameters], fold: Indices) -> Floats:
+        """(n, K) each row predicted by the network that did not learn from its fold."""
+        x = inputs(np, sheets.values, sheets.present, sheets.group)
+        shares = np.zeros((len(x), self.shape_.options[0]))
+        for each in range(INNER_FOLDS):
+            rows = fold == each
+            shares[rows] = predict(self.shape_, [nets[each]], x[rows], sheets.annotator[rows])
+        return shares
+
+    def distributions(self, features: EvidenceTable, annotators: Sequence[str | None]) -> Floats:
+        """(n, K) each row's distribution for its annotator; in a new domain partly that of a person nobody has met."""
+        x = inputs(np, *self.inputs_.of(features), self.inputs_.group)
+        place = {str(name): index for index, name in enumerate(self.people_)}
+        who = np.array([-1 if name is None else place.get(str(name), -1) for name in annotators], dtype=np.intp)
+        own = predict(self.shape_, self.members_, x, who)
+        if self.trust_ == 1:
+            return own
+        anybody = predict(self.shape_, self.members_, x, np.full(len(x), -1, dtype=np.intp))
+        return np.asarray(self.trust_ * own + (1 - self.trust_) * anybody)
+
+    @property
+    def annotators(self) -> list[str]:
+        """Everyone whose labels were learned from."""
+        return [str(name) for name in self.people_]
+
+    def in_new_domain(self, carry_over: float) -> NetworkCore:
+        """A person speaks as before with weight `carry_over`, and as anybody with the rest."""
+        moved = copy.copy(self)
+        moved.trust_ = carry_over
+        return moved
+
+    def describe(self) -> dict[str, Any]:
+        """The settings, the chosen pooling, and how far each annotator's weights are from the shared ones."""
+        own = [np.sqrt(sum((np.asarray(w["own"]) ** 2).reshape(len(self.people_), -1).sum(axis=1) for w in m.values()))
+               for m in self.members_]  # fmt: skip
+        return {
+            "network": {**asdict(self.settings), "pooling": self.pooling_},
+            "questions": len(self.shape_.options),
+            "distance": dict(zip(self.annotators, np.mean(own, axis=0).tolist(), strict=True)),
+        }
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        """What was learned, as JSON and arrays."""
+        card = {
+            "pooling": self.pooling_,
+            "trust": self.trust_,
+            "people": self.annotators,
+            "shape": asdict(self.shape_),
+            "settings": asdict(self.settings),
+        }
+        arrays: dict[str, NDArray[Any]] = {
+            f"{layer}.{part}": np.stack([np.asarray(member[layer][part]) for member in self.members_])
+            for layer, parts in self.members_[0].items()
+            for part in parts
+        }
+        return card, {**arrays, **self.inputs_.arrays()}
+
+    def restore(self, card: Mapping[str, Any], arrays: Arrays) -> Self:
+        """The inverse of `state`."""
+        self.pooling_, self.trust_ = card["pooling"], card["trust"]
+        self.settings = NetworkSettings.of(card["settings"])
+        self.people_ = np.array(card["people"], dtype=object)
+        about = card["shape"]
+        self.shape_ = Shape(**{**about, "hidden": tuple(about["hidden"]), "options": tuple(about["options"])})
+        self.inputs_ = Inputs.from_arrays(arrays)
+        layers = ("W1", "W2", "V", *(("cuts",) if self.shape_.head == "ordinal" else ()))
+        count = len(arrays["W1.shared"])
+        self.members_ = [
+            {layer: {part: arrays[f"{layer}.{part}"][i] for part in ("shared", "own")} for layer in layers}
+            for i in range(count)
+        ]
+        return self

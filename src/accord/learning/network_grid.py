@@ -1,0 +1,161 @@
+"""The paper's grid (LLM-RUBRIC, section 4): every cell's held-out log loss, for a fraction of training every cell.
+
+All lengths of pre-training are stops on one way, and all lengths of fine-tuning stops on the way from each: the 36
+pairs of lengths cost 350 epochs instead of 1,860. Networks of one shape and batch size, all rates and folds of them,
+are one compiled program.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from accord.learning.network import Array, Parameters, Shape, blocks, inputs, main_alone
+from accord.learning.network_training import (
+    Job,
+    Settings,
+    Sheets,
+    Tables,
+    Terms,
+    initial,
+    phase,
+    schedules,
+    settings,
+    tables,
+    total_surprise,
+)
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The values that each setting ranges over; the defaults are the paper's, 16,128 cells."""
+
+    hidden: Sequence[int] = (10, 25, 50, 100)
+    batch: Sequence[int] = (32, 64, 128, 256)
+    rate: Sequence[float] = (0.00001, 0.00005, 0.0001, 0.0005, 0.001, 0.005, 0.01)
+    epochs: Sequence[int] = (5, 10, 20, 30, 40, 50)
+
+    def programs(self) -> list[tuple[int, int, int]]:
+        """(h₁, h₂, batch size) of each compiled program, the cheapest first."""
+        every = product(self.hidden, self.hidden, self.batch)
+        return sorted(every, key=lambda one: ((one[0] + one[1]) * 36 + one[0] * one[1]) * (1 / one[2] + 1 / 256))
+
+    def __len__(self) -> int:
+        return len(self.programs()) * len(self.rate) * len(self.epochs) ** 2
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of the grid with its held-out log loss, a mean over the answers of all folds."""
+
+    hidden: tuple[int, int]
+    batch: int
+    rate: float
+    pretrain: int
+    finetune: int
+    loss: float
+
+
+def search(
+    shape: Shape,
+    sheets: Sheets,
+    folds: Sequence[NDArray[np.bool_]],
+    grid: Grid,
+    seed: int = 0,
+    seconds: float | None = None,
+    most: int | None = None,
+) -> list[Cell]:
+    """Cells with their held-out log loss on the main question, the best first.
+
+    Args:
+        shape: Of the networks; its hidden layers are replaced by the grid's.
+        sheets: What to learn from.
+        folds: For each fold, (n,) which rows are learned from; the others are predicted.
+        grid: The cells.
+        seed: Of first weights and batches, the same for every cell.
+        seconds: Start no further program after so long; programs go from the cheapest to the dearest. The first one
+            always runs. Without it the whole grid is searched.
+        most: Run no more programs than so many, the cheapest.
+    """
+    start, found = time.monotonic(), list[Cell]()
+    for first, second, batch in grid.programs()[:most]:
+        if found and seconds is not None and time.monotonic() - start > seconds:
+            break
+        sized = replace(shape, hidden=(first, second))
+        found += _cells(sized, batch, losses(sized, batch, sheets, folds, grid, seed), grid)
+    return sorted(found, key=lambda cell: cell.loss)
+
+
+def _cells(shape: Shape, batch: int, loss: Floats, grid: Grid) -> Iterator[Cell]:
+    for rate, pretrain, finetune in np.ndindex(*loss.shape):
+        lengths = grid.epochs[pretrain], grid.epochs[finetune]
+        yield Cell(shape.hidden, batch, grid.rate[rate], *lengths, float(loss[rate, pretrain, finetune]))
+
+
+def losses(
+    shape: Shape, batch: int, sheets: Sheets, folds: Sequence[NDArray[np.bool_]], grid: Grid, seed: int
+) -> Floats:
+    """(R, P, F) held-out log loss by rate, length of pre-training and of fine-tuning: one program of the grid."""
+    longest = max(grid.epochs)
+    terms = Terms(longest, longest, batch, dropout=0.0, penalised=False)
+    jobs = [Job(rows, rate, 0.0, 0.0, seed) for rate in grid.rate for rows in folds]
+    steps = schedules(sheets.annotator, shape.annotators, jobs[: len(folds)], terms)
+    stops = tuple(epochs - 1 for epochs in grid.epochs)
+    found = _losses(
+        shape, terms, stops, tables(sheets, shape.widest), steps, _unseen(shape, sheets, folds), settings(jobs)
+    )
+    surprise, count = (np.asarray(each, dtype=float) for each in found)
+    by_fold = surprise.reshape(len(grid.rate), len(folds), len(stops), len(stops))
+    return np.asarray(by_fold.sum(axis=1) / count.reshape(len(grid.rate), len(folds))[0].sum())
+
+
+def _unseen(shape: Shape, sheets: Sheets, folds: Sequence[NDArray[np.bool_]]) -> Array:
+    """(folds, A, c) the rows that each fold predicts, by annotator."""
+    rows = [np.flatnonzero(~learned) for learned in folds]
+    width = max(int(np.bincount(sheets.annotator[each]).max(initial=1)) for each in rows)
+    return jnp.asarray(np.stack([blocks(sheets.annotator, shape.annotators, each, width) for each in rows]))
+
+
+# Each program is compiled once and runs for a minute: half the compiler's effort costs it nothing.
+@partial(jax.jit, static_argnums=(0, 1, 2), compiler_options={"xla_backend_optimization_level": 1})
+def _losses(
+    shape: Shape, terms: Terms, stops: tuple[int, ...], sheets: Tables, steps: Array, unseen: Array, jobs: Settings
+) -> tuple[Array, Array]:
+    """Each job's (P, F) sums of held-out -log p̂, and how many answers they are sums of."""
+    alone = main_alone(shape, initial(shape, jax.random.key(0)))[0]
+
+    def one(place: Array) -> tuple[Array, Array]:
+        job: Settings = jax.tree.map(lambda each: each[place], jobs)
+        mine, key, rows = steps[place % len(steps)], jax.random.key(job["seed"]), unseen[place % len(unseen)]
+        x = inputs(jnp, sheets["values"][rows], sheets["present"][rows], sheets["group"])
+
+        def measured(parameters: Parameters) -> Array:
+            return total_surprise(alone, sheets, parameters, x, rows, ~job["rows"])[0]
+
+        def missed(parameters: Parameters, epoch: Array) -> Array:
+            here = (epoch == jnp.array(stops)).any()
+            return jax.lax.cond(here, measured, lambda _: jnp.zeros(()), parameters)
+
+        def finetuned(begun: Parameters) -> Array:
+            main = main_alone(shape, begun)[1]
+            return phase(alone, terms, sheets, mine, job, key, main, terms.finetune, missed)[1][jnp.array(stops)]
+
+        _, on_the_way = phase(
+            shape, terms, sheets, mine, job, key, initial(shape, key), terms.pretrain, lambda parameters, _: parameters
+        )
+        checkpoints = jax.tree.map(lambda each: each[jnp.array(stops)], on_the_way)
+        count = (~job["rows"] * sheets["answers"][:, 0].sum(axis=-1)).sum()
+        return jax.lax.map(finetuned, checkpoints), count
+
+    found: tuple[Array, Array] = jax.lax.map(one, jnp.arange(len(jobs["seed"])))
+    return found

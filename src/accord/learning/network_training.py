@@ -1,0 +1,260 @@
+"""Training the calibration network: maximum likelihood (LLM-RUBRIC, eq. 1) by Adam, many networks in one program.
+
+A network is first trained on all questions, then on the main one alone (section 2, multi-task learning). Answers
+that nobody gave are masked: they are no part of the sum. Beyond the paper, each annotator's part may be pulled
+towards the shared one (partial pooling), and whole questions may be hidden at random (appendix B: a network that
+has met missing answers can do without them).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accord.learning.network import Array, Indices, Parameters, Shape, blocks, chances, inputs, main_alone
+from accord.values import MissingExtra
+
+try:
+    import jax
+    import jax.numpy as jnp
+    import optax
+except ImportError:
+    raise MissingExtra("training a calibration network", "networks") from None
+
+Floats = NDArray[np.float64]
+Tables = dict[str, Array]
+Settings = dict[str, Array]
+State = tuple[Parameters, Any]
+
+_TINY = 1e-12
+_NUMBERS = ("rate", "pooling", "decay")
+_WIDTH, _ROUND = 16, 128
+"""Places by annotator, and rows, come in steps of so many: folds of a data set share one compiled program."""
+
+
+@dataclass(frozen=True)
+class Sheets:
+    """n answer sheets: what one annotator said of one text, on every question.
+
+    Attributes:
+        values: (n, d) inputs; 0 where missing.
+        present: (n, G) which groups of inputs are there; G is 0 where nothing may ever be missing.
+        group: (G, d) which inputs belong to which group.
+        annotator: (n,) index of who answered.
+        answers: (n, Q) index of the chosen option, the main question first; -1 where nobody answered.
+    """
+
+    values: Floats
+    present: Floats
+    group: Floats
+    annotator: Indices
+    answers: Indices
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What the networks of one program have in common.
+
+    Attributes:
+        pretrain: Epochs on all questions.
+        finetune: Epochs on the main question.
+        batch: The most rows of a step; `None` takes all of them.
+        dropout: Share of the groups of inputs that a step hides.
+        penalised: Whether any job has a penalty; without one, none is computed.
+    """
+
+    pretrain: int
+    finetune: int
+    batch: int | None
+    dropout: float
+    penalised: bool
+
+
+@dataclass(frozen=True)
+class Job:
+    """One network to train.
+
+    Attributes:
+        rows: (n,) which sheets it may learn from.
+        rate: Adam's step size.
+        pooling: Strength λ of the penalty λ/2·|Wᵃ|² on log-likelihood; 0 is the paper's network.
+        decay: The same for the shared weights, their constants excepted.
+        seed: Of its first weights, its batches and what is hidden.
+    """
+
+    rows: NDArray[np.bool_]
+    rate: float
+    pooling: float
+    decay: float
+    seed: int
+
+
+def train(shape: Shape, sheets: Sheets, terms: Terms, jobs: Sequence[Job]) -> list[Parameters]:
+    """Train one network a job, all in one compiled program; the same jobs give the same networks.
+
+    Returns:
+        The networks for the main question alone.
+    """
+    steps = schedules(sheets.annotator, shape.annotators, jobs, terms)
+    found = _train(shape, terms, tables(sheets, shape.widest), steps, settings(jobs))
+    whole = jax.tree.map(np.asarray, found)
+    return [jax.tree.map(lambda each, place=place: each[place], whole) for place in range(len(jobs))]
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _train(shape: Shape, terms: Terms, sheets: Tables, steps: Array, jobs: Settings) -> Parameters:
+    def one(place: Array) -> Parameters:
+        job: Settings = jax.tree.map(lambda each: each[place], jobs)
+        mine = steps[jnp.minimum(place, len(steps) - 1)]
+        key = jax.random.key(job["seed"])
+        learned, _ = phase(shape, terms, sheets, mine, job, key, initial(shape, key), terms.pretrain)
+        main, begun = main_alone(shape, learned)
+        return phase(main, terms, sheets, mine, job, key, begun, terms.finetune)[0]
+
+    # One network after another: a network's arrays then stay in the processor's cache (docs/decisions/0011).
+    found: Parameters = jax.lax.map(one, jnp.arange(len(jobs["seed"])))
+    return found
+
+
+def initial(shape: Shape, key: Array) -> Parameters:
+    """Weights to start from: the shared ones drawn (Glorot & Bengio, 2010), each annotator's own at 0."""
+    drawn: Parameters = {}
+    for place, (name, size) in enumerate(shape.sizes().items()):
+        width = np.sqrt(6 / sum(size))
+        shared = jax.random.uniform(jax.random.fold_in(key, place), size, minval=-width, maxval=width)
+        if name == "cuts":
+            middle = (np.array(shape.options) - 2) / 2
+            shared = jnp.zeros(size).at[:, 0].set(-jnp.asarray(middle))
+        drawn[name] = {"shared": shared, "own": jnp.zeros((shape.annotators, *size))}
+    return drawn
+
+
+def phase(
+    shape: Shape,
+    terms: Terms,
+    sheets: Tables,
+    steps: Array,
+    job: Settings,
+    key: Array,
+    begun: Parameters,
+    epochs: int,
+    watch: Callable[[Parameters, Array], Any] = lambda parameters, epoch: None,
+) -> tuple[Parameters, Any]:
+    """Some epochs of Adam, begun afresh, on the first questions that `shape` has.
+
+    `steps` is (E, S, A, c): epoch e takes the batches of row e mod E.
+
+    Returns:
+        The parameters, and what `watch` said of them and of the epoch's number after each epoch, stacked.
+    """
+    adam = optax.scale_by_adam()
+    slope = jax.grad(partial(surprise, shape, terms, sheets, job))
+
+    def step(state: State, rows_and_time: tuple[Array, Array]) -> tuple[State, None]:
+        parameters, moments = state
+        rows, time = rows_and_time
+        change, moments = adam.update(slope(parameters, rows, jax.random.fold_in(key, time)), moments)
+        moved = jax.tree.map(lambda weight, by: weight - job["rate"] * by, parameters, change)
+        return (moved, moments), None
+
+    def epoch(state: State, number: Array) -> tuple[State, Any]:
+        batches = steps[number % len(steps)]
+        times = number * len(batches) + jnp.arange(len(batches))
+        state, _ = jax.lax.scan(step, state, (batches, times))
+        return state, watch(state[0], number)
+
+    (learned, _), watched = jax.lax.scan(epoch, (begun, adam.init(begun)), jnp.arange(epochs))
+    return learned, watched
+
+
+def surprise(
+    shape: Shape, terms: Terms, sheets: Tables, job: Settings, parameters: Parameters, rows: Array, key: Array
+) -> Array:
+    """-log p̂ of the answers in some rows (eq. 1), a mean over the answers that are there, and the penalties."""
+    present = sheets["present"][rows]
+    if terms.dropout > 0:
+        present = present * jax.random.bernoulli(key, 1 - terms.dropout, present.shape)
+    x = inputs(jnp, sheets["values"][rows], present, sheets["group"])
+    total, count = total_surprise(shape, sheets, parameters, x, rows, job["rows"])
+    misfit = total / jnp.maximum(count, 1)
+    if not terms.penalised:
+        return misfit
+    own = sum((weights["own"] ** 2).sum() for weights in parameters.values())
+    shared = sum((parameters[name]["shared"][1:] ** 2).sum() for name in ("W1", "W2", "V"))
+    return misfit + 0.5 * (job["pooling"] * own + job["decay"] * shared) / sheets["count"]
+
+
+def total_surprise(
+    shape: Shape, sheets: Tables, parameters: Parameters, x: Array, rows: Array, allowed: Array
+) -> tuple[Array, Array]:
+    """Σ -log p̂ of the answers in some rows with inputs `x`, as far as they are `allowed`, and how many those are."""
+    answers = sheets["answers"][rows][..., : len(shape.options), : shape.widest]
+    chance = (chances(jnp, shape, parameters, x) * answers).sum(axis=-1)
+    said = answers.sum(axis=-1) * allowed[rows][..., None]
+    return -(jnp.log(jnp.where(said > 0, chance, 1.0) + _TINY) * said).sum(), said.sum()
+
+
+# --- what the compiled program takes -------------------------------------------------------------------------------
+
+
+def tables(sheets: Sheets, widest: int) -> Tables:
+    """The sheets as arrays, answers as 1 for the chosen option; empty rows at the end fill a batch."""
+
+    def with_empty(rows: NDArray[Any], fill: float, kind: Any) -> Array:
+        empty = np.full((_empty(len(rows)), *rows.shape[1:]), fill)
+        return jnp.asarray(np.concatenate([rows, empty]), dtype=kind)
+
+    return {
+        "values": with_empty(sheets.values, 0, jnp.float32),
+        "present": with_empty(sheets.present, 1, jnp.float32),
+        "group": jnp.asarray(sheets.group, dtype=jnp.float32),
+        "answers": with_empty(sheets.answers[..., None] == np.arange(widest), 0, jnp.float32),
+        "count": jnp.asarray(float((sheets.answers[:, 0] >= 0).sum()), dtype=jnp.float32),
+    }
+
+
+def _empty(rows: int) -> int:
+    """How many empty rows follow so many: one at least, and up to a round number that folds of one data set share."""
+    return _ROUND - rows % _ROUND
+
+
+def settings(jobs: Sequence[Job]) -> Settings:
+    """The jobs as arrays."""
+    numbers = {name: jnp.asarray([getattr(job, name) for job in jobs], dtype=jnp.float32) for name in _NUMBERS}
+    rows = np.array([np.append(job.rows, np.zeros(_empty(len(job.rows)), dtype=bool)) for job in jobs])
+    return {**numbers, "rows": jnp.asarray(rows), "seed": jnp.asarray([job.seed for job in jobs], dtype=jnp.uint32)}
+
+
+def schedules(annotator: Indices, annotators: int, jobs: Sequence[Job], terms: Terms) -> Array:
+    """(J, E, S, A, c) the rows of each step of each epoch of each job; `len(annotator)` where a place is empty.
+
+    Batches are drawn anew in each epoch, from the job's seed, as even as can be and none larger than `terms.batch`;
+    each annotator's rows are dealt out among them, so that few places stay empty (docs/decisions/0011).
+    Without batches all jobs share one step of all rows: those that a job may not learn from are masked.
+    """
+    if terms.batch is None:
+        everything = blocks(annotator, annotators, np.arange(len(annotator)), _WIDTH)
+        width = -everything.shape[1] % _WIDTH
+        padded = np.pad(everything, ((0, 0), (0, width)), constant_values=len(annotator))
+        return jnp.asarray(padded[None, None, None], dtype=jnp.int32)
+    epochs = max(terms.pretrain, terms.finetune)
+    count = -(-max(int(job.rows.sum()) for job in jobs) // terms.batch)
+    orders = [order for job in jobs for order in _orders(job, annotator, annotators, epochs)]
+    batches = [order[first::count] for order in orders for first in range(count)]
+    width = max(int(np.bincount(annotator[batch]).max(initial=1)) for batch in batches)
+    laid = np.stack([blocks(annotator, annotators, batch, width) for batch in batches])
+    return jnp.asarray(laid.reshape(len(jobs), epochs, count, annotators, width), dtype=jnp.int32)
+
+
+def _orders(job: Job, annotator: Indices, annotators: int, epochs: int) -> Iterator[Indices]:
+    """For each epoch a job's rows at random, those of one annotator together, to be dealt out in turn."""
+    rng = np.random.default_rng(job.seed)
+    rows = np.flatnonzero(job.rows)
+    for _ in range(epochs):
+        mixed, place = rng.permutation(rows), rng.permutation(annotators)
+        yield mixed[np.argsort(place[annotator[mixed]], kind="stable")]

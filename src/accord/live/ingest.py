@@ -1,0 +1,190 @@
+"""Messages in, rows out: each is scored, watched and kept, and one that is no message costs the others nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from accord.config import WatchConfig
+from accord.learning import learned_digest, load_evaluator
+from accord.live.messages import Said
+from accord.live.scorer import CONVERSATIONS, SECONDS, LiveScorer, Taken
+from accord.live.watching.alarms import Alarm
+from accord.live.watching.rounds import Rounds
+from accord.live.watching.watch import Watch
+from accord.store import Store
+from accord.values import POPULATION, Score, sendable
+
+UNKEPT = 10_000
+"""The most rows that wait for room on the disk."""
+Row = dict[str, Any]
+Keep = Callable[[Sequence[Row]], None]
+
+
+class Takes(Protocol):
+    """What takes messages in, in their order."""
+
+    def take(self, batch: Sequence[Said]) -> list[Row]:
+        """A row a message."""
+
+
+class Intake:
+    """Takes messages in for whoever serves them or reads them from a log.
+
+    Args:
+        scorer: Scores the replies.
+        watch: Adds up what was scored.
+        keep: Called with the rows of replies, before anyone is answered; what it raises is raised, and it is called
+            with the same rows, and those that follow, the next time.
+        settle: Puts what was watched where it outlives the process.
+    """
+
+    def __init__(
+        self,
+        scorer: LiveScorer,
+        watch: Watch | None = None,
+        keep: Keep | None = None,
+        settle: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.scorer, self.watch, self.keep, self.settle = scorer, watch, keep, settle
+        self._unkept: list[Row] = []
+
+    def take(self, batch: Sequence[Said]) -> list[Row]:
+        """A row a message, in their order: `status` is `scored`, `unscored`, or `heard` of what is no reply."""
+        found = list(zip(batch, self.scorer.take(batch), strict=True))
+        rows = [_row(said, taken) for said, taken in found]
+        if self.watch is not None:
+            for said, taken in found:
+                if taken.score is not None and taken.evidence is not None and not taken.again:
+                    self.watch.add(said.system, said.day, taken.score, taken.evidence)
+        self._keep([row for row in rows if row["status"] != "heard" and not row.get("again")])
+        return rows
+
+    def _keep(self, rows: Sequence[Row]) -> None:
+        """Keep rows, and before them those that could not be kept."""
+        if self.keep is not None and (rows or self._unkept):
+            self._unkept = [*self._unkept, *rows][-UNKEPT:]
+            self.keep(self._unkept)
+            self._unkept = []
+
+
+def _row(said: Said, taken: Taken) -> Row:
+    about: Row = {"id": said.id, "system": said.system}
+    again = {"again": True} if taken.again else {}
+    if taken.score is None:
+        late = {"warning": taken.late} if taken.late else {}
+        return {"status": "heard", **about, "conversation": said.conversation, **late, **again}
+    status = "scored" if isinstance(taken.score, Score) else "unscored"
+    return {"status": status, **about, **taken.score.to_json(), **again}
+
+
+def refused(reason: str, about: Any = None) -> Row:
+    """The row of what is no message."""
+    named = about if isinstance(about, Mapping) else {}
+    texts = {name: named[name] for name in ("id", "conversation") if isinstance(named.get(name), str)}
+    known = {name: sendable(text)[:512] for name, text in texts.items()}
+    return {"status": "refused", **known, "error": reason}
+
+
+class RowLog:
+    """Appends rows to a file of JSON lines, and sees to it that they are on the disk."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        torn = path.exists() and path.stat().st_size > 0 and not _ends_a_line(path)
+        self._stream = path.open("ab", buffering=0)
+        if torn:
+            self._stream.write(b"\n")  # a process ended within a row; the next one begins a line of its own
+
+    def write(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Append some rows, all or none; they outlive the process once this returns."""
+        if not rows:
+            return
+        file, left = self._stream.fileno(), "".join(json.dumps(row) + "\n" for row in rows).encode()
+        before = os.fstat(file).st_size
+        try:
+            while left:
+                left = left[self._stream.write(left) or 0 :]
+            os.fsync(file)
+        except OSError:
+            os.ftruncate(file, before)
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stream.close()
+
+
+def _ends_a_line(path: Path) -> bool:
+    with path.open("rb") as stream:
+        stream.seek(-1, os.SEEK_END)
+        return stream.read(1) == b"\n"
+
+
+Say = Callable[[str], None]
+
+
+@contextmanager
+def opened(
+    evaluator: str | Path,
+    annotator: str | None = None,
+    out: Path | None = None,
+    store: Store | None = None,
+    watching: WatchConfig | None = None,
+    say: Say = lambda text: None,
+    conversations: int = CONVERSATIONS,
+    seconds: float = SECONDS,
+) -> Iterator[Intake]:
+    """An intake for a fitted evaluator.
+
+    Args:
+        evaluator: Its folder.
+        annotator: Whom scores imitate; without one, a person nobody has met.
+        out: A file of JSON lines to which the rows of replies are appended.
+        store: Where what was scored is added up; without one nothing is watched.
+        watching: How it is watched.
+        say: Told of alarms, and of what could not be done, in a line each.
+        conversations: How many are remembered.
+        seconds: How long they are remembered after their last message.
+
+    Raises:
+        BadInput: There is no such evaluator, or it cannot score live.
+        UnknownName: It does not know the annotator.
+    """
+    scorer = LiveScorer(load_evaluator(evaluator), annotator, conversations, seconds)
+    with ExitStack() as open_:
+        log = None if out is None else open_.enter_context(RowLog(out))
+        keep = None if log is None else log.write
+        if store is None:
+            yield Intake(scorer, None, keep)
+            return
+        watch = Watch(_whose(evaluator, scorer), scorer.columns)
+        open_.enter_context(_rounds(watch, store, watching or WatchConfig(), scorer, say))
+        yield Intake(scorer, watch, keep, partial(watch.flush, store))
+
+
+def _whose(folder: str | Path, scorer: LiveScorer) -> str:
+    """Whose scores are comparable: what was learned, down to the last number, and for whom it speaks."""
+    signature = scorer.signature.with_part("learned", learned_digest(folder))
+    return str(signature.with_part("for", scorer.speaker or POPULATION))
+
+
+def _rounds(watch: Watch, store: Store, config: WatchConfig, scorer: LiveScorer, say: Say) -> Rounds:
+    def alarm(found: Alarm) -> None:
+        say(f"alarm: {found.said}")
+
+    def trouble(reason: str) -> None:
+        say(f"not done yet: {reason}")
+
+    side = scorer.evaluator.trained_on_
+    learned = side.texts() if side.of_turns else None  # means over a conversation are unlike a reply's own values
+    return Rounds(watch, store, config.webhook, config.level, learned, alarm, trouble)

@@ -1,0 +1,86 @@
+"""A fitted evaluator as a reward: a number for each reply, in the calling convention of TRL's reward functions.
+
+from trl import GRPOTrainer
+trainer = GRPOTrainer(..., reward_funcs=Reward(load_evaluator("evaluators/mixture")))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from accord.evidence import measure
+from accord.learning import Evaluator
+from accord.live.scorer import live_evaluator, live_metrics
+from accord.models import Subject
+from accord.values import BadInput, Conversation, Document, Score, Turn, sendable
+
+Said = str | Sequence[Mapping[str, Any]]
+"""A text, or messages with a role and a content."""
+
+
+class Reward:
+    """What a person nobody has met is expected to say of each reply, in units of the scale.
+
+    Args:
+        evaluator: A fitted one that learned from metrics of replies.
+        missing: The reward of a reply that cannot be scored (empty, or with nothing to measure).
+    """
+
+    __name__ = "accord_reward"
+
+    def __init__(self, evaluator: Evaluator, missing: float = 0.0) -> None:
+        """Prepare.
+
+        Raises:
+            BadInput: The evaluator learned from more than metrics of replies.
+        """
+        self.evaluator, self.missing = evaluator, missing
+        self.names = list(live_metrics(live_evaluator(evaluator)))
+
+    def one(self, prompt: Said, response: Said, documents: Sequence[str] = ()) -> float:
+        """The reward of one reply."""
+        return self([prompt], [response], [documents])[0]
+
+    def __call__(
+        self,
+        prompts: Sequence[Said],
+        completions: Sequence[Said],
+        documents: Sequence[Sequence[str] | str | None] | None = None,
+        **ignored: Any,
+    ) -> list[float]:
+        """(n,) rewards of a batch; a data set's column `documents` gives what each reply could draw on.
+
+        Raises:
+            BadInput: Not as many completions, or documents, as prompts.
+        """
+        sources: Sequence[Sequence[str] | str | None] = [()] * len(prompts) if documents is None else documents
+        if not len(prompts) == len(completions) == len(sources):
+            raise BadInput(
+                f"{len(prompts)} prompts, {len(completions)} completions and {len(sources)} lists of documents; "
+                "a batch has as many of each"
+            )
+        subjects = [
+            _subject(place, *each) for place, each in enumerate(zip(prompts, completions, sources, strict=True))
+        ]
+        scores = self.evaluator.predict(measure(subjects, self.names))
+        replies = [subject.conversation.turns[-1].content for subject in subjects]
+        return [
+            score.value if isinstance(score, Score) and reply.strip() else self.missing
+            for score, reply in zip(scores, replies, strict=True)
+        ]
+
+
+def _subject(place: int, prompt: Said, completion: Said, documents: Sequence[str] | str | None) -> Subject:
+    """The reply as the last turn of a conversation; what tools gave back is no part of it."""
+    before = _turns(prompt, "user")
+    reply = "\n".join(turn.content for turn in _turns(completion, "assistant") if turn.role == "assistant")
+    turns = (*before, Turn("assistant", reply))
+    given = [documents] if isinstance(documents, str) else documents or ()
+    return Subject(Conversation(str(place), turns, tuple(Document(sendable(text)) for text in given)), len(turns) - 1)
+
+
+def _turns(said: Said, role: str) -> list[Turn]:
+    if isinstance(said, str):
+        return [Turn(role, sendable(said))]
+    return [Turn(str(message.get("role", role)), sendable(str(message.get("content") or ""))) for message in said]

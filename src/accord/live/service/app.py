@@ -1,0 +1,339 @@
+"""What the service tells Prometheus about itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, MutableMapping, Sequence
+from contextlib import asynccontextmanager
+from importlib.resources import files
+from threading import Lock
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+from markupsafe import Markup, escape
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, Summary, generate_latest
+from starlette.exceptions import HTTPException
+
+from accord.live.ingest import Intake, Row, refused
+from accord.live.messages import Said, said_from
+from accord.live.service import schemas
+from accord.live.service.guard import BODY, SECONDS, App, Guard, Receive, Scope, Send
+from accord.live.service.schemas import JSON, export_of, media_type, spans_of
+from accord.live.service.server import WAITING, Batcher, Busy
+from accord.live.unfolding import Unfolding
+from accord.live.watching.day import Names
+from accord.values import AccordError, BadInput
+from accord.version import __version__
+
+SYSTEMS = 50
+"""The most systems whose scores are told apart."""
+
+
+class Gauges:
+    """Counters of one service, in a registry of their own."""
+
+    def __init__(self, evaluator: str, conversations: Callable[[], float], waiting: Callable[[], float]) -> None:
+        self.registry = CollectorRegistry()
+        kept = self.registry
+        self.requests = Counter("accord_requests", "Requests by path and status.", ["path", "status"], registry=kept)
+        self.messages = Counter("accord_messages", "Messages by what came of them.", ["status"], registry=kept)
+        self.seconds = Histogram(
+            "accord_request_seconds", "Seconds from a request's arrival to its answer.", registry=kept,
+            buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5),
+        )  # fmt: skip
+        self.scores = Summary("accord_score", "Scores by system.", ["system"], registry=kept)
+        Gauge("accord_conversations", "Conversations remembered.", registry=kept).set_function(conversations)
+        Gauge("accord_waiting_messages", "Messages that wait to be scored.", registry=kept).set_function(waiting)
+        Info("accord_evaluator", "Who scores.", registry=kept).info({"signature": evaluator, "version": __version__})
+        self._systems = Names(SYSTEMS)
+
+    def count(self, rows: Iterable[Row]) -> None:
+        """Take what came of some messages into account."""
+        for row in rows:
+            self.messages.labels(row["status"]).inc()
+            if row["status"] == "scored" and not row.get("again"):
+                self.scores.labels(self._systems.of(row.get("system") or "")).observe(row["value"])
+
+    def text(self) -> bytes:
+        """Everything in Prometheus' text format."""
+        return generate_latest(self.registry)
+
+
+class Counted:
+    """An ASGI application around another that counts and times its requests."""
+
+    def __init__(self, app: App, gauges: Gauges) -> None:
+        self.app, self.gauges = app, gauges
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request, and note how that went."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        start, status = time.perf_counter(), "500"
+
+        async def noted(event: MutableMapping[str, Any]) -> None:
+            nonlocal status
+            if event["type"] == "http.response.start":
+                status = str(event["status"])
+            await send(event)
+
+        try:
+            await self.app(scope, receive, noted)
+        finally:
+            path = getattr(scope.get("route"), "path", "(none)")
+            self.gauges.requests.labels(path, status).inc()
+            self.gauges.seconds.observe(time.perf_counter() - start)
+
+
+def described(openapi: Mapping[str, Any]) -> str:
+    """The page."""
+    from jinja2 import Environment
+
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["shape"] = _shape
+    environment.filters["coded"] = _coded
+    environment.filters["as_json"] = lambda value: json.dumps(value, indent=1, ensure_ascii=False)
+    page = files("accord.live.service").joinpath("page.html").read_text(encoding="utf-8")
+    return environment.from_string(page).render(api=openapi)
+
+
+def _coded(text: str) -> Markup:
+    """A text, escaped, with what stands between backticks as code."""
+    return Markup(re.sub(r"`([^`]*)`", r"<code>\1</code>", str(escape(text))))
+
+
+def _shape(schema: Mapping[str, Any]) -> str:
+    """What a field may be, in words."""
+    if "enum" in schema:
+        return " or ".join(map(str, schema["enum"]))
+    if "anyOf" in schema:
+        return " or ".join(_shape(each) for each in schema["anyOf"])
+    kind = schema.get("type", "anything")
+    named = " or ".join(kind) if isinstance(kind, list) else str(kind)
+    inner = f" of {_shape(schema['items'])}s" if "items" in schema else ""
+    return named + inner
+
+
+FRESH = 5.0
+"""Seconds that a report of what is watched is told again."""
+COME_AGAIN = {"Retry-After": "1"}
+
+
+class Service:
+    """What the routes share.
+
+    Args:
+        intake: Takes messages in.
+        watched: What was scored in the last days, as JSON; without it nothing is watched.
+        most: Messages that may wait.
+    """
+
+    def __init__(
+        self, intake: Intake, watched: Callable[[], dict[str, Any]] | None = None, most: int = WAITING
+    ) -> None:
+        self.intake, self.watched = intake, None if watched is None else _one_at_a_time(watched)
+        self.batcher, self.unfolding = Batcher(intake, most), Unfolding(intake.scorer.conversations)
+        self._unfolding = Lock()
+        signature = str(intake.scorer.signature)
+        self.gauges = Gauges(signature, lambda: len(intake.scorer), lambda: self.batcher.waiting)
+
+    async def score(self, rows: Sequence[Any]) -> list[Row]:
+        """Messages as they came to what came of them; one that is no message costs the others nothing.
+
+        Raises:
+            Busy: Too many messages wait.
+        """
+        self.batcher.check_room(len(rows))
+        read = [_read(row) for row in rows]
+        scored = iter(await self._taken([each for each in read if isinstance(each, Said)]))
+        found = [next(scored) if isinstance(each, Said) else each for each in read]
+        self.gauges.count(found)
+        return found
+
+    async def trace(self, export: dict[str, Any]) -> tuple[int, str]:
+        """Take the model calls of an export in; how many spans could not be read, and why the first.
+
+        Raises:
+            Busy: Too many messages wait.
+        """
+        self.batcher.check_room()
+        said, bad = await run_in_threadpool(self._unfolded, export)
+        try:
+            self.batcher.check_room(len(said))
+            self.gauges.count(await self._taken(said))
+        except BaseException:
+            for each in said:  # whoever sends it again finds it new
+                self.unfolding.forget(each.conversation)
+            raise
+        self.gauges.count([refused(reason) for reason in bad])
+        return len(bad), bad[0] if bad else ""
+
+    def _unfolded(self, export: dict[str, Any]) -> tuple[list[Said], list[str]]:
+        with self._unfolding:
+            return self.unfolding.messages(export, "otlp", "otel")
+
+    async def _taken(self, batch: Sequence[Said]) -> list[Row]:
+        return await self.batcher.take(batch) if batch else []
+
+
+def _one_at_a_time(tell: Callable[[], dict[str, Any]]) -> Callable[[], dict[str, Any]]:
+    """Tell again what was told a moment ago: adding up the days of many systems takes seconds."""
+    lock, told = Lock(), [(-FRESH, dict[str, Any]())]
+
+    def tells() -> dict[str, Any]:
+        with lock:
+            if time.monotonic() - told[0][0] >= FRESH:
+                found = tell()
+                told[0] = time.monotonic(), found
+            return told[0][1]
+
+    return tells
+
+
+def _read(row: Any) -> Said | Row:
+    try:
+        return said_from(row)
+    except BadInput as error:
+        return refused(str(error), row)
+
+
+def make_app(service: Service, token: str | None = None, body: int = BODY, seconds: float = SECONDS) -> Counted:
+    """The ASGI application: routes behind the guard, and every request counted.
+
+    Args:
+        service: What the routes share.
+        token: What everyone but the health check has to name.
+        body: Bytes that a request may have.
+        seconds: For a request to arrive in.
+    """
+    return Counted(Guard(_routes(service), token, body, seconds), service.gauges)
+
+
+def _routes(service: Service) -> FastAPI:
+    @asynccontextmanager
+    async def running(_: FastAPI) -> AsyncIterator[None]:
+        scoring = asyncio.create_task(service.batcher.run())
+        yield
+        scoring.cancel()
+
+    app = FastAPI(
+        title="Accord", version=__version__, description=__doc__, lifespan=running, docs_url=None, redoc_url=None,
+        openapi_url="/v1/openapi.json",
+    )  # fmt: skip
+    _catch(app)
+    _add_scores(app, service)
+    _add_traces(app, service)
+    _add_pages(app, service)
+    return app
+
+
+def _catch(app: FastAPI) -> None:
+    """Say what went wrong as JSON."""
+
+    @app.exception_handler(Busy)
+    async def busy(request: Request, error: Busy) -> Response:
+        return JSONResponse({"error": "too many messages wait; send this again in a second"}, 503, COME_AGAIN)
+
+    @app.exception_handler(AccordError)
+    async def wrong(request: Request, error: AccordError) -> Response:
+        return JSONResponse({"error": str(error)}, 400 if isinstance(error, BadInput) else 500)
+
+    @app.exception_handler(OSError)
+    async def broken(request: Request, error: OSError) -> Response:
+        return JSONResponse({"error": f"scores cannot be kept: {error.strerror}; send this again later"}, 503)
+
+    @app.exception_handler(Exception)
+    async def bug(request: Request, error: Exception) -> Response:
+        return JSONResponse({"error": f"{type(error).__name__}, which is a bug; please report it"}, 500)
+
+    @app.exception_handler(HTTPException)
+    async def unknown(request: Request, error: HTTPException) -> Response:
+        return JSONResponse({"error": f"{error.detail}; see /docs"}, error.status_code)
+
+
+def _add_scores(app: FastAPI, service: Service) -> None:
+    @app.post("/v1/scores", summary="Score one message, or a batch", openapi_extra=schemas.scores())
+    async def scores(request: Request) -> Response:
+        """Takes messages in, in their order, and gives a row for each: scored, unscored, heard, or refused."""
+        body = _json_of(await request.body(), request.headers.get("content-type", ""))
+        if isinstance(body, dict) and "messages" in body:
+            messages = body["messages"]
+            if len(body) > 1 or not isinstance(messages, list):
+                raise BadInput("a batch is an object with a list of messages, and nothing else")
+            if len(messages) > schemas.BATCH:
+                raise BadInput(f"a batch of {len(messages)} messages; at most {schemas.BATCH} come at once")
+            return JSONResponse({"scores": await service.score(messages)})
+        [row] = await service.score([body])
+        return JSONResponse(row, 422 if row["status"] == "refused" else 200)
+
+
+def _add_traces(app: FastAPI, service: Service) -> None:
+    @app.post("/v1/traces", summary="OpenTelemetry traces (OTLP/HTTP)", openapi_extra=schemas.traces())
+    async def traces(request: Request) -> Response:
+        """Takes the model calls of GenAI spans in; conversations may repeat what was said before."""
+        kind = request.headers.get("content-type", "")
+        export = await run_in_threadpool(export_of, await request.body(), kind)  # megabytes take a while
+        bad, why = await service.trace(spans_of(export))
+        if media_type(kind) == JSON:
+            partial = {"partialSuccess": {"rejectedSpans": bad, "errorMessage": why}} if bad else {}
+            return JSONResponse(partial)
+        from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+
+        answer = ExportTraceServiceResponse()
+        if bad:
+            answer.partial_success.rejected_spans, answer.partial_success.error_message = bad, why
+        return Response(answer.SerializeToString(), media_type="application/x-protobuf")
+
+
+def _add_pages(app: FastAPI, service: Service) -> None:
+    @app.get("/healthz", summary="Whether the service is there")
+    async def healthz() -> dict[str, str]:
+        """Answers as long as requests are served; needs no token."""
+        return {"status": "ok"}
+
+    @app.get("/metrics", summary="Figures for Prometheus", response_class=Response)
+    async def metrics() -> Response:
+        """Requests, messages, seconds, scores by system, memory."""
+        return Response(service.gauges.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    @app.get("/v1/evaluator", summary="Who scores")
+    def evaluator() -> dict[str, Any]:
+        """What the evaluator learned."""
+        return service.intake.scorer.evaluator.describe()
+
+    @app.get("/v1/watch", summary="What was scored in the last days")
+    def watch() -> dict[str, Any]:
+        """Means a system and a day with intervals, alarms, changes of the evaluator, and what to label next."""
+        if service.watched is None:
+            raise BadInput("nothing is watched: this service was started with --no-watch")
+        return service.watched()
+
+    @app.get("/v1/schema", summary="JSON Schema of messages and rows")
+    async def schema() -> dict[str, Any]:
+        """What `/v1/scores` takes and gives."""
+        return schemas.published()
+
+    @app.get("/docs", response_class=HTMLResponse, include_in_schema=False)
+    async def docs() -> str:
+        return described(app.openapi())
+
+
+def _json_of(body: bytes, content_type: str) -> Any:
+    """A request's JSON.
+
+    Raises:
+        BadInput: It is none, or does not say that it is: a page in a browser may send anything else unasked.
+    """
+    if media_type(content_type) != JSON:
+        raise BadInput(f"content type {content_type!r}; send application/json")
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        at = f" at byte {error.pos}" if isinstance(error, json.JSONDecodeError) else ""
+        raise BadInput(f"the body is no JSON{at}; send one message, or {{'messages': [...]}}") from None

@@ -1,0 +1,206 @@
+"""A door for browsers, which cannot name a token by themselves: it is typed once and kept as a cookie."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import ipaddress
+import zlib
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+
+from accord.values import BadInput
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+BODY = 4 * 2**20
+"""Bytes that a request may have."""
+SECONDS = 10.0
+"""For a request to arrive in."""
+DRAINED = 64 * 2**20
+"""Bytes of a request that is too large which are read and thrown away, so that its sender reads why."""
+OPEN_PATHS = frozenset({"/healthz"})
+
+
+class Refused(Exception):
+    """A request that is not served."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status, self.reason = status, reason
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host's name or address reaches no further than this machine."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def checked_binding(host: str, token: str | None) -> None:
+    """Refuse to listen beyond this machine without a token.
+
+    Raises:
+        BadInput: It would.
+    """
+    if token is not None and len(token) < 16:
+        raise BadInput(f"the token has {len(token)} characters; it needs 16 or more: openssl rand -hex 32")
+    if token is None and not is_loopback(host):
+        raise BadInput(
+            f"listening on {host} without a token would serve anybody; set ACCORD_TOKEN, or listen on 127.0.0.1"
+        )
+
+
+class Guard:
+    """An ASGI application around another: bodies arrive whole, small enough and in time, from whom may ask.
+
+    Without a token only requests addressed to this machine are served, so that a page in a browser cannot reach the
+    service under a name of its own (DNS rebinding).
+    """
+
+    def __init__(
+        self,
+        app: App,
+        token: str | None = None,
+        body: int = BODY,
+        seconds: float = SECONDS,
+        open_paths: Collection[str] = OPEN_PATHS,
+    ) -> None:
+        self.app, self.token, self.body, self.seconds, self.open_paths = app, token, body, seconds, open_paths
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request, or say why not."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        headers = {name.lower(): value for name, value in scope["headers"]}
+        try:
+            self._check_sender(scope["path"], headers)
+            content = await self._content(receive, headers)
+        except Refused as refused:
+            from starlette.responses import JSONResponse
+
+            how = {"WWW-Authenticate": "Bearer"} if refused.status == 401 else {}
+            closing = {"Connection": "close", **how}
+            await JSONResponse({"error": refused.reason}, refused.status, closing)(scope, receive, send)
+            return
+        await self.app(scope, _replayed(content, receive), send)
+
+    def _check_sender(self, path: str, headers: dict[bytes, bytes]) -> None:
+        if self.token is None:
+            host = headers.get(b"host", b"").decode("latin-1")
+            if not is_loopback(host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host):
+                raise Refused(421, "this service has no token and answers requests to this machine's own name alone")
+        elif path not in self.open_paths:
+            given = headers.get(b"authorization", b"")
+            if not hmac.compare_digest(given, b"Bearer " + self.token.encode()):
+                raise Refused(401, "name the service's token: Authorization: Bearer TOKEN")
+
+    async def _content(self, receive: Receive, headers: dict[bytes, bytes]) -> bytes:
+        """The request's body, unpacked."""
+        try:
+            async with asyncio.timeout(self.seconds):
+                content = await self._body(receive)
+        except TimeoutError:
+            raise Refused(408, f"the request did not arrive within {self.seconds:g} seconds") from None
+        encoding = headers.get(b"content-encoding", b"identity").decode("latin-1").lower()
+        if encoding == "identity":
+            return content
+        if encoding != "gzip":
+            raise Refused(415, f"content encoding {encoding!r}; allowed: gzip, identity")
+        return self._unpacked(content)
+
+    async def _body(self, receive: Receive) -> bytes:
+        parts, size, more = [], 0, True
+        while more and size <= DRAINED:
+            event = await receive()
+            if event["type"] == "http.disconnect":
+                raise Refused(400, "the client went away")
+            size += len(event.get("body", b""))
+            if size <= self.body:
+                parts.append(event.get("body", b""))
+            more = event.get("more_body", False)
+        if size > self.body:
+            raise Refused(413, f"the request is larger than {_megabytes(self.body)}; send less at once")
+        return b"".join(parts)
+
+    def _unpacked(self, content: bytes) -> bytes:
+        packed = zlib.decompressobj(zlib.MAX_WBITS | 16)
+        try:
+            found = packed.decompress(content, self.body + 1)
+        except zlib.error:
+            raise Refused(400, "the request says it is gzip, and is not") from None
+        if len(found) > self.body:
+            raise Refused(413, f"the request unpacks to more than {_megabytes(self.body)}; send less at once")
+        return found
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 2**20:g} MB"
+
+
+def _replayed(content: bytes, receive: Receive) -> Receive:
+    """What the application receives: the whole body at once, then whatever else happens."""
+    events = iter([{"type": "http.request", "body": content, "more_body": False}])
+
+    async def replay() -> MutableMapping[str, Any]:
+        event = next(events, None)
+        return await receive() if event is None else event
+
+    return replay
+
+
+PATH = "/door"
+COOKIE = "accord_door"
+OPEN = OPEN_PATHS | {PATH}
+"""What is served to whoever has not named the token."""
+
+
+def opened_by(token: str) -> str:
+    """What the cookie holds of whoever named the token; the token does not follow from it."""
+    return hmac.new(token.encode(), b"accord door", hashlib.sha256).hexdigest()
+
+
+def is_token(given: str, token: str) -> bool:
+    """Whether this is the token, in a time that tells nothing."""
+    return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
+
+
+class Door:
+    """An ASGI application around a `Guard`: whoever has the cookie has named the token; other browsers are asked."""
+
+    def __init__(self, app: App, token: str) -> None:
+        self.app, self.token, self.kept = app, token, opened_by(token)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request in, or show it the door."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        if self._has_cookie(headers.get(b"cookie", "")):
+            others = [(name, value) for name, value in scope["headers"] if name.lower() != b"authorization"]
+            scope = {**scope, "headers": [*others, (b"authorization", b"Bearer " + self.token.encode())]}
+        elif self._is_page(scope, headers):
+            from starlette.responses import RedirectResponse
+
+            await RedirectResponse(PATH, 303)(scope, receive, send)
+            return
+        await self.app(scope, receive, send)
+
+    def _has_cookie(self, header: str) -> bool:
+        try:
+            found = SimpleCookie(header).get(COOKIE)
+        except CookieError:
+            return False
+        return found is not None and hmac.compare_digest(found.value.encode(), self.kept.encode())
+
+    def _is_page(self, scope: Scope, headers: dict[bytes, str]) -> bool:
+        asks = scope["method"] == "GET" and "text/html" in headers.get(b"accept", "")
+        return asks and b"authorization" not in headers and scope["path"] not in OPEN

@@ -1,0 +1,147 @@
+"""OpenTelemetry traces over HTTP (OTLP): the model calls of an export, as messages."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from accord.live.messages import adapter
+from accord.values import BadInput, MissingExtra
+
+PROTOBUF, JSON = "application/x-protobuf", "application/json"
+
+
+def media_type(content_type: str) -> str:
+    """A content type without its parameters."""
+    return content_type.partition(";")[0].strip().lower()
+
+
+def export_of(body: bytes, content_type: str) -> Any:
+    """An export's `resourceSpans`, as JSON.
+
+    Raises:
+        BadInput: The body is not what its content type says, or of another type.
+    """
+    kind = media_type(content_type)
+    if kind == JSON:
+        try:
+            return json.loads(body)
+        except (ValueError, RecursionError):
+            raise BadInput("the body is no JSON") from None
+    if kind != PROTOBUF:
+        raise BadInput(f"content type {content_type!r}; allowed: {PROTOBUF}, {JSON}")
+    try:
+        from google.protobuf.json_format import MessageToDict
+        from google.protobuf.message import DecodeError
+        from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+    except ImportError:
+        raise MissingExtra("OTLP as protobuf", "serve") from None
+    request = ExportTraceServiceRequest()
+    try:
+        request.ParseFromString(body)
+    except DecodeError:
+        raise BadInput("the body is no export of traces") from None
+    return MessageToDict(request)
+
+
+def spans_of(export: Any) -> dict[str, Any]:
+    """The export, if it is one.
+
+    Raises:
+        BadInput: It is no export of traces.
+    """
+    resources = export.get("resourceSpans", export.get("resource_spans", ())) if isinstance(export, dict) else None
+    if not isinstance(resources, list | tuple):
+        raise BadInput("an export of traces has a list of resourceSpans")
+    return {"resourceSpans": resources}
+
+
+BATCH = 1000
+"""Messages that one request may have."""
+_NUMBER = {"type": ["number", "null"]}
+_TEXT = {"type": ["string", "null"]}
+ROW: dict[str, Any] = {
+    "type": "object",
+    "title": "Row",
+    "description": "What came of one message.",
+    "required": ["status"],
+    "properties": {
+        "status": {
+            "enum": ["scored", "unscored", "heard", "refused"],
+            "description": "`heard`: no reply; `refused`: no message, see `error`.",
+        },
+        "id": {**_TEXT, "description": "Of the message."},
+        "system": {**_TEXT, "description": "Of the message."},
+        "conversation": {**_TEXT, "description": "Of the message."},
+        "turn": {"type": ["integer", "null"], "description": "The reply's place in its conversation, from 0."},
+        "annotator": {**_TEXT, "description": "Whom the score imitates; `population` is a person nobody has met."},
+        "value": {**_NUMBER, "description": "The score: the mean of the distribution, in units of the scale."},
+        "low": {**_NUMBER, "description": "Where the central 80 % of the distribution begin."},
+        "high": {**_NUMBER, "description": "Where they end."},
+        "band_low": {**_NUMBER, "description": "Where the conformal band begins, that holds as often as it says."},
+        "band_high": {**_NUMBER, "description": "Where it ends."},
+        "variance": {**_NUMBER, "description": "Of the distribution."},
+        "entropy": {**_NUMBER, "description": "Of the distribution, in nats."},
+        "distribution": {"type": ["object", "null"], "description": "The probability of each option."},
+        "warning": {**_TEXT, "description": "Why the score deserves less trust than others."},
+        "because": {"type": ["object", "null"], "description": "What each metric added, the weightiest first."},
+        "net_sat": {"type": ["number", "null"], "description": "Of a learned rubric: points for less points against."},
+        "label": {"type": ["string", "null"], "description": "Of a learned rubric: good, bad or uncertain."},
+        "issues": {"type": ["array", "null"], "items": {"type": "object"}, "description": "What is wrong, by turn."},
+        "unscored": {**_TEXT, "description": "Why there is no score."},
+        "signature": {**_TEXT, "description": "How the score was made."},
+        "again": {"type": "boolean", "description": "The message had come before; nothing was changed."},
+        "error": {**_TEXT, "description": "What is wrong with a refused message."},
+    },
+}
+_ERROR = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
+
+
+def published() -> dict[str, Any]:
+    """The JSON Schema of a request's body and of a row."""
+    message = adapter().json_schema()
+    batch = {"type": "object", "required": ["messages"], "additionalProperties": False,
+             "properties": {"messages": {"type": "array", "maxItems": BATCH, "items": message}}}  # fmt: skip
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "accord serve",
+        "$defs": {"Message": message, "Batch": batch, "Row": ROW},
+        "anyOf": [{"$ref": "#/$defs/Message"}, {"$ref": "#/$defs/Batch"}],
+    }
+
+
+def scores() -> dict[str, Any]:
+    """`POST /v1/scores` for OpenAPI."""
+    defs = published()["$defs"]
+    rows = {"type": "object", "properties": {"scores": {"type": "array", "items": ROW}}}
+    reply = {"conversation": "chat-17", "role": "assistant", "content": "Yes, within 45 days.", "id": "m2"}
+    examples = {"one": {"value": reply}, "batch": {"value": {"messages": [reply]}}}
+    return {
+        "requestBody": _body({"application/json": {"schema": {"anyOf": [defs["Message"], defs["Batch"]]}}}, examples),
+        "responses": {
+            "200": _answer("A row, or `scores` with a row a message.", {"anyOf": [ROW, rows]}),
+            "400": _answer("No JSON, or a batch that is none.", _ERROR),
+            "401": _answer("No token, or another one.", _ERROR),
+            "408": _answer("The request took too long to arrive.", _ERROR),
+            "413": _answer("The request is too large.", _ERROR),
+            "422": _answer("The one message is none.", ROW),
+            "503": _answer("Too many messages wait; send it again after `Retry-After`.", _ERROR),
+        },
+    }
+
+
+def traces() -> dict[str, Any]:
+    """`POST /v1/traces` for OpenAPI."""
+    kinds: dict[str, Any] = {"application/json": {"schema": {"type": "object"}}, "application/x-protobuf": {}}
+    answer = _answer("Taken in; spans that could not be read are counted in `partialSuccess`.", {"type": "object"})
+    return {"requestBody": _body(kinds), "responses": {"200": answer, "503": _answer("Send it again.", _ERROR)}}
+
+
+def _body(content: dict[str, Any], examples: dict[str, Any] | None = None) -> dict[str, Any]:
+    if examples:
+        content["application/json"]["examples"] = examples
+    return {"required": True, "content": content}
+
+
+def _answer(description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"description": description, "content": {"application/json": {"schema": schema}}}

@@ -1,0 +1,1 @@
+"""Watching what is scored: means per system and day, what moved, and whom to tell."""

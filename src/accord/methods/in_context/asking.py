@@ -1,0 +1,257 @@
+"""Replies as distributions over the scale: the first number that is written (section 4.1), or token probabilities."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accord.evidence import Column, EvidenceTable
+from accord.methods.in_context.examples import Example, ends
+from accord.methods.in_context.template import Wording
+from accord.models import OUT_OF_BUDGET, Answer, Failure, Flow, Prompt, Reply, Subject, read_first_token
+from accord.values import BudgetReached, Question, Target
+
+Floats = NDArray[np.float64]
+
+NO_NUMBER, OUTSIDE, ECHO = "no number", "outside the scale", "echo"
+UNREADABLE = frozenset({NO_NUMBER, OUTSIDE, ECHO, "no option", "refused"})
+"""What a model answered, and no score is in it: asked again it would answer the same."""
+LONGEST_ECHO = 20
+"""So many characters of the request in a reply are no answer."""
+
+_NUMBER = re.compile(r"(?<![A-Za-z0-9.,])[-−]?(?:\d+(?:[.,]\d+)?|\.\d+)(?:[eE][-+]?\d+)?")
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+_TURN = re.compile(r"^\W*(?:The last turn, \[|\[\d+\]\s*\w+\s*:)")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one reply says: a distribution over the scale's options, (K,) summing to 1, and its mean."""
+
+    shares: tuple[float, ...]
+    value: float
+
+
+def read(wording: Wording, prompt: Prompt, reply: Reply | Failure) -> Reading | Failure:
+    """The score in a reply; a reply without one on the scale is a failure, never moved onto the scale."""
+    if isinstance(reply, Failure):
+        return reply
+    if not wording.reads_options:
+        return _read_number(wording.question, prompt, reply.text)
+    answer = read_first_token(wording.question, reply)
+    if not isinstance(answer, Answer):
+        return Failure(answer.reason, answer.detail)
+    mass = np.array([answer.probabilities.get(str(option), 0.0) for option in wording.question.scale.options])
+    return reading_of(wording.question, mass / mass.sum())
+
+
+def reading_of(question: Question, shares: Floats) -> Reading:
+    """A distribution with its mean."""
+    return Reading(tuple(shares.tolist()), float(shares @ np.array(question.scale.numbers)))
+
+
+def _read_number(question: Question, prompt: Prompt, text: str) -> Reading | Failure:
+    said = _answer(question, text)
+    if _is_echo(said, prompt.messages[-1].content):
+        return Failure(ECHO, "the reply repeats what it was shown")
+    found = _NUMBER.search(said)
+    if found is None:
+        return Failure(NO_NUMBER, f"no number in the reply {text[:60]!r}")
+    low, high = ends(question)
+    value = float(_THOUSANDS.sub("", found[0]).replace(",", ".").replace("−", "-"))
+    if not low <= value <= high:
+        return Failure(OUTSIDE, f"the reply says {value:g}, the scale is from {low:g} to {high:g}")
+    return Reading(tuple(spread_out(value, np.array(question.scale.numbers)).tolist()), value)
+
+
+def _answer(question: Question, text: str) -> str:
+    """A reply without the label that the request ends with, and without the ends of the scale where it names them."""
+    low, high = (re.escape(f"{end:g}") for end in ends(question))
+    plain = re.sub(rf"^\W*{re.escape(question.id)}\s+score\W*", " ", text, count=1, flags=re.IGNORECASE)
+    return re.sub(rf"(?<![\w.,]){low}(?:\.0+)?\s*(?:-|–|to)\s*{high}(?:\.0+)?(?![\w])", " ", plain)
+
+
+def _is_echo(text: str, shown: str) -> bool:
+    """Whether what stands before the first number was copied from the request."""
+    found = _NUMBER.search(text)
+    before = " ".join(text[: found.start() if found else None].split())
+    copied = len(before) >= LONGEST_ECHO and before in " ".join(shown.split())
+    return "=====[" in before or _TURN.match(text) is not None or copied
+
+
+def spread_out(value: float, options: Floats) -> Floats:
+    """(K,) all mass on the option that is meant; between two options it is shared so that the mean is the value."""
+    place = int(np.clip(np.searchsorted(options, value) - 1, 0, len(options) - 2))
+    share = (value - options[place]) / (options[place + 1] - options[place])
+    shares = np.zeros(len(options))
+    shares[place], shares[place + 1] = 1 - share, share
+    return shares
+
+
+ROUND = 256
+"""Requests that are under way together."""
+TOO_LONG = "too long"
+NO_PROMPTS = ("no prompt", "repeats an example", "goes on with the examples")
+"""What a writer's reply can be that is no prompt."""
+LASTING = UNREADABLE | {TOO_LONG, *NO_PROMPTS}
+"""Why a request gave nothing and will give nothing again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request for a score: the demonstrations in their order, the task prompt, what is to be scored."""
+
+    demonstrations: tuple[Example, ...]
+    task: str
+    subject: Subject
+
+
+@dataclass
+class Tally:
+    """What asking came to.
+
+    Attributes:
+        asked: Requests.
+        failures: Why some gave no score, counted.
+        example: One failure's sentence, by its reason.
+        dropped: Demonstrations that did not fit.
+        characters: Of all requests.
+        repeated: Of these, how many repeat the beginning of the request before.
+    """
+
+    asked: int = 0
+    failures: Counter[str] = field(default_factory=Counter)
+    example: dict[str, str] = field(default_factory=dict)
+    dropped: int = 0
+    characters: int = 0
+    repeated: int = 0
+
+    def count(self, found: object) -> None:
+        """Count what one request came to; anything but a failure is an answer.
+
+        Raises:
+            BudgetReached: It is a budget that was reached: what was answered before is kept.
+        """
+        self.asked += 1
+        if isinstance(found, Failure):
+            if found.reason == OUT_OF_BUDGET:
+                raise BudgetReached(found.detail)
+            self.failures[found.reason] += 1
+            self.example.setdefault(found.reason, found.detail)
+
+    @property
+    def unreadable(self) -> int:
+        """How many replies held no score on the scale."""
+        return sum(count for reason, count in self.failures.items() if reason in UNREADABLE)
+
+    @property
+    def again(self) -> int:
+        """How many requests failed for a reason that may pass."""
+        return sum(count for reason, count in self.failures.items() if reason not in LASTING)
+
+    @property
+    def shared(self) -> float | None:
+        """The share of all characters that a prefix cache saves; from 0 to 1."""
+        return self.repeated / self.characters if self.characters else None
+
+
+def score_each(
+    wording: Wording, asked: Sequence[Asked], tally: Tally, on_step: Callable[[], None] = lambda: None
+) -> Flow[list[Reading | Failure]]:
+    """A reading for each request, in their order; `tally` counts what they came to.
+
+    Raises:
+        BudgetReached: The budget is spent; the same call goes on from there.
+    """
+    found: list[Reading | Failure] = [Failure(TOO_LONG, "the input alone does not fit into the context")] * len(asked)
+    before = ""
+    order = sorted(range(len(asked)), key=lambda place: _beginning(asked[place]))
+    for start in range(0, len(order), ROUND):
+        prompts: dict[int, Prompt] = {}
+        for place in order[start : start + ROUND]:
+            one = asked[place]
+            made = wording.prompt(one.demonstrations, one.task, one.subject)
+            if made is not None:
+                prompts[place], dropped = made
+                tally.dropped += dropped
+        for prompt in prompts.values():
+            text = prompt.messages[-1].content
+            tally.characters += len(text)
+            tally.repeated += common(before, text)
+            before = text
+        replies: Sequence[Reply | Failure] = yield list(prompts.values())
+        for (place, prompt), reply in zip(prompts.items(), replies, strict=True):
+            found[place] = read(wording, prompt, reply)
+        for place in order[start : start + ROUND]:
+            tally.count(found[place])
+            on_step()
+    return found
+
+
+def _beginning(asked: Asked) -> tuple[list[str], str]:
+    return [str(example.target) for example in asked.demonstrations], asked.task
+
+
+def common(one: str, other: str) -> int:
+    """How many characters two texts begin with alike."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if one[:middle] == other[:middle] else (low, middle - 1)
+    return low
+
+
+BLOCK, SPREAD = "in-context", "in-context:spread"
+"""What the names of the columns begin with, and the column of the answers' standard deviation."""
+LEAST_ANSWERED = 0.5
+"""An input with fewer of its requests answered has no score."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ensemble:
+    """What several requests said of one input.
+
+    Attributes:
+        shares: (K,) the mean of their distributions.
+        value: The mean of their scores.
+        spread: Their standard deviation.
+        lost: How many gave no score.
+    """
+
+    shares: tuple[float, ...]
+    value: float
+    spread: float
+    lost: int = 0
+
+
+def together(readings: Sequence[Reading | Failure]) -> Ensemble | Failure:
+    """The mean of the distributions; a failure where more than half of the requests gave no score."""
+    said = [reading for reading in readings if isinstance(reading, Reading)]
+    lost = [reading for reading in readings if isinstance(reading, Failure)]
+    if len(said) < LEAST_ANSWERED * len(readings) or not said:
+        [(reason, count)] = Counter(failure.reason for failure in lost).most_common(1)
+        return Failure(reason, f"{count} of {len(readings)} requests")
+    shares = np.mean([reading.shares for reading in said], axis=0)
+    values = np.array([reading.value for reading in said])
+    return Ensemble(tuple((shares / shares.sum()).tolist()), float(values.mean()), float(values.std()), len(lost))
+
+
+def as_evidence(question: Question, made_by: str, found: Sequence[tuple[Target, Ensemble | Failure]]) -> EvidenceTable:
+    """Ensembles as a table: a column an option, and how far the answers were apart."""
+    options = question.scale.numbers
+    columns = [Column(f"{BLOCK}={option:.12g}", made_by, question.id, option) for option in options]
+    columns.append(Column(SPREAD, made_by))
+    rows: dict[Target, dict[str, float]] = {}
+    absences: dict[tuple[Target, str], str] = {}
+    for target, said in found:
+        if isinstance(said, Failure):
+            rows[target], absences[target, BLOCK] = {}, f"{said.reason} ({said.detail})"
+        else:
+            shares = {f"{BLOCK}={option:.12g}": share for option, share in zip(options, said.shares, strict=True)}
+            rows[target] = {**shares, SPREAD: said.spread}
+    return EvidenceTable.from_rows(columns, rows, absences)

@@ -1,0 +1,181 @@
+"""Rated examples: what people said of a dimension, one mean score a conversation or turn, and which belong together."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from accord.models import Subject, documents_of, transcript_of
+from accord.values import BadInput, Conversation, Labels, Question, Target, check_value, content_hash
+
+TURN, DIALOGUE = "turn", "dialogue"
+LEVELS = (TURN, DIALOGUE)
+
+Private = Callable[[Conversation], bool]
+"""Whether a conversation may not be shown beside another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A conversation or turn with the mean of what people said of it.
+
+    Attributes:
+        subject: What was rated; a turn given all turns before it.
+        score: The annotators' mean, on the question's own scale.
+    """
+
+    subject: Subject
+    score: float
+
+    @property
+    def target(self) -> Target:
+        """What was rated."""
+        return self.subject.target
+
+    def to_json(self) -> dict[str, Any]:
+        """The example as plain JSON values."""
+        return {
+            "conversation": self.subject.conversation.to_json(), "turn": self.subject.turn, "score": self.score,
+        }  # fmt: skip
+
+    @classmethod
+    def from_json(cls, row: dict[str, Any]) -> Example:
+        """The inverse of `to_json`."""
+        return cls(Subject(Conversation.from_json(row["conversation"]), row["turn"]), float(row["score"]))
+
+
+@dataclass
+class Examples:
+    """The examples of a dimension, and what was left out of them, counted by its reason."""
+
+    question: Question
+    level: str
+    all: list[Example]
+    left_out: Counter[str] = field(default_factory=Counter)
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    @property
+    def unit(self) -> NDArray[np.float64]:
+        """(n,) scores put on [0, 1] of the question's scale."""
+        return unit(np.array([example.score for example in self.all], dtype=float), self.question)
+
+
+def unit(scores: NDArray[np.float64], question: Question) -> NDArray[np.float64]:
+    """Scores on [0, 1]: what is learned from them then does not depend on the scale's unit."""
+    low, high = ends(question)
+    return np.asarray((scores - low) / (high - low))
+
+
+def ends(question: Question) -> tuple[float, float]:
+    """The lowest and the highest score of a question."""
+    scale = question.scale
+    if scale.low is not None and scale.high is not None:
+        return scale.low, scale.high
+    return scale.numbers[0], scale.numbers[-1]
+
+
+def examples_of(
+    question: Question, subjects: Iterable[Subject], labels: Labels, level: str | None, private: Private
+) -> Examples:
+    """What people rated, in the order of the targets; what is private or says nothing is left out.
+
+    Raises:
+        BadInput: Turns and whole conversations were rated and no level is named, or a label is outside the scale.
+    """
+    said: dict[Target, list[float]] = {}
+    for label in labels.on(question.id):
+        assert label.value is not None
+        check_value(label.value, question, f"label of {label.annotator!r} on {label.target}")
+        said.setdefault(label.target, []).append(float(label.value))
+    level = level_of(said, level, question.id)
+    found = Examples(question, level, [])
+    for subject in subjects:
+        scores = said.get(subject.target)
+        if scores is None or (subject.turn is None) != (level == DIALOGUE):
+            continue
+        if not any(turn.content.strip() for turn in subject.conversation.up_to(subject.turn)):
+            found.left_out["nothing was said"] += 1
+        elif not question.applies_to(subject.conversation):
+            found.left_out["the question does not apply"] += 1
+        elif private(subject.conversation):
+            found.left_out["private"] += 1
+        else:
+            found.all.append(Example(subject, float(np.mean(scores))))
+    return found
+
+
+def level_of(targets: Iterable[Target], level: str | None, dimension: str) -> str:
+    """Whether turns or whole conversations were rated.
+
+    Raises:
+        BadInput: Both were, and no level is named.
+    """
+    if level is not None:
+        return level
+    kinds = {DIALOGUE if target.turn is None else TURN for target in targets}
+    if len(kinds) == 2:
+        raise BadInput(
+            f"people rated {dimension!r} of turns and of whole conversations; say which one is meant: "
+            "in_context: {level: turn}"
+        )
+    return kinds.pop() if kinds else DIALOGUE
+
+
+def told_of(subject: Subject) -> str:
+    """Everything that is shown of a subject, as a text without scores: what is embedded, and what equal ones share."""
+    said = transcript_of(subject.conversation.up_to(subject.turn))
+    documents = documents_of(subject.conversation.documents)
+    return f"{said}\n\n{documents}".strip()
+
+
+def groups_of(examples: Sequence[Example]) -> list[str]:
+    """(n,) a name for what has to stay on one side of a split.
+
+    Turns of one conversation belong together, and so do several replies to the same turns, and equal texts.
+    """
+    names: dict[str, int] = {}
+    pairs = []
+    for place, example in enumerate(examples):
+        turns = example.subject.conversation.up_to(example.subject.turn)
+        before = [(turn.role, turn.content) for turn in turns[:-1]]
+        keys = [f"id {example.target.conversation}", f"same {content_hash(told_of(example.subject))}"]
+        keys += [f"said {content_hash(before)}"] if before else []
+        pairs += [(place, names.setdefault(key, len(names))) for key in keys]
+    size = len(examples)
+    rows, columns = [place for place, _ in pairs], [size + key for _, key in pairs]
+    graph = coo_array((np.ones(len(pairs)), (rows, columns)), shape=(size + len(names), size + len(names)))
+    _, part = connected_components(graph, directed=False)
+    first: dict[int, str] = {}
+    for place, example in enumerate(examples):
+        first.setdefault(int(part[place]), str(example.target))
+    return [first[int(part[place])] for place in range(size)]
+
+
+def private_by(patterns: Sequence[str], marked: str | None) -> Private:
+    """A conversation is private whose text fits one of the patterns, or whose metadata says so under a key.
+
+    Raises:
+        BadInput: A pattern is no regular expression.
+    """
+    try:
+        forbidden = [re.compile(pattern, re.IGNORECASE) for pattern in patterns]
+    except re.error as error:
+        raise BadInput(f"in_context: private: {error.pattern!r} is no regular expression: {error}") from None
+
+    def private(conversation: Conversation) -> bool:
+        if marked is not None and conversation.metadata.get(marked):
+            return True
+        told = told_of(Subject(conversation))
+        return any(pattern.search(told) for pattern in forbidden)
+
+    return private

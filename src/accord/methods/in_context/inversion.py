@@ -1,0 +1,171 @@
+"""Prompt inversion (section 4.2): a model writes task prompts from rated examples; those with the least error stay."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accord.methods.in_context.asking import NO_PROMPTS, UNREADABLE, Asked, Reading, Tally, score_each
+from accord.methods.in_context.examples import Example, Examples, told_of, unit
+from accord.methods.in_context.tasks import TaskPrompt, distinct
+from accord.methods.in_context.template import Wording
+from accord.models import MARGIN, Failure, Flow, Message, Prompt, estimated_usage
+from accord.values import Question, sendable
+
+Floats = NDArray[np.float64]
+
+EXAMPLES = 14
+"""Rated examples that a writer is shown."""
+WRITTEN_TOKENS = 400
+SHORTEST = 20
+COPIED = 30
+"""A run of so many letters and digits of an example makes a prompt a copy of it."""
+SHORT, COPY, GONE_ON = NO_PROMPTS
+
+_LEAD = re.compile(r"^\s*(?:\*\*)?(?:task )?prompt(?:\*\*)?\s*:(?:\*\*)?\s*", re.IGNORECASE)
+_FENCED = re.compile(r"^\s*```\w*\s*(.*?)\s*```\s*$", re.DOTALL)
+
+
+def drawn(rng: np.random.Generator, examples: int, times: int, size: int = EXAMPLES) -> list[list[int]]:
+    """`times` ordered draws of up to `size` examples, each without repetition."""
+    return [rng.permutation(examples)[:size].tolist() for _ in range(times)]
+
+
+def invert(
+    wording: Wording,
+    writer: str,
+    examples: Sequence[Example],
+    draws: Sequence[Sequence[int]],
+    tally: Tally,
+    own: str | None = None,
+    context: int | None = None,
+    on_step: Callable[[], None] = lambda: None,
+) -> Flow[list[TaskPrompt]]:
+    """Task prompts written from draws of examples; replies that are none are counted in `tally`.
+
+    Where `context` is given, a draw shows as many of its examples as fit.
+
+    Raises:
+        BadInput: The user's own inversion prompt names a place that there is not.
+        BudgetReached: The budget is spent; the same call goes on from there.
+    """
+    asked, shown = [], []
+    for repeat, draw in enumerate(draws):
+        prompt, places = _fitting(wording, [examples[place] for place in draw], own, context, repeat)
+        asked.append(prompt)
+        shown.append(places)
+    replies = yield asked
+    found: list[TaskPrompt] = []
+    for reply, seen in zip(replies, shown, strict=True):
+        on_step()
+        text = reply if isinstance(reply, Failure) else checked(reply.text, seen)
+        tally.count(text)
+        if isinstance(text, str):
+            found.append(TaskPrompt(text, writer, tuple(str(example.target) for example in seen)))
+    return distinct(found)
+
+
+def _fitting(
+    wording: Wording, shown: list[Example], own: str | None, context: int | None, repeat: int
+) -> tuple[Prompt, list[Example]]:
+    while True:
+        text = wording.inversion(shown, own)
+        prompt = Prompt((Message("user", text),), WRITTEN_TOKENS, repeat=repeat)
+        if context is None or len(shown) <= 1 or estimated_usage(prompt).total <= MARGIN * context:
+            return prompt, shown
+        shown = shown[1:]
+
+
+def checked(text: str, shown: Sequence[Example]) -> str | Failure:
+    """The prompt in a reply, or why there is none: too short, a copy of an example, or more of the examples."""
+    inside = _FENCED.match(text)
+    plain = sendable(_LEAD.sub("", inside[1] if inside else text)).strip().strip('"“”').strip()
+    plain = "\n".join(plain.splitlines())
+    if len(plain) < SHORTEST:
+        return Failure(SHORT, f"the reply is no prompt: {plain!r}")
+    if "=====[" in plain or re.search(r"^\[\d+\] \w+:", plain, re.MULTILINE):
+        return Failure(GONE_ON, f"the reply goes on with the examples: {plain[:60]!r}")
+    told = {run for example in shown for run in _runs(told_of(example.subject))}
+    if any(run in told for run in _runs(plain)):
+        return Failure(COPY, "the reply quotes an example, which other conversations' prompts may not hold")
+    return plain
+
+
+def _runs(text: str) -> set[str]:
+    letters = "".join(re.findall(r"\w+", text.casefold()))
+    return {letters[start : start + COPIED] for start in range(len(letters) - COPIED + 1)}
+
+
+# --- which prompts stay ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Contest:
+    """How candidates did on the training side.
+
+    Attributes:
+        prompts: All that were tried, with their errors, the best first.
+        unreadable: By prompt, how many of its replies held no score.
+    """
+
+    prompts: Sequence[TaskPrompt]
+    unreadable: Sequence[int]
+
+
+def contest(
+    wording: Wording,
+    candidates: Sequence[TaskPrompt],
+    examples: Examples,
+    groups: Sequence[str],
+    draws: Sequence[Sequence[int]],
+    k: int,
+    tally: Tally,
+    on_step: Callable[[], None] = lambda: None,
+) -> Flow[Contest]:
+    """Each candidate's squared error on all examples (eq. 1), the best first.
+
+    Args:
+        wording: How scores are asked for.
+        candidates: What is tried.
+        examples: The training side.
+        groups: (n,) the examples' groups; an input is shown none of its own.
+        draws: Of each candidate, an order of the examples: the first k that may be shown are its demonstrations.
+        k: Demonstrations of a request.
+        tally: Counts what asking comes to.
+        on_step: Called at each answer.
+    """
+    asked = [
+        Asked(_first(examples, groups, draw, row, k), prompt.text, example.subject)
+        for prompt, draw in zip(candidates, draws, strict=True)
+        for row, example in enumerate(examples.all)
+    ]
+    readings = yield from score_each(wording, asked, tally, on_step)
+    said = [readings[start : start + len(examples)] for start in range(0, len(readings), len(examples))]
+    errors = [squared_error(each, examples.unit, wording.question) for each in said]
+    order = sorted((place for place in range(len(candidates)) if errors[place] is not None), key=lambda p: errors[p])  # type: ignore[arg-type,return-value]
+    lost = [sum(isinstance(one, Failure) and one.reason in UNREADABLE for one in each) for each in said]
+    return Contest([candidates[p].tried(float(errors[p] or 0.0)) for p in order], [lost[p] for p in order])
+
+
+def _first(examples: Examples, groups: Sequence[str], draw: Sequence[int], row: int, k: int) -> tuple[Example, ...]:
+    """The first k examples of a draw that are not of an input's own group."""
+    return tuple(examples.all[place] for place in draw if groups[place] != groups[row])[:k]
+
+
+def squared_error(readings: Sequence[Reading | Failure], truth: Floats, question: Question) -> float | None:
+    """Mean (ŷ - y)² on [0, 1] (eq. 1); `None` where nothing could be asked.
+
+    A reply without a score counts as the largest error that there can be; a request that failed for a passing reason
+    counts for nothing.
+    """
+    errors = []
+    for reading, true in zip(readings, truth, strict=True):
+        if isinstance(reading, Reading):
+            errors.append((float(unit(np.array(reading.value), question)) - true) ** 2)
+        elif reading.reason in UNREADABLE:
+            errors.append(max(true, 1 - true) ** 2)
+    return float(np.mean(errors)) if errors else None

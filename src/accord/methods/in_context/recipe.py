@@ -1,0 +1,230 @@
+"""What is asked for an input: prompts, demonstrations and the selector that puts them together, as plain files.
+
+`prompts.yaml` can be read and edited, `demonstrations.jsonl` holds the examples with their scores, `selector.json` and
+`selector.safetensors` what was learned about them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from accord.methods.in_context.asking import Asked
+from accord.methods.in_context.choosing import make_selector
+from accord.methods.in_context.examples import Example, told_of, unit
+from accord.methods.in_context.nodes import Library, Nodes, Prepared, Query, Selector, greedy_subgraph, random_nodes
+from accord.methods.in_context.tasks import TaskPrompt, dump_tasks, load_tasks
+from accord.methods.in_context.template import Wording
+from accord.models import Subject
+from accord.values import BadInput, Question, content_hash
+
+FORMAT = 1
+PROMPTS, DEMONSTRATIONS, CARD, ARRAYS = (
+    "prompts.yaml", "demonstrations.jsonl", "selector.json", "selector.safetensors",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is shown and asked.
+
+    Attributes:
+        k: Demonstrations of a request.
+        each: ζ, random sets a prompt that are ranked for an input.
+        ensemble: Requests an input; 1 takes the heaviest set alone.
+        edges: How the subgraph is scored: `sum` is eq. 8, `mean` the authors' own code.
+        seed: Of the random sets.
+    """
+
+    k: int = 5
+    each: int = 512
+    ensemble: int = 5
+    edges: Literal["sum", "mean"] = "sum"
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that decides what is asked for an input.
+
+    Attributes:
+        wording: How scores are asked for.
+        examples: What can be shown.
+        tasks: The prompts, best first.
+        library: Both, as the selector sees them.
+        selector: Fitted.
+        sizes: How much is shown and asked.
+        embedder: The name of what made the library's vectors.
+        model: Who is asked, and where.
+    """
+
+    wording: Wording
+    examples: Sequence[Example]
+    tasks: Sequence[TaskPrompt]
+    library: Library
+    selector: Selector
+    sizes: Sizes
+    embedder: str
+    model: str
+
+    @cached_property
+    def nodes(self) -> Nodes:
+        """The sets that are ranked for every input: drawn once, so that what depends on them alone is computed once."""
+        rng = np.random.default_rng(self.sizes.seed)
+        return random_nodes(rng, range(len(self.examples)), len(self.tasks), self.sizes.k, self.sizes.each)
+
+    @cached_property
+    def prepared(self) -> Prepared:
+        """What the selector computes of the sets alone."""
+        return self.selector.prepare(self.nodes)
+
+    @cached_property
+    def twins(self) -> Mapping[str, list[int]]:
+        """The examples by the digest of what is shown of them."""
+        found: dict[str, list[int]] = {}
+        for place, example in enumerate(self.examples):
+            found.setdefault(content_hash(told_of(example.subject)), []).append(place)
+        return found
+
+    @cached_property
+    def hash(self) -> str:
+        """A tagged digest of all that decides what is asked."""
+        shown = [[content_hash(told_of(example.subject)), example.score] for example in self.examples]
+        arrays = [_bytes(self.library.vectors), _bytes(self.library.prompts)]
+        about = [self.wording.hash, [task.hash for task in self.tasks], shown, arrays, asdict(self.sizes)]
+        return content_hash([*about, _digest(self.selector), self.embedder, self.model], length=12)
+
+    def choose(self, query: Query, left_out: Collection[int] = ()) -> Nodes:
+        """The sets to ask with, the heaviest first (Algorithm 2), none of which shows an example that is `left_out`.
+
+        A selector that retrieves adds, for each prompt, the very set that it would show.
+
+        Raises:
+            BadInput: Fewer examples than a set has are left.
+        """
+        weights, nodes = self.selector.weights(query, self.prepared), self.nodes
+        if left_out:
+            kept = nodes.without(left_out)
+            weights, nodes = weights[kept], nodes.take(kept)
+        if not len(nodes):
+            nodes = self._drawn_without(left_out)
+            weights = self.selector.weights(query, self.selector.prepare(nodes))
+        own = self.selector.retrieved(query, self.sizes.k, left_out)
+        if own is not None and len(own) == self.sizes.k:
+            tasks = np.arange(len(self.tasks), dtype=np.intp)
+            more = Nodes(np.tile(np.array(own, dtype=np.intp), (len(tasks), 1)), tasks)
+            weights = np.concatenate([self.selector.weights(query, self.selector.prepare(more)), weights])
+            nodes = more.above(nodes)
+        rows = greedy_subgraph(weights, nodes, self.sizes.ensemble, self.sizes.edges)
+        return nodes.take(np.array(rows, dtype=np.intp))
+
+    def _drawn_without(self, left_out: Collection[int]) -> Nodes:
+        """Sets of the examples that are left, where none of those that were drawn is."""
+        free = [place for place in range(len(self.examples)) if place not in set(left_out)]
+        rng = np.random.default_rng(self.sizes.seed)
+        return random_nodes(rng, free, len(self.tasks), self.sizes.k, self.sizes.each)
+
+    def left_out_of(self, subject: Subject) -> list[int]:
+        """The examples that are the input itself: not shown beside it."""
+        return self.twins.get(content_hash(told_of(subject)), [])
+
+    def asked(self, nodes: Nodes, subject: Subject) -> list[Asked]:
+        """The requests for an input."""
+        return [
+            Asked(tuple(self.examples[place] for place in shown), self.tasks[task].text, subject)
+            for shown, task in zip(nodes.demonstrations.tolist(), nodes.prompt.tolist(), strict=True)
+        ]
+
+    # --- as files ---------------------------------------------------------------------------------------------------
+
+    def save(self, folder: str | Path) -> None:
+        """Write the recipe's files into a folder, made if need be."""
+        from safetensors.numpy import save
+
+        target = Path(folder)
+        target.mkdir(parents=True, exist_ok=True)
+        card, arrays = self.selector.state()
+        about = {
+            "format": FORMAT, "hash": self.hash, "embedder": self.embedder, "model": self.model,
+            "question": self.wording.question.model_dump(mode="json"), "wording": self._wording(),
+            "sizes": asdict(self.sizes), "selector": self.selector.name, "prompts": [t.hash for t in self.tasks],
+            "learned": card,
+        }  # fmt: skip
+        kept = {f"selector.{name}": np.ascontiguousarray(array) for name, array in arrays.items()}
+        kept |= {"library.vectors": self.library.vectors, "library.prompts": self.library.prompts}
+        rows = "".join(json.dumps(example.to_json(), ensure_ascii=True) + "\n" for example in self.examples)
+        (target / ARRAYS).write_bytes(save({name: np.ascontiguousarray(array) for name, array in kept.items()}))
+        (target / DEMONSTRATIONS).write_text(rows, encoding="utf-8")
+        (target / PROMPTS).write_text(dump_tasks(self.wording.question.id, self.tasks), encoding="utf-8")
+        (target / CARD).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+
+    def _wording(self) -> dict[str, Any]:
+        names = ("level", "way", "background", "context", "most", "top")
+        return {name: getattr(self.wording, name) for name in names}
+
+
+def load_recipe(folder: str | Path) -> Recipe:
+    """Read what `save` wrote.
+
+    Raises:
+        BadInput: The folder holds none, it is damaged, or a prompt was edited: the selector learned with another one.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    source = Path(folder)
+    try:
+        about = json.loads((source / CARD).read_text(encoding="utf-8"))
+        if about["format"] > FORMAT:
+            raise BadInput(f"{folder} was written by a newer Accord; upgrade")
+        rows = (source / DEMONSTRATIONS).read_text(encoding="utf-8").splitlines()
+        examples = [Example.from_json(json.loads(row)) for row in rows]
+        arrays = load((source / ARRAYS).read_bytes())
+        wording = Wording(Question.model_validate(about["question"]), **about["wording"])
+        scores = np.array([example.score for example in examples])
+        texts = tuple(told_of(example.subject) for example in examples)
+        library = library_of(wording.question, scores, texts, arrays["library.vectors"], arrays["library.prompts"])
+        own = {n.removeprefix("selector."): array for n, array in arrays.items() if n.startswith("selector.")}
+        selector = make_selector(about["selector"], about["sizes"]["seed"]).restore(library, about["learned"], own)
+        tasks = load_tasks(source / PROMPTS)
+        found = Recipe(
+            wording, examples, tasks, library, selector, Sizes(**about["sizes"]), about["embedder"], about["model"]
+        )
+    except FileNotFoundError as error:
+        raise BadInput(f"{folder} holds no prompts and demonstrations: {Path(str(error.filename)).name} is missing; "
+                       "fit again: accord fit in-context") from None  # fmt: skip
+    except (KeyError, TypeError, ValueError, SafetensorError) as error:
+        raise BadInput(f"{folder} is damaged ({type(error).__name__}); fit again: accord fit in-context") from None
+    if [task.hash for task in tasks] != about["prompts"]:
+        raise BadInput(
+            f"{source / PROMPTS} was edited since the selector learned; enter the edited prompts into the contest: "
+            f"accord fit in-context --prompts {source / PROMPTS}"
+        )
+    if len(examples) != len(found.library.vectors) or found.hash != about["hash"]:
+        raise BadInput(
+            f"{folder} was edited since the selector learned: other demonstrations, scores or settings; fit again: "
+            "accord fit in-context"
+        )
+    return found
+
+
+def _digest(selector: Selector) -> str:
+    """A digest of what a selector learned."""
+    card, arrays = selector.state()
+    return content_hash([selector.name, card, {name: _bytes(array) for name, array in arrays.items()}], length=12)
+
+
+def _bytes(array: Any) -> str:
+    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
+
+
+def library_of(question: Question, scores: Any, texts: tuple[str, ...], vectors: Any, prompts: Any) -> Library:
+    """Examples and prompts as a selector sees them, scores on [0, 1]."""
+    return Library(vectors, unit(np.asarray(scores, dtype=float), question), texts, prompts)

@@ -1,0 +1,226 @@
+"""The filled template τ (section 4.1, table 9): scored demonstrations, the task prompt, what is to be scored.
+
+What requests share comes first, byte for byte: a set of demonstrations and a prompt are the same text before every
+input, so that prefix caches hit. Nothing in them depends on the input, unless the input leaves them no room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from math import floor, log10
+from string import Template
+
+from accord.methods.in_context.examples import TURN, Example, ends
+from accord.models import (
+    MARGIN,
+    TOP_LOGPROBS,
+    Message,
+    Prompt,
+    Subject,
+    answer_labels,
+    documents_of,
+    estimated_usage,
+    fence_for,
+    prompt_file,
+    transcript_of,
+)
+from accord.values import BadInput, Conversation, Kind, Question, content_hash
+
+NUMBER, LOGPROBS = "number", "logprobs"
+"""Ways to read a score: the first number that is written, or the first token's probabilities."""
+NUMBER_TOKENS = 16
+SEPARATOR = "\n\n***\n\n"
+OWN_SHARES = 2
+"""Shares of the context that are the input's own; every demonstration has one."""
+
+
+template = partial(prompt_file, "accord.evaluators.in_context")
+"""A prompt file of this room."""
+
+
+@dataclass(frozen=True)
+class Wording:
+    """How scores of one question are asked for.
+
+    Attributes:
+        question: The dimension.
+        level: Whether a `turn` is scored or a whole `dialogue`.
+        way: How a score is read: `number`, or the options' probabilities by `logprobs`, `decisions`, `systemone`.
+        background: What a conversation's documents are called, such as fact or persona.
+        context: Estimated tokens that a request may have; without it nothing is shortened or dropped.
+        most: Demonstrations that a context has to have room for.
+        top: The likeliest tokens that are asked for, of `logprobs`.
+    """
+
+    question: Question
+    level: str
+    way: str = NUMBER
+    background: str = "documents"
+    context: int | None = None
+    most: int = 5
+    top: int = TOP_LOGPROBS
+    _texts: dict[Example, str] = field(default_factory=dict, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        scale = self.question.scale
+        if scale.kind is Kind.NOMINAL:
+            raise BadInput(f"question {self.question.id!r} has a nominal scale; a score needs an ordered one")
+        if self.question.compares:
+            raise BadInput(f"question {self.question.id!r} compares two conversations; a score is of one")
+        if self.reads_options and not self.question.can_be_judged:
+            raise BadInput(
+                f"question {self.question.id!r} has too many answers for a distribution over them; "
+                f"read the first number instead: in_context: {{way: {NUMBER}}}"
+            )
+
+    @property
+    def reads_options(self) -> bool:
+        """Whether a reply is a distribution over the scale's options."""
+        return self.way != NUMBER
+
+    @property
+    def hash(self) -> str:
+        """A tagged digest of all that is asked around demonstrations, prompt and input."""
+        files_ = [template(name).template for name in ("demonstration", "input", "form")]
+        told = [self.question.key, self.level, self.way, self.background, self.context]
+        return content_hash([files_, told], length=8)
+
+    # --- the parts of a request -----------------------------------------------------------------------------------
+
+    def shown(self, score: float) -> str:
+        """A demonstration's score as it is written: an answer that is allowed, or the mean with two digits."""
+        if not self.reads_options:
+            low, high = ends(self.question)
+            return plain(score, max(2, 2 - floor(log10(high - low))))
+        numbers = self.question.scale.numbers
+        nearest = min(range(len(numbers)), key=lambda place: (abs(numbers[place] - score), place))
+        return list(answer_labels(self.question.scale))[nearest]
+
+    def form(self) -> str:
+        """What the model is to answer with."""
+        low, high = map(plain, ends(self.question))
+        if not self.reads_options:
+            return f"one number from {low} to {high}"
+        labels = answer_labels(self.question.scale)
+        meant = [label if label == option else f"{label} (for {option})" for label, option in labels.items()]
+        return f"one of {', '.join(meant)}"
+
+    def by_hand(self) -> str:
+        """A task prompt made from the question itself: what is used where nothing was learned."""
+        low, high = map(plain, ends(self.question))
+        told = " ".join(f"{option} means {meaning}." for option, meaning in self.question.meanings.items())
+        parts = {
+            "dimension": self.question.id, "low": low, "high": high, "background": self._beside(),
+            "meanings": f"{self.question.text} {told}",
+        }  # fmt: skip
+        return template(self.level).substitute(parts).strip()
+
+    def inversion(self, examples: Sequence[Example], own: str | None = None) -> str:
+        """What is asked for a task prompt (tables 8 and 10): scored examples, then what to write.
+
+        `own` is a text of the user's in place of Accord's.
+
+        Raises:
+            BadInput: It names a place that there is not.
+        """
+        low, high = map(plain, ends(self.question))
+        text = template(f"invert-{self.level}") if own is None else Template(own)
+        parts = {
+            "examples": SEPARATOR.join(self.demonstration(example) for example in examples) + SEPARATOR,
+            "count": len(examples), "dimension": self.question.id, "low": low, "high": high,
+            "background": self._beside(),
+        }  # fmt: skip
+        try:
+            return text.substitute(parts).strip()
+        except (KeyError, ValueError) as error:
+            allowed = ", ".join(f"${name}" for name in parts)
+            raise BadInput(f"the inversion prompt names {error}; the places it can name are: {allowed}") from None
+
+    def demonstration(self, example: Example) -> str:
+        """A scored example, shortened to its share of the context: whole turns go, the oldest first, then documents."""
+        if example not in self._texts:
+            self._texts[example] = self._shortened(example)
+        return self._texts[example]
+
+    def input(self, subject: Subject) -> str:
+        """What is to be scored, whole."""
+        return template("input").substitute(self._material(subject)).strip()
+
+    def fits(self, example: Example) -> bool:
+        """Whether an example can be shown at all: what is scored in it is never cut."""
+        return self.share is None or _tokens(self.demonstration(example)) <= self.share
+
+    @property
+    def share(self) -> int | None:
+        """Estimated tokens that a demonstration may take: `most` of them and the input share the context."""
+        return None if self.context is None else int(MARGIN * self.context) // (self.most + OWN_SHARES)
+
+    # --- the whole ------------------------------------------------------------------------------------------------
+
+    def prompt(self, demonstrations: Sequence[Example], task: str, subject: Subject) -> tuple[Prompt, int] | None:
+        """The request, and how many demonstrations had to go; `None` where the input alone does not fit.
+
+        Where everything does not fit, demonstrations go one by one, the one farthest from the input first.
+        """
+        shown = [self.demonstration(example) for example in demonstrations]
+        asked = f"{task}\n\n{self._form()}"
+        ending = self.input(subject)
+        for dropped in range(len(shown) + 1):
+            text = SEPARATOR.join([*shown[dropped:], asked, ending])
+            prompt = self._prompt(text)
+            if self.context is None or estimated_usage(prompt).total <= MARGIN * self.context:
+                return prompt, dropped
+        return None
+
+    def _prompt(self, text: str) -> Prompt:
+        most = 1 if self.reads_options else NUMBER_TOKENS
+        return Prompt((Message("user", text),), most, 0.0, self.top if self.way == LOGPROBS else 0)
+
+    def _form(self) -> str:
+        return template("form").substitute(form=self.form()).strip()
+
+    def _beside(self) -> str:
+        return f" and the {self.background} beside it, where there is any"
+
+    def _material(self, subject: Subject) -> dict[str, str]:
+        conversation = subject.conversation
+        transcript = transcript_of(conversation.up_to(subject.turn), subject.hidden)
+        documents = documents_of([d for d in conversation.documents if d.text.strip()])
+        fence = fence_for(transcript + documents)
+        about = f"The last turn, [{subject.turn}]:" if self.level == TURN else "The conversation:"
+        beside = f"{self.background}:\n{fence}\n{documents}\n{fence}\n" if documents else ""
+        return {
+            "about": about, "fence": fence, "conversation": transcript, "documents": beside,
+            "dimension": self.question.id,
+        }  # fmt: skip
+
+    def _scored(self, subject: Subject, score: float) -> str:
+        parts = {**self._material(subject), "score": self.shown(score)}
+        return template("demonstration").substitute(parts).strip()
+
+    def _shortened(self, example: Example) -> str:
+        subject, share = example.subject, self.share
+        text = self._scored(subject, example.score)
+        if share is None:
+            return text
+        last = len(subject.conversation.up_to(subject.turn)) - 1
+        for first in range(1, last + 1):
+            if _tokens(text) <= share:
+                return text
+            text = self._scored(replace(subject, hidden=(0, first)), example.score)
+        bare: Conversation = subject.conversation
+        while _tokens(text) > share and bare.documents:
+            bare = replace(bare, documents=bare.documents[:-1])
+            text = self._scored(Subject(bare, subject.turn, (0, last) if last else None), example.score)
+        return text
+
+
+def plain(value: float, digits: int = 9) -> str:
+    """A number in digits, without an exponent."""
+    return f"{value:.{digits}f}".rstrip("0").rstrip(".")
+
+
+def _tokens(text: str) -> int:
+    return estimated_usage(text).input_tokens

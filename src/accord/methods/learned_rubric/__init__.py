@@ -1,0 +1,1 @@
+"""Assertions learned from good and bad conversations (Biyani et al., *RUBICON*, AIware 2024)."""

@@ -1,0 +1,179 @@
+"""How well scores separate good conversations from bad ones, and how sharply (RUBICON, section 3.3).
+
+    LC(R)  = mean score of the good − mean score of the bad
+    θc(R)  = half of the sum of these two means
+    LS(R)  = mean over θ of ½·(|t₊(θ) − Prec₊(R, θ)| + |t₋(θ) − Prec₋(R, θ)|)
+    t₊(θ)  = π + (1 − π)·(1 + tanh(θ − θc))/2,   t₋(θ) = (1 − π) + π·(1 − tanh(θ − θc))/2
+
+Prec₊(θ) is the share of good ones among conversations that score above θ, Prec₋(θ) the share of bad ones among the
+others; θ runs over the midpoints between distinct scores, in points, and π is the share of good conversations. A set of
+rubrics maximises LC/range − α·LS, where the range is what its scores could span: neither term has a unit then. The
+targets are as steep as the paper prints them, and lie in the range of the curves, which begin at π and 1 − π however
+good a set is; stretched to the spread of the scores and to [0, 1] they would call noise sharper than a perfect set
+(decision 0018; `pooled` keeps that reading). Scores are whole thousandths of a point: sums are exact in any order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Whole = NDArray[np.int32]
+Keys = NDArray[np.int32]
+Flags = NDArray[np.bool_]
+
+POINT = 1000
+"""Thousandths in a point of the Likert range 0 to 10."""
+TOP = 10 * POINT
+
+
+@dataclass(frozen=True)
+class Moments:
+    """What is known of the scores of m candidate sets without sorting them, each (m,): thousandths of a point."""
+
+    good: Floats
+    bad: Floats
+    pooled: Floats
+
+    @property
+    def separation(self) -> Floats:
+        """LC: the difference of the classes' means."""
+        return self.good - self.bad
+
+    @property
+    def threshold(self) -> Floats:
+        """θc: halfway between the classes' means."""
+        return (self.good + self.bad) / 2
+
+
+def moments(of_good: Floats, of_bad: Floats, squares: Floats, good: int, bad: int) -> Moments:
+    """Means and pooled standard deviation from exact sums.
+
+    Args:
+        of_good: (m,) sums of the scores of the good conversations.
+        of_bad: (m,) the same of the bad ones.
+        squares: (m,) sums of all squared scores.
+        good: How many good conversations there are.
+        bad: How many bad ones.
+    """
+    within = squares - of_good * of_good / good - of_bad * of_bad / bad
+    return Moments(of_good / good, of_bad / bad, np.sqrt(np.maximum(within, 0.0) / max(good + bad - 2, 1)))
+
+
+def sharpness_loss(keys: Keys, good: int, threshold: Floats, spread: Floats | None = None) -> Floats:
+    """LS of m candidate sets, each in [0, 1]; 1 for one whose scores are all equal.
+
+    With U = 1 + tanh(θ − θc) this is a quarter of |2·(1 − Prec₊) − (1 − π)·(2 − U)| + |2·(1 − Prec₋) − π·U|.
+
+    Args:
+        keys: (m, C) twice each score, plus one where the conversation is good: what sorts by score tells the classes
+            apart in its last bit. They are sorted in place.
+        good: How many conversations are good.
+        threshold: (m,) θc.
+        spread: (m,) pooled standard deviations; where given, targets run from 0 to 1 and θ − θc is divided by them.
+    """
+    keys.sort(axis=1)
+    size, found = keys.shape[1], np.cumsum(keys[:, :-1] & 1, axis=1, dtype=np.int32)
+    below = np.arange(1, size, dtype=np.int32)
+    keys >>= 1
+    unit = np.full(len(keys), float(POINT)) if spread is None else spread
+    curve = steps(keys[:, 1:] + keys[:, :-1], threshold[:, None], unit[:, None])
+    curve += 1.0
+    positive, negative = (good / size, 1 - good / size) if spread is None else (1.0, 1.0)
+    errors = (found + (size - good - below)) * (2.0 / (size - below))  # the bad ones above, by all above
+    errors -= negative * (2.0 - curve)
+    np.abs(errors, out=errors)
+    others = found * (2.0 / below)
+    curve *= positive
+    others -= curve
+    np.abs(others, out=others)
+    errors += others
+    apart = keys[:, 1:] != keys[:, :-1]
+    if apart.all():
+        return np.asarray(errors.sum(axis=1) / (4 * (size - 1)))
+    errors *= apart  # between equal scores there is no threshold
+    count = np.count_nonzero(apart, axis=1)
+    return np.where(count > 0, errors.sum(axis=1) / np.maximum(4 * count, 1), 1.0)
+
+
+def targets(theta: Floats, threshold: float, share: float) -> tuple[Floats, Floats]:
+    """t₊ and t₋ at thresholds in points, where a `share` of the conversations is good."""
+    step = np.tanh(theta - threshold)
+    return share + (1 - share) * (1 + step) / 2, 1 - share + share * (1 - step) / 2
+
+
+def steps(twice: Whole, threshold: Floats, unit: Floats) -> Floats:
+    """tanh((θ − θc)/unit) where `twice` is 2·θ; a unit of nothing makes it a step."""
+    if not unit.all():
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(np.tanh(np.nan_to_num((twice / 2 - threshold) / unit, nan=0.0)))
+    x = twice * (0.5 / unit)
+    x -= threshold / unit
+    return np.tanh(x, out=x)
+
+
+GOOD, BAD, UNCERTAIN = "good", "bad", "uncertain"
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Precision against the threshold; each (t,), at the midpoints between distinct scores, rising.
+
+    Attributes:
+        theta: The thresholds.
+        good: Prec₊: the share of good ones among conversations that score higher.
+        bad: Prec₋: the share of bad ones among the others.
+    """
+
+    theta: Floats
+    good: Floats
+    bad: Floats
+
+
+def curves(scores: Floats, good: Flags) -> Curves:
+    """The precision curves of (C,) scores."""
+    order = np.argsort(scores, kind="stable")
+    ordered, found = scores[order], np.cumsum(good[order])
+    at = np.flatnonzero(ordered[1:] > ordered[:-1])
+    below = at + 1.0
+    above = (good.sum() - found[at]) / (len(scores) - below)
+    return Curves((ordered[at] + ordered[at + 1]) / 2, above, 1.0 - found[at] / below)
+
+
+@dataclass(frozen=True)
+class Window:
+    """Where labels begin to be precise enough.
+
+    Attributes:
+        low: A conversation that scores no higher is called bad; −∞ where none can be.
+        high: A conversation that scores higher is called good; ∞ where none can be.
+    """
+
+    low: float
+    high: float
+
+    @classmethod
+    def read(cls, scores: Floats, good: Flags, threshold: float, precision: float) -> Window:
+        """The window between the largest θ with Prec₋ ≥ precision and the smallest θ with Prec₊ ≥ precision.
+
+        Where the two overlap nothing is uncertain, and the threshold decides as far as both allow it. Beyond the
+        outermost thresholds a curve keeps its last value, so that a side that is never precise enough stays unsaid.
+        """
+        found = curves(scores, good)
+        sure_bad, sure_good = found.theta[found.bad >= precision], found.theta[found.good >= precision]
+        low, high = sure_bad.max(initial=-np.inf), sure_good.min(initial=np.inf)
+        if low >= high:
+            low = high = float(np.clip(threshold, high, low))
+        return cls(float(low), float(high))
+
+    def says(self, scores: Floats) -> NDArray[np.object_]:
+        """(n,) `good`, `bad` or `uncertain` for each score."""
+        return np.where(scores > self.high, GOOD, np.where(scores <= self.low, BAD, UNCERTAIN)).astype(object)
+
+
+def threshold_of(scores: Floats, good: Flags) -> float:
+    """θc: halfway between the mean score of the good and that of the bad."""
+    return float((scores[good].mean() + scores[~good].mean()) / 2)

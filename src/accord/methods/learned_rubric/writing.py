@@ -1,0 +1,286 @@
+"""Supervised extraction (RUBICON, section 3.2.1): why a conversation went well, or badly."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accord.evidence import counted_stems, pieces
+from accord.methods.learned_rubric.guidance import VERDICTS, Guidance
+from accord.models import (
+    Failure,
+    Flow,
+    Form,
+    Prompt,
+    Subject,
+    ask_for_list,
+    estimated_usage,
+    fence_for,
+    fitted,
+    left_out,
+    room_beside,
+    transcript_of,
+)
+from accord.values import Conversation, Reason, Side
+
+MOST = 3
+"""k: reasons a conversation."""
+LONGEST = 400
+"""Characters of a reason."""
+
+Show = Callable[[Subject], Subject]
+
+
+@dataclass(frozen=True)
+class Extracted:
+    """What was noticed in one conversation; `failure` says why nothing was, `left_out` which share was not shown."""
+
+    reasons: tuple[Reason, ...]
+    side: Side
+    failure: Failure | None = None
+    left_out: float = 0.0
+
+
+def extract(subject: Subject, good: bool, guidance: Guidance, show: Show, most: int = MOST) -> Flow[Extracted]:
+    """The weightiest reasons why a conversation (or one reply in it) went as people say it went."""
+    side, shown = Side.SAT if good else Side.DSAT, show(subject)
+    missing = left_out(subject, shown)
+    entries = yield from ask_for_list(extraction_prompt(shown, side, guidance, most), _form(most))
+    if isinstance(entries, Failure):
+        return Extracted((), side, entries, missing)
+    whole = transcript_of(subject.conversation.up_to(subject.turn))
+    name = subject.conversation.id
+    named = ((" ".join(e.get("reason", "").split())[:LONGEST], e.get("quote", "")) for e in entries)
+    reasons = (Reason(conversation=name, text=text, quote=_found(quote, whole)) for text, quote in named if text)
+    return Extracted(tuple(reasons), side, None, missing)
+
+
+def extraction_prompt(shown: Subject, side: Side, guidance: Guidance, most: int = MOST) -> Prompt:
+    """What is asked about a conversation as it is shown."""
+    transcript = transcript_of(shown.conversation.up_to(shown.turn), shown.hidden)
+    parts = {"fence": fence_for(transcript), "conversation": transcript, "verdict": VERDICTS[side], "most": most}
+    return guidance.prompt("extract", _form(most), "responsibility", parts)
+
+
+def windowed(guidance: Guidance, context: int | None, most: int = MOST) -> Show:
+    """What a model is shown of a conversation, where a prompt and its answer may have no more than `context` tokens.
+
+    Raises:
+        BadInput: There is hardly any room beside the prompt.
+    """
+    if context is None:
+        return lambda subject: subject
+    bare = extraction_prompt(Subject(Conversation("", ())), Side.DSAT, guidance, most)
+    room = room_beside(estimated_usage(bare).total, context, "writer: context")
+    return lambda subject: fitted(subject, room)
+
+
+def _form(most: int) -> Form:
+    fields = {"reason": '"one sentence"', "quote": '"a few words of the conversation, verbatim, that show it"'}
+    return Form("reasons", fields, most, "one reason in one sentence.", 120, 50)
+
+
+def _found(quote: str, transcript: str) -> str:
+    """The quote where the conversation has it, whatever the white space; nothing where it was made up."""
+    words = " ".join(quote.split()).strip('"“”')
+    return words if words and words.lower() in " ".join(transcript.split()).lower() else ""
+
+
+BATCH = 10
+"""m: reasons a prompt."""
+MOST_A_BATCH = 8
+FEWEST_WORDS, MOST_WORDS = 3, 25
+"""What is shorter says nothing, and what is longer is no short assertion; both are left out."""
+SPUR_SIZE = 10
+_NUMBERED = re.compile(r"^\s*(?:[-*•]|\(?\d{1,3}[.):])\s+")
+
+
+@dataclass(frozen=True)
+class Assertion:
+    """Something that can be said of a conversation, for it or against it, and where it comes from."""
+
+    text: str
+    side: Side
+    reasons: tuple[Reason, ...] = ()
+
+
+@dataclass
+class Written:
+    """Assertions in the order they were written, why others were left out, and which prompts came to nothing."""
+
+    assertions: list[Assertion] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
+    failures: list[Failure] = field(default_factory=list)
+
+    def add(self, text: str, side: Side, reasons: tuple[Reason, ...], most: int) -> None:
+        """Keep an assertion, unless it is too long, there already, or one too many."""
+        plain = " ".join(_NUMBERED.sub("", text).strip('"“” ').split())
+        known = {each.text.lower().rstrip(".") for each in self.assertions}
+        if not plain:
+            return
+        why = (
+            "too long" if len(plain.split()) > MOST_WORDS
+            else "too short" if sum(any(map(str.isalpha, word)) for word in plain.split()) < FEWEST_WORDS
+            else "written already" if plain.lower().rstrip(".") in known
+            else "pool full" if len(self.assertions) >= most
+            else None
+        )  # fmt: skip
+        if why:
+            self.left_out[why] += 1
+        else:
+            self.assertions.append(Assertion(plain, side, reasons))
+
+
+def summarise(reasons: Sequence[Reason], side: Side, guidance: Guidance, most: int) -> Flow[Written]:
+    """Fresh assertions from each mini-batch of reasons of one class, beside all that were written before."""
+    written = Written()
+    form = _summarising_form(MOST_A_BATCH)
+    for start in range(0, len(reasons), BATCH):
+        if len(written.assertions) >= most:
+            break
+        batch = reasons[start : start + BATCH]
+        parts = _parts(batch, [each.text for each in written.assertions], side)
+        prompt = guidance.prompt("summarise", form, "maxims", parts)
+        entries = yield from ask_for_list(prompt, form)
+        if isinstance(entries, Failure):
+            written.failures.append(entries)
+            continue
+        for entry in entries:
+            text = entry.get("text", "")
+            named = [batch[n - 1] for n in entry.get("numbers", ()) if 1 <= n <= len(batch)]
+            written.add(text, side, tuple(dict.fromkeys(named)) or nearest(text, batch), most)
+    return written
+
+
+def rewrite(reasons: Sequence[Reason], side: Side, guidance: Guidance, size: int = SPUR_SIZE) -> Flow[Written]:
+    """SPUR's list: at most `size` assertions of one class, written anew with every mini-batch of reasons."""
+    written, form = Written(), _summarising_form(size)
+    for start in range(0, len(reasons), BATCH):
+        batch = reasons[start : start + BATCH]
+        before = written.assertions
+        parts = {**_parts(batch, [each.text for each in before], side), "most": size}
+        prompt = guidance.prompt("rewrite", form, parts=parts)
+        entries = yield from ask_for_list(prompt, form)
+        if isinstance(entries, Failure):
+            written.failures.append(entries)
+            continue
+        known = {each.text: each.reasons for each in before}
+        written.assertions = []
+        for entry in entries:
+            text = entry.get("text", "")
+            written.add(text, side, known.get(text) or nearest(text, batch), size)
+    return written
+
+
+def nearest(text: str, batch: Sequence[Reason]) -> tuple[Reason, ...]:
+    """The reason that shares most stems with an assertion, where the model does not say which it covers."""
+    stems = counted_stems(pieces(text)).keys()
+    shared = [len(stems & counted_stems(pieces(reason.text)).keys()) for reason in batch]
+    return (batch[shared.index(max(shared))],) if max(shared, default=0) else ()
+
+
+def _parts(batch: Sequence[Reason], written: Sequence[str], side: Side) -> dict[str, str]:
+    shown = "\n".join(f"{place}. {reason.text}" for place, reason in enumerate(batch, 1))
+    before = "\n".join(f"- {text}" for text in written) or "(none)"
+    return {"reasons": shown, "written": before, "fence": fence_for(shown + before), "verdict": VERDICTS[side]}
+
+
+def _summarising_form(most: int) -> Form:
+    fields = {"text": '"one assertion"', "numbers": "[the numbers of the reasons it covers]"}
+    return Form("assertions", fields, most, "one assertion in one sentence.")
+
+
+SHOWN = 60
+"""New assertions a prompt, beside all that were kept so far."""
+ALIKE = 0.85
+"""Cosine of two assertions' embeddings from which on they say the same."""
+_PAIR = re.compile(r"^\D{0,20}?(\d{1,4})\D{1,40}?(\d{1,4})\D{0,20}$")
+_FORM = Form(
+    "repeats",
+    {"number": "the number of an assertion", "number_of_earlier": "the number of the one it repeats"},
+    SHOWN,
+    "the number of an assertion, an equals sign, the number of the one it repeats; or the word none.",
+    20,
+    12,
+)
+
+
+@dataclass
+class Distinct:
+    """The assertions that stay, how many repeated one of them, and which prompts came to nothing."""
+
+    assertions: list[Assertion] = field(default_factory=list)
+    repeated: int = 0
+    failures: list[Failure] = field(default_factory=list)
+
+
+def deduplicate(assertions: Sequence[Assertion], guidance: Guidance) -> Flow[Distinct]:
+    """Assertions of one class without those that a model finds to repeat an earlier one; their reasons move to it.
+
+    Where a prompt fails, its assertions stay, and the failure is told.
+    """
+    found = Distinct()
+    for start in range(0, len(assertions), SHOWN):
+        new = assertions[start : start + SHOWN]
+        together = [*found.assertions, *new]
+        if len(together) < 2:
+            found.assertions = together
+            continue
+        shown = "\n".join(f"{place}. {each.text}" for place, each in enumerate(together, 1))
+        parts = {"written": shown, "fence": fence_for(shown)}
+        entries = yield from ask_for_list(guidance.prompt("deduplicate", _FORM, parts=parts), _FORM)
+        if isinstance(entries, Failure):
+            found.failures.append(entries)
+        repeats = {} if isinstance(entries, Failure) else _repeats(entries, len(found.assertions), len(together))
+        found.assertions = _merged(together, repeats)
+        found.repeated += len(repeats)
+    return found
+
+
+def deduplicate_by_cosine(
+    assertions: Sequence[Assertion], vectors: NDArray[np.floating], alike: float = ALIKE
+) -> Distinct:
+    """The same without a model: what has a cosine of at least `alike` with an earlier one that stays repeats it.
+
+    Args:
+        assertions: n of one class.
+        vectors: (n, d) their embeddings, of length 1.
+        alike: Between 0 and 1.
+    """
+    repeats: dict[int, int] = {}
+    kept: list[int] = []
+    for place in range(len(assertions)):
+        cosines = vectors[kept] @ vectors[place] if kept else np.zeros(0)
+        if len(cosines) and cosines.max() >= alike:
+            repeats[place] = kept[int(cosines.argmax())]
+        else:
+            kept.append(place)
+    return Distinct(_merged(assertions, repeats), len(repeats))
+
+
+def _repeats(entries: Sequence[dict[str, Any]], kept: int, count: int) -> dict[int, int]:
+    """Places of repetitions with the place of what each repeats; what was kept before is none."""
+    found: dict[int, int] = {}
+    for entry in entries:
+        number, earlier = entry.get("number"), entry.get("number_of_earlier")
+        if isinstance(number, str) and (pair := _PAIR.match(number)):
+            number, earlier = int(pair[1]), int(pair[2])
+        if isinstance(number, int) and isinstance(earlier, int) and 1 <= earlier < number <= count and number > kept:
+            found.setdefault(number - 1, earlier - 1)
+    return found
+
+
+def _merged(assertions: Sequence[Assertion], repeats: dict[int, int]) -> list[Assertion]:
+    """The assertions that repeat none, with the reasons of those that repeat them."""
+    merged = list(assertions)
+    for place in sorted(repeats, reverse=True):
+        first = merged[repeats[place]]
+        reasons = tuple(dict.fromkeys([*first.reasons, *merged[place].reasons]))
+        merged[repeats[place]] = replace(first, reasons=reasons)
+    return [each for place, each in enumerate(merged) if place not in repeats]

@@ -1,0 +1,207 @@
+"""Judging overnight: prompts are written to a provider's batch file, and its replies read when they are there.
+
+To a judge a batch is a chat model whose replies come later: what is not there yet is a failed call with the reason
+`in batch`, and its prompt is noted. Asking the same again, once the replies are in the store, finds them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from accord.models.client import ChatCompletions, failures, reply_from, request_of
+from accord.models.flow import IN_BATCH
+from accord.models.model import CallFailed, Prompt, Reply
+from accord.models.wrappers import decode_reply, kept_key
+from accord.store import Store
+
+ENDPOINT: Final = "/v1/chat/completions"
+WINDOW: Final = "24h"
+MARK = "accord"
+LATEST = 100
+"""Batches that are looked through for one whose id was lost."""
+MOST_REQUESTS = 50_000
+MOST_BYTES = 150_000_000
+GONE = "gone"
+AGAIN = re.compile(r"HTTP (408|409|429|5\d\d)|malformed|batch_expired|expired|cancelled|batch_cancelled|gone")
+"""Reasons of requests that are worth handing in again; a refusal or a rejected request will be the same again."""
+RUNNING = frozenset({"validating", "in_progress", "finalizing", "cancelling"})
+
+
+class Batched:
+    """A chat model that answers from the store alone and notes what it would have to ask."""
+
+    def __init__(self, wire: ChatCompletions, store: Store) -> None:
+        """`wire` is the model whose endpoint the batches go to; it is never asked here.
+
+        `failed` holds the reasons of requests that a batch has answered for good, by their keys.
+        """
+        self.name = wire.name
+        self.endpoint = wire.endpoint
+        self.pending: dict[str, Prompt] = {}
+        self.failed: dict[str, str] = {}
+        self._wire, self._store = wire, store
+
+    async def ask(self, prompt: Prompt, /) -> Reply:
+        """The reply that a batch has brought.
+
+        Raises:
+            CallFailed: There is none yet: `in batch`.
+        """
+        key = self.key(prompt)
+        kept = self._store.reply(key)
+        if kept is None and key in self.failed:
+            raise CallFailed(self.failed[key], "a batch answered so; `accord judge` without --batch asks again")
+        if kept is None:
+            self.pending[key] = prompt
+            raise CallFailed(IN_BATCH, "its reply has not come yet; run the command again later")
+        return decode_reply(json.loads(kept))
+
+    def key(self, prompt: Prompt) -> str:
+        """The key of a prompt's reply in the store: the same as of a prompt that is asked at once."""
+        return kept_key(self.endpoint, self.name, prompt)
+
+    async def close(self) -> None:
+        """Let go of the wire's connections."""
+        await self._wire.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch at the provider: its id, how far it is, and where its results are."""
+
+    id: str
+    status: str
+    completed: int
+    failed: int
+    total: int
+    output: str | None
+    errors: str | None
+    says: str = ""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether results may still come."""
+        return self.status in RUNNING
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, as JSON."""
+        return asdict(self)
+
+
+class BatchEndpoint:
+    """The batch files of an OpenAI-compatible endpoint."""
+
+    def __init__(self, wire: ChatCompletions) -> None:
+        self._wire = wire
+
+    async def submit(self, lines: bytes, mark: str) -> Batch:
+        """Upload a batch file and start it; `mark` finds it again where this call's answer is lost.
+
+        Raises:
+            CallFailed: The provider did not take it.
+            ModelError: No call can succeed, or it has no batches.
+        """
+        with failures(self._wire.endpoint, self._wire.name):
+            file = await self._wire.client.files.create(file=("accord.jsonl", lines), purpose="batch")
+            made = await self._wire.client.batches.create(
+                input_file_id=file.id, endpoint=ENDPOINT, completion_window=WINDOW, metadata={MARK: mark}
+            )
+            return _batch(made)
+
+    async def marked(self, mark: str) -> Batch | None:
+        """The batch that was started with a mark, among the provider's latest; see `submit` for what is raised."""
+        with failures(self._wire.endpoint, self._wire.name):
+            page = await self._wire.client.batches.list(limit=LATEST)
+            return next((_batch(found) for found in page.data if (found.metadata or {}).get(MARK) == mark), None)
+
+    async def look(self, batch: str) -> Batch:
+        """How far a batch is, `gone` where the provider does not know it; see `submit` for what is raised."""
+        from openai import NotFoundError
+
+        with failures(self._wire.endpoint, self._wire.name):
+            try:
+                return _batch(await self._wire.client.batches.retrieve(batch))
+            except NotFoundError:
+                return Batch(batch, GONE, 0, 0, 0, None, None, "the provider does not know it")
+
+    async def results(self, batch: Batch) -> tuple[dict[str, Reply], dict[str, str]]:
+        """Replies by key, and the reason of each request that failed; see `submit` for what is raised."""
+        from openai import NotFoundError
+
+        replies: dict[str, Reply] = {}
+        lost: dict[str, str] = {}
+        for file in filter(None, (batch.output, batch.errors)):
+            with failures(self._wire.endpoint, self._wire.name):
+                try:
+                    content = (await self._wire.client.files.content(file)).content
+                except NotFoundError:
+                    continue  # the provider keeps files for some weeks; what it held is lost
+            for key, found in _read(content, self._wire.name):
+                if isinstance(found, Reply):
+                    replies[key] = found
+                elif key not in replies:
+                    lost[key] = found
+        return replies, lost
+
+
+def batch_files(pending: Mapping[str, Prompt], model: str) -> Iterator[tuple[list[str], bytes]]:
+    """The prompts as batch files within a provider's limits, each with its keys; a line a prompt."""
+    keys: list[str] = []
+    lines: list[bytes] = []
+    size = 0
+    for key, prompt in pending.items():
+        body = {"model": model, **request_of(prompt)}
+        line = json.dumps({"custom_id": key, "method": "POST", "url": ENDPOINT, "body": body}).encode() + b"\n"
+        if lines and (len(lines) == MOST_REQUESTS or size + len(line) > MOST_BYTES):
+            yield keys, b"".join(lines)
+            keys, lines, size = [], [], 0
+        keys.append(key)
+        lines.append(line)
+        size += len(line)
+    if lines:
+        yield keys, b"".join(lines)
+
+
+def _batch(found: Any) -> Batch:
+    if not getattr(found, "id", None) or not getattr(found, "status", None):
+        raise CallFailed("malformed", "the endpoint answered 200 without a batch")
+    counts = found.request_counts
+    completed, failed, total = (counts.completed, counts.failed, counts.total) if counts is not None else (0, 0, 0)
+    errors = getattr(found.errors, "data", None) or []
+    says = "; ".join(str(error.message) for error in errors[:3] if getattr(error, "message", None))
+    return Batch(found.id, found.status, completed, failed, total, found.output_file_id, found.error_file_id, says)
+
+
+def _read(content: bytes, model: str) -> Iterable[tuple[str, Reply | str]]:
+    """Each line's key with its reply, or with the reason that there is none; lines that are none are skipped."""
+    for line in content.splitlines():
+        try:
+            row = json.loads(line)
+            key, response, error = row["custom_id"], row.get("response"), row.get("error")
+        except (ValueError, LookupError, TypeError, AttributeError):
+            continue
+        if not isinstance(key, str):
+            continue
+        response = response if isinstance(response, dict) else {}
+        if response.get("status_code") != 200:
+            code = error.get("code") if isinstance(error, dict) else None
+            yield key, str(code or (f"HTTP {response['status_code']}" if "status_code" in response else "malformed"))
+            continue
+        try:
+            yield key, reply_from(_completion(response.get("body")), model)
+        except CallFailed as error:
+            yield key, error.failure.reason
+
+
+def _completion(body: Any) -> Any:
+    """A completion's JSON as the SDK's own value."""
+    from openai.types.chat import ChatCompletion
+
+    try:
+        return ChatCompletion.model_validate(body)
+    except ValueError:
+        raise CallFailed("malformed", "a line of the batch holds no completion") from None

@@ -1,0 +1,150 @@
+"""A budget that is hard: it stops before the call that would pass it, and counts every attempt, failed ones too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from accord.models.model import A, CallFailed, Model, Q, Usage, estimated_usage, in_process
+from accord.values import BadInput, BudgetReached, check, load_yaml
+
+PRICES_FILE = "prices.yaml"
+
+
+class Price(BaseModel):
+    """What a million tokens cost, in the currency the user thinks in."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    input: float = Field(ge=0)
+    output: float = Field(ge=0)
+
+    def of(self, usage: Usage) -> float:
+        """The price of some tokens."""
+        return (usage.input_tokens * self.input + usage.output_tokens * self.output) / 1e6
+
+
+class _PriceFile(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    models: dict[str, Price]
+
+
+def load_prices(path: str | Path | None = None) -> dict[str, Price]:
+    """Prices by model name from a YAML file (`models: {NAME: {input: 0.15, output: 0.6}}`, per million tokens).
+
+    Without a path, `prices.yaml` in the working folder, or none. Accord ships no prices: they change.
+
+    Raises:
+        BadInput: The file cannot be read, or is none of prices.
+    """
+    named = Path(path) if path is not None else Path(PRICES_FILE)
+    if path is None and not named.is_file():
+        return {}
+    return check(_PriceFile, load_yaml(named), str(named)).models
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """The most that may be spent; `None` caps nothing."""
+
+    requests: int | None = None
+    tokens: int | None = None
+    money: float | None = None
+
+    @property
+    def any(self) -> bool:
+        """Whether anything is capped."""
+        return (self.requests, self.tokens, self.money) != (None, None, None)
+
+
+class Budget:
+    """What was spent so far, what is under way, and how much is left; shared by all calls of a run."""
+
+    def __init__(self, caps: Caps, prices: Mapping[str, Price]) -> None:
+        self.caps = caps
+        self.prices = prices
+        self.requests = 0
+        self.spent = Usage()
+        self._reserved = Usage()
+        self.money = 0.0
+        self._reserved_money = 0.0
+
+    def price(self, model: str) -> Price | None:
+        """The model's price, where the user named one; a model in this process is free."""
+        return self.prices.get(model, Price(input=0, output=0) if in_process(model) else None)
+
+    def reserve(self, model: str, estimate: Usage) -> None:
+        """Set the estimate of a call aside.
+
+        Raises:
+            BudgetReached: The call could pass a cap.
+            BadInput: Money is capped and the model has no price.
+        """
+        price = self.price(model)
+        if self.caps.money is not None and price is None:
+            raise BadInput(f"no price for {model!r}, so money cannot be capped; add it to {PRICES_FILE}")
+        cost = price.of(estimate) if price else 0.0
+        after = {
+            "requests": (self.requests + 1, self.caps.requests),
+            "tokens": (self.spent.total + self._reserved.total + estimate.total, self.caps.tokens),
+            "money": (self.money + self._reserved_money + cost, self.caps.money),
+        }
+        for what, (amount, cap) in after.items():
+            if cap is not None and amount > cap:
+                raise BudgetReached(
+                    f"the budget of {cap:g} {what} would be passed by the next call; what was answered is kept. "
+                    "Run again with a larger budget to go on."
+                )
+        self.requests += 1
+        self._reserved = self._reserved.plus(estimate)
+        self._reserved_money += cost
+
+    def settle(self, model: str, estimate: Usage, used: Usage) -> None:
+        """Put what a call really used in place of its estimate."""
+        price = self.price(model)
+        self._reserved = self._reserved.minus(estimate)
+        self.spent = self.spent.plus(used)
+        if price is not None:
+            self._reserved_money -= price.of(estimate)
+            self.money += price.of(used)
+
+    def to_json(self) -> dict[str, Any]:
+        """What was spent."""
+        tokens = {"input_tokens": self.spent.input_tokens, "output_tokens": self.spent.output_tokens}
+        return {"requests": self.requests, **tokens, "money": self.money if self.prices else None}
+
+
+class Budgeted(Generic[Q, A]):
+    """A model that asks only where the budget allows it."""
+
+    def __init__(self, model: Model[Q, A], budget: Budget) -> None:
+        self.name = model.name
+        self._model, self._budget = model, budget
+
+    async def ask(self, question: Q) -> A:
+        """The model's answer.
+
+        Raises:
+            BudgetReached: The call could pass a cap; it was not made.
+        """
+        estimate = estimated_usage(question)
+        self._budget.reserve(self.name, estimate)
+        used = Usage()
+        try:
+            answer = await self._model.ask(question)
+            used = getattr(answer, "usage", used)
+            return answer
+        except CallFailed as error:
+            used = estimate if error.failure.reason == "timeout" else used  # it may have been worked on, and billed
+            raise
+        finally:
+            self._budget.settle(self.name, estimate, used)
+
+    async def close(self) -> None:
+        """Let go of the model's connections."""
+        await self._model.close()

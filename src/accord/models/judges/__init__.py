@@ -1,0 +1,1 @@
+"""Judges: one file per mode of obtaining a distribution."""

@@ -1,0 +1,69 @@
+"""The vectors of texts, each embedded once for all time: what the store holds is not asked for again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accord.models.embedders import Embedder
+from accord.store import Embedded, Store, batches
+from accord.values import ModelError, Unmeasured, content_hash
+
+Floats = NDArray[np.float32]
+
+TOGETHER = 512
+"""Texts that are embedded before their vectors are kept: what an interruption may lose."""
+
+
+def embedded(texts: Sequence[str], embedder: Embedder, store: Store) -> Floats:
+    """(n, width) the vectors of texts, in their order; (0, 0) for none.
+
+    Args:
+        texts: What to embed; equal ones are embedded once.
+        embedder: Reads the texts that the store lacks, and is not read from disk where there are no texts.
+        store: Keeps each new vector, under what made it and the text.
+
+    Raises:
+        ModelError: A text has no vector, or one of another width than the others; the vectors made before are kept.
+    """
+    if not texts:
+        return np.zeros((0, 0), dtype=np.float32)
+    identity, kept = embedder.identity, Embedded(store)
+    keys = [content_hash([identity, text], length=40) for text in texts]
+    found = kept.vectors(keys)
+    lacking = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
+    for part in batches(lacking.items(), TOGETHER):
+        new, failed = _embed(part, embedder)
+        found |= new
+        _check_widths(found, embedder)
+        kept.add(identity, new)
+        if failed:
+            raise ModelError(
+                f"{embedder.name} has no vector for {len(failed)} of {len(part)} texts; {next(iter(failed.values()))}. "
+                "The other vectors are kept: run the command again to go on."
+            )
+    return np.stack([found[key] for key in keys])
+
+
+def _embed(part: Sequence[tuple[str, str]], embedder: Embedder) -> tuple[dict[str, Floats], dict[str, str]]:
+    """Vectors by key, and by key what is to be said of the texts that have none."""
+    new, failed = {}, {}
+    embedder.prepare([text for _, text in part])
+    for key, text in part:
+        try:
+            new[key] = np.asarray(embedder.embed(text), dtype=np.float32)
+        except Unmeasured as error:
+            failed[key] = str(error)
+    return new, failed
+
+
+def _check_widths(found: Mapping[str, Floats], embedder: Embedder) -> None:
+    """Refuse vectors that cannot be compared: those of another model under the same name."""
+    widths = sorted({len(vector) for vector in found.values()})
+    if len(widths) > 1:
+        raise ModelError(
+            f"{embedder.name} gives vectors of {' and of '.join(map(str, widths))} numbers: another model answers "
+            "under the name by now. Use another store, or another embedder."
+        )

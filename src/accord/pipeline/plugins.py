@@ -1,0 +1,26 @@
+"""What is plugged in: every registry's names with the first line of what each says of itself."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from typing import Any
+
+from accord.evidence import metrics, turn_metrics
+from accord.formats import formats
+from accord.learning import evaluators
+from accord.values import load_rubric, shipped_rubrics
+
+
+def list_plugins() -> dict[str, dict[str, str]]:
+    """Formats, metrics, evaluators and rubrics: name to one line."""
+    return {
+        "formats": {name: _first_line(sys.modules[plugin.convert.__module__]) for name, plugin in formats},
+        "metrics": {name: _first_line(plugin) for name, plugin in [*metrics, *turn_metrics]},
+        "evaluators": {name: _first_line(plugin) for name, plugin in evaluators},
+        "rubrics": {name: f"{len(load_rubric(name).questions)} questions" for name in shipped_rubrics()},
+    }
+
+
+def _first_line(plugin: Any) -> str:
+    return (inspect.getdoc(plugin) or "").split("\n")[0]

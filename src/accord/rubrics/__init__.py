@@ -1,1 +1,0 @@
-"""Rubrics that come with Accord, by file name."""

@@ -1,0 +1,68 @@
+"""Reliability diagrams (LLM-RUBRIC, appendix K): how often an option was chosen where it was given a probability.
+
+The curve is a kernel regression of what happened on what was predicted, with the width at which the smooth
+calibration error is measured (Błasiok & Nakkiran, 2023); its density is that of the predictions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accord.statistics.agreement import Paired, range_names, smece
+from accord.statistics.resampling import Clusters, Interval, interval
+
+Floats = NDArray[np.float64]
+
+DRAWS = 200
+_POINTS = 41
+_THINNEST = 0.02
+
+
+@dataclass(frozen=True)
+class Diagram:
+    """One option's curve.
+
+    Attributes:
+        option: Its name, or that of a range of a long scale.
+        predicted: (m,) probabilities along the axis, where there are predictions.
+        happened: (m,) share of ratings that chose the option there; `low` and `high` its band over conversations.
+        density: (m,) how many predictions lie there, 1 at the most.
+        error: The smooth calibration error, and its interval.
+    """
+
+    option: str
+    predicted: Floats
+    happened: Floats
+    low: Floats
+    high: Floats
+    density: Floats
+    error: float | None
+    interval: Interval
+
+
+def diagrams(paired: Paired, clusters: Clusters, draws: int = DRAWS, seed: int = 0) -> list[Diagram]:
+    """One diagram an option of the scale, or a range of a long one."""
+    counts, shown = clusters.counts(draws, seed), paired.in_ranges()
+    names = enumerate(range_names(paired.options))
+    return [_diagram(shown, option, name, clusters, counts) for option, name in names]
+
+
+def _diagram(paired: Paired, option: int, name: str, clusters: Clusters, counts: Floats) -> Diagram:
+    p, happened = paired.probabilities[:, option], paired.answer == option
+    error = smece(p, happened)
+    width = max(error or 0.0, 0.02)
+    axis = np.linspace(0, 1, _POINTS)
+    kernel = sum(np.exp(-0.5 * ((axis[:, None] - mirror) / width) ** 2) for mirror in (p, -p, 2 - p))
+    mass = np.asarray(kernel).sum(axis=1)
+    shown = mass / mass.max() >= _THINNEST
+    numerator, denominator = (clusters.sums((np.asarray(kernel) * each).T) for each in (happened, np.ones(len(p))))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        drawn = (counts @ numerator) / (counts @ denominator)
+        curve = numerator.sum(axis=0) / denominator.sum(axis=0)
+    low, high = np.nanquantile(drawn[:, shown], [0.025, 0.975], axis=0)
+    errors = [smece(p[rows], happened[rows]) for rows in (clusters.rows(count) for count in counts[:60])]
+    spread = interval(np.array([np.nan if each is None else each for each in errors]))
+    return Diagram(name, axis[shown], curve[shown], low, high, (mass / mass.max())[shown], error, spread)

@@ -1,1 +1,0 @@
-"""The taxonomies of issues that come with Accord, as YAML."""

@@ -1,0 +1,103 @@
+"""How well marks are predicted on conversations that were not learned from: a row a kind, the raw finding beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accord.evidence import EvidenceTable
+from accord.learning import Marking, finding, kinds_of, marks_of
+from accord.statistics import Clusters, Split, interval, krippendorff_alpha, smece
+from accord.values import Labels
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+RAW = "as it was found"
+CALLED = 0.5
+"""A raw finding, a count or a probability, counts as a call from here on."""
+DRAWS = 500
+
+
+@dataclass
+class Called:
+    """The marks of one kind that were held out, a row a mark, and what was said of them without seeing them.
+
+    Attributes:
+        marked: Whether a person marked the turn.
+        called: Whether the system calls the issue there.
+        chance: How probable it finds a mark.
+        conversation: Of the turn.
+    """
+
+    marked: list[bool] = field(default_factory=list)
+    called: list[bool] = field(default_factory=list)
+    chance: list[float] = field(default_factory=list)
+    conversation: list[str] = field(default_factory=list)
+
+    def row(self, draws: int = DRAWS, seed: int = 0) -> dict[str, Any]:
+        """Precision, recall, F1 with its interval over conversations, α with people, calibration error."""
+        marked, called = np.array(self.marked, dtype=bool), np.array(self.called, dtype=bool)
+        counts = np.column_stack([marked & called, called, marked]).astype(float)
+        clusters = Clusters(self.conversation)
+        drawn = clusters.counts(draws, seed) @ clusters.sums(counts)
+        spread = interval(2 * drawn[:, 0] / np.maximum(drawn[:, 1] + drawn[:, 2], 1e-9))
+        both, said, true = counts.sum(axis=0)
+        units = [{"people": float(m), "model": float(c)} for m, c in zip(marked, called, strict=True)]
+        return {
+            "marks": len(marked),
+            "marked": float(marked.mean()),
+            "called": float(called.mean()),
+            "precision": both / said if said else None,
+            "recall": both / true if true else None,
+            "f1": 2 * both / (said + true) if said + true else None,
+            "f1_low": spread.low,
+            "f1_high": spread.high,
+            "alpha": krippendorff_alpha(units, "nominal"),
+            "calibration_error": smece(np.array(self.chance), marked),
+        }
+
+
+def try_marks(
+    evidence: EvidenceTable, labels: Labels, splits: Sequence[Split], seed: int = 0
+) -> tuple[dict[str, Called], dict[str, Called]]:
+    """By kind what is called where the conversation was not learned from: calibrated, and as it was found."""
+    calibrated: dict[str, Called] = {}
+    raw: dict[str, Called] = {}
+    for split in splits:
+        marking = Marking.fit(evidence.of(split.train), labels.of(split.train), seed)
+        test = evidence.of(split.test)
+        for kind in kinds_of(evidence):
+            if kind not in marking.marks:
+                continue
+            rows, marked = marks_of(test, labels, kind)
+            own, known = finding(test, kind)
+            rows, marked = rows[known[rows]], marked[known[rows]]
+            chances, _ = marking.chances(test, kind)
+            names = [test.targets[row].conversation for row in rows]
+            threshold = marking.marks[kind].threshold
+            _add(calibrated.setdefault(kind, Called()), marked, chances[rows] >= threshold, chances[rows], names)
+            found = np.clip(own[rows], 0.0, 1.0)
+            _add(raw.setdefault(kind, Called()), marked, found >= CALLED, found, names)
+    return calibrated, raw
+
+
+def rows_of(calibrated: dict[str, Called], raw: dict[str, Called], seed: int = 0) -> list[dict[str, Any]]:
+    """A row a system and a kind, then one a system with its mean F1 over kinds."""
+    rows = []
+    for system, by_kind in (("issues", calibrated), (RAW, raw)):
+        each = [{"system": system, "issue": kind, **called.row(seed=seed)} for kind, called in by_kind.items()]
+        scores = [row["f1"] for row in each if row["f1"] is not None]
+        rows += [*each, {"system": system, "issue": "macro", "f1": sum(scores) / len(scores) if scores else None}]
+    return rows
+
+
+def _add(to: Called, marked: Flags, called: Flags, chance: Floats, conversations: Sequence[str]) -> None:
+    to.marked += marked.tolist()
+    to.called += called.tolist()
+    to.chance += chance.tolist()
+    to.conversation += conversations

@@ -1,0 +1,82 @@
+"""Names for plug-ins: one registry a kind, filled by a decorator here and by entry points elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib.metadata import entry_points
+from typing import Generic, TypeVar
+
+from accord.values.errors import BadInput, UnknownName
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """Plug-ins of one kind by name.
+
+    Third parties declare an entry point in the group `accord.<kind>s` (`accord.turn_metrics`) whose value is the module
+    to import; importing it runs its decorators. They are loaded when a name is first asked for, never at import time.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._plugins: dict[str, T] = {}
+        self._families: dict[str, Callable[[str], T]] = {}
+        self._members: dict[str, T] = {}  # of families, as they were asked for
+        self._loaded = False
+
+    def register(self, name: str) -> Callable[[T], T]:
+        """Decorate a plug-in to make it known under `name`.
+
+        Raises:
+            BadInput: Another plug-in has the name already.
+        """
+
+        def keep(plugin: T) -> T:
+            if self._plugins.get(name, plugin) is not plugin:
+                raise BadInput(f"two plug-ins want to be the {self.kind} {name!r}; rename one of them")
+            self._plugins[name] = plugin
+            return plugin
+
+        return keep
+
+    def family(self, name: str, make: Callable[[str], T]) -> None:
+        """Make plug-ins known as `name@ARGUMENT`, each made of its argument when it is first asked for."""
+        self._families[name] = make
+
+    def get(self, name: str) -> T:
+        """The plug-in called `name`, or the member of a family that `name@ARGUMENT` is.
+
+        Raises:
+            UnknownName: No plug-in is called so; the message lists those that exist.
+        """
+        if name not in self:
+            raise UnknownName(self.kind, name, self._plugins)
+        if name in self._plugins:
+            return self._plugins[name]
+        if name not in self._members:
+            family, _, argument = name.partition("@")
+            self._members[name] = self._families[family](argument)
+        return self._members[name]
+
+    def __contains__(self, name: str) -> bool:
+        """Whether `get` knows a plug-in of this name."""
+        self._load_entry_points()
+        family, _, argument = name.partition("@")
+        return name in self._plugins or (bool(argument) and family in self._families)
+
+    def names(self) -> list[str]:
+        """All names, sorted."""
+        self._load_entry_points()
+        return sorted(self._plugins)
+
+    def __iter__(self) -> Iterator[tuple[str, T]]:
+        self._load_entry_points()
+        return iter(sorted(self._plugins.items()))
+
+    def _load_entry_points(self) -> None:
+        if self._loaded:
+            return
+        self._loaded = True
+        for entry in entry_points(group=f"accord.{self.kind.replace(' ', '_')}s"):
+            entry.load()

@@ -1,0 +1,298 @@
+"""A rubric: questions, when they apply, and which one is the main question."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from functools import cached_property
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from accord.values.conversation import Conversation, content_hash
+from accord.values.errors import BadInput, UnknownName
+from accord.values.scale import MOST_ASKED, Frozen, Kind, Scale, Value
+from accord.values.strict_yaml import check, load_yaml, reasons
+
+_UNSEEN = {"side", "weight", "reasons"}
+"""What belongs to a question and is not shown to whoever answers it."""
+
+
+class Applies(StrEnum):
+    """When a question can be asked at all."""
+
+    ALWAYS = "always"
+    WITH_DOCUMENTS = "with-documents"
+    WITHOUT_DOCUMENTS = "without-documents"
+    MULTI_TURN = "multi-turn"
+    PAIRS = "pairs"
+
+
+class Side(StrEnum):
+    """What it says of a conversation that an assertion holds: for it (SAT), or against it (DSAT)."""
+
+    SAT = "sat"
+    DSAT = "dsat"
+
+
+class Reason(Frozen):
+    """Where an assertion comes from: a conversation, what was noticed in it, and the words that show it."""
+
+    conversation: str
+    text: str
+    quote: str = ""
+
+
+class Question(Frozen):
+    """One question: its text, its scale, what each option means, and when it applies.
+
+    An assertion that was learned also has a `side`, what it weighs in a sum, and the `reasons` that it comes from;
+    these are not shown to whoever answers, and make no other question of it.
+    """
+
+    id: str = Field(min_length=1)
+    text: str = Field(min_length=1)
+    scale: Scale
+    meanings: Mapping[str, str] = Field(default_factory=dict)
+    applies: Applies = Applies.ALWAYS
+    side: Side | None = None
+    weight: float = Field(default=1.0, gt=0, le=100)
+    reasons: tuple[Reason, ...] = ()
+
+    @model_validator(mode="after")
+    def _meanings_name_options(self) -> Question:
+        options = {str(option) for option in self.scale.options}
+        strangers = sorted(set(self.meanings) - options)
+        if strangers:
+            raise ValueError(f"question {self.id!r} explains {strangers[0]!r}, which is none of its options")
+        return self
+
+    @property
+    def key(self) -> str:
+        """A tagged digest of all that is asked; a question that is edited has another key."""
+        return content_hash(self.model_dump(mode="json", exclude=_UNSEEN), length=12)
+
+    @property
+    def compares(self) -> bool:
+        """Whether people answer it about two conversations: which is better, on which side of the scale."""
+        return self.applies is Applies.PAIRS
+
+    @property
+    def can_be_judged(self) -> bool:
+        """Whether a judge can be asked: about one conversation, with few enough options to choose from."""
+        return not self.compares and 0 < len(self.scale.options) <= MOST_ASKED
+
+    def applies_to(self, conversation: Conversation) -> bool:
+        """Whether the question can be asked of this conversation.
+
+        A log that lacks its texts (ratings without transcripts) leaves the rule undecided: the question applies.
+        """
+        if not conversation.turns:
+            return True
+        match self.applies:
+            case Applies.WITH_DOCUMENTS:
+                return bool(conversation.documents)
+            case Applies.WITHOUT_DOCUMENTS:
+                return not conversation.documents
+            case Applies.MULTI_TURN:
+                return len(conversation.by("user")) > 1
+            case _:
+                return True
+
+
+class Rubric(Frozen):
+    """Questions in the order they are asked, the main one among them, and instructions shared by all.
+
+    `learned_on` names the conversations whose labels were seen when the questions were written and chosen.
+    """
+
+    name: str = Field(min_length=1)
+    questions: tuple[Question, ...] = Field(min_length=1)
+    main: str
+    instructions: str = ""
+    source: str = ""
+    learned_on: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _names_fit(self) -> Rubric:
+        ids = [question.id for question in self.questions]
+        twice = next((name for name in ids if ids.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"two questions are called {twice!r}")
+        if self.main not in ids:
+            raise ValueError(f"main question {self.main!r} is none of {', '.join(ids)}")
+        return self
+
+    @cached_property
+    def _by_id(self) -> dict[str, Question]:
+        return {question.id: question for question in self.questions}
+
+    def get(self, question: str) -> Question | None:
+        """The question with this id, or `None`."""
+        return self._by_id.get(question)
+
+    def __getitem__(self, question: str) -> Question:
+        try:
+            return self._by_id[question]
+        except KeyError:
+            raise UnknownName("question", question, self._by_id) from None
+
+    @property
+    def main_question(self) -> Question:
+        """The question whose answers are predicted."""
+        return self[self.main]
+
+    @property
+    def judged(self) -> tuple[Question, ...]:
+        """The questions that a judge can be asked; the others are for people alone."""
+        return tuple(question for question in self.questions if question.can_be_judged)
+
+    @property
+    def assertions(self) -> tuple[Question, ...]:
+        """The questions that speak for or against a conversation."""
+        return tuple(question for question in self.questions if question.side is not None)
+
+    @cached_property
+    def hash(self) -> str:
+        """A tagged digest of everything a judge is shown; equal rubrics have equal hashes."""
+        unseen: Any = {"name": True, "source": True, "learned_on": True, "questions": {"__all__": _UNSEEN}}
+        return content_hash(self.model_dump(mode="json", exclude=unseen))
+
+
+# --- YAML ---------------------------------------------------------------------------------------------------------
+
+
+def _options(value: Any) -> dict[str, str]:
+    """Options as a mapping from value to meaning, or as a bare list of values."""
+    if isinstance(value, Mapping):
+        return {str(option): str(meaning) for option, meaning in value.items()}
+    if isinstance(value, list):
+        return {str(option): "" for option in value}
+    raise ValueError("options are a mapping from value to meaning, or a list of values")
+
+
+class _QuestionFile(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    id: str
+    text: str
+    scale: Kind = Kind.ORDINAL
+    options: Annotated[dict[str, str], BeforeValidator(_options)] = Field(default_factory=dict)
+    low: float | None = None
+    high: float | None = None
+    applies: Applies = Applies.ALWAYS
+    side: Side | None = Field(default=None, alias="class")
+    weight: float = 1.0
+    reasons: list[Reason] = Field(default_factory=list)
+
+    def question(self) -> Question:
+        ordered = self.scale is not Kind.NOMINAL
+        options = tuple(_number(option) if ordered else option for option in self.options)
+        return Question(
+            id=self.id,
+            text=self.text.strip(),
+            scale=Scale(kind=self.scale, options=options, low=self.low, high=self.high),
+            meanings={option: meaning for option, meaning in self.options.items() if meaning},
+            applies=self.applies,
+            side=self.side,
+            weight=self.weight,
+            reasons=tuple(self.reasons),
+        )
+
+
+class _RubricFile(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    main: str
+    instructions: str = ""
+    source: str = ""
+    learned_on: list[str] = Field(default_factory=list)
+    questions: list[_QuestionFile]
+
+    def rubric(self) -> Rubric:
+        return Rubric(
+            name=self.name,
+            main=self.main,
+            instructions=self.instructions.strip(),
+            source=self.source.strip(),
+            learned_on=tuple(self.learned_on),
+            questions=tuple(question.question() for question in self.questions),
+        )
+
+
+def _number(text: str) -> Value:
+    try:
+        number = float(text)
+    except ValueError:
+        raise ValueError(f"option {text!r} of an ordered scale is no number (use scale: nominal)") from None
+    return int(number) if number.is_integer() else number
+
+
+def shipped_rubrics() -> list[str]:
+    """Names of the rubrics that come with Accord."""
+    return sorted(
+        entry.name.removesuffix(".yaml")
+        for entry in files("accord.values.rubrics").iterdir()
+        if entry.name.endswith(".yaml")
+    )
+
+
+def load_rubric(name_or_path: str | Path) -> Rubric:
+    """Read a rubric: a shipped one by name (`llm-rubric`), or a YAML file by path.
+
+    Raises:
+        BadInput: The file does not exist, is no YAML, has unknown keys, or contradicts itself.
+        UnknownName: Neither a file nor a shipped rubric is called so.
+    """
+    path = Path(name_or_path)
+    if path.suffix in {".yaml", ".yml"} or path.is_file():
+        return read_rubric(load_yaml(path), str(path))
+    if str(name_or_path) not in shipped_rubrics():
+        raise UnknownName("rubric", str(name_or_path), shipped_rubrics())
+    shipped = files("accord.values.rubrics") / f"{name_or_path}.yaml"
+    return read_rubric(load_yaml(Path(str(shipped))), str(shipped))
+
+
+def read_rubric(content: Any, where: str) -> Rubric:
+    """A rubric from parsed YAML; `where` names the file in errors.
+
+    Raises:
+        BadInput: Unknown keys, wrong types, or a rubric that contradicts itself.
+    """
+    parsed = check(_RubricFile, content, where)
+    try:
+        return parsed.rubric()
+    except ValueError as error:  # pydantic's ValidationError is one
+        raise BadInput(f"{where}: {reasons(error)[0]}") from None
+
+
+def dump_rubric(rubric: Rubric) -> str:
+    """The rubric as YAML that `load_rubric` reads back to an equal value."""
+    import yaml
+
+    def question(entry: Question) -> dict[str, Any]:
+        row: dict[str, Any] = {"id": entry.id, "text": entry.text, "scale": entry.scale.kind.value}
+        if entry.scale.kind is Kind.REAL:
+            row |= {"low": entry.scale.low, "high": entry.scale.high}
+        else:
+            row["options"] = {option: entry.meanings.get(str(option), "") for option in entry.scale.options}
+        if entry.applies is not Applies.ALWAYS:
+            row["applies"] = entry.applies.value
+        if entry.side is not None:
+            row |= {"class": entry.side.value, "weight": entry.weight}
+        if entry.reasons:
+            row["reasons"] = [reason.model_dump(exclude_defaults=True) for reason in entry.reasons]
+        return row
+
+    content: dict[str, Any] = {"name": rubric.name, "main": rubric.main}
+    if rubric.source:
+        content["source"] = rubric.source
+    if rubric.instructions:
+        content["instructions"] = rubric.instructions
+    content["questions"] = [question(entry) for entry in rubric.questions]
+    if rubric.learned_on:
+        content["learned_on"] = list(rubric.learned_on)
+    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=110)

@@ -1,0 +1,1 @@
+"""The taxonomies of issues that ship with Accord."""

@@ -1,0 +1,42 @@
+"""Where people judge: studies, who is asked what, and what came of it."""
+
+from accord.workbench.assessments import open_study, outcomes
+from accord.workbench.outcome import (
+    Resampling,
+    agreement_with_all,
+    agreement_with_model,
+    agreement_with_others,
+    detection_outcome,
+    overall_outcome,
+    table,
+)
+from accord.workbench.plan import FLOWS, Plan, Stage, assigned, eligible, planned, read_plan, sampled, write_plan
+from accord.workbench.seats import Seats
+from accord.workbench.study import At, NotNow, Part, Study, parts
+
+__all__ = [
+    "At",
+    "FLOWS",
+    "NotNow",
+    "Part",
+    "Plan",
+    "Resampling",
+    "Seats",
+    "Stage",
+    "Study",
+    "agreement_with_all",
+    "agreement_with_model",
+    "agreement_with_others",
+    "assigned",
+    "detection_outcome",
+    "eligible",
+    "open_study",
+    "outcomes",
+    "overall_outcome",
+    "parts",
+    "planned",
+    "read_plan",
+    "sampled",
+    "table",
+    "write_plan",
+]
