@@ -33,15 +33,15 @@ from accord.methods import (
     SELECTORS,
     ZERO_SHOT,
     Examples,
-    Wording,
+    PromptTemplate,
     examples_of,
     groups_of,
 )
-from accord.models import IN_PROCESS_LOGPROBS, Budget, Caps, Subject
+from accord.models import IN_PROCESS_LOGPROBS, Budget, Caps
 from accord.pipeline import ContextSides, InContextModels, InContextStudy, learn_from
 from accord.statistics import Clusters, fold_of
 from accord.store import Store
-from accord.values import Conversation, Document, Label, Labels, Question, Scale
+from accord.values import Conversation, Document, Label, Labels, Question, Sample, Scale
 
 PARTS = ("planted", "prefixes", "real")
 MODEL = "embedded:smollm2-135m"
@@ -147,14 +147,16 @@ def folds_of(
     """The sides of each fold, and who is asked."""
     text, answers = DIMENSIONS[dimension]
     question = Question(id=dimension, text=text, scale=Scale(options=answers))
-    subjects, labels = _responses(folder, dimension, limit)
+    samples, labels = _responses(folder, dimension, limit)
     sizes: Mapping[str, Any] = (TINY if (limit or 0) <= FEW else SMALL) if small else {}
     about = InContextConfig(
-        model=MODEL, way="logprobs", background="fact", selector=OURS, calibrate=False, level="turn", **sizes
+        model=MODEL, mode="logprobs", background="fact", selector=OURS, calibrate=False, level="turn", **sizes
     )
     models = InContextModels(about, Budget(Caps(), {}))
-    found = examples_of(question, subjects, labels, "turn", lambda conversation: False)
-    wording = Wording(question, "turn", "logprobs", "fact", models.context, about.demonstrations, IN_PROCESS_LOGPROBS)
+    found = examples_of(question, samples, labels, "turn", lambda conversation: False)
+    wording = PromptTemplate(
+        question, "turn", "logprobs", "fact", models.context, about.demonstrations, IN_PROCESS_LOGPROBS
+    )
     groups = groups_of(found.all)
     names = groups if split == "context" else [str(example.target) for example in found.all]
     count = min(FOLDS, len(set(names)))
@@ -167,12 +169,12 @@ def folds_of(
         yield fold, ContextSides(wording, labels, sides[0], sides[1], 0), models
 
 
-def _responses(folder: Path, dimension: str, limit: int | None) -> tuple[list[Subject], Labels]:
+def _responses(folder: Path, dimension: str, limit: int | None) -> tuple[list[Sample], Labels]:
     """The rated replies with the turns right before them, and the fact where it is asked about."""
-    subjects: list[Subject] = []
+    samples: list[Sample] = []
     labels: list[Label] = []
     for record in read(folder):
-        if limit is not None and len(subjects) >= limit:
+        if limit is not None and len(samples) >= limit:
             break
         turn = record.labels[0].target.turn if record.labels else None
         if turn is None:
@@ -180,14 +182,14 @@ def _responses(folder: Path, dimension: str, limit: int | None) -> tuple[list[Su
         said = record.conversation.turns[max(0, turn - TURNS) : turn + 1]
         facts = [Document(document.text[:FACT]) for document in record.conversation.documents]
         shown = tuple(facts) if dimension == "Uses Knowledge" else ()
-        subject = Subject(Conversation(record.conversation.id, said, shown), len(said) - 1)
-        subjects.append(subject)
-        labels += [_moved(label, subject) for label in record.labels if label.question == dimension]
-    return subjects, Labels(labels)
+        sample = Sample(Conversation(record.conversation.id, said, shown), len(said) - 1)
+        samples.append(sample)
+        labels += [_moved(label, sample) for label in record.labels if label.question == dimension]
+    return samples, Labels(labels)
 
 
-def _moved(label: Label, subject: Subject) -> Label:
-    return replace(label, target=subject.target)
+def _moved(label: Label, sample: Sample) -> Label:
+    return replace(label, target=sample.target)
 
 
 # --- what is told of it ---------------------------------------------------------------------------------------------

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from harness import Row
 
-from accord.methods import SEPARATOR, Examples, Wording, common, examples_of, groups_of, pair_draws
-from accord.models import Subject
+from accord.methods import SEPARATOR, Examples, PromptTemplate, common, examples_of, groups_of, pair_draws
 from accord.testing import rated_chats
+from accord.values import Sample
 
 PROMPTS, K, EACH = 4, 5, 4
 
@@ -17,8 +17,8 @@ PROMPTS, K, EACH = 4, 5, 4
 def prefix_rows(seed: int = 0) -> list[Row]:
     """The pairs of 120 planted conversations, laid out and ordered in four ways."""
     chats, labels, rubric = rated_chats(120)
-    found = examples_of(rubric.main_question, map(Subject, chats), labels, None, lambda chat: False)
-    wording, groups = Wording(rubric.main_question, found.level), groups_of(found.all)
+    found = examples_of(rubric.main_question, map(Sample, chats), labels, None, lambda chat: False)
+    wording, groups = PromptTemplate(rubric.main_question, found.level), groups_of(found.all)
     rows: list[Row] = []
     for together in (4, 1):
         query, nodes = pair_draws(np.random.default_rng(seed), groups, range(120), PROMPTS, K, EACH, together)
@@ -35,9 +35,11 @@ def prefix_rows(seed: int = 0) -> list[Row]:
     return rows
 
 
-def _text(wording: Wording, found: Examples, row: int, shown: Sequence[int], task: int, input_last: bool = True) -> str:
+def _text(
+    wording: PromptTemplate, found: Examples, row: int, shown: Sequence[int], task: int, input_last: bool = True
+) -> str:
     made = wording.prompt(
-        [found.all[place] for place in shown], f"Prompt {task}. {wording.by_hand()}", found.all[row].subject
+        [found.all[place] for place in shown], f"Prompt {task}. {wording.by_hand()}", found.all[row].sample
     )
     assert made is not None
     parts = made[0].messages[0].content.split(SEPARATOR)

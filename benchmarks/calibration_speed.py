@@ -38,7 +38,7 @@ from scipy import optimize
 from accord.evidence import EvidenceTable
 from accord.learning import Calibration, MixedCore, Ratings, Shape, answers_to, predict, ratings
 from accord.learning.network_grid import Cell, Grid, losses, search
-from accord.learning.network_training import Job, Sheets, Terms, train
+from accord.learning.network_training import Job, Schedule, Sheets, train
 from accord.models import RecordedJudge
 from accord.statistics import Clusters, grouped_folds
 from accord.testing import planted
@@ -127,8 +127,8 @@ def network_grid(
         loss = float(losses(sized, batch, sheets, folds, grid, seed=0).min())
         seconds = time.process_time() - start
         spent, best = spent + seconds, min(best, loss)
-        for way, step in seconds_of_a_step(sized, sheets, batch).items():
-            eager[way] = eager.get(way, 0.0) + step * eager_steps(grid, batch, folds)
+        for mode, step in seconds_of_a_step(sized, sheets, batch).items():
+            eager[mode] = eager.get(mode, 0.0) + step * eager_steps(grid, batch, folds)
         print(
             f"  {first:3} x {second:3}, batch {batch:3}: {seconds:6.1f} s, best {loss:.4f}", file=sys.stderr, flush=True
         )
@@ -136,7 +136,7 @@ def network_grid(
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     about = {"n": len(rated), "programs": len(programs), "cells": cells}
     rows: list[Row] = [
-        {"what": way, "seconds": seconds, "ratio": 1.0, **about} for way, seconds in sorted(eager.items())
+        {"what": mode, "seconds": seconds, "ratio": 1.0, **about} for mode, seconds in sorted(eager.items())
     ]
     ratio = min(eager.values()) / spent
     rows.append({"what": "network-grid", "seconds": spent, "ratio": ratio, "peak_mb": peak, "log_loss": best, **about})
@@ -155,7 +155,7 @@ def standard_error(
 ) -> float:
     """Of a cell's held-out log loss, a mean over conversations as clusters."""
     sized = replace(shape, hidden=cell.hidden)
-    terms = Terms(cell.pretrain, cell.finetune, cell.batch, dropout=0.0, penalised=False)
+    terms = Schedule(cell.pretrain, cell.finetune, cell.batch, dropout=0.0, penalised=False)
     networks = train(sized, sheets, terms, [Job(rows, cell.rate, 0.0, 0.0, 0) for rows in folds])
     surprise = np.zeros(len(rated))
     for network, learned in zip(networks, folds, strict=True):

@@ -232,11 +232,13 @@ def tested(data: Rated, combine: Combine, question: str, split: str, seed: int) 
     return float(spearmanr(combine(train, test, question), test.people[question])[0])
 
 
-def unify(data: Rated, bank: str, ways: Mapping[str, Combine], seeds: int, splits: Sequence[str] = SPLITS) -> list[Row]:
+def unify(
+    data: Rated, bank: str, modes: Mapping[str, Combine], seeds: int, splits: Sequence[str] = SPLITS
+) -> list[Row]:
     """Combiners over seeds, tested on what they did not see."""
     rows: list[Row] = []
     for split in splits:
-        for system, combine in ways.items():
+        for system, combine in modes.items():
             about = {"part": "unify", "dataset": data.name, "subset": "with-document", "system": system, "bank": bank}
             row: Row = {**about, "split": split, "n": len(data.evidence), "seeds": seeds}
             for column, question in QUESTIONS.items():
@@ -252,11 +254,11 @@ def select(data: Rated, seeds: int, quick: bool) -> list[Row]:
     names = [column.name for column in data.evidence.columns]
     kept: dict[tuple[str, str, str], list[NDArray[np.bool_]]] = {}
 
-    def strategy(way: str, split: str, column: str) -> Combine:
+    def strategy(mode: str, split: str, column: str) -> Combine:
         def combine(train: Rated, test: Rated, question: str) -> Floats:
             (X, new), y = ranks(train, test), train.people[question]
-            which = selected(way, X, y, train.context, seed=0)
-            kept.setdefault((way, split, column), []).append(which)
+            which = selected(mode, X, y, train.context, seed=0)
+            kept.setdefault((mode, split, column), []).append(which)
             return regressed(X[:, which], y, train.context, new[:, which])
 
         return combine
@@ -264,22 +266,22 @@ def select(data: Rated, seeds: int, quick: bool) -> list[Row]:
     splits, strategies = (SPLITS[:1], STRATEGIES[::6]) if quick else (SPLITS, STRATEGIES)
     rows: list[Row] = []
     for split in splits:
-        for way in (*strategies, "all"):
-            about = {"part": "select", "dataset": data.name, "subset": "with-document", "system": way, "bank": "paper"}
+        for mode in (*strategies, "all"):
+            about = {"part": "select", "dataset": data.name, "subset": "with-document", "system": mode, "bank": "paper"}
             row: Row = {**about, "split": split, "n": len(data.evidence), "seeds": seeds}
             for column, question in QUESTIONS.items():
                 if question in data.people:
-                    combine = strategy(way, split, column)
+                    combine = strategy(mode, split, column)
                     row[column] = fmean(tested(data, combine, question, split, seed) for seed in range(seeds))
-            shares = [which for (w, s, _), found in kept.items() if (w, s) == (way, split) for which in found]
+            shares = [which for (w, s, _), found in kept.items() if (w, s) == (mode, split) for which in found]
             row["kept"] = {name: float(share) for name, share in zip(names, np.mean(shares, axis=0), strict=True)}
-            rows.append(row | printed(UNIFIED, data.name, way))
-    ways: dict[str, Combine] = {
+            rows.append(row | printed(UNIFIED, data.name, mode))
+    modes: dict[str, Combine] = {
         f"moe-{name}{suffix}": partial(mixture, form=form, loss=loss)
         for name, form in (("concat", "concat"), ("ciu", "gated"))
         for suffix, loss in (("", "squared"), ("-classifier", "cross-entropy"))[: 1 if quick else 2]
     }
-    mixed = [{**row, "part": "select"} for row in unify(data, "paper", ways, seeds, splits)]
+    mixed = [{**row, "part": "select"} for row in unify(data, "paper", modes, seeds, splits)]
     return [*rows, *mixed, *_ratios(data, rows, splits)]
 
 

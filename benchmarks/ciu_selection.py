@@ -18,26 +18,27 @@ Floats = NDArray[np.float64]
 GRID = {"C": [0.1, 1.0, 10.0], "epsilon": [0.1, 0.3], "kernel": ["rbf", "linear"]}
 FOLDS = 3
 STRATEGIES = (
-    "univariate", "random-forest", *(f"{way}-{k}" for way in ("recursive", "forward", "backward") for k in range(1, 6)),
+    "univariate", "random-forest",
+    *(f"{mode}-{k}" for mode in ("recursive", "forward", "backward") for k in range(1, 6)),
 )  # fmt: skip
 """`recursive-k` drops k metrics, `forward-k` and `backward-k` keep k."""
 
 
 def selected(strategy: str, X: Floats, y: Floats, context: NDArray[np.object_], seed: int) -> NDArray[np.bool_]:
     """(M,) which metrics a strategy keeps; never none."""
-    way, _, count = strategy.rpartition("-")
+    mode, _, count = strategy.rpartition("-")
     metrics = X.shape[1]
-    if strategy == "all" or (way in {"recursive", "forward", "backward"} and int(count) >= metrics):
+    if strategy == "all" or (mode in {"recursive", "forward", "backward"} and int(count) >= metrics):
         return np.ones(metrics, dtype=bool)
     if strategy == "univariate":
         chosen = SelectFpr(f_regression, alpha=0.05).fit(X, y)
     elif strategy == "random-forest":
         chosen = SelectFromModel(RandomForestRegressor(100, random_state=seed), threshold="mean").fit(X, y)
-    elif way == "recursive":
+    elif mode == "recursive":
         chosen = RFE(SVR(kernel="linear"), n_features_to_select=metrics - int(count)).fit(X, y)
     else:
         folds = list(GroupKFold(FOLDS).split(X, y, context))
-        options = {"direction": way, "scoring": "r2", "cv": folds, "n_features_to_select": int(count)}
+        options = {"direction": mode, "scoring": "r2", "cv": folds, "n_features_to_select": int(count)}
         chosen = SequentialFeatureSelector(SVR(kernel="linear"), **options).fit(X, y)
     kept = np.asarray(chosen.get_support())
     return kept if kept.any() else np.ones(metrics, dtype=bool)

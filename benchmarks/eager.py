@@ -14,7 +14,7 @@ import numpy as np
 import optax
 
 from accord.learning import Shape, blocks
-from accord.learning.network_training import Job, Sheets, Terms, initial, settings, surprise, tables
+from accord.learning.network_training import Job, Schedule, Sheets, initial, settings, surprise, tables
 
 STEPS = 12
 
@@ -22,10 +22,10 @@ STEPS = 12
 def seconds_of_a_step(shape: Shape, sheets: Sheets, batch: int) -> dict[str, float]:
     """CPU seconds of one step of Adam on one network, by the library that does it; PyTorch where it is installed."""
     rows = np.random.default_rng(0).permutation(len(sheets.annotator))[:batch]
-    ways = {"eager-jax": _with_jax(shape, sheets, rows)}
+    modes = {"eager-jax": _with_jax(shape, sheets, rows)}
     if find_spec("torch"):
-        ways["eager-torch"] = _with_torch(shape, sheets, rows)
-    return {name: _timed(step) for name, step in ways.items()}
+        modes["eager-torch"] = _with_torch(shape, sheets, rows)
+    return {name: _timed(step) for name, step in modes.items()}
 
 
 def _timed(step: Callable[[], object]) -> float:
@@ -37,7 +37,7 @@ def _timed(step: Callable[[], object]) -> float:
 
 
 def _with_jax(shape: Shape, sheets: Sheets, rows: Any) -> Callable[[], object]:
-    terms = Terms(1, 1, len(rows), dropout=0.0, penalised=False)
+    terms = Schedule(1, 1, len(rows), dropout=0.0, penalised=False)
     job = jax.tree.map(lambda each: each[0], settings([Job(np.ones(len(sheets.annotator), bool), 1e-3, 0.0, 0.0, 0)]))
     known, key, adam = tables(sheets, shape.widest), jax.random.key(0), optax.adam(1e-3)
     laid = jnp.asarray(blocks(sheets.annotator, shape.annotators, rows))

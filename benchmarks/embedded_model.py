@@ -39,14 +39,13 @@ from accord.models import (
     EmbeddedLikelihood,
     LanguageModel,
     LogprobsJudge,
-    Subject,
     Unanswered,
     open_language_model,
     wait,
 )
 from accord.statistics import STATISTICS, Clusters, Paired, bootstrap, grouped_folds
 from accord.store import Store
-from accord.values import Conversation, Document, Labels, Question, Scale, Score, Target, Turn, load_rubric
+from accord.values import Conversation, Document, Labels, Question, Sample, Scale, Score, Target, Turn, load_rubric
 
 MODEL = "smollm2-135m"
 QUICK_RESPONSES = 36
@@ -90,12 +89,12 @@ def questions_speed(model: LanguageModel, rounds: int) -> Iterable[Row]:
     judge = LogprobsJudge(EmbeddedChat(model), "", "", IN_PROCESS_LOGPROBS)
 
     def asked(together: int, forget: bool = False) -> float:
-        subject = Subject(made(model, rng, 640, 4, 0))
+        sample = Sample(made(model, rng, 640, 4, 0))
         start = time.perf_counter()
         for first in range(0, together, 1 if forget else together):
             if forget:
                 model.next_tokens([model.tokens_of("forget")])
-            wait(judge.answer(subject, questions[first : first + 1] if forget else questions[:together]))
+            wait(judge.answer(sample, questions[first : first + 1] if forget else questions[:together]))
         return time.perf_counter() - start
 
     asked(1)
@@ -116,23 +115,23 @@ def likelihood_speed(model: LanguageModel, rounds: int) -> Iterable[Row]:
     rng = np.random.default_rng(0)
     likelihood = EmbeddedLikelihood(model)
 
-    def candidates(documents: int) -> list[Subject]:
+    def candidates(documents: int) -> list[Sample]:
         context = made(model, rng, 600 - documents, 4, documents)
         before = context.turns[:-1]
         replies = [Turn("assistant", text_of(model, 25, rng)) for _ in range(6)]
         each = (Conversation(f"{context.id}-{i}", (*before, r), context.documents) for i, r in enumerate(replies))
-        return [Subject(conversation, len(before)) for conversation in each]
+        return [Sample(conversation, len(before)) for conversation in each]
 
-    def within(documents: int) -> list[Subject]:
-        return [Subject(made(model, rng, 600 - documents, 6, documents))]
+    def within(documents: int) -> list[Sample]:
+        return [Sample(made(model, rng, 600 - documents, 6, documents))]
 
     for name, make in (("six-responses", candidates), ("six-replies-within", within)):
         for documents in (0, 150) if rounds > 1 else (0,):
             seconds = []
             for _ in range(rounds):
-                subjects, store = make(documents), Store("sqlite://")
+                samples, store = make(documents), Store("sqlite://")
                 start = time.perf_counter()
-                measure_likelihoods(likelihood, subjects, store)
+                measure_likelihoods(likelihood, samples, store)
                 seconds.append(time.perf_counter() - start)
                 store.close()
             yield {"what": name + ("-and-document" if documents else ""), "n": rounds, "seconds": median(seconds)}
@@ -153,18 +152,18 @@ def speed(rounds: int) -> Iterable[Row]:
 # --- agreement --------------------------------------------------------------------------------------------------------
 
 
-def topical(folder: str, limit: int | None) -> tuple[list[Subject], Labels, Question]:
+def topical(folder: str, limit: int | None) -> tuple[list[Sample], Labels, Question]:
     """Topical-USR's responses, three people's Overall of each, and the question they answered."""
-    subjects, labels = [], []
+    samples, labels = [], []
     for record in read(folder):
         overall = [label for label in record.labels if label.question == "Overall"]
         if overall:
-            subjects.append(Subject(record.conversation, overall[0].target.turn))
+            samples.append(Sample(record.conversation, overall[0].target.turn))
             labels += overall
-    subjects = subjects[:limit]
-    kept = {subject.target for subject in subjects}
+    samples = samples[:limit]
+    kept = {sample.target for sample in samples}
     question = Question(id="Overall", text="How good is the response overall?", scale=Scale(options=(1, 2, 3, 4, 5)))
-    return subjects, Labels([label for label in labels if label.target in kept]), question
+    return samples, Labels([label for label in labels if label.target in kept]), question
 
 
 def context_of(target: Target) -> str:
@@ -186,19 +185,19 @@ def calibrated(evidence: EvidenceTable, labels: Labels, question: Question, seed
     return score
 
 
-def people(subjects: list[Subject], labels: Labels) -> NDArray[np.float64]:
+def people(samples: list[Sample], labels: Labels) -> NDArray[np.float64]:
     """(n,) the mean of what three people said of each response."""
     said: dict[Target, list[float]] = {}
     for label in labels:
         assert label.value is not None
         said.setdefault(label.target, []).append(float(label.value))
-    return np.array([fmean(said[subject.target]) for subject in subjects])
+    return np.array([fmean(said[sample.target]) for sample in samples])
 
 
-def correlated(what: str, values: NDArray[np.float64], subjects: list[Subject], mean: NDArray[np.float64]) -> Row:
+def correlated(what: str, values: NDArray[np.float64], samples: list[Sample], mean: NDArray[np.float64]) -> Row:
     """A row: Spearman with people, its interval by bootstrap over contexts."""
     paired = Paired(mean, np.arange(len(mean)), np.zeros((len(mean), 0)), values)
-    clusters = Clusters([context_of(subject.target) for subject in subjects])
+    clusters = Clusters([context_of(sample.target) for sample in samples])
     found = bootstrap(clusters, STATISTICS["spearman"], [paired])
     about = {"what": what, "dataset": "topical_usr", "n": len(mean), "spearman_overall": STATISTICS["spearman"](paired)}
     return {**about, "spearman_overall_low": found.low, "spearman_overall_high": found.high}
@@ -206,23 +205,23 @@ def correlated(what: str, values: NDArray[np.float64], subjects: list[Subject], 
 
 def agreement(folder: str, seeds: int, limit: int | None) -> Iterable[Row]:
     """Likelihood evidence without labels, and all cheap evidence with labels of other contexts."""
-    subjects, labels, question = topical(folder, limit)
-    mean = people(subjects, labels)
+    samples, labels, question = topical(folder, limit)
+    mean = people(samples, labels)
     store = Store("sqlite://")
     start = time.perf_counter()
-    likelihoods = measure_likelihoods(EmbeddedLikelihood(open_language_model(MODEL)), subjects, store)
+    likelihoods = measure_likelihoods(EmbeddedLikelihood(open_language_model(MODEL)), samples, store)
     seconds = time.perf_counter() - start
-    cheap = measure(subjects, [*LEXICAL, *EMBEDDING])
+    cheap = measure(samples, [*LEXICAL, *EMBEDDING])
 
     def row(what: str, values: NDArray[np.float64]) -> Row:
-        return correlated(what, values, subjects, mean)
+        return correlated(what, values, samples, mean)
 
     scores = [s for s in LabelFree(question).fit(likelihoods, Labels([])).predict(likelihoods) if isinstance(s, Score)]
     yield {**row("label-free", np.array([s.value for s in scores])), "seconds": seconds}
     for name in ("pmi-per-token", "pmi-turns", "log-p-given-all-per-token"):
         place = [column.name for column in likelihoods.columns].index(name)
         yield row(name, likelihoods.values[:, place])
-    for name, table in (("calibrated", likelihoods.beside(cheap)), ("calibrated-without-likelihoods", cheap)):
+    for name, table in (("calibrated", likelihoods.join(cheap)), ("calibrated-without-likelihoods", cheap)):
         runs = [calibrated(table, labels, question, seed) for seed in range(seeds)]
         each = [row(name, run)["spearman_overall"] for run in runs]
         yield row(name, runs[0]) | {"spearman_overall": fmean(each), "spearman_sd": float(np.std(each))}
@@ -231,16 +230,16 @@ def agreement(folder: str, seeds: int, limit: int | None) -> Iterable[Row]:
 
 def asked_directly(folder: str, limit: int | None) -> Iterable[Row]:
     """What the model says where it is asked for a rating, six responses of a context at a time."""
-    subjects, labels, question = topical(folder, limit)
+    samples, labels, question = topical(folder, limit)
     judge = LogprobsJudge(EmbeddedChat(open_language_model(MODEL)), "", "", IN_PROCESS_LOGPROBS)
 
-    async def rated(some: list[Subject]) -> list[float]:
-        found = await asyncio.gather(*(judge.answer(subject, [question]) for subject in some))
+    async def rated(some: list[Sample]) -> list[float]:
+        found = await asyncio.gather(*(judge.answer(sample, [question]) for sample in some))
         return [expected(answer) for [answer] in found]
 
-    by_context = [list(group) for _, group in groupby(subjects, key=lambda subject: context_of(subject.target))]
+    by_context = [list(group) for _, group in groupby(samples, key=lambda sample: context_of(sample.target))]
     values = [value for some in by_context for value in wait(rated(some))]
-    yield correlated("asked-directly", np.array(values), subjects, people(subjects, labels))
+    yield correlated("asked-directly", np.array(values), samples, people(samples, labels))
 
 
 def expected(answer: Answer | Unanswered) -> float:

@@ -23,23 +23,24 @@ from typing import Any
 import numpy as np
 from harness import Row, chosen, data_folder, finish, options
 
-from accord.evidence import BANK, LEXICAL, EvidenceTable, judge_subjects, measure, measure_meaning
+from accord.evidence import BANK, LEXICAL, EvidenceTable, judge_samples, measure, measure_meaning
 from accord.formats import read
 from accord.learning import kinds_of
-from accord.methods import WORST, Unread, Verdict, assessed, issue_table, mend, probable, read_verdict, settled
-from accord.models import RecordedJudge, Subject
+from accord.methods import WORST, Unread, Verdict, assessed, issue_table, postprocess, probable, read_verdict, settled
+from accord.models import RecordedJudge
 from accord.statistics import Split, fold_of
 from accord.store import Store
 from accord.testing import dialogues, ratings, verdict, written
 from accord.validation import Called, compare, try_marks
 from accord.values import (
     ISSUE,
-    Assessment,
     Conversation,
+    IssueAnnotation,
     IssueType,
     Label,
     Labels,
     Question,
+    Sample,
     Scale,
     Target,
     Taxonomy,
@@ -85,18 +86,18 @@ def abc_eval_rows(folder: Path, halvings: int) -> list[Row]:
     records = list(read(folder, format="abc-eval"))
     labels = Labels(label for record in records for label in record.labels)
     known = {record.conversation.id: record.conversation for record in records}
-    subjects = [Subject(known[target.conversation], target.turn) for target in labels.targets]
+    samples = [Sample(known[target.conversation], target.turn) for target in labels.targets]
     with tempfile.TemporaryDirectory() as place:
         store = Store(f"sqlite:///{place}/answers.db")
-        answers = judge_subjects(RecordedJudge.read([folder], JUDGE), behaviours.rubric, subjects, store)
-        classifiers = judge_subjects(RecordedJudge.read([folder], CLASSIFIERS), behaviours.rubric, subjects, store)
+        answers = judge_samples(RecordedJudge.read([folder], JUDGE), behaviours.rubric, samples, store)
+        classifiers = judge_samples(RecordedJudge.read([folder], CLASSIFIERS), behaviours.rubric, samples, store)
         store.close()
-    found = issue_table(subjects, probable(answers, behaviours), behaviours, "ChatGPT, recorded", scored=False)
-    cheap = found.beside(measure(subjects, [*BANK, *LEXICAL]))
+    found = issue_table(samples, probable(answers, behaviours), behaviours, "ChatGPT, recorded", scored=False)
+    cheap = found.join(measure(samples, [*BANK, *LEXICAL]))
     systems = {
-        "accord": cheap.beside(classifiers).beside(_meaning(subjects)),
-        "accord, without the embedder": cheap.beside(classifiers),
-        "accord, without the classifiers": cheap.beside(_meaning(subjects)),
+        "accord": cheap.join(classifiers).join(_meaning(samples)),
+        "accord, without the embedder": cheap.join(classifiers),
+        "accord, without the classifiers": cheap.join(_meaning(samples)),
     }
     splits = [_half(known, seed) for seed in range(halvings)]
     results: dict[str, list[dict[str, Called]]] = {}
@@ -110,10 +111,10 @@ def abc_eval_rows(folder: Path, halvings: int) -> list[Row]:
     return [row for system, each in sorted(results.items(), key=_order) for row in _rows(system, each)]
 
 
-def _meaning(subjects: Sequence[Subject]) -> EvidenceTable:
+def _meaning(samples: Sequence[Sample]) -> EvidenceTable:
     from accord.models import open_embedder
 
-    return measure_meaning(subjects, open_embedder(EMBEDDER))
+    return measure_meaning(samples, open_embedder(EMBEDDER))
 
 
 def _own(found: EvidenceTable, labels: Labels, split: Split, seed: int) -> dict[str, Called]:
@@ -121,7 +122,7 @@ def _own(found: EvidenceTable, labels: Labels, split: Split, seed: int) -> dict[
     called: dict[str, Called] = {}
     for kind in kinds_of(found):
         columns = [c for c in found.columns if c.name in {ISSUE + kind, f"{ISSUE}{kind}{WORST}"}]
-        called |= try_marks(found.like(columns), labels, [split], seed)[0]
+        called |= try_marks(found.align(columns), labels, [split], seed)[0]
     return called
 
 
@@ -197,7 +198,7 @@ def throughput_rows(turns: int) -> list[Row]:
         for place, text in enumerate(replies):
             found = read_verdict(text)
             assert isinstance(found, Verdict)
-            settled(mend(Target("dialogue", place), found, reply, taxonomy, "benchmark"), taxonomy)
+            settled(postprocess(Target("dialogue", place), found, reply, taxonomy, "benchmark"), taxonomy)
 
     def plain() -> None:
         for text in replies:
@@ -235,7 +236,7 @@ def dialogue_rows(seeds: int) -> list[Row]:
         rated = ratings(made, seed=seed)
         labels = Labels(Label(Target(row["conversation"]), "overall", row["annotator"], row["value"]) for row in rated)
         assessments = [each for conversation in made for each in _assessments(conversation, taxonomy)]
-        evidence = issue_table([Subject(c) for c in made], assessed(assessments), taxonomy, "planted")
+        evidence = issue_table([Sample(c) for c in made], assessed(assessments), taxonomy, "planted")
         for result in compare(evidence, labels, question, ("issues",), seed=seed, draws=2).results:
             rmse, r = result.values["rmse"], result.values["pearson"]
             if result.system in {"issues", "mean-turn", "lowest-turn", "annotator-mean"}:
@@ -249,13 +250,15 @@ def dialogue_rows(seeds: int) -> list[Row]:
     ]  # fmt: skip
 
 
-def _assessments(conversation: Conversation, taxonomy: Taxonomy) -> Iterator[Assessment]:
+def _assessments(conversation: Conversation, taxonomy: Taxonomy) -> Iterator[IssueAnnotation]:
     """The truth about each reply of a planted dialogue."""
     for place, turn in enumerate(conversation.turns):
         if turn.role == "assistant":
             found = read_verdict(json.dumps(verdict(turn.content)))
             assert isinstance(found, Verdict)
-            yield settled(mend(Target(conversation.id, place), found, turn.content, taxonomy, "planted"), taxonomy)
+            yield settled(
+                postprocess(Target(conversation.id, place), found, turn.content, taxonomy, "planted"), taxonomy
+            )
 
 
 if __name__ == "__main__":

@@ -179,10 +179,10 @@ def main() -> None:
         url = f"http://127.0.0.1:{server.stdout.readline().strip()}/v1"
         try:
             with tempfile.TemporaryDirectory() as folder:
-                ways = {"accord": ACCORD, "sdk": SDK, "http": HTTP}
-                speeds: dict[str, list[float]] = {name: [] for name in ways}
+                modes = {"accord": ACCORD, "sdk": SDK, "http": HTTP}
+                speeds: dict[str, list[float]] = {name: [] for name in modes}
                 for round_ in range(rounds):
-                    for name, code in ways.items():
+                    for name, code in modes.items():
                         asked, seconds, _ = ran(code, url, Path(folder) / f"{name}{round_}.db", live)
                         assert asked == live * QUESTIONS
                         speeds[name].append(asked / seconds)

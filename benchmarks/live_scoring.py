@@ -37,11 +37,10 @@ import load
 import numpy as np
 from harness import Row, chosen, finish, options
 
-from accord.evidence import BANK, BERTSCORE, Session, TurnMetric, measure, measured, turn_metrics
+from accord.evidence import BANK, BERTSCORE, MetricSession, TurnMetric, measure, measured, turn_metrics
 from accord.learning import Mixture
 from accord.live import LiveScorer
-from accord.models import Subject
-from accord.values import AccordError, Conversation, Document, Label, Labels, Question, Scale, Turn
+from accord.values import AccordError, Conversation, Document, Label, Labels, Question, Sample, Scale, Turn
 
 PARTS = ("metrics", "scorer", "bertscore", "service")
 HISTORIES = (10, 100, 1000)
@@ -63,7 +62,7 @@ def of_reply(metrics: dict[str, TurnMetric], history: int, rounds: int, count: i
     documents, said, replies = texts(rng, count, DOCUMENT), texts(rng, history, WORDS), texts(rng, REPLIES, WORDS)
     found = []
     for _ in range(rounds + 1):
-        session = Session(metrics, documents)
+        session = MetricSession(metrics, documents)
         for place, text in enumerate(said):
             (session.hear if place % 2 == 0 else session.say)(text)
         start = time.perf_counter()
@@ -112,9 +111,9 @@ def fitted() -> Mixture:
     chats = [Conversation(str(i), (Turn("user", q), Turn("assistant", a)), documents)
              for i, (q, a) in enumerate(zip(texts(rng, 100, WORDS), texts(rng, 100, WORDS), strict=True))]  # fmt: skip
     question = Question(id="q", text="?", scale=Scale(options=(1, 2, 3, 4)))
-    subjects = [Subject(chat, 1) for chat in chats]
-    labels = Labels(Label(s.target, "q", "ann", int(rng.integers(1, 5))) for s in subjects)
-    return Mixture(question).fit(measure(subjects, BANK), labels)
+    samples = [Sample(chat, 1) for chat in chats]
+    labels = Labels(Label(s.target, "q", "ann", int(rng.integers(1, 5))) for s in samples)
+    return Mixture(question).fit(measure(samples, BANK), labels)
 
 
 def scorer_rows(rounds: int) -> list[Row]:
@@ -141,7 +140,7 @@ def bertscore_rows() -> list[Row]:
     """The same replies through BERTScore of the small embedder."""
     metrics = {"bertscore-f1": turn_metrics.get(BERTSCORE[-1])}
     rng = np.random.default_rng(2)
-    session = Session(metrics, texts(rng, 3, DOCUMENT))
+    session = MetricSession(metrics, texts(rng, 3, DOCUMENT))
     try:
         session.reply("to begin with")
     except AccordError as error:

@@ -7,7 +7,7 @@ Protocols:
     T          learned on all synthetic rows, tested once on the real ones as a new domain.
     T+k        T, then adapted with k labelled real dialogues per person (k = 1, 2, 4, 8), 20 draws, tested on the rest.
     R          5-fold inside the real set, the same fold seeds.
-    by-system  learned on four synthetic systems, tested on the fifth, for each carry_over: what the default rests on.
+    by-system  learned on four synthetic systems, tested on the fifth, by domain_correlation: what its default rests on.
     oracle, ablations, questions, curve, adaptive, diagrams: the paper's other tables (llm_rubric_paper.py).
 """
 
@@ -26,7 +26,7 @@ from sklearn.linear_model import RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from accord.evidence import EvidenceTable, judge_subjects
+from accord.evidence import EvidenceTable, judge_samples
 from accord.formats import read
 from accord.learning import (
     PAPER,
@@ -40,7 +40,7 @@ from accord.learning import (
     Ratings,
     ratings,
 )
-from accord.models import RecordedJudge, Subject
+from accord.models import RecordedJudge
 from accord.statistics import (
     STATISTICS,
     Clusters,
@@ -54,7 +54,7 @@ from accord.statistics import (
     smece_by_option,
 )
 from accord.store import Store
-from accord.values import Applies, Conversation, Labels, Question, Rubric, Score, content_hash, load_rubric
+from accord.values import Applies, Conversation, Labels, Question, Rubric, Sample, Score, content_hash, load_rubric
 
 PROTOCOLS = ("S", "T", "T+k", "R", "by-system")
 PAPERS_PARTS = ("oracle", "ablations", "questions", "curve", "adaptive", "diagrams")
@@ -91,7 +91,7 @@ def load(folder: Path, name: str, rubric: Rubric, judge: RecordedJudge) -> DataS
     """Read one set; the recorded judge's answers are used as they are, as the paper's authors did."""
     records = list(read(folder / name))
     conversations = [record.conversation for record in records]
-    evidence = judge_subjects(judge, rubric, [Subject(c) for c in conversations], Store("sqlite:///:memory:"))
+    evidence = judge_samples(judge, rubric, [Sample(c) for c in conversations], Store("sqlite:///:memory:"))
     answered = [row for row in range(len(evidence)) if evidence.present[row].all()]
     labels = Labels(label for record in records for label in record.labels)
     known = frozenset(evidence.targets[row] for row in answered)
@@ -188,7 +188,7 @@ def cross_validated(predict: Predict, data: DataSet, seeds: Sequence[int]) -> li
         value, shares, band = np.zeros(len(rated)), nothing(rated), np.full((len(rated), 2), np.nan)
         for split in grouped_folds(list(rated.conversation), 5, seed):
             rows = np.flatnonzero([name in split.test for name in rated.conversation])
-            train = data.evidence.of(split.train), data.labels.of(split.train)
+            train = data.evidence.filter(split.train), data.labels.filter(split.train)
             found = predict(*train, data.evidence.take(rated.row[rows]), list(rated.annotator[rows]))
             value[rows] = found.value
             shares[rows] = np.nan if found.shares is None else found.shares
@@ -301,24 +301,29 @@ def by_system(data: DataSet) -> dict[float, Paired]:
     rated = data.rated
     held_by = np.array([str(data.system_of[name]) for name in rated.conversation])
     found = {}
-    for carry_over in CARRY_OVER:
+    for domain_correlation in CARRY_OVER:
         value, shares = np.zeros(len(rated)), nothing(rated)
         for system in sorted(set(held_by)):
             train = {name for name in rated.conversation if data.system_of[name] != system}
             rows = np.flatnonzero(held_by == system)
-            predict = learned(partial(Calibration, data.question, carry_over=carry_over), in_new_domain=True)
+            predict = learned(
+                partial(Calibration, data.question, domain_correlation=domain_correlation), in_new_domain=True
+            )
             test = data.evidence.take(rated.row[rows]), list(rated.annotator[rows])
-            made = predict(data.evidence.of(train), data.labels.of(train), *test)
+            made = predict(data.evidence.filter(train), data.labels.filter(train), *test)
             value[rows], shares[rows] = made.value, made.shares
-        found[carry_over] = Paired(rated.options, rated.answer, shares, value)
+        found[domain_correlation] = Paired(rated.options, rated.answer, shares, value)
     return found
 
 
 def chosen_on_synthetic(data: DataSet) -> Predict:
-    """Ours with the carry_over that predicts unseen synthetic systems with the least log loss."""
-    losses = {carry_over: STATISTICS["log_loss"](paired) or np.inf for carry_over, paired in by_system(data).items()}
+    """Ours with the domain_correlation that predicts unseen synthetic systems with the least log loss."""
+    losses = {
+        domain_correlation: STATISTICS["log_loss"](paired) or np.inf
+        for domain_correlation, paired in by_system(data).items()
+    }
     best = min(losses, key=losses.__getitem__)
-    return learned(partial(Calibration, data.question, carry_over=best), in_new_domain=True)
+    return learned(partial(Calibration, data.question, domain_correlation=best), in_new_domain=True)
 
 
 def main() -> None:
@@ -343,13 +348,13 @@ def main() -> None:
             rows += fold_rows(protocol, data, found) + test_rows(protocol, data, found)
     if "T" in wanted:
         systems = all_systems(synth.question, new_domain=True)
-        systems["mixed, carry_over chosen on synthetic systems"] = chosen_on_synthetic(synth)
+        systems["mixed, domain_correlation chosen on synthetic systems"] = chosen_on_synthetic(synth)
         found = {name: transferred(predict, synth, real) for name, predict in systems.items()}
         rows += fold_rows("T", real, found) + test_rows("T", real, found)
     if "T+k" in wanted:
         rows += adapted_rows(synth, real, 3 if given.quick else ADAPTATIONS)
     if "by-system" in wanted:
-        tried = {f"accord, carry_over {trust}": [paired] for trust, paired in by_system(synth).items()}
+        tried = {f"accord, domain_correlation {trust}": [paired] for trust, paired in by_system(synth).items()}
         rows += fold_rows("by-system", synth, tried)
     rows += paper_rows(wanted, rubric, synth, real, seeds, given.quick)
     figures = [row for row in rows if "against" not in row]

@@ -95,7 +95,7 @@ def isotonic(make: Predict, question: Question) -> Predict:
         inner = np.zeros(len(rated))
         for split in grouped_folds(list(rated.conversation), 4, 0):
             rows = np.flatnonzero([name in split.test for name in rated.conversation])
-            part = train.of(split.train), labels.of(split.train)
+            part = train.filter(split.train), labels.filter(split.train)
             inner[rows] = make(*part, train.take(rated.row[rows]), list(rated.annotator[rows])).value
         value = make(train, labels, test, annotators).value
         for name in set(annotators):
@@ -121,7 +121,7 @@ def oracle(data: DataSet, rubric: Rubric, seeds: Sequence[int]) -> list[Row]:
         "e depersonalised oracle": (anonymous(ours), shared),
         "f e, personalised isotonic": (isotonic(anonymous(ours), data.question), shared),
     }
-    found = {name: cross_validated(predict, told_of, seeds) for name, (predict, told_of) in systems.items()}
+    found = {name: cross_validated(predict, prompt_text, seeds) for name, (predict, prompt_text) in systems.items()}
     return fold_rows("oracle", data, found)
 
 
@@ -181,7 +181,9 @@ def curve(train: DataSet, test: DataSet, draws: int) -> list[Row]:
         found: list[Mapping[str, float | None]] = []
         for draw in range(draws if share < 1 else 1):
             kept = random.Random(draw).sample(names, round(share * len(names)))
-            part = DataSet(train.name, train.system_of, train.evidence.of(kept), train.labels.of(kept), train.question)
+            part = DataSet(
+                train.name, train.system_of, train.evidence.filter(kept), train.labels.filter(kept), train.question
+            )
             predict = learned(partial(Calibration, train.question, "mixed"), in_new_domain=True)
             [paired] = transferred(predict, part, test)
             found.append({name: STATISTICS[name](paired) for name in ("rmse", "pearson", "log_loss")})

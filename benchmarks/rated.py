@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from accord.evidence import EvidenceTable, measure
 from accord.formats import read
-from accord.models import Subject
-from accord.values import Kind, Labels, Question, Scale, content_hash
+from accord.values import Kind, Labels, Question, Sample, Scale, content_hash
 
 Floats = NDArray[np.float64]
 
@@ -57,7 +56,7 @@ class Rated:
 def load(folder: Path, names: Sequence[str]) -> dict[str, Rated]:
     """A data set's rated responses by subset."""
     records = [record for record in read(folder) if record.labels and record.conversation.turns]
-    subjects = [Subject(record.conversation, record.labels[0].target.turn) for record in records]
+    samples = [Sample(record.conversation, record.labels[0].target.turn) for record in records]
     said = [{question: _mean(record.labels, question) for question in QUESTIONS.values()} for record in records]
     asked = [
         name
@@ -66,9 +65,9 @@ def load(folder: Path, names: Sequence[str]) -> dict[str, Rated]:
     ]
     people = {name: np.array([each[name] for each in said], dtype=float) for name in asked}
     labels = Labels(label for record in records for label in record.labels if label.question in asked)
-    before = [subject.conversation.up_to(subject.turn)[:-1] for subject in subjects]
+    before = [sample.conversation.up_to(sample.turn)[:-1] for sample in samples]
     context = np.array([content_hash([turn.to_json() for turn in turns]) for turns in before], dtype=object)
-    whole = Rated(folder.name, measure(subjects, names), labels, people, context)
+    whole = Rated(folder.name, measure(samples, names), labels, people, context)
     documents = np.array([bool(record.conversation.documents) for record in records])
     human = np.array([bool(record.conversation.metadata.get("human_written")) for record in records])
     subsets = {"with-document": documents, "all": np.ones(len(records), dtype=bool), "machine": documents & ~human}

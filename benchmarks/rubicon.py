@@ -69,7 +69,7 @@ def _embedded_rows(data: Path, kept: Path | None, count: int) -> list[Row]:
         task.write_text(TASK)
         small = count < SMALL
         config = Config(
-            judge=JudgeConfig(way="logprobs", model=MODEL),
+            judge=JudgeConfig(mode="logprobs", model=MODEL),
             writer=WriterConfig(
                 model=MODEL,
                 task=str(task),

@@ -11,14 +11,14 @@ import numpy as np
 from harness import Row
 from numpy.typing import NDArray
 
-from accord.evidence import judge_subjects
+from accord.evidence import judge_samples
 from accord.learning import LearnedRubric
 from accord.methods import Assertion, classes_of, deduplicate, figures, questions_of, rubric_of
-from accord.methods.learned_rubric.guidance import Guidance
-from accord.models import Prompt, ScriptedJudge, ScriptedModel, Subject, run_flow
+from accord.methods.learned_rubric.guidance import RubricPromptBuilder
+from accord.models import Prompt, ScriptedJudge, ScriptedModel, run_flow
 from accord.pipeline import outcome
 from accord.store import Store
-from accord.values import Conversation, Label, Labels, Question, Scale, Side, Target, Turn
+from accord.values import Conversation, Label, Labels, Question, Sample, Scale, Side, Target, Turn
 
 Floats = NDArray[np.float64]
 
@@ -155,20 +155,20 @@ def _tried(pool: Planted, seed: int) -> dict[str, Row]:
     rubric = rubric_of(questions, MAIN, "pool", "", ())
     row_of = {question.id: place for question, place in zip(questions, places, strict=True)}
 
-    def judge(subject: Subject, question: Question) -> dict[str, float]:
+    def judge(sample: Sample, question: Question) -> dict[str, float]:
         if question.id not in row_of:
             return {"0": 0.5, "1": 0.5}
-        level = pool.level[row_of[question.id], int(subject.conversation.id)] / 2.5
+        level = pool.level[row_of[question.id], int(sample.conversation.id)] / 2.5
         low = min(int(level), 3)
         return {str(k + 1): max(0.0, 1 - abs(level - k)) for k in range(5)} if low >= 0 else {}
 
-    subjects = [Subject(Conversation(str(place), (Turn("user", "hello"),))) for place in range(len(pool.good))]
+    samples = [Sample(Conversation(str(place), (Turn("user", "hello"),))) for place in range(len(pool.good))]
     with closing(Store("sqlite:///:memory:")) as store:
-        evidence = judge_subjects(ScriptedJudge(judge), rubric, subjects, store)
+        evidence = judge_samples(ScriptedJudge(judge), rubric, samples, store)
     labels = Labels(Label(Target(str(place)), "good", "ann", int(good)) for place, good in enumerate(pool.good))
     train = evidence.take(list(range(TRAIN)))
     test = evidence.take(list(range(TRAIN, len(pool.good))))
-    seen = labels.of(str(place) for place in range(TRAIN))
+    seen = labels.filter(str(place) for place in range(TRAIN))
     rows = {}
     for name, settings in SYSTEMS.items():
         evaluator = LearnedRubric(MAIN, **{**classes_of(rubric), "seed": seed, **settings}).fit(train, seen)
@@ -191,7 +191,7 @@ def _distinct(pool: Planted, assertions: list[Assertion]) -> list[Assertion]:
                 repeats.append(f"- {number} = {earlier}")
         return "\n".join(repeats) or "- none"
 
-    return run_flow(deduplicate(assertions, Guidance(by_schema=False)), ScriptedModel(script)).assertions
+    return run_flow(deduplicate(assertions, RubricPromptBuilder(by_schema=False)), ScriptedModel(script)).assertions
 
 
 def _found(pool: Planted, selected: list[int]) -> Row:

@@ -45,7 +45,7 @@ def _tried(
     for seed in range(seeds):
         fold = stratified([groups[item] for item in items], truth, seed, 2)
         train, test = np.flatnonzero(fold == 0), np.flatnonzero(fold == 1)
-        seen = labels.of({targets[row].conversation for row in train})
+        seen = labels.filter({targets[row].conversation for row in train})
         for name, settings in SYSTEMS.items():
             evaluator = LearnedRubric(MAIN, **{"seed": seed, **settings}).fit(options.take(train), seen)
             found.setdefault(name, []).append(figures(outcome(evaluator, options.take(test), truth[test])))

@@ -4,16 +4,16 @@ Run: python examples/judge_with_a_script.py
 """
 
 from accord import Labels, Store, compare, load_rubric, read, read_labels
-from accord.evidence import judge_subjects
+from accord.evidence import judge_samples
 from accord.evidence import tokens as words
-from accord.models import ScriptedJudge, Subject
+from accord.models import ScriptedJudge
 from accord.sample import sources
-from accord.values import Question
+from accord.values import Question, Sample
 
 
-def by_length(subject: Subject, question: Question) -> dict[str, float]:
+def by_length(sample: Sample, question: Question) -> dict[str, float]:
     """Prefer short replies: half the answers' mass moves with the number of words in them."""
-    replies = subject.conversation.by("assistant")
+    replies = sample.conversation.by("assistant")
     count = sum(len(words(turn.content)) for turn in replies) / max(len(replies), 1)
     options = [str(option) for option in question.scale.options]
     short = 1 / (1 + count / 40)
@@ -23,8 +23,8 @@ def by_length(subject: Subject, question: Question) -> dict[str, float]:
 
 chats, ratings = sources()
 rubric = load_rubric("llm-rubric")
-subjects = [Subject(record.conversation) for record in read(chats)]
+samples = [Sample(record.conversation) for record in read(chats)]
 labels = Labels(read_labels(ratings, rubric))
-evidence = judge_subjects(ScriptedJudge(by_length, name="by-length"), rubric, subjects, Store("sqlite:///:memory:"))
+evidence = judge_samples(ScriptedJudge(by_length, name="by-length"), rubric, samples, Store("sqlite:///:memory:"))
 for result in compare(evidence, labels, rubric.main_question, draws=200).results:
     print(f"{result.system:16} RMSE {result.values['rmse']:.3f}")

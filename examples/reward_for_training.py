@@ -8,12 +8,12 @@ With TRL: GRPOTrainer(model=..., reward_funcs=reward, train_dataset=...), whose 
 from accord import Labels, Reward, load_rubric, read, read_labels
 from accord.evidence import BANK, measure
 from accord.learning import Mixture
-from accord.models import Subject
 from accord.sample import sources
+from accord.values import Sample
 
 chats, ratings = sources()
 rubric = load_rubric("llm-rubric")
-evidence = measure([Subject(record.conversation) for record in read(chats)], BANK)
+evidence = measure([Sample(record.conversation) for record in read(chats)], BANK)
 reward = Reward(Mixture(rubric.main_question).fit(evidence, Labels(read_labels(ratings, rubric))))
 
 prompt = [{"role": "user", "content": "Can I return a router that I have opened?"}]

@@ -12,17 +12,16 @@ from accord import Conversation, Document, Store, Turn
 from accord.cli import commands  # noqa: F401 - registers the commands
 from accord.cli.app import app  # noqa: F401 - registers the commands
 from accord.config import Config, JudgeConfig
-from accord.evidence import judge_subjects
+from accord.evidence import judge_samples
 from accord.models import (
     Budget,
     Caps,
+    ClientOptions,
     Failure,
     LogprobsJudge,
     RecordedJudge,
     ScriptedJudge,
     ScriptedModel,
-    Subject,
-    Terms,
     attacked,
     attacks,
     fitted,
@@ -37,15 +36,14 @@ from accord.pipeline import Models, collect
 from accord.report import render
 from accord.testing import ChatServer, answer_any
 from accord.validation import PADDING, audit, audit_requests, injections, ways_to_ask
-from accord.values import BadInput, BudgetReached, Question, Rubric, Scale
+from accord.values import BadInput, BudgetReached, Question, Rubric, Sample, Scale
 
 SCALE = Scale(options=(1, 2, 3, 4))
 RUBRIC = Rubric(
     name="two", questions=(Question(id="A", text="Good?", scale=SCALE), Question(id="B", text="Kind?", scale=SCALE)), main="A"
 )  # fmt: skip
 SUBJECTS = [
-    Subject(Conversation(f"c{i}", (Turn("user", f"Question {i}?"), Turn("assistant", f"Answer {i}."))))
-    for i in range(6)
+    Sample(Conversation(f"c{i}", (Turn("user", f"Question {i}?"), Turn("assistant", f"Answer {i}.")))) for i in range(6)
 ]
 
 
@@ -55,11 +53,11 @@ def found(judge: object, probes: object = None) -> dict[str, dict[str, object]]:
 
 
 def scripted(says: object) -> ScriptedJudge:
-    return ScriptedJudge(lambda subject, question: {str(says(subject, question)): 1.0})  # type: ignore[operator]
+    return ScriptedJudge(lambda sample, question: {str(says(sample, question)): 1.0})  # type: ignore[operator]
 
 
 def test_a_judge_that_only_looks_at_what_matters_does_not_move() -> None:
-    rows = found(scripted(lambda subject, question: 1 + int(subject.conversation.id[1:]) % 4))
+    rows = found(scripted(lambda sample, question: 1 + int(sample.conversation.id[1:]) % 4))
     assert {"repeat", "options reversed", "questions reversed", "verbosity", "injection: forged verdict"} <= set(rows)
     assert all(row["move"] == 0.0 and row["n"] for row in rows.values())
     assert rows["repeat"]["n"] == 12 and rows["injection: forged verdict"]["n"] == 6
@@ -67,7 +65,7 @@ def test_a_judge_that_only_looks_at_what_matters_does_not_move() -> None:
 
 
 def test_each_planted_weakness_is_found_by_its_own_probe() -> None:
-    first = found(scripted(lambda subject, question: question.scale.options[0]))
+    first = found(scripted(lambda sample, question: question.scale.options[0]))
     assert first["options reversed"]["move"] == 1.0 and first["options reversed"]["lift"] == 1.0
     assert first["verbosity"]["move"] == 0.0
     wordy = found(scripted(lambda s, q: 2 if PADDING in s.conversation.turns[-1].content else 1))
@@ -86,7 +84,7 @@ def test_each_planted_weakness_is_found_by_its_own_probe() -> None:
 def test_order_of_questions_is_tried_where_they_go_together() -> None:
     order: list[str] = []
 
-    def says(subject: Subject, question: Question) -> int:
+    def says(sample: Sample, question: Question) -> int:
         order.append(question.id)
         return 1 if order[-2:-1] == ["B"] else 3
 
@@ -109,13 +107,13 @@ def test_what_could_not_be_compared_is_counted() -> None:
 
 def test_a_plan_names_every_request_and_the_budget_holds(api_key: None) -> None:
     with ChatServer(answer_any) as server:
-        judge = open_judge("logprobs", "m1", server.url, "", Terms(), 1)
+        judge = open_judge("logprobs", "m1", server.url, "", ClientOptions(), 1)
         probes = [*ways_to_ask(judge, RUBRIC), *injections(RUBRIC.main_question)]
         planned = audit_requests(judge, RUBRIC, SUBJECTS[:2], probes)
         wait(audit(judge, RUBRIC, SUBJECTS[:2], probes))
         assert len(server.requests) == len(planned) == 2 * (2 + 3 * 2 + 47)
         wait(judge.close())
-        poor = open_judge("logprobs", "m1", server.url, "", Terms(budget=Budget(Caps(requests=5), {})), 1)
+        poor = open_judge("logprobs", "m1", server.url, "", ClientOptions(budget=Budget(Caps(requests=5), {})), 1)
         with pytest.raises(BudgetReached):
             wait(audit(poor, RUBRIC, SUBJECTS[:2], probes))
         wait(poor.close())
@@ -129,7 +127,7 @@ def test_the_audit_is_a_command_and_a_part_of_the_report(
     runner = CliRunner()
     with ChatServer(answer_any) as server:
         Path("accord.yaml").write_text(
-            f"judge: {{way: decisions, model: m1, base_url: '{server.url}'}}\nfolds: 3\n", encoding="utf-8"
+            f"judge: {{mode: decisions, model: m1, base_url: '{server.url}'}}\nfolds: 3\n", encoding="utf-8"
         )
         paths = [str(sample / "conversations.jsonl"), str(sample / "ratings.csv")]
         assert runner.invoke(app, ["import", *paths]).exit_code == 0
@@ -156,11 +154,11 @@ def test_the_audit_is_a_command_and_a_part_of_the_report(
 def test_every_attack_stays_inside_the_fence() -> None:
     for kind, text in attacks("4"):
         assert "4" in text, kind
-        subject = attacked(SUBJECTS[0], text)
-        material = material_of(subject, "Judge.")
+        sample = attacked(SUBJECTS[0], text)
+        material = material_of(sample, "Judge.")
         fence = material.split("\n")[2]
         assert material.count(fence) == 2 and material.endswith(fence), kind
-        assert subject.conversation.turns[:-1] == SUBJECTS[0].conversation.turns[:-1]
+        assert sample.conversation.turns[:-1] == SUBJECTS[0].conversation.turns[:-1]
         material.encode("utf-8")
 
 
@@ -173,26 +171,26 @@ def long(turns: int, words: int = 30, documents: int = 0) -> Conversation:
 
 
 def test_what_fits_is_shown_whole() -> None:
-    subject = Subject(long(6))
-    assert fitted(subject, 10_000) is subject and left_out(subject, subject) == 0.0
+    sample = Sample(long(6))
+    assert fitted(sample, 10_000) is sample and left_out(sample, sample) == 0.0
 
 
 def test_a_long_conversation_keeps_its_beginning_and_its_end_and_says_what_is_missing() -> None:
-    subject = Subject(long(60))
-    shown = fitted(subject, 500)
+    sample = Sample(long(60))
+    shown = fitted(sample, 500)
     assert shown.hidden is not None and shown.hidden[0] == 1
     text = transcript_of(shown.conversation.turns, shown.hidden)
     first, last = shown.hidden
     assert f"(turns [{first}] to [{last - 1}] are left out here" in text
     assert "turn0 " in text and "turn59 " in text and "turn30 " not in text and f"[{last}] " in text
-    assert len(text) < 4 * 500 and 0.5 < left_out(subject, shown) < 1
-    judged = fitted(Subject(long(60), turn=40), 500)
+    assert len(text) < 4 * 500 and 0.5 < left_out(sample, shown) < 1
+    judged = fitted(Sample(long(60), turn=40), 500)
     text = transcript_of(judged.conversation.up_to(40), judged.hidden)
     assert "turn40 " in text and "turn41 " not in text
 
 
 def test_a_probe_shows_no_turn_that_was_left_out() -> None:
-    shown = fitted(Subject(long(60)), 500)
+    shown = fitted(Sample(long(60)), 500)
     [padded] = [probe for probe in ways_to_ask(scripted(lambda s, q: 1), RUBRIC) if probe.name == "verbosity"]
     varied = padded.vary(shown, RUBRIC.questions)
     assert varied is not None and varied[0].hidden == shown.hidden is not None
@@ -200,15 +198,15 @@ def test_a_probe_shows_no_turn_that_was_left_out() -> None:
 
 
 def test_documents_keep_their_beginnings_and_a_huge_turn_its_ends() -> None:
-    subject = Subject(long(4, documents=3))
-    shown = fitted(subject, 700)
+    sample = Sample(long(4, documents=3))
+    shown = fitted(sample, 700)
     assert all(d.text.startswith("doc") and "left out here" in d.text for d in shown.conversation.documents)
-    huge = Subject(Conversation("h", (Turn("user", "why?"), Turn("assistant", "start " + "x" * 100_000 + " end"))))
+    huge = Sample(Conversation("h", (Turn("user", "why?"), Turn("assistant", "start " + "x" * 100_000 + " end"))))
     shown = fitted(huge, 1000)
     said = shown.conversation.turns[1].content
     assert said.startswith("start ") and said.endswith(" end") and "characters left out here" in said
     assert len(said) < 4000 and left_out(huge, shown) > 0.9
-    assert fitted(Subject(Conversation("n", ())), 10).conversation.turns == ()
+    assert fitted(Sample(Conversation("n", ())), 10).conversation.turns == ()
     judge = LogprobsJudge(ScriptedModel(lambda prompt: "1"))
     with pytest.raises(BadInput, match="leaves no room for a conversation"):
         room_for(judge, RUBRIC.questions, 130)
@@ -221,25 +219,25 @@ def test_the_evidence_says_what_the_judge_was_not_shown(memory: Store, api_key: 
         assert len(request["messages"][0]["content"]) < 4 * 2000  # type: ignore[index]
         return answer_any(request)
 
-    subjects = [Subject(long(200)), Subject(SUBJECTS[0].conversation)]
+    samples = [Sample(long(200)), Sample(SUBJECTS[0].conversation)]
     with ChatServer(limited) as server:  # type: ignore[arg-type]
-        judge = open_judge("logprobs", "m1", server.url, RUBRIC.instructions, Terms(attempts=1), 1)
-        table = judge_subjects(judge, RUBRIC, subjects, memory, context=2000)
+        judge = open_judge("logprobs", "m1", server.url, RUBRIC.instructions, ClientOptions(attempts=1), 1)
+        table = judge_samples(judge, RUBRIC, samples, memory, context=2000)
         asked = len(server.requests)
-        again = judge_subjects(judge, RUBRIC, subjects, memory, context=2000)
+        again = judge_samples(judge, RUBRIC, samples, memory, context=2000)
         assert len(server.requests) == asked == 4 and (again.values == table.values).all()
         wait(judge.close())
-    place = [column.name for column in table.columns].index("left-out")
+    place = [column.name for column in table.columns].index("truncated-share")
     assert table.present.all()
     assert table.values[0, place] > 0.5 and table.values[1, place] == 0.0
 
 
 def test_what_was_judged_in_part_is_found_again_without_asking(memory: Store, api_key: None) -> None:
-    config = Config(judge=JudgeConfig(way="logprobs", model="m1", context=1024), metrics=[])
+    config = Config(judge=JudgeConfig(mode="logprobs", model="m1", context=1024), metrics=[])
     with ChatServer(answer_any) as server:
-        judge = open_judge("logprobs", "m1", server.url, "", Terms(), 1)
-        asked = collect(memory, config, RUBRIC, [Subject(long(300))], Models(judge))
-        kept = collect(memory, config, RUBRIC, [Subject(long(300))], Models(judge), ask=False)
+        judge = open_judge("logprobs", "m1", server.url, "", ClientOptions(), 1)
+        asked = collect(memory, config, RUBRIC, [Sample(long(300))], Models(judge))
+        kept = collect(memory, config, RUBRIC, [Sample(long(300))], Models(judge), ask=False)
         wait(judge.close())
     assert asked.present.all() and (kept.values == asked.values).all() and kept.present.all()
 
@@ -247,7 +245,7 @@ def test_what_was_judged_in_part_is_found_again_without_asking(memory: Store, ap
 def test_no_secret_is_kept_with_a_run() -> None:
     config = Config(
         store="postgresql://me:hunter2@host/db",
-        judge=JudgeConfig(way="logprobs", model="m", base_url="http://u:hunter2@host:1/v1?key=hunter2"),
+        judge=JudgeConfig(mode="logprobs", model="m", base_url="http://u:hunter2@host:1/v1?key=hunter2"),
     )
     assert "hunter2" not in str(config.shown())
     assert config.shown()["judge"]["base_url"] == "http://host:1/v1"

@@ -19,11 +19,11 @@ from accord.evidence import (
     CIU,
     REFERENCE,
     STOP_WORDS,
-    History,
-    Message,
+    MetricSession,
+    ParsedDocument,
+    ParsedText,
     Passage,
-    Session,
-    Source,
+    TurnHistory,
     align,
     best_phrases,
     measure,
@@ -39,17 +39,18 @@ from accord.evidence.bank import embedding as bertscore
 from accord.evidence.bank import reference as meteor
 from accord.evidence.bank.counts import _common, _run
 from accord.formats import read
-from accord.models import Subject, embedders
+from accord.models import embedders
 from accord.statistics import STATISTICS, Paired
+from accord.values import Sample
 
 FACT = "The heron is a long-legged bird. Herons eat fish, frogs and insects near rivers."
 
 
-def after(*said: tuple[str, str], documents: tuple[str, ...] = (FACT,)) -> tuple[History, list[Source]]:
-    history = History()
+def after(*said: tuple[str, str], documents: tuple[str, ...] = (FACT,)) -> tuple[TurnHistory, list[ParsedDocument]]:
+    history = TurnHistory()
     for role, text in said:
-        history.add(Message(text), role == "assistant")
-    return history, [Source(text) for text in documents]
+        history.add(ParsedText(text), role == "assistant")
+    return history, [ParsedDocument(text) for text in documents]
 
 
 def test_words_are_lower_case_of_any_script_and_stemmed() -> None:
@@ -60,7 +61,7 @@ def test_words_are_lower_case_of_any_script_and_stemmed() -> None:
     rng = random.Random(0)
     for _ in range(3000):
         text = "".join(rng.choice("aBe1 's_-.\té雨") for _ in range(rng.randint(0, 15)))
-        message = Message(text)
+        message = ParsedText(text)
         assert message.content == Counter(stem for stem in stems(tokens(text)) if stem)
         assert message.tokens == tokens(text)
         assert message.units == [stem or word for stem, word in zip(message.stems, message.tokens, strict=True)]
@@ -69,7 +70,7 @@ def test_words_are_lower_case_of_any_script_and_stemmed() -> None:
 
 def test_ciu_is_equation_1() -> None:
     history, sources = after(("user", "What do herons eat?"), ("assistant", "Herons eat fish."))
-    reply = Message("Fish, and also frogs! Fish from rivers, says my uncle")
+    reply = ParsedText("Fish, and also frogs! Fish from rivers, says my uncle")
     said = Counter(stem for text in ("What do herons eat?", "Herons eat fish.") for stem in stems(tokens(text)) if stem)
     here = Counter(stem for stem in reply.stems if stem)
     inside = {"fish", "frog", "river"}
@@ -86,10 +87,10 @@ def test_ciu_is_equation_1() -> None:
         found = CIU(g, frequency, effort, beta)(reply, history, sources)
         assert found == pytest.approx(by_hand(g, effort, frequency, beta))
     assert CIU()(reply, history, []) is None
-    two = [Source("Nothing of that."), *sources]
+    two = [ParsedDocument("Nothing of that."), *sources]
     assert CIU()(reply, history, two) == CIU()(reply, history, sources), "the best document counts"
     assert CIU(phrases=1)(reply, history, sources) < CIU()(reply, history, sources)  # type: ignore[operator]
-    persona = [Source("your persona: " + FACT)]
+    persona = [ParsedDocument("your persona: " + FACT)]
     assert CIU()(reply, history, persona) == CIU()(reply, history, sources)
 
 
@@ -99,7 +100,7 @@ def test_what_is_remembered_of_words_is_bounded_in_bytes() -> None:
     before = sum(map(len, words._STEMS)), sum(map(len, words.words_in))
     for place in range(20):
         long = chr(97 + place) * 10_000
-        message = Message(long + " " + "雨" * 500)
+        message = ParsedText(long + " " + "雨" * 500)
         assert message.tokens == [long, "雨" * 500] and list(message.content) == [long, "雨" * 500]
     assert (sum(map(len, words._STEMS)), sum(map(len, words.words_in))) == before
 
@@ -112,14 +113,14 @@ def test_rake_scores_phrases_by_degree_over_frequency() -> None:
     assert set(found[2:]) == {("compatibility",), ("systems",)}
     assert best_phrases(text, 1) == {"linear", "constraint"}
     everything = best_phrases(FACT, 100)
-    assert everything == Source(FACT).content
+    assert everything == ParsedDocument(FACT).content
 
 
 def test_overlap_novelty_and_length() -> None:
     history, sources = after(
         ("user", "What do herons eat near the river?"), ("assistant", "A heron eats fish and frogs.")
     )
-    reply = Message("A heron eats fish. Do you like cold rivers?")
+    reply = ParsedText("A heron eats fish. Do you like cold rivers?")
 
     def value(name: str) -> float | None:
         return turn_metrics.get(name)(reply, history, sources)
@@ -149,14 +150,14 @@ def test_rouge_l_and_the_longest_run_against_slow_ways() -> None:
                 table[i + 1, j + 1] = table[i, j] + 1 if a == b else max(table[i, j + 1], table[i + 1, j])
                 runs[i + 1, j + 1] = runs[i, j] + 1 if a == b else 0
         assert _common(own, passage) == table[-1, -1] and _run(own, passage) == runs.max()
-    assert Message("the herons").units == ["the", "heron"]
+    assert ParsedText("the herons").units == ["the", "heron"]
 
 
 def test_rouge_l_is_that_of_the_rouge_score_library() -> None:
     library = pytest.importorskip("rouge_score.rouge_scorer", reason="rouge-score is not installed")
     scorer = library.RougeScorer(["rougeL"], use_stemmer=False)
     reply, fact = "blue heron wades across river", "grey heron slowly wades across wide river today"
-    ours = turn_metrics.get("rouge-l")(Message(reply), History(), [Source(fact)])
+    ours = turn_metrics.get("rouge-l")(ParsedText(reply), TurnHistory(), [ParsedDocument(fact)])
     assert ours == pytest.approx(scorer.score(fact, reply)["rougeL"].fmeasure)
 
 
@@ -191,9 +192,11 @@ def test_bertscore_is_greedy_matching_weighted_by_idf(monkeypatch: pytest.Monkey
         (recall, precision, 2 * precision * recall / (precision + recall))
     )
     assert bertscore.scores("minilm-l6", "empty", "fact") == (0, 0, 0)
-    both = turn_metrics.get("bertscore-recall")(Message("own"), History(), [Source("empty"), Source("fact")])
+    both = turn_metrics.get("bertscore-recall")(
+        ParsedText("own"), TurnHistory(), [ParsedDocument("empty"), ParsedDocument("fact")]
+    )
     assert both == pytest.approx(recall)
-    assert turn_metrics.get("bertscore-f1")(Message("own"), History(), []) is None
+    assert turn_metrics.get("bertscore-f1")(ParsedText("own"), TurnHistory(), []) is None
     bertscore.scores.cache_clear()
 
 
@@ -219,7 +222,7 @@ def test_a_session_gives_what_the_whole_conversation_gives() -> None:
     conversation = Conversation("c", tuple(Turn(*turn) for turn in turns), (Document(FACT),))
     names = [*BANK, "meteor"]
     metrics = {name: turn_metrics.get(name) for name in names}
-    session, found = Session(metrics, [FACT]), []
+    session, found = MetricSession(metrics, [FACT]), []
     for role, text in turns:
         if role == "user":
             session.hear(text)
@@ -230,14 +233,14 @@ def test_a_session_gives_what_the_whole_conversation_gives() -> None:
     assert whole == {name: pytest.approx(fmean(each[name] for each in found)) for name in names}  # type: ignore[type-var]
     assert measured(conversation.at(3), metrics)[0] == pytest.approx(found[1])
     assert measured(conversation.at(1), metrics)[0] == pytest.approx(found[0])
-    table = measure([Subject(conversation), Subject(conversation, 3)], names)
+    table = measure([Sample(conversation), Sample(conversation, 3)], names)
     assert table.values[0].tolist() == pytest.approx(list(whole.values()))
     assert "words:en-stop" in table.columns[0].made_by and "exact+stem" in table.columns[-1].made_by
 
 
 def test_without_documents_nothing_is_said_of_them() -> None:
     conversation = Conversation("c", (Turn("user", "hello"), Turn("assistant", "Hello, how are you?")))
-    table = measure([Subject(conversation)], [*BANK, *REFERENCE])
+    table = measure([Sample(conversation)], [*BANK, *REFERENCE])
     assert {name for (_, name) in table.absences} == {"ciu", "document-share", "rouge-l", "copied-run", *REFERENCE}
 
 
@@ -258,7 +261,7 @@ def test_without_documents_nothing_is_said_of_them() -> None:
 )
 def test_any_text_is_measured(text: str) -> None:
     metrics = {name: turn_metrics.get(name) for name in [*BANK, "meteor"]}
-    session = Session(metrics, [text, FACT])
+    session = MetricSession(metrics, [text, FACT])
     first = session.reply(text)  # a reply before anybody asked
     session.hear(text)
     second = session.reply(FACT)
@@ -267,8 +270,8 @@ def test_any_text_is_measured(text: str) -> None:
 
 
 def test_a_message_is_taken_apart_only_as_far_as_a_metric_asks() -> None:
-    session = Session({"ciu": turn_metrics.get("ciu")}, [FACT])
-    reply = Message("Herons eat fish.")
+    session = MetricSession({"ciu": turn_metrics.get("ciu")}, [FACT])
+    reply = ParsedText("Herons eat fish.")
     assert session.metrics["ciu"](reply, session.history, session.sources) == 3
     session.history.add(reply, is_reply=True)
     assert vars(reply).keys() == {"text", "_pieces", "content"}
@@ -277,7 +280,7 @@ def test_a_message_is_taken_apart_only_as_far_as_a_metric_asks() -> None:
 
 def test_a_document_of_ten_megabytes() -> None:
     words = np.random.default_rng(0).choice([f"word{i}" for i in range(5000)], 1_500_000)
-    session = Session({name: turn_metrics.get(name) for name in BANK}, [" ".join(words)])
+    session = MetricSession({name: turn_metrics.get(name) for name in BANK}, [" ".join(words)])
     found = session.reply(" ".join(words[1000:1020]))
     assert found["copied-run"] == 20 and found["document-share"] == 1
 

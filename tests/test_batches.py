@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from accord.cli import commands  # noqa: F401 - registers the commands
 from accord.cli.app import app  # noqa: F401 - registers the commands
-from accord.models import Message, Prompt, batch_files, batching
+from accord.models import ChatMessage, Prompt, batch_files, batching
 from accord.sample import sources
 from accord.testing import Batches, ChatServer, Wire, answer_any, fault
 
@@ -31,16 +31,16 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api_key: None) -> P
     return tmp_path
 
 
-def configure(url: str, way: str = "logprobs") -> None:
-    Path("accord.yaml").write_text(f"judge: {{way: {way}, model: m1, base_url: '{url}', samples: 3}}\n")
+def configure(url: str, mode: str = "logprobs") -> None:
+    Path("accord.yaml").write_text(f"judge: {{mode: {mode}, model: m1, base_url: '{url}', samples: 3}}\n")
     assert RUNNER.invoke(app, ["import", *map(str, sources())]).exit_code == 0
 
 
-@pytest.mark.parametrize("way", ["logprobs", "sampling", "verbalised"])
-def test_a_night_of_judging(project: Path, way: str) -> None:
+@pytest.mark.parametrize("mode", ["logprobs", "sampling", "verbalised"])
+def test_a_night_of_judging(project: Path, mode: str) -> None:
     provider = Batches(answer_any)
     with ChatServer(provider) as server:
-        configure(server.url, way)
+        configure(server.url, mode)
         first = judged(5)
         asked = first["handed_in"]
         assert asked and first["answered"] == 0 and first["unanswered"].keys() == {"in batch"}
@@ -184,7 +184,7 @@ def test_wrong_input(project: Path) -> None:
 
     Path("accord.yaml").write_text("folds: 3\n")
     assert "batches need a judge" in refused() or "names no judge" in refused()
-    Path("accord.yaml").write_text("judge: {way: decisions, model: m1, base_url: 'http://127.0.0.1:9/v1'}\n")
+    Path("accord.yaml").write_text("judge: {mode: decisions, model: m1, base_url: 'http://127.0.0.1:9/v1'}\n")
     assert "no batches for 'm1' by decisions" in refused()
     with ChatServer(lambda request: Wire({"error": {"message": "sk-secret"}}, status=404)) as server:
         configure(server.url)
@@ -202,7 +202,7 @@ def test_wrong_input(project: Path) -> None:
 
 
 def test_batch_files_keep_to_the_providers_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    pending = {f"k{i}": Prompt((Message("user", "x" * 100 * i),)) for i in range(10)}
+    pending = {f"k{i}": Prompt((ChatMessage("user", "x" * 100 * i),)) for i in range(10)}
     monkeypatch.setattr(batching, "MOST_REQUESTS", 4)
     files = list(batch_files(pending, "m1"))
     assert [len(keys) for keys, _ in files] == [4, 4, 2]

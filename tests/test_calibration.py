@@ -135,8 +135,8 @@ def test_planted_weights_and_habits_are_found() -> None:
 def test_every_annotator_is_predicted_as_themselves() -> None:
     corpus = planted(conversations=300)
     train, test = (
-        corpus.labels.of(f"c{i:04d}" for i in range(200)),
-        corpus.labels.of(f"c{i:04d}" for i in range(200, 300)),
+        corpus.labels.filter(f"c{i:04d}" for i in range(200)),
+        corpus.labels.filter(f"c{i:04d}" for i in range(200, 300)),
     )
     learned = Calibration(corpus.question, core="mixed").fit(corpus.evidence, train)
     rows = corpus.evidence.rows_of(label.target for label in test)
@@ -202,7 +202,7 @@ def test_domains_start_from_home_and_doubt_goes_with_labels(tmp_path: Path) -> N
 
     assert dict(zip(once.annotators, once.core_.doubt_, strict=True))["p0"] < 0.2
     assert dict(zip(once.annotators, once.core_.doubt_, strict=True))["p5"] == pytest.approx(0.75)
-    assert "domain:adapted|carry_over:0.5" in str(once.signature())
+    assert "domain:adapted|domain_correlation:0.5" in str(once.signature())
     once.save(tmp_path / "e")
     loaded = load_evaluator(tmp_path / "e")
     assert loaded.predict(there.evidence, "p0") == once.predict(there.evidence, "p0")
@@ -303,8 +303,8 @@ def test_what_cannot_be_learned_from_is_said() -> None:
         Calibration(nominal).fit(corpus.evidence, corpus.labels)
     with pytest.raises(UnknownName, match="unknown core 'netwrok'"):
         Calibration(corpus.question, core="netwrok")
-    with pytest.raises(BadInput, match="carry_over is a correlation from 0 to 1, got 2"):
-        Calibration(corpus.question, core="mixed", carry_over=2)
+    with pytest.raises(BadInput, match="domain_correlation is a correlation from 0 to 1, got 2"):
+        Calibration(corpus.question, core="mixed", domain_correlation=2)
 
 
 def test_folders_missing_damaged_and_from_the_future(tmp_path: Path) -> None:

@@ -110,13 +110,13 @@ def test_demo_and_real_data_are_one_command(project: Path, data: Path) -> None:
 def test_a_judge_on_the_wire_is_asked_once_and_never_again(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     with ChatServer(lambda request: completion("3", {"3": 0.6, "2": 0.3, "1": 0.05})) as server:
-        config = f"judge: {{way: logprobs, model: m1, base_url: '{server.url}'}}\nfolds: 3\n"
+        config = f"judge: {{mode: logprobs, model: m1, base_url: '{server.url}'}}\nfolds: 3\n"
         Path("accord.yaml").write_text(config)
         accord("import", CHATS, RATINGS)
         accord("judge", "--limit", "10")
         asked = len(server.requests)
         whole = json.loads(accord("judge", "--json"))
-        assert whole["subjects"] == 40 and whole["answered"] == 30 * 9 + 10 * 5
+        assert whole["samples"] == 40 and whole["answered"] == 30 * 9 + 10 * 5
         assert len(server.requests) == whole["answered"], "the first ten were not asked for again"
         assert 0 < asked < whole["answered"]
         before = len(server.requests)
@@ -131,7 +131,7 @@ def test_a_judge_on_the_wire_is_asked_once_and_never_again(project: Path, monkey
 def test_fewer_questions_more_labels_groups_and_estimates(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     with ChatServer(lambda request: completion("3", {"3": 0.5, str(1 + len(str(request)) % 4): 0.4})) as server:
-        config = f"judge: {{way: logprobs, model: m1, base_url: '{server.url}'}}\nfolds: 3\n"
+        config = f"judge: {{mode: logprobs, model: m1, base_url: '{server.url}'}}\nfolds: 3\n"
         Path("accord.yaml").write_text(config)
         accord("import", CHATS, RATINGS)
         accord("judge", "--limit", "36")
@@ -164,7 +164,7 @@ def test_a_mixture_of_cheap_metrics_from_labels_to_a_report(project: Path) -> No
     accord("import", CHATS, RATINGS)
     assert "saved in evaluators/mixture" in accord("fit")
     assert "40 scored" in accord("score", CHATS, "--out", "s.parquet")
-    assert {"words", "ciu"} <= set(json.loads(pl.read_parquet("s.parquet")["because"][0]))
+    assert {"words", "ciu"} <= set(json.loads(pl.read_parquet("s.parquet")["attributions"][0]))
     assert "unknown annotator 'bruno'" in refused("score", CHATS, "--out", "s.csv", "--annotator", "bruno")
     assert "needs a calibration" in refused("score", CHATS, "--out", "s.csv", "--ask", "2")
     accord("report")
@@ -220,18 +220,18 @@ def test_wrong_input_ends_in_one_line(arguments: list[str], says: str) -> None:
     ("config", "says"),
     [
         ("stor: x\n", "unknown key 'stor'. Did you mean 'store'?"),
-        ("judge: {way: logprobs, modle: x}\n", "unknown key 'modle'. Did you mean 'model'?"),
-        ("judge: {way: guessing}\n", "judge.way: Input should be 'decisions', 'systemone', 'logprobs'"),
-        ("judge: {way: logprobs}\n", "needs a model"),
-        ("judge: {way: recorded}\n", "needs the paths"),
-        ("judge: {way: logprobs, model: m}\n", "set OPENAI_API_KEY"),
+        ("judge: {mode: logprobs, modle: x}\n", "unknown key 'modle'. Did you mean 'model'?"),
+        ("judge: {mode: guessing}\n", "judge.way: Input should be 'decisions', 'systemone', 'logprobs'"),
+        ("judge: {mode: logprobs}\n", "needs a model"),
+        ("judge: {mode: recorded}\n", "needs the paths"),
+        ("judge: {mode: logprobs, model: m}\n", "set OPENAI_API_KEY"),
         ("folds: 1\n", "folds: Input should be greater than or equal to 2, got 1"),
         ("rubric: llm-rubirc\n", "unknown rubric 'llm-rubirc'. Did you mean 'llm-rubric'?"),
         ("store: mysql://x/y\n", "a store is SQLite or PostgreSQL, got mysql"),
         ("store: '${NOT_SET_ANYWHERE}'\n", "the environment variable NOT_SET_ANYWHERE is not set"),
         ("metrics: [lenght]\n", "unknown metric 'lenght'"),
         ("evaluator: {method: calibratoin}\n", "unknown evaluator 'calibratoin'. Did you mean 'calibration'?"),
-        ("evaluator: {settings: {carry: 1}}\n", "unknown setting of 'calibration' 'carry'. Did you mean 'carry_over'?"),
+        ("evaluator: {settings: {carry: 1}}\n", "unknown setting of 'calibration' 'carry'. Did you mean 'domain_correlation'?"),
         ("evaluator: {choose: {slopes: [true]}}\n", "unknown setting of 'calibration' 'slopes'"),
         ("- a list\n", "accord.yaml"),
         ("", "accord.yaml is empty"),
@@ -380,7 +380,7 @@ def test_a_judging_run_is_priced_before_and_capped_while_it_runs(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     with ChatServer(answer_any) as server:
-        Path("accord.yaml").write_text(f"judge: {{way: decisions, model: m1, base_url: '{server.url}'}}\n")
+        Path("accord.yaml").write_text(f"judge: {{mode: decisions, model: m1, base_url: '{server.url}'}}\n")
         accord("import", CHATS, RATINGS)
         plan = json.loads(accord("judge", "--plan", "--json"))
         assert plan["requests"] == 40 and plan["questions"] == 30 * 9 + 10 * 5 and plan["unpriced"] == "m1"

@@ -13,11 +13,11 @@ from accord.models import (
     Budget,
     CallFailed,
     Caps,
-    Message,
+    ChatMessage,
+    ClientOptions,
     Prompt,
     Reply,
     Request,
-    Terms,
     Usage,
     answer_labels,
     decided_endpoint_of,
@@ -36,7 +36,9 @@ DONE = Question(id="Q2", text="Resolved?", scale=Scale(kind="binary", options=(0
 TONE = Question(id="Q3", text="Which tone?", scale=Scale(kind="nominal", options=("warm", "cold")))
 TEN = Question(id="Q4", text="How long?", scale=Scale(options=tuple(range(1, 11))))
 DECIDED = ("decisions", "systemone")
-PROMPT = Prompt((Message("system", "Examples: ..."), Message("user", "Now this one.")), max_tokens=1, top_logprobs=20)
+PROMPT = Prompt(
+    (ChatMessage("system", "Examples: ..."), ChatMessage("user", "Now this one.")), max_tokens=1, top_logprobs=20
+)
 
 
 @pytest.fixture(autouse=True)
@@ -45,31 +47,36 @@ def key(api_key: None) -> None:
 
 
 def asked(
-    way: str, url: str, store: Store, question: Question = GOOD, prompt: Prompt = PROMPT, terms: Terms | None = None
+    mode: str,
+    url: str,
+    store: Store,
+    question: Question = GOOD,
+    prompt: Prompt = PROMPT,
+    terms: ClientOptions | None = None,
 ) -> Reply:
     """One reply from a model that is opened for it."""
-    model = open_decided(way, "m1", url, question, store, terms or Terms(attempts=1, timeout=0.3))
+    model = open_decided(mode, "m1", url, question, store, terms or ClientOptions(attempts=1, timeout=0.3))
     try:
         return wait(model.ask(prompt))
     finally:
         wait(model.close())
 
 
-def failed(way: str, respond: Respond, store: Store, question: Question = GOOD) -> str:
+def failed(mode: str, respond: Respond, store: Store, question: Question = GOOD) -> str:
     """Why there was no reply."""
     with ChatServer(respond) as server, pytest.raises(CallFailed) as caught:
-        asked(way, server.url, store, question)
+        asked(mode, server.url, store, question)
     assert "sk-secret" not in str(caught.value)
     return caught.value.failure.reason
 
 
 @pytest.mark.parametrize("question", [GOOD, DONE, TONE, TEN], ids=lambda question: question.id)
-@pytest.mark.parametrize("way", DECIDED)
-def test_a_reply_is_one_questions_distribution(way: str, question: Question, memory: Store) -> None:
+@pytest.mark.parametrize("mode", DECIDED)
+def test_a_reply_is_one_questions_distribution(mode: str, question: Question, memory: Store) -> None:
     with ChatServer(answer_any) as server:
-        reply = asked(way, server.url, memory, question)
+        reply = asked(mode, server.url, memory, question)
     [request] = server.requests
-    assert request["input" if way == "decisions" else "state"] == "Examples: ...\n\nNow this one."
+    assert request["input" if mode == "decisions" else "state"] == "Examples: ...\n\nNow this one."
     assert len(request["questions"]) == 1 and question.text in str(request["questions"])
     assert reply.first_token is not None
     assert list(reply.first_token) == list(answer_labels(question.scale))
@@ -92,28 +99,28 @@ def test_probabilities_are_those_of_the_options(memory: Store) -> None:
     assert (predicate.text, predicate.first_token, predicate.model) == ("1", {"0": 0.25, "1": 0.75}, "m1-2026")
 
 
-@pytest.mark.parametrize("way", DECIDED)
-def test_replies_are_kept_by_question_and_by_dialect(way: str, memory: Store) -> None:
+@pytest.mark.parametrize("mode", DECIDED)
+def test_replies_are_kept_by_question_and_by_dialect(mode: str, memory: Store) -> None:
     with ChatServer(answer_any) as server:
-        first = asked(way, server.url, memory)
-        again = asked(way, server.url, memory)
+        first = asked(mode, server.url, memory)
+        again = asked(mode, server.url, memory)
         assert len(server.requests) == 1 and again.usage == Usage(), "a kept reply costs nothing"
         assert (again.text, again.first_token, again.model) == (first.text, first.first_token, first.model)
         other = GOOD.model_copy(update={"text": "How bad?"})
-        assert asked(way, server.url, memory, other).first_token != first.first_token
-        asked(next(dialect for dialect in DECIDED if dialect != way), server.url, memory)
-        asked(way, server.url, memory, prompt=Prompt((Message("user", "Another."),)))
+        assert asked(mode, server.url, memory, other).first_token != first.first_token
+        asked(next(dialect for dialect in DECIDED if dialect != mode), server.url, memory)
+        asked(mode, server.url, memory, prompt=Prompt((ChatMessage("user", "Another."),)))
         assert len(server.requests) == 4
-        endpoint = decided_endpoint_of(way, "m1", server.url, GOOD)
+        endpoint = decided_endpoint_of(mode, "m1", server.url, GOOD)
         assert memory.reply(kept_key(endpoint, "m1", PROMPT)) is not None, "a plan sees what is kept"
-        assert memory.reply(kept_key(decided_endpoint_of(way, "m1", server.url, DONE), "m1", PROMPT)) is None
-        chat = open_chat("m1", server.url, memory, Terms(attempts=1))
+        assert memory.reply(kept_key(decided_endpoint_of(mode, "m1", server.url, DONE), "m1", PROMPT)) is None
+        chat = open_chat("m1", server.url, memory, ClientOptions(attempts=1))
         assert wait(chat.ask(PROMPT)).model == "loopback", "a chat model's reply is another one"
         wait(chat.close())
 
 
-@pytest.mark.parametrize("way", DECIDED)
-def test_what_is_no_answer_is_a_failure_and_is_not_kept(way: str, memory: Store) -> None:
+@pytest.mark.parametrize("mode", DECIDED)
+def test_what_is_no_answer_is_a_failure_and_is_not_kept(mode: str, memory: Store) -> None:
     expected = {
         "refusal": "refused",
         "another request's answer": "malformed",
@@ -123,54 +130,54 @@ def test_what_is_no_answer_is_a_failure_and_is_not_kept(way: str, memory: Store)
         "slow": "timeout",
     }
     for kind, reason in expected.items():
-        assert failed(way, lambda request, kind=kind: fault(kind, request, answer_any(request)), memory) == reason
+        assert failed(mode, lambda request, kind=kind: fault(kind, request, answer_any(request)), memory) == reason
 
     def elsewhere(request: Mapping[str, Any]) -> Wire:
         mass = [{"value": "tepid", "probability": 1.0}]
         answer = {"type": "choice", "choice": "tepid", "confidence": 1.0, "name": "Q3", "probabilities": mass}
         named = {"Q3": {"type": "choice", "choice": "tepid", "probabilities": {"tepid": 1.0}}}
-        return Wire({**answer_any(request).body, "answers": [answer] if way == "decisions" else named})  # type: ignore[dict-item]
+        return Wire({**answer_any(request).body, "answers": [answer] if mode == "decisions" else named})  # type: ignore[dict-item]
 
-    assert failed(way, elsewhere, memory, TONE) == "no option"
+    assert failed(mode, elsewhere, memory, TONE) == "no option"
     with ChatServer(answer_any) as server:
-        assert asked(way, server.url, memory, TONE).text in {"A", "B"}
+        assert asked(mode, server.url, memory, TONE).text in {"A", "B"}
         assert len(server.requests) == 1
     with ChatServer(lambda _: Wire({"error": {}}, status=404)) as server, pytest.raises(ModelError, match="no model"):
-        asked(way, server.url, memory)
+        asked(mode, server.url, memory)
 
 
-@pytest.mark.parametrize("way", DECIDED)
-def test_faults_that_pass_are_waited_out_and_refusals_are_not(way: str, memory: Store) -> None:
+@pytest.mark.parametrize("mode", DECIDED)
+def test_faults_that_pass_are_waited_out_and_refusals_are_not(mode: str, memory: Store) -> None:
     flaky = Misbehaving(share=0.6, kinds=("429", "truncated"), seed=1)
     with ChatServer(flaky) as server:
         for place in range(3):
-            prompt = Prompt((Message("user", f"{place}"),))
-            assert asked(way, server.url, memory, prompt=prompt, terms=Terms(attempts=12)).first_token
+            prompt = Prompt((ChatMessage("user", f"{place}"),))
+            assert asked(mode, server.url, memory, prompt=prompt, terms=ClientOptions(attempts=12)).first_token
     assert sum(flaky.met.values()) > 0
     refusing = lambda request: fault("refusal", request, answer_any(request))  # noqa: E731
     with ChatServer(refusing) as server, pytest.raises(CallFailed, match="refused"):
-        asked(way, server.url, memory, terms=Terms(attempts=12))
+        asked(mode, server.url, memory, terms=ClientOptions(attempts=12))
     assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize("way", DECIDED)
-def test_a_budget_counts_what_is_sent(way: str, memory: Store) -> None:
-    long = Prompt((Message("user", "long " * 4000),))
+@pytest.mark.parametrize("mode", DECIDED)
+def test_a_budget_counts_what_is_sent(mode: str, memory: Store) -> None:
+    long = Prompt((ChatMessage("user", "long " * 4000),))
     estimate = estimated_usage(request_of(long, GOOD))
     assert estimate.input_tokens > 5000 and estimate.output_tokens == 0
     with ChatServer(answer_any) as server:
-        terms = Terms(budget=Budget(Caps(tokens=5000), {}))
+        terms = ClientOptions(budget=Budget(Caps(tokens=5000), {}))
         with pytest.raises(BudgetReached, match="5000 tokens would be passed"):
-            asked(way, server.url, memory, prompt=long, terms=terms)
+            asked(mode, server.url, memory, prompt=long, terms=terms)
         assert not server.requests
-        asked(way, server.url, memory, terms=terms)
-        asked(way, server.url, memory, terms=terms)
+        asked(mode, server.url, memory, terms=terms)
+        asked(mode, server.url, memory, terms=terms)
         assert (terms.budget.requests, terms.budget.spent) == (1, Usage(10, 0)), "a kept reply is not paid for"
-        asked(way, server.url, memory, prompt=long, terms=Terms())
+        asked(mode, server.url, memory, prompt=long, terms=ClientOptions())
 
 
 def test_what_is_sent_can_be_carried_by_every_wire() -> None:
-    odd = Prompt((Message("user", "half a pair \ud83d"), Message("assistant", "")))
+    odd = Prompt((ChatMessage("user", "half a pair \ud83d"), ChatMessage("assistant", "")))
     assert request_of(odd, DONE) == Request(
         "half a pair \ufffd\n\n", (Asked("Q2", "predicate", "Resolved? yes: It is."),)
     )
@@ -182,9 +189,9 @@ def test_what_no_decisions_endpoint_can_be_asked_is_said(memory: Store) -> None:
     pairs = Question(id="Q7", text="Which is better?", scale=GOOD.scale, applies="pairs")
     for question, said in ((real, r"'Q5' \(0.0 to 1.0\)"), (many, r"'Q6' \(0, 1, "), (pairs, "about one conversation")):
         with pytest.raises(BadInput, match=said):
-            open_decided("decisions", "m1", "http://one.test/v1", question, memory, Terms())
+            open_decided("decisions", "m1", "http://one.test/v1", question, memory, ClientOptions())
     with pytest.raises(BadInput, match="'logprobs' is no way of decisions; allowed: decisions, systemone"):
-        open_decided("logprobs", "m1", None, GOOD, memory, Terms())
+        open_decided("logprobs", "m1", None, GOOD, memory, ClientOptions())
     with pytest.raises(BadInput, match="'gguf:x' runs in this process and has no systemone endpoint"):
         decided_endpoint_of("systemone", "gguf:x", None, GOOD)
     kept_under = decided_endpoint_of("decisions", "m1", "http://user:sk-secret@one.test/v1?key=sk-secret", GOOD)

@@ -78,7 +78,7 @@ def test_random_nodes_repeat_nothing_and_like_all_orders_alike() -> None:
 def test_nodes_are_taken_joined_and_left_out() -> None:
     nodes = Nodes(np.array([[0, 1], [2, 3], [1, 4]]), np.array([0, 0, 1]))
     assert nodes.without([1]).tolist() == [1] and nodes.without(()).tolist() == [0, 1, 2]
-    both = nodes.take([2]).above(nodes.take([0]))
+    both = nodes.take([2]).concat(nodes.take([0]))
     assert both.demonstrations.tolist() == [[1, 4], [0, 1]] and both.prompt.tolist() == [1, 0]
 
 

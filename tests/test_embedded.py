@@ -21,12 +21,12 @@ pytest.importorskip("tokenizers", reason="accord[embedded] is not installed")
 
 from accord.models import (
     CallFailed,
+    ChatMessage,
     EmbeddedChat,
     EmbeddedLikelihood,
     Failure,
     LanguageModel,
     Llama,
-    Message,
     Passage,
     Prefix,
     Prompt,
@@ -184,7 +184,7 @@ def ask(model: EmbeddedChat, *prompts: Prompt) -> list[object]:
 
 
 def prompt(text: str, **more: object) -> Prompt:
-    return Prompt((Message("user", text),), **{"max_tokens": 1, "top_logprobs": 2000, **more})
+    return Prompt((ChatMessage("user", text),), **{"max_tokens": 1, "top_logprobs": 2000, **more})
 
 
 def test_prompts_that_wait_together_get_what_each_gets_alone(tiny: LanguageModel) -> None:
@@ -221,10 +221,10 @@ def test_likelihoods_of_many_passages_come_in_their_order_and_one_too_long_is_it
     tiny: LanguageModel,
 ) -> None:
     model = EmbeddedLikelihood(tiny)
-    said = [Message("user", "what is it?"), Message("assistant", "it is that.")]
-    passages = [Passage((*said, Message("assistant", f"reply {i}")), (1, 2)) for i in range(12)]
-    passages += [Passage((Message("assistant", f"reply {i}"),), (0,)) for i in range(12)]
-    passages.insert(5, Passage((Message("assistant", "x" * 600),), (0,)))
+    said = [ChatMessage("user", "what is it?"), ChatMessage("assistant", "it is that.")]
+    passages = [Passage((*said, ChatMessage("assistant", f"reply {i}")), (1, 2)) for i in range(12)]
+    passages += [Passage((ChatMessage("assistant", f"reply {i}"),), (0,)) for i in range(12)]
+    passages.insert(5, Passage((ChatMessage("assistant", "x" * 600),), (0,)))
     together = wait(model.measure(passages))
     assert isinstance(together[5], Failure) and together[5].reason == "too long"
     for passage, found in zip(passages, together, strict=True):

@@ -14,22 +14,12 @@ import numpy as np
 import pytest
 
 from accord import Conversation, Document, Store, Turn
-from accord.evidence import FOLDS, Pair, Relatedness, Session, fold_of, measure, pairs_of, turn_metrics
+from accord.evidence import FOLDS, MetricSession, Pair, Relatedness, fold_of, measure, pairs_of, turn_metrics
 from accord.evidence.bank import ruber
-from accord.models import (
-    EmbeddingsEndpoint,
-    Local,
-    Remote,
-    Subject,
-    Terms,
-    asked_on,
-    embedded,
-    embedders,
-    open_embedder,
-)
+from accord.models import ClientOptions, EmbeddingsEndpoint, Local, Remote, asked_on, embedded, embedders, open_embedder
 from accord.pipeline import train_ruber
 from accord.testing import ChatServer, Wire
-from accord.values import BadInput, MissingExtra, ModelError, UnknownName, Unmeasured
+from accord.values import BadInput, MissingExtra, ModelError, Sample, UnknownName, Unmeasured
 
 WORDS = ["heron", "fish", "opening", "hours", "router", "return", "order", "monday"]
 
@@ -88,15 +78,15 @@ def test_an_endpoint_is_asked_for_many_texts_at_once_and_once_for_each(monkeypat
             for place in range(100)
         ]
         names = ["cosine-documents@endpoint:small", "cosine-user@endpoint:small"]
-        table = measure(map(Subject, chats), names)
+        table = measure(map(Sample, chats), names)
         assert len(server.requests) == -(-201 // 64) and {r["model"] for r in server.requests} == {"small"}
         one, other = (np.array(vector(text)) for text in ("A heron eats fish 0.", "Fish and heron."))
         assert table.values[0, 0] == pytest.approx(one @ other / np.linalg.norm(one) / np.linalg.norm(other))
         assert [column.name for column in table.columns] == names and "words:endpoint:small" in table.columns[0].made_by
-        measure(map(Subject, chats), names)
+        measure(map(Sample, chats), names)
         assert len(server.requests) == 4
         with pytest.raises(ModelError, match="vectors of texts, not of tokens"):
-            measure(map(Subject, chats[:1]), ["bertscore-f1@endpoint:small"])
+            measure(map(Sample, chats[:1]), ["bertscore-f1@endpoint:small"])
 
 
 def test_a_text_that_cannot_be_embedded_costs_the_others_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,22 +98,26 @@ def test_a_text_that_cannot_be_embedded_costs_the_others_nothing(monkeypatch: py
             chat("heron?", "poison", name="b"),
             chat("order?", "monday", name="c"),
         ]
-        table = measure(map(Subject, chats), ["cosine-user@endpoint:small", "words"])
+        table = measure(map(Sample, chats), ["cosine-user@endpoint:small", "words"])
         assert table.present.tolist() == [[True, True], [False, True], [True, True]]
         assert table.absences == {(table.targets[1], "cosine-user@endpoint:small"): "no embedding: rejected"}
-        session = Session({"cosine-user@endpoint:small": turn_metrics.get("cosine-user@endpoint:small")})
+        session = MetricSession({"cosine-user@endpoint:small": turn_metrics.get("cosine-user@endpoint:small")})
         session.hear("heron?")
         assert session.reply("poison") == {"cosine-user@endpoint:small": None} and session.history.messages == 2
-    gone = Remote("endpoint:x", asked_on(EmbeddingsEndpoint("x", server.url, "hush"), Terms(attempts=1)))
+    gone = Remote("endpoint:x", asked_on(EmbeddingsEndpoint("x", server.url, "hush"), ClientOptions(attempts=1)))
     with pytest.raises(Unmeasured, match="no embedding: unreachable"):
         gone.embed("heron")
     refusing = lambda _: Wire({"error": {"message": "bad key hush"}}, status=401)  # noqa: E731
     with ChatServer(refusing) as server, pytest.raises(ModelError, match="refused the key") as caught:
-        Remote("endpoint:x", asked_on(EmbeddingsEndpoint("x", server.url, "hush"), Terms(attempts=1))).embed("heron")
+        Remote("endpoint:x", asked_on(EmbeddingsEndpoint("x", server.url, "hush"), ClientOptions(attempts=1))).embed(
+            "heron"
+        )
     assert "hush" not in str(caught.value)
     short = lambda request: Wire({"object": "list", "data": [], "model": "x"})  # noqa: E731
     with ChatServer(short) as server, pytest.raises(Unmeasured, match="malformed"):
-        Remote("endpoint:x", asked_on(EmbeddingsEndpoint("x", server.url, "hush"), Terms(attempts=1))).embed("heron")
+        Remote("endpoint:x", asked_on(EmbeddingsEndpoint("x", server.url, "hush"), ClientOptions(attempts=1))).embed(
+            "heron"
+        )
 
 
 def test_what_passes_is_tried_again_and_what_is_no_vector_is_said() -> None:
@@ -141,7 +135,7 @@ def test_what_passes_is_tried_again_and_what_is_no_vector_is_said() -> None:
         return Wire(json.dumps(body).encode())
 
     with ChatServer(flaky) as server:
-        remote = Remote("endpoint:x", asked_on(EmbeddingsEndpoint("x", server.url, "hush"), Terms(attempts=1)))
+        remote = Remote("endpoint:x", asked_on(EmbeddingsEndpoint("x", server.url, "hush"), ClientOptions(attempts=1)))
         for reason in ("rate-limited", "server"):
             with pytest.raises(Unmeasured, match=reason):
                 remote.embed("policy")
@@ -155,7 +149,7 @@ def test_what_passes_is_tried_again_and_what_is_no_vector_is_said() -> None:
 def test_an_endpoints_answers_are_kept_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedders, "KEPT", 100)
     with ChatServer(serve) as server:
-        remote = Remote("endpoint:x", asked_on(EmbeddingsEndpoint("x", server.url, "hush"), Terms(attempts=1)))
+        remote = Remote("endpoint:x", asked_on(EmbeddingsEndpoint("x", server.url, "hush"), ClientOptions(attempts=1)))
         texts = [f"heron {place}" for place in range(150)]
         remote.prepare(texts)
         count = len(server.requests)
@@ -215,7 +209,7 @@ def test_sentence_transformers_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     weights, states = embedder.states("heron fish")
     assert weights.tolist() == [1, 1] and np.linalg.norm(states, axis=1) == pytest.approx([1, 1])
     table = measure(
-        [Subject(chat("heron?", "heron fish", documents=("heron fish",)))],
+        [Sample(chat("heron?", "heron fish", documents=("heron fish",)))],
         ["cosine-documents@sentence-transformers:all", "bertscore-f1@sentence-transformers:all"],
     )
     assert table.values[0].tolist() == pytest.approx([1, 1])
@@ -344,14 +338,14 @@ def test_ruber_tells_a_reply_from_one_to_something_else(bag: None, tmp_path: Pat
     again = Relatedness.load(tmp_path / "ruber")
     assert again.score("heron, new?", ["the fish"], "heron fish") == right
     assert Relatedness.learn(pairs_of(logged(150))).weights.tolist() == learned.weights.tolist()
-    table = measure(map(Subject, logged(5)), [f"ruber-unreferenced@{tmp_path / 'ruber'}"])
+    table = measure(map(Sample, logged(5)), [f"ruber-unreferenced@{tmp_path / 'ruber'}"])
     assert (
         table.present.all()
         and ((table.values > 0) & (table.values < 1)).all()
         and "words:minilm-l6,s256:" in table.columns[0].made_by
     )
     nothing = measure(
-        [Subject(Conversation("c", (Turn("assistant", "Hello"),)))], [f"ruber-unreferenced@{tmp_path / 'ruber'}"]
+        [Sample(Conversation("c", (Turn("assistant", "Hello"),)))], [f"ruber-unreferenced@{tmp_path / 'ruber'}"]
     )
     assert not nothing.present.any()
 
@@ -395,6 +389,6 @@ def test_the_referenced_part_pools_words(monkeypatch: pytest.MonkeyPatch) -> Non
     states = {"one": np.array([[1.0, 0.0], [0.0, 1.0]]), "two": np.array([[1.0, 1.0]]), "": np.zeros((0, 2))}
     fake = SimpleNamespace(states=lambda text: (np.ones(len(states[text])), states[text]), name="fake")
     monkeypatch.setattr(embedders, "open_embedder", lambda name: fake)
-    session = Session({"r": turn_metrics.get("ruber-referenced")}, ["two", ""])
+    session = MetricSession({"r": turn_metrics.get("ruber-referenced")}, ["two", ""])
     assert session.reply("one")["r"] == pytest.approx(2 / np.sqrt(2) / 2)  # (1, 1, 0, 0) with (1, 1, 1, 1)
-    assert Session({"r": turn_metrics.get("ruber-referenced")}).reply("one") == {"r": None}
+    assert MetricSession({"r": turn_metrics.get("ruber-referenced")}).reply("one") == {"r": None}

@@ -65,7 +65,7 @@ def judged(corpus: Planted, question: str = "main") -> EvidenceTable:
     mass /= mass.sum(axis=1, keepdims=True)
     columns = tuple(Column(f"{question}={k}", "judge|model:biased", question, float(k)) for k in options)
     answers = EvidenceTable(corpus.evidence.targets, columns, mass, np.ones(mass.shape, dtype=bool))
-    return answers.beside(corpus.evidence)
+    return answers.join(corpus.evidence)
 
 
 def test_baselines_say_what_they_claim_to_say() -> None:

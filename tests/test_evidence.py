@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from accord import Conversation, Document, EvidenceTable, Rubric, Store, Target, Turn, load_rubric, metrics
-from accord.evidence import LEXICAL, Column, Judged, answer_table, judge_subjects, measure
-from accord.models import Answer, Failure, ScriptedJudge, Subject, Unanswered
+from accord.evidence import LEXICAL, Column, Judged, answer_table, judge_samples, measure
+from accord.models import Answer, Failure, ScriptedJudge, Unanswered
 from accord.testing import check_metric
-from accord.values import BadInput, ModelError, Registry, UnknownName
+from accord.values import BadInput, ModelError, Registry, Sample, UnknownName
 
 
 def chat(name: str, *said: str, documents: tuple[str, ...] = ()) -> Conversation:
@@ -48,7 +48,7 @@ def test_metrics_on_small_conversations(
 
 def test_measures_of_a_turn_see_nothing_after_it() -> None:
     conversation = chat("c", "hi", "one", "more", "one two three")
-    table = measure([Subject(conversation), Subject(conversation, 1)], ["words-per-reply", "overlap-documents"])
+    table = measure([Sample(conversation), Sample(conversation, 1)], ["words-per-reply", "overlap-documents"])
     assert table.targets == (Target("c"), Target("c", 1))
     assert table.values[:, 0].tolist() == [2.0, 1.0]
     assert not table.present[:, 1].any() and table.absences[Target("c"), "overlap-documents"] == "nothing to measure"
@@ -95,12 +95,12 @@ def test_a_distribution_is_taken_from_its_block() -> None:
 
 def test_tables_stand_side_by_side_and_rows_are_taken_by_target() -> None:
     other = EvidenceTable.from_rows([Column("more", "m")], {Target("c"): {"more": 1.0}, Target("d"): {"more": 2.0}})
-    both = block().beside(other)
+    both = block().join(other)
     assert both.targets == tuple(map(Target, "abcd"))
     assert both.present[:, -1].tolist() == [False, False, True, True]
     assert both.values[3].tolist() == [0, 0, 0, 0, 2.0]
-    assert both.of(["d", "a"]).targets == (Target("a"), Target("d"))
-    assert both.of(["b"]).absences == {(Target("b"), "Q"): "refused"}
+    assert both.filter(["d", "a"]).targets == (Target("a"), Target("d"))
+    assert both.filter(["b"]).absences == {(Target("b"), "Q"): "refused"}
     assert both.rows_of([Target("c"), Target("nobody")]).tolist() == [2, -1]
     with pytest.raises(ValueError, match="must be"):
         EvidenceTable((Target("a"),), (), np.zeros((2, 0)), np.zeros((2, 0), dtype=bool))
@@ -109,20 +109,20 @@ def test_tables_stand_side_by_side_and_rows_are_taken_by_target() -> None:
 # --- judging ------------------------------------------------------------------------------------------------------
 
 
-def even(subject: Subject, question: object) -> dict[str, float]:
+def even(sample: Sample, question: object) -> dict[str, float]:
     return {"1": 0.5, "2": 0.5}
 
 
-def subjects(count: int) -> list[Subject]:
-    return [Subject(chat(f"c{i}", "hi", "hello", documents=("d",) if i % 2 else ())) for i in range(count)]
+def samples(count: int) -> list[Sample]:
+    return [Sample(chat(f"c{i}", "hi", "hello", documents=("d",) if i % 2 else ())) for i in range(count)]
 
 
 def test_answers_are_kept_and_never_asked_for_again(store: Store, rubric: Rubric) -> None:
     judge = ScriptedJudge(even)
-    first = judge_subjects(judge, rubric, subjects(6), store)
+    first = judge_samples(judge, rubric, samples(6), store)
     asked = len(judge.asked)
     assert asked == 3 * 9 + 3 * 5, "citation questions are asked where there are documents alone"
-    again = judge_subjects(judge, rubric, subjects(6), store)
+    again = judge_samples(judge, rubric, samples(6), store)
     assert len(judge.asked) == asked
     assert np.array_equal(first.values, again.values) and np.array_equal(first.present, again.present)
     assert again.absences[Target("c0"), "Q2"] == "does not apply"
@@ -130,38 +130,38 @@ def test_answers_are_kept_and_never_asked_for_again(store: Store, rubric: Rubric
 
 
 def test_another_judge_or_another_question_is_another_answer(store: Store, rubric: Rubric) -> None:
-    judge_subjects(ScriptedJudge(even), rubric, subjects(1), store)
+    judge_samples(ScriptedJudge(even), rubric, samples(1), store)
     other = ScriptedJudge(even, name="other")
-    judge_subjects(other, rubric, subjects(1), store)
+    judge_samples(other, rubric, samples(1), store)
     assert len(other.asked) == 5
 
 
 def test_failures_are_counted_not_stored_and_asked_for_next_time(store: Store, rubric: Rubric) -> None:
     broken = True
 
-    def script(subject: Subject, question: object) -> dict[str, float] | Failure:
-        return Failure("refused") if broken and subject.conversation.id == "c1" else even(subject, question)
+    def script(sample: Sample, question: object) -> dict[str, float] | Failure:
+        return Failure("refused") if broken and sample.conversation.id == "c1" else even(sample, question)
 
     judge = ScriptedJudge(script)
-    table = judge_subjects(judge, rubric, subjects(3), store)
+    table = judge_samples(judge, rubric, samples(3), store)
     assert table.absences[Target("c1"), "Q0"] == "refused"
     assert table.present.any(axis=1).tolist() == [True, False, True]
     broken, before = False, len(judge.asked)
-    assert judge_subjects(judge, rubric, subjects(3), store).present.any(axis=1).all()
+    assert judge_samples(judge, rubric, samples(3), store).present.any(axis=1).all()
     assert len(judge.asked) - before == 9, "only what failed is asked again"
 
 
 def test_a_judge_that_dies_half_way_leaves_what_it_answered(store: Store, rubric: Rubric) -> None:
-    def script(subject: Subject, question: object) -> dict[str, float]:
-        if subject.conversation.id == "c3":
+    def script(sample: Sample, question: object) -> dict[str, float]:
+        if sample.conversation.id == "c3":
             raise ModelError("the endpoint refused the key")
-        return even(subject, question)
+        return even(sample, question)
 
     with pytest.raises(ModelError, match="refused the key"):
-        judge_subjects(ScriptedJudge(script), rubric, subjects(9), store, at_once=1)
+        judge_samples(ScriptedJudge(script), rubric, samples(9), store, at_once=1)
     healthy = ScriptedJudge(even)
-    judge_subjects(healthy, rubric, subjects(9), store)
-    assert {subject.conversation.id for subject, _ in healthy.asked} == {f"c{i}" for i in range(3, 9)}
+    judge_samples(healthy, rubric, samples(9), store)
+    assert {sample.conversation.id for sample, _ in healthy.asked} == {f"c{i}" for i in range(3, 9)}
 
 
 def test_answers_keep_the_mass_outside_their_options(rubric: Rubric) -> None:
@@ -188,5 +188,5 @@ def test_a_turn_is_measured_as_the_reply_it_is_and_nobody_else_replies() -> None
     assert Conversation("s", (Turn("system", "Be kind."),)).replies == ()
     tooled = Conversation("t", (Turn("user", "q"), Turn("tool", "{}"), Turn("assistant", "a")))
     assert [turn.role for turn in tooled.others] == ["user"]
-    table = measure([Subject(chat, 1), Subject(chat, 3)], ["words-per-reply", "turns"])
+    table = measure([Sample(chat, 1), Sample(chat, 3)], ["words-per-reply", "turns"])
     assert table.values.tolist() == [[1.0, 2.0], [1.0, 4.0]]

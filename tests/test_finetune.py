@@ -28,10 +28,9 @@ from accord.methods import Guidance, Verdict, read_verdict
 from accord.models import (
     Answer,
     CallFailed,
-    Message,
+    ChatMessage,
+    ClientOptions,
     Prompt,
-    Subject,
-    Terms,
     endpoint_of,
     open_judge,
     open_likelihood,
@@ -41,18 +40,19 @@ from accord.models import (
 from accord.models.embedded.hf import MADE, open_folder, open_hf
 from accord.testing import write_tiny_lm
 from accord.values import (
-    Assessment,
     BadInput,
     Conversation,
     Issue,
+    IssueAnnotation,
     Kind,
     MissingExtra,
     ModelError,
     Question,
+    Sample,
     Scale,
     Target,
     Turn,
-    Unassessed,
+    Unannotated,
     UnknownName,
     load_taxonomy,
 )
@@ -67,7 +67,7 @@ PLANTED = {
 SMALL_TALK = ["nice day", "i like tea", "my dog is old", "see you soon", "that is good", "we went home"]
 
 
-def planted(count: int, seed: int = 0) -> list[tuple[Conversation, Assessment]]:
+def planted(count: int, seed: int = 0) -> list[tuple[Conversation, IssueAnnotation]]:
     """Dialogues of two replies; half of the replies hold a planted phrase, which is their issue and sets their score."""
     rng = random.Random(seed)
     pairs = []
@@ -83,7 +83,7 @@ def planted(count: int, seed: int = 0) -> list[tuple[Conversation, Assessment]]:
         for turn, phrase in found:
             kind, score, why = PLANTED[phrase] if phrase else ("", 5, "It is a good reply.")
             issues = (Issue(kind, "Wrong.", phrase, (0, 1)),) if phrase else ()
-            pairs.append((conversation, Assessment(Target(conversation.id, turn), issues, score, why, "planted")))
+            pairs.append((conversation, IssueAnnotation(Target(conversation.id, turn), issues, score, why, "planted")))
     return pairs
 
 
@@ -122,9 +122,9 @@ def exported(trained: Trained, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 def test_it_learns_what_was_planted(exported: Path, trained: Trained, parts: Parts) -> None:
     model = open_hf(f"hf:{exported}")
-    subjects = [example.subject for example in parts.test]
-    found = run_flow(predict(subjects, SHORT, model.name), model)
-    tested = {subject.target for subject in subjects}
+    samples = [example.sample for example in parts.test]
+    found = run_flow(predict(samples, SHORT, model.name), model)
+    tested = {sample.target for sample in samples}
     reference = [assessment for _, assessment in planted(150) if assessment.target in tested]
     rows = {(row["statistic"], row["of"]): row for row in evaluate(found, reference)}
     assert rows["spearman", "scores"]["low"] > 0.6 and rows["pearson", "scores"]["low"] > 0.6
@@ -148,14 +148,14 @@ def test_the_export_is_a_judge(exported: Path) -> None:
     scale = Scale(kind=Kind.ORDINAL, options=(1, 2, 3, 4, 5))
     question = Question(id="overall", text="How good is it?", scale=scale)
     name = f"hf:{exported}"
-    judge = open_judge("logprobs", name, None, "", Terms(), 1)
-    [answer] = wait(judge.answer(Subject(planted(1)[0][0], 1), [question]))
+    judge = open_judge("logprobs", name, None, "", ClientOptions(), 1)
+    [answer] = wait(judge.answer(Sample(planted(1)[0][0], 1), [question]))
     assert isinstance(answer, Answer) and sum(answer.probabilities.values()) == pytest.approx(1 - answer.outside)
     assert judge.name == "hf:evaluator" and endpoint_of(name, None).startswith("hf:evaluator:")
     with pytest.raises(BadInput, match="only embedded:NAME"):
-        open_likelihood(name, None, Terms())
+        open_likelihood(name, None, ClientOptions())
     with pytest.raises(BadInput, match="its way is logprobs"):
-        open_judge("decisions", name, None, "", Terms(), 1)
+        open_judge("decisions", name, None, "", ClientOptions(), 1)
 
 
 # --- one training, stopped or not -------------------------------------------------------------------------------------
@@ -209,13 +209,13 @@ def test_lora_learns_a_few_matrices_and_merges_into_the_base(base: Path, parts: 
 def test_an_answer_reads_back_as_its_assessment() -> None:
     conversation = Conversation("c", (Turn("user", "hi"), Turn("assistant", 'so "it" is\n{late}')))
     issues = (Issue("Fluency", 'A "brace"', '"it" is', (3, 10)), Issue("Other", "Made up.", "never said"))
-    made = Assessment(Target("c", 1), issues, 2, "It is { odd }", "somebody")
+    made = IssueAnnotation(Target("c", 1), issues, 2, "It is { odd }", "somebody")
     [example] = examples_of([(conversation, made)], Guidance(TAXONOMY))
     verdict = read_verdict(example.answer)
     assert isinstance(verdict, Verdict) and (verdict.score, verdict.comment) == (2, "It is { odd }")
     assert [(s.type, s.quote) for s in verdict.issues] == [("Fluency", '"it" is'), ("Other", "")]
     assert example.types == {"Fluency", "Other"} and "Commonsense" in example.prompt and not verdict.losses
-    assert "Commonsense" not in SHORT.of_turn(example.subject).messages[0].content
+    assert "Commonsense" not in SHORT.of_turn(example.sample).messages[0].content
 
 
 def test_examples_need_a_turn_each() -> None:
@@ -278,7 +278,7 @@ def test_what_is_too_long_loses_its_first_turns_and_never_its_answer(base: Path,
     for row, example in zip(cut.rows, long, strict=True):
         text = opened.tokenizer.decode(row.tokens)
         assert (
-            len(row.tokens) <= 200 and "left out here" in text and example.subject.conversation.turns[3].content in text
+            len(row.tokens) <= 200 and "left out here" in text and example.sample.conversation.turns[3].content in text
         )
         assert opened.tokenizer.decode(row.tokens[row.answer : -1]) == example.answer
         assert row.tokens[-1] == opened.tokenizer.eos_token_id
@@ -287,8 +287,8 @@ def test_what_is_too_long_loses_its_first_turns_and_never_its_answer(base: Path,
 
 
 def _beginning_with(example: Example, text: str) -> Example:
-    turns = example.subject.conversation.turns
-    return replace(example, subject=example.subject.saying((replace(turns[0], content=text), *turns[1:])))
+    turns = example.sample.conversation.turns
+    return replace(example, sample=example.sample.saying((replace(turns[0], content=text), *turns[1:])))
 
 
 # --- what cannot be ---------------------------------------------------------------------------------------------------
@@ -350,7 +350,7 @@ def test_an_export_that_cannot_be(base: Path, exported: Path, trained: Trained, 
 
 
 def _asked(text: str, **more: object) -> Prompt:
-    return Prompt((Message("user", text),), **{"max_tokens": 6, **more})  # type: ignore[arg-type]
+    return Prompt((ChatMessage("user", text),), **{"max_tokens": 6, **more})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("chat", [True, False])
@@ -412,12 +412,12 @@ def test_a_missing_part_says_how_to_install_it(base: Path, tmp_path: Path, monke
 
 
 def test_evaluation_counts_what_it_says() -> None:
-    def of(place: int, score: int, *types: str, comment: str = "it is a rather good reply") -> Assessment:
-        return Assessment(Target(f"d{place}", 1), tuple(Issue(t, "") for t in types), score, comment, "x")
+    def of(place: int, score: int, *types: str, comment: str = "it is a rather good reply") -> IssueAnnotation:
+        return IssueAnnotation(Target(f"d{place}", 1), tuple(Issue(t, "") for t in types), score, comment, "x")
 
     reference = [of(0, 5), of(1, 1, "Coherence"), of(2, 3, "Engagement"), of(3, 2, "Coherence", "Fluency"), of(4, 4)]
     found = [
-        of(0, 5), of(1, 1, "Coherence", "Other"), of(2, 3), Unassessed(Target("d3", 1), "no verdict", "no score"),
+        of(0, 5), of(1, 1, "Coherence", "Other"), of(2, 3), Unannotated(Target("d3", 1), "no verdict", "no score"),
         of(9, 1),
     ]  # fmt: skip
     rows = {(row["statistic"], row["of"]): row for row in evaluate(found, reference)}
@@ -437,7 +437,7 @@ def test_evaluation_counts_what_it_says() -> None:
     assert row["low"] <= row["value"] <= row["high"] and json.loads(json.dumps(row)) == row
     with pytest.raises(BadInput, match="none of 1 assessed turns"):
         evaluate(found[-1:], reference)
-    nothing = evaluate([Unassessed(each.target, "timeout") for each in reference], reference)
+    nothing = evaluate([Unannotated(each.target, "timeout") for each in reference], reference)
     assert [row["value"] for row in nothing[:3]] == [None] * 3
 
 
@@ -447,8 +447,8 @@ def test_bleu_is_sacrebleus_own() -> None:
     said = ["It ignores what the user just said.", "A good and friendly reply.", "It repeats the question again."]
     own = ["It ignores what the user said before.", "A good reply that helps.", "It repeats an earlier question."]
 
-    def made(comments: list[str]) -> list[Assessment]:
-        return [Assessment(Target(f"d{n}", 1), (), 3, text, "x") for n, text in enumerate(comments)]
+    def made(comments: list[str]) -> list[IssueAnnotation]:
+        return [IssueAnnotation(Target(f"d{n}", 1), (), 3, text, "x") for n, text in enumerate(comments)]
 
     [row] = [row for row in evaluate(made(said), made(own)) if row["statistic"] == "bleu4"]
     assert row["value"] == pytest.approx(sacrebleu.corpus_bleu(said, [own]).score)
@@ -463,7 +463,7 @@ def test_the_command_teaches_tries_and_names_a_model_that_serves(
 
     from accord.cli import commands  # noqa: F401 - registers the commands
     from accord.cli.app import app  # noqa: F401 - registers the commands
-    from accord.store import Assessed, Store
+    from accord.store import IssueAnnotations, Store
 
     def invoke(*arguments: str):  # type: ignore[no-untyped-def]
         return CliRunner().invoke(app, list(arguments))
@@ -474,7 +474,7 @@ def test_the_command_teaches_tries_and_names_a_model_that_serves(
     pairs = planted(40)
     store = Store("sqlite:///accord.db")
     store.add_conversations({conversation.id: conversation for conversation, _ in pairs}.values())
-    Assessed(store).add(replace(assessment, made_by=made_by) for _, assessment in pairs)
+    IssueAnnotations(store).add(replace(assessment, made_by=made_by) for _, assessment in pairs)
     store.close()
     Path("accord.yaml").write_text("issues: {by: recorded, model: large}\n")
     taught = [

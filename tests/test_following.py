@@ -17,11 +17,10 @@ import pytest
 from accord import Conversation, Document, Label, Labels, LiveScorer, Question, Scale, Score, Turn, read
 from accord.evidence import BANK, measure
 from accord.learning import Mixture
-from accord.live import Follower, Intake, RowLog, Unfolding, log_file
+from accord.live import Follower, HistoryDeduplicator, Ingestor, RowLog, log_file
 from accord.live import following as room
-from accord.models import Subject
 from accord.sample import sources
-from accord.values import BadInput, UnknownName
+from accord.values import BadInput, Sample, UnknownName
 
 QUESTION = Question(id="useful", text="Is it useful?", scale=Scale(options=(1, 2, 3, 4)))
 
@@ -33,9 +32,9 @@ def chats() -> list[Conversation]:
 
 @pytest.fixture(scope="module")
 def evaluator(chats: list[Conversation]) -> Mixture:
-    subjects = [Subject(c, place) for c in chats for place, turn in enumerate(c.turns) if turn.role == "assistant"]
-    labels = Labels(Label(s.target, "useful", "ann", 1 + place % 4) for place, s in enumerate(subjects))
-    return Mixture(QUESTION).fit(measure(subjects, BANK), labels)
+    samples = [Sample(c, place) for c in chats for place, turn in enumerate(c.turns) if turn.role == "assistant"]
+    labels = Labels(Label(s.target, "useful", "ann", 1 + place % 4) for place, s in enumerate(samples))
+    return Mixture(QUESTION).fit(measure(samples, BANK), labels)
 
 
 def messages(chats: list[Conversation]) -> list[dict[str, Any]]:
@@ -57,7 +56,7 @@ def write(path: Path, rows: list[Any], mode: str = "a") -> None:
 
 def follower(folder: Path, evaluator: Mixture, rows: RowLog, **more: Any) -> Follower:
     return Follower(
-        folder / "log.jsonl", Intake(LiveScorer(evaluator), keep=rows.write), rows.write, folder / "place", **more
+        folder / "log.jsonl", Ingestor(LiveScorer(evaluator), keep=rows.write), rows.write, folder / "place", **more
     )
 
 
@@ -73,8 +72,8 @@ def kept(folder: Path) -> list[dict[str, Any]]:
 
 def expected(chats: list[Conversation], evaluator: Mixture) -> dict[tuple[str, int], float]:
     """Every reply's score, as the batch gives it."""
-    subjects = [Subject(c, place) for c in chats for place, turn in enumerate(c.turns) if turn.role == "assistant"]
-    scores = evaluator.predict(measure(subjects, BANK))
+    samples = [Sample(c, place) for c in chats for place, turn in enumerate(c.turns) if turn.role == "assistant"]
+    scores = evaluator.predict(measure(samples, BANK))
     return {(s.target.conversation, s.target.turn or 0): s.value for s in scores if isinstance(s, Score)}
 
 
@@ -208,13 +207,13 @@ def test_what_was_watched_is_settled_before_the_place_is_noted(evaluator: Mixtur
     def settle() -> None:
         order.append("settled" if not (tmp_path / "place").exists() else "too late")
 
-    intake = Intake(LiveScorer(evaluator), keep=lambda rows: order.append("kept"), settle=settle)
-    Follower(tmp_path / "log.jsonl", intake, lambda rows: None, tmp_path / "place").run(once=True)
+    ingestor = Ingestor(LiveScorer(evaluator), keep=lambda rows: order.append("kept"), settle=settle)
+    Follower(tmp_path / "log.jsonl", ingestor, lambda rows: None, tmp_path / "place").run(once=True)
     assert order == ["kept", "settled"] and (tmp_path / "place").exists()
 
 
 def test_conversations_of_many_turns_are_told_again_and_again() -> None:
-    unfolding = Unfolding()
+    unfolding = HistoryDeduplicator()
     turns = [Turn("user" if place % 2 == 0 else "assistant", f"text {place}") for place in range(500)]
     for end in range(2, 501, 2):
         new = unfolding.new_in(Conversation("c", tuple(turns[:end])))
@@ -222,7 +221,7 @@ def test_conversations_of_many_turns_are_told_again_and_again() -> None:
 
 
 def test_a_regenerated_reply_is_new_and_its_question_is_not() -> None:
-    unfolding = Unfolding()
+    unfolding = HistoryDeduplicator()
     ask, one, other = Turn("user", "hi"), Turn("assistant", "hello"), Turn("assistant", "good day")
     unfolding.new_in(Conversation("c", (ask, one)))
     assert [said.content for said in unfolding.new_in(Conversation("c", (ask, other)))] == ["good day"]
@@ -232,7 +231,7 @@ def test_rows_told_again_later_or_otherwise_are_taken_for_what_they_are() -> Non
     turns = [Turn("user" if place % 2 == 0 else "assistant", f"text {place}") for place in range(300)]
 
     def told(*rows: list[Turn]) -> list[list[str]]:
-        unfolding = Unfolding()
+        unfolding = HistoryDeduplicator()
         return [[said.content for said in unfolding.new_in(Conversation("c", tuple(row)))] for row in rows]
 
     other = Turn("assistant", "another reply")
@@ -246,7 +245,7 @@ def test_rows_told_again_later_or_otherwise_are_taken_for_what_they_are() -> Non
 
 
 def test_a_conversation_in_pieces_is_told_whole() -> None:
-    unfolding, sorry = Unfolding(), "Sorry, I cannot."
+    unfolding, sorry = HistoryDeduplicator(), "Sorry, I cannot."
     for question in ("hi", "more", "hi", "hi", "more"):
         row = Conversation("c", (Turn("user", question), Turn("assistant", sorry)))
         assert [said.content for said in unfolding.new_in(row)] == [question, sorry]
@@ -273,7 +272,7 @@ def test_a_log_whose_rows_begin_alike_is_known_by_where_it_was_left(evaluator: M
 
 
 def test_windows_of_a_conversation_and_calls_of_tools() -> None:
-    unfolding = Unfolding()
+    unfolding = HistoryDeduplicator()
 
     def new(*turns: tuple[str, str], **extra: Any) -> list[tuple[str, str]]:
         conversation = Conversation(
@@ -290,7 +289,7 @@ def test_windows_of_a_conversation_and_calls_of_tools() -> None:
     assert new(("system", "brief"), ("assistant", ""), tool_calls=[1]) == [("system", "brief"), ("tool", "")]
     unfolding.forget("c")
     assert new(v, b) == [v, b]
-    small = Unfolding(conversations=2)
+    small = HistoryDeduplicator(conversations=2)
     for name in "abc":
         small.new_in(Conversation(name, (Turn("user", "x"),)))
     assert list(small._known) == ["b", "c"]

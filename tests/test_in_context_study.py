@@ -19,12 +19,12 @@ from accord.cli import commands  # noqa: F401 - registers the commands
 from accord.cli.app import app  # noqa: F401 - registers the commands
 from accord.cli.in_context_study import folder_of
 from accord.learning import InContext
-from accord.methods import load_recipe, told_of
-from accord.models import Message as Said
-from accord.models import Prompt, Remote, Subject, open_embedder
+from accord.methods import load_recipe, prompt_text
+from accord.models import ChatMessage as Message
+from accord.models import Prompt, Remote, open_embedder
 from accord.pipeline import Figures, at_level, figures_of
 from accord.testing import ChatServer, Misbehaving, Respond, Scorer, Wire, completion, decisions, rated_chats
-from accord.values import dump_rubric
+from accord.values import Sample, dump_rubric
 
 SMALL = (
     "candidates: 3, kept: 2, demonstrations: 3, sets: 2, ranked: 32, ensemble: 3, selector: neighbours, "
@@ -39,7 +39,7 @@ def answers(request: Mapping[str, Any], script: Any) -> Wire:
         data = [{"object": "embedding", "index": n, "embedding": vector} for n, vector in enumerate(vectors)]
         usage = {"prompt_tokens": 1, "total_tokens": 1}
         return Wire({"object": "list", "data": data, "model": "vectors", "usage": usage})
-    return completion(script(Prompt((Said("user", request["messages"][-1]["content"]),))))
+    return completion(script(Prompt((Message("user", request["messages"][-1]["content"]),))))
 
 
 def vector_of(text: str) -> list[float]:
@@ -226,9 +226,9 @@ def sharp(value: float) -> dict[str, float]:
     return {option: 0.98 * weight / sum(weights.values()) for option, weight in weights.items()}
 
 
-@pytest.mark.parametrize("way", ["logprobs", "decisions", "systemone"])
+@pytest.mark.parametrize("mode", ["logprobs", "decisions", "systemone"])
 def test_distributions_are_read_where_the_model_gives_them(
-    way: str, project: Path, monkeypatch: pytest.MonkeyPatch
+    mode: str, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scorer = Scorer()
 
@@ -236,7 +236,7 @@ def test_distributions_are_read_where_the_model_gives_them(
         path = request["_path"]
         if path.endswith(("/decisions", "/systemone")):
             text = request.get("input") or request["state"]
-            mass = sharp(float(scorer(Prompt((Said("user", text),)))))
+            mass = sharp(float(scorer(Prompt((Message("user", text),)))))
             if path.endswith("/systemone"):
                 return Wire({"answers": {"overall": {"probabilities": list(mass.values())}}, "model": "m"})
             parts = [{"value": place, "label": o, "probability": p} for place, (o, p) in enumerate(mass.items())]
@@ -245,12 +245,12 @@ def test_distributions_are_read_where_the_model_gives_them(
             return decisions("m", [answer])
         if request.get("logprobs"):
             text = request["messages"][-1]["content"]
-            mass = sharp(float(scorer(Prompt((Said("user", text),)))))
+            mass = sharp(float(scorer(Prompt((Message("user", text),)))))
             return completion(max(mass, key=mass.__getitem__), mass)
         return answers(request, scorer)
 
     with ChatServer(respond) as server:
-        imported(project, server.url, monkeypatch, f"way: {way}, writer: w, {SMALL}")
+        imported(project, server.url, monkeypatch, f"mode: {mode}, writer: w, {SMALL}")
         learned = run("fit", "in-context", "--json")
         assert learned.exit_code == 0, learned.output
         rows = {row["system"]: row for row in json.loads(learned.stdout)["rows"]}
@@ -262,7 +262,7 @@ def test_distributions_are_read_where_the_model_gives_them(
 
 
 def test_a_writer_is_needed_where_a_decisions_endpoint_scores(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    imported(project, "http://127.0.0.1:9/v1", monkeypatch, f"way: decisions, {SMALL}")
+    imported(project, "http://127.0.0.1:9/v1", monkeypatch, f"mode: decisions, {SMALL}")
     result = run("fit", "in-context")
     assert result.exit_code == 1 and "writes no prompts" in result.output and "candidates: 0" in result.output
 
@@ -405,8 +405,8 @@ def test_an_example_that_is_the_input_is_not_shown_beside_it(project: Path, monk
         imported(project, server.url, monkeypatch)
         assert run("fit", "in-context").exit_code == 0
         recipe = load_recipe("evaluators/in-context")
-        twin = Conversation("another-id", recipe.examples[0].subject.conversation.turns)
-        assert recipe.left_out_of(Subject(twin)) == [0]
+        twin = Conversation("another-id", recipe.examples[0].sample.conversation.turns)
+        assert recipe.left_out_of(Sample(twin)) == [0]
         write(project, [twin], Labels([]))
         assert run("score", "chats.jsonl", "--out", "scores.jsonl").exit_code == 0
         own = twin.turns[-1].content
@@ -419,7 +419,7 @@ def test_another_model_or_way_than_the_recipe_s_is_refused(project: Path, monkey
     with ChatServer(serving(Scorer())) as server:
         imported(project, server.url, monkeypatch)
         assert run("fit", "in-context").exit_code == 0
-        for more, match in ((f"way: logprobs, {SMALL}", "by way of number"), (SMALL, "")):
+        for more, match in ((f"mode: logprobs, {SMALL}", "by way of number"), (SMALL, "")):
             configure(project, server.url, more)
             if not match:
                 text = (project / "accord.yaml").read_text()
@@ -445,8 +445,8 @@ def test_another_model_or_way_than_the_recipe_s_is_refused(project: Path, monkey
 
 def test_of_a_conversation_the_last_reply_is_scored_where_turns_are() -> None:
     turns = (Turn("user", "a"), Turn("assistant", "b"), Turn("user", "c"), Turn("assistant", "b"), Turn("user", "d"))
-    [subject] = at_level([Subject(Conversation("c", turns))], "turn")
-    assert subject.turn == 3 and at_level([Subject(Conversation("c", turns), 1)], "turn")[0].turn == 1
-    assert at_level([Subject(Conversation("c", turns))], "dialogue")[0].turn is None
-    assert at_level([Subject(Conversation("c", ()))], "turn")[0].turn is None
-    assert told_of(subject).endswith("b")
+    [sample] = at_level([Sample(Conversation("c", turns))], "turn")
+    assert sample.turn == 3 and at_level([Sample(Conversation("c", turns), 1)], "turn")[0].turn == 1
+    assert at_level([Sample(Conversation("c", turns))], "dialogue")[0].turn is None
+    assert at_level([Sample(Conversation("c", ()))], "turn")[0].turn is None
+    assert prompt_text(sample).endswith("b")

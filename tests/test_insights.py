@@ -26,6 +26,7 @@ from accord.statistics import Clusters, Paired, diagrams, grouped_folds, smece_b
 from accord.testing import Planted, planted
 from accord.validation import (
     adaptive_curve,
+    annotator_quality,
     by_group,
     estimate,
     gaps,
@@ -33,7 +34,6 @@ from accord.validation import (
     said,
     shifts,
     stability,
-    suspects,
     system_means,
 )
 from accord.values import BadInput, UnknownName, decode, least_cost
@@ -158,10 +158,10 @@ def test_reversed_and_random_annotators_are_named_and_honest_ones_are_not() -> N
     rated = ratings(corpus.evidence, labels, corpus.question)
     splits = list(grouped_folds(list(rated.conversation), 5, 0))
     found = held_out("m", mixed, corpus.question, corpus.evidence, labels, rated, splits)
-    assert {s.annotator: s.kind for s in suspects(rated, found.anybody)} == {"p2": "reversed", "p4": "random"}
+    assert {s.annotator: s.kind for s in annotator_quality(rated, found.anybody)} == {"p2": "reversed", "p4": "random"}
     honest = ratings(corpus.evidence, corpus.labels, corpus.question)
     found = held_out("m", mixed, corpus.question, corpus.evidence, corpus.labels, honest, splits)
-    assert suspects(honest, found.anybody) == []
+    assert annotator_quality(honest, found.anybody) == []
 
 
 def test_end_users_are_one_annotator() -> None:
@@ -378,5 +378,5 @@ def test_odd_data_are_said_and_still_learned_from(case: str) -> None:
     assert len(scores) == 40 and all(np.isfinite(s.value) and s.band is not None for s in scores)
     if case == "equal labels":
         assert all(score.value == pytest.approx(3, abs=0.3) for score in scores)
-    learned.predict(corpus.evidence.take([0]).like(learned.trained_on_.columns))
+    learned.predict(corpus.evidence.take([0]).align(learned.trained_on_.columns))
     assert Target("c0000") == corpus.evidence.targets[0]

@@ -15,7 +15,7 @@ from accord import Conversation, Label, Labels, Question, Scale, Target, Turn, U
 from accord.cli import commands  # noqa: F401 - registers the commands
 from accord.cli.app import app  # noqa: F401 - registers the commands
 from accord.config import Config, IssuesConfig
-from accord.evidence import MEANING, Column, EvidenceTable, judge_subjects, measure_meaning
+from accord.evidence import MEANING, Column, EvidenceTable, judge_samples, measure_meaning
 from accord.learning import (
     DIRECTIONS,
     ISOTONIC,
@@ -36,43 +36,43 @@ from accord.methods import (
     Verdict,
     assessed,
     issue_table,
-    mend,
+    postprocess,
     probable,
     read_verdict,
     settled,
 )
-from accord.models import RecordedJudge, ScriptedJudge, ScriptedModel, Subject
+from accord.models import RecordedJudge, ScriptedJudge, ScriptedModel
 from accord.pipeline import find_issues, translated
 from accord.report import write_issues_page
 from accord.statistics import Clusters, grouped_folds
-from accord.store import Assessed, Store
+from accord.store import IssueAnnotations, Store
 from accord.testing import SIGNS, ChatServer, Finder, Misbehaving, Wire, completion, dialogues, ratings, verdict
 from accord.validation import Called, rows_of, try_marks
-from accord.values import ISSUE, Assessment, BadInput, BudgetReached, Issue, UnknownName, load_taxonomy
+from accord.values import ISSUE, BadInput, BudgetReached, Issue, IssueAnnotation, Sample, UnknownName, load_taxonomy
 
 SODA = load_taxonomy("soda-eval")
 QUESTION = Question(id="overall", text="How good?", scale=Scale(options=(1, 2, 3, 4, 5)))
 
 
-def truth(made: list[Conversation]) -> list[Assessment]:
+def truth(made: list[Conversation]) -> list[IssueAnnotation]:
     found = []
     for chat in made:
         for place, turn in enumerate(chat.turns):
             if turn.role == "assistant":
                 said = read_verdict(json.dumps(verdict(turn.content)))
                 assert isinstance(said, Verdict)
-                found.append(settled(mend(Target(chat.id, place), said, turn.content, SODA, "truth"), SODA))
+                found.append(settled(postprocess(Target(chat.id, place), said, turn.content, SODA, "truth"), SODA))
     return found
 
 
 def table(made: list[Conversation], turns: bool = False) -> EvidenceTable:
     found = assessed(truth(made))
-    subjects = [Subject(chat) for chat in made]
+    samples = [Sample(chat) for chat in made]
     if turns:
-        subjects = [
-            Subject(chat, place) for chat in made for place, turn in enumerate(chat.turns) if turn.role == "assistant"
+        samples = [
+            Sample(chat, place) for chat in made for place, turn in enumerate(chat.turns) if turn.role == "assistant"
         ]
-    return issue_table(subjects, found, SODA, "truth")
+    return issue_table(samples, found, SODA, "truth")
 
 
 def rated(made: list[Conversation], seed: int = 0) -> Labels:
@@ -87,13 +87,13 @@ def test_issues_of_turns_and_of_dialogues_fill_the_same_columns() -> None:
     chat = Conversation("c", tuple(Turn("user" if n % 2 == 0 else "assistant", "x") for n in range(6)))
     found = assessed(
         [
-            Assessment(
+            IssueAnnotation(
                 Target("c", 1), (Issue("Coherence", ""), Issue("Coherence", ""), Issue("Fluency", "")), 2, "", "m"
             ),
-            Assessment(Target("c", 3), (), 5, "", "m"),
+            IssueAnnotation(Target("c", 3), (), 5, "", "m"),
         ]
     )
-    table = issue_table([Subject(chat, 1), Subject(chat, 3), Subject(chat), Subject(chat, 5)], found, SODA, "m")
+    table = issue_table([Sample(chat, 1), Sample(chat, 3), Sample(chat), Sample(chat, 5)], found, SODA, "m")
     place = {column.name: index for index, column in enumerate(table.columns)}
 
     def value(row: int, name: str) -> float:
@@ -110,10 +110,10 @@ def test_issues_of_turns_and_of_dialogues_fill_the_same_columns() -> None:
 def test_a_decisions_judge_gives_a_probability_a_kind(store: Store) -> None:
     chat = dialogues(1)[0]
     judge = ScriptedJudge(
-        lambda subject, question: {"1": 0.8, "0": 0.2} if question.id == ISSUE + "Fluency" else {"1": 0.1, "0": 0.9}
+        lambda sample, question: {"1": 0.8, "0": 0.2} if question.id == ISSUE + "Fluency" else {"1": 0.1, "0": 0.9}
     )
-    answers = judge_subjects(judge, SODA.rubric, [Subject(chat, 1), Subject(chat, 3)], store)
-    table = issue_table([Subject(chat), Subject(chat, 3)], probable(answers, SODA), SODA, "judge", scored=False)
+    answers = judge_samples(judge, SODA.rubric, [Sample(chat, 1), Sample(chat, 3)], store)
+    table = issue_table([Sample(chat), Sample(chat, 3)], probable(answers, SODA), SODA, "judge", scored=False)
     place = {column.name: index for index, column in enumerate(table.columns)}
     assert table.values[0, place["issue:Fluency"]] == pytest.approx(0.8) and "issues:score" not in place
     assert table.values[1, place["issue:Fluency:before"]] == pytest.approx(0.8)
@@ -132,14 +132,14 @@ class _Placed:
 
 def test_meaning_is_looked_at_in_few_directions() -> None:
     made = dialogues(20)
-    subjects = [Subject(chat, place) for chat in made for place in (1, 3, 5)]
-    meaning = measure_meaning(subjects, _Placed())  # type: ignore[arg-type]
+    samples = [Sample(chat, place) for chat in made for place in (1, 3, 5)]
+    meaning = measure_meaning(samples, _Placed())  # type: ignore[arg-type]
     assert [column.name for column in meaning.columns] == [f"{MEANING}{place}" for place in range(3)]
-    design = Design.fit(table(made, turns=True).beside(meaning))
+    design = Design.fit(table(made, turns=True).join(meaning))
     assert design.directions.shape == (3, 2)  # the third dimension never varies
-    inputs = design.of(table(made, turns=True).beside(meaning))
+    inputs = design.of(table(made, turns=True).join(meaning))
     assert np.allclose(inputs.mean(axis=0), 0, atol=1e-9) and np.allclose(inputs[:, -2:].std(axis=0), 1)
-    silent = measure_meaning([Subject(Conversation("x", (Turn("user", "hi"), Turn("assistant", " "))), 1)], _Placed())  # type: ignore[arg-type]
+    silent = measure_meaning([Sample(Conversation("x", (Turn("user", "hi"), Turn("assistant", " "))), 1)], _Placed())  # type: ignore[arg-type]
     assert not silent.present.any() and DIRECTIONS == 24
     rng = np.random.default_rng(0)
     wide = EvidenceTable(
@@ -166,7 +166,7 @@ def drawn(count: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, li
 def test_the_way_that_predicts_marks_best_is_chosen_and_its_probabilities_hold() -> None:
     own, inputs, marked, groups = drawn(2000, 0)
     marks = learn_marks(own, inputs, marked, groups)
-    assert marks is not None and marks.way == RIDGE
+    assert marks is not None and marks.mode == RIDGE
     new_own, new_inputs, new_marked, _ = drawn(4000, 1)
     chance = marks.probabilities(new_own, new_inputs)
     for low in (0.0, 0.2, 0.4, 0.6):
@@ -187,7 +187,7 @@ def test_isotonic_follows_what_no_logistic_curve_can() -> None:
     own = rng.choice([0.0, 0.3, 0.6, 0.9], size=4000)
     marked = rng.random(4000) < np.select([own < 0.5, own < 0.7], [0.02, 0.6], 0.62)
     marks = learn_marks(own, np.zeros((4000, 0)), marked, [f"c{n % 50}" for n in range(4000)])
-    assert marks is not None and marks.way == ISOTONIC
+    assert marks is not None and marks.mode == ISOTONIC
     assert marks.probabilities(np.array([0.1, 0.6]), np.zeros((2, 0))) == pytest.approx([0.02, 0.6], abs=0.04)
 
 
@@ -272,9 +272,9 @@ def test_ratings_of_dialogues_are_learned_and_say_which_issue_cost_what(tmp_path
     evaluator = Issues(QUESTION).fit(evidence, labels)
     scores = evaluator.predict(evidence)
     worst = min(scores, key=lambda score: score.value)  # type: ignore[union-attr]
-    assert dict(worst.because) and min(dict(worst.because).values()) < -0.2  # type: ignore[union-attr]
+    assert dict(worst.attributions) and min(dict(worst.attributions).values()) < -0.2  # type: ignore[union-attr]
     clean = next(score for chat, score in zip(made, scores, strict=True) if not any(a.issues for a in truth([chat])))
-    assert clean.because == () and clean.value > worst.value  # type: ignore[union-attr]
+    assert clean.attributions == () and clean.value > worst.value  # type: ignore[union-attr]
     evaluator.save(tmp_path)
     loaded = load_evaluator(tmp_path)
     assert loaded.predict(evidence) == scores and loaded.describe() == evaluator.describe()
@@ -323,11 +323,11 @@ def test_recorded_decisions_on_abc_eval_are_better_after_calibration(data: Path,
     records = list(read(data / "abc_eval", format="abc-eval"))
     labels = Labels(label for record in records for label in record.labels)
     chats = {record.conversation.id: record.conversation for record in records}
-    subjects = [Subject(chats[target.conversation], target.turn) for target in labels.targets]
+    samples = [Sample(chats[target.conversation], target.turn) for target in labels.targets]
     judge = RecordedJudge.read([data / "abc_eval"], "gpt-3.5-turbo (ChatGPT, 2023)")
     evidence = issue_table(
-        subjects,
-        probable(judge_subjects(judge, behaviours.rubric, subjects, store), behaviours),
+        samples,
+        probable(judge_samples(judge, behaviours.rubric, samples, store), behaviours),
         behaviours,
         "r",
         scored=False,
@@ -427,7 +427,7 @@ def test_from_dialogues_to_scores_that_say_what_is_wrong(project: Path, monkeypa
 
 def test_a_decisions_judge_finds_issues_too(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("accord.yaml").write_text(
-        "rubric: rubric.yaml\nmetrics: []\nissues: {by: judge}\njudge: {way: decisions, model: finder}\n"
+        "rubric: rubric.yaml\nmetrics: []\nissues: {by: judge}\njudge: {mode: decisions, model: finder}\n"
     )
     finder = Finder()
     with ChatServer(finder) as server:
@@ -450,7 +450,7 @@ def test_a_budget_stops_before_the_call_and_the_command_goes_on(project: Path, m
         stopped = invoke("judge", "--issues", "--max-requests", "10")
         assert stopped.exit_code == 4 and len(finder.asked) == 10
         store = Store("sqlite:///accord.db")
-        assert sum(Assessed(store).makers().values()) == 30
+        assert sum(IssueAnnotations(store).makers().values()) == 30
         store.close()
         assert invoke("judge", "--issues").exit_code == 0 and len(finder.asked) == 40
 
@@ -468,7 +468,7 @@ def test_an_endpoint_that_misbehaves_loses_no_turn_of_the_others(
         while invoke("judge", "--issues").exit_code == 5:
             assert time.monotonic() - start < 60
         store = Store("sqlite:///accord.db")
-        assert sum(Assessed(store).makers().values()) == 120
+        assert sum(IssueAnnotations(store).makers().values()) == 120
         store.close()
 
 
@@ -486,9 +486,9 @@ def test_odd_dialogues_are_counted_and_nothing_is_lost(tmp_path: Path, store: St
     ]
     config = Config(issues=IssuesConfig(model="m", context=4096))
     model = ScriptedModel(lambda prompt: json.dumps(verdict("You fool.")))
-    tally = find_issues(store, config, model, odd)
-    assert tally.assessed == 4 and tally.skipped == {"no turn before it": 1, "empty": 1, "no reply in it": 1}
-    assert tally.odd == {"more than two speakers": 1} and tally.made_up_quotes == 3
+    counts = find_issues(store, config, model, odd)
+    assert counts.assessed == 4 and counts.skipped == {"no turn before it": 1, "empty": 1, "no reply in it": 1}
+    assert counts.odd == {"more than two speakers": 1} and counts.made_up_quotes == 3
     assert find_issues(store, config, model, odd).assessed == 0
 
 
@@ -553,7 +553,7 @@ def test_pages_escape_what_came_from_outside(tmp_path: Path) -> None:
     evil = "<script>alert(1)</script>"
     chat = Conversation("c", (Turn("user", evil), Turn("assistant", f"Well {evil}")), metadata={"system": evil})
     found = [
-        Assessment(
+        IssueAnnotation(
             Target("c", 1),
             (Issue("Coherence", evil, evil, (5, 5 + len(evil)), evil), Issue("X", "", "gone")),
             1,
@@ -577,13 +577,13 @@ def test_a_wire_that_answers_with_prose_is_told_once_more(monkeypatch: pytest.Mo
         asked.append(request)
         return completion(next(said)) if len(asked) < 3 else Wire({}, status=500)
 
-    from accord.models import Terms, open_uncached
+    from accord.models import ClientOptions, open_uncached
 
     with ChatServer(respond) as server:
         import asyncio
 
         served(monkeypatch, server.url)
-        model = open_uncached("m", server.url, Terms())
+        model = open_uncached("m", server.url, ClientOptions())
 
         async def run() -> object:
             from accord.methods import Asking, Guidance, annotate
@@ -595,7 +595,7 @@ def test_a_wire_that_answers_with_prose_is_told_once_more(monkeypatch: pytest.Mo
                 await model.close()
 
         [found] = asyncio.run(run())  # type: ignore[misc]
-    assert isinstance(found, Assessment) and found.issues[0].type == "Engagement" and len(asked) == 2
+    assert isinstance(found, IssueAnnotation) and found.issues[0].type == "Engagement" and len(asked) == 2
 
 
 def test_people_validate_and_the_page_says_what_came_of_it(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -610,9 +610,9 @@ def test_people_validate_and_the_page_says_what_came_of_it(project: Path, monkey
     assert invoke("validate", "detection", "--outcome").exit_code == 1
     store, config = Store("sqlite:///accord.db"), load_config()
     for flow in ("detection", "overall"):
-        study, seats = open_study(store, config, Path("validation"), flow, 6, 2, 100, None)
+        study, participants = open_study(store, config, Path("validation"), flow, 6, 2, 100, None)
         for place in range(len(study.plan.slots)):
-            seat = seats.take(f"person-{place}", f"key-{place}")
+            seat = participants.take(f"person-{place}", f"key-{place}")
             while (at := study.current(seat)) is not None:
                 study.answer(seat, at, 2)
     # Another start goes on with the same draw, and a second draw over it is refused.
@@ -703,7 +703,7 @@ def test_a_whole_run_assesses_before_it_learns(project: Path, monkeypatch: pytes
 
 def test_an_adaptive_rubric_keeps_what_was_found(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("accord.yaml").write_text(
-        "rubric: rubric.yaml\nmetrics: []\nissues: {by: judge}\njudge: {way: decisions, model: finder}\n"
+        "rubric: rubric.yaml\nmetrics: []\nissues: {by: judge}\njudge: {mode: decisions, model: finder}\n"
     )
 
     def respond(request):  # type: ignore[no-untyped-def]

@@ -26,8 +26,8 @@ from accord.methods import (
     annotate,
     judged_turns,
     largest,
-    mend,
-    mended,
+    postprocess,
+    postprocessed,
     prompts_of,
     read_verdict,
     read_verdicts,
@@ -38,17 +38,17 @@ from accord.methods import (
     verdict_of,
 )
 from accord.models import OUT_OF_BUDGET, Failure, Prompt, ScriptedModel, run_flow
-from accord.store import Assessed, Store
+from accord.store import IssueAnnotations, Store
 from accord.testing import FORGED, PERFECT, SIGNS, dialogues, verdict, written
 from accord.values import (
     ISSUE,
     NOBODY,
-    Assessment,
     BadInput,
     BadRow,
     Issue,
+    IssueAnnotation,
     Taxonomy,
-    Unassessed,
+    Unannotated,
     UnknownName,
     digests,
     load_taxonomy,
@@ -229,7 +229,7 @@ def test_a_dialogue_is_one_request_and_single_turns_say_the_same_in_the_same_for
     one_by_one = run_flow(annotate(chat, turns, ALONE, "m"), single)
     assert len(whole.asked) == 1 and len(single.asked) == len(turns)
     assert [each.to_json() for each in together] == [each.to_json() for each in one_by_one]  # type: ignore[union-attr]
-    assert any(each.issues for each in together if isinstance(each, Assessment))
+    assert any(each.issues for each in together if isinstance(each, IssueAnnotation))
     assert len(prompts_of(chat, turns, ASKING)) == 1 and len(prompts_of(chat, turns, ALONE)) == len(turns)
 
 
@@ -252,8 +252,8 @@ def test_an_unread_turn_is_asked_alone_then_once_more_and_then_stays_unassessed(
     replies = [says({"turns": [{"turn": 1, **BAD}]}), "no", "no again"]
     model = ScriptedModel(replies)
     found = run_flow(annotate(CHAT, [1, 3], ASKING, "m"), model)
-    assert isinstance(found[0], Assessment) and found[0].issues[0].span == (8, 16)
-    assert found[1] == Unassessed(Target("c1", 3), "no verdict", "no JSON object")
+    assert isinstance(found[0], IssueAnnotation) and found[0].issues[0].span == (8, 16)
+    assert found[1] == Unannotated(Target("c1", 3), "no verdict", "no JSON object")
     assert [len(prompt.messages) for prompt in model.asked] == [1, 1, 3]
     assert "no JSON object" in model.asked[2].messages[-1].content
 
@@ -262,18 +262,18 @@ def test_a_second_reply_replaces_one_with_losses_only_where_it_loses_less() -> N
     lossy = {**BAD, "issues": [*BAD["issues"], "x"]}  # type: ignore[misc]
     for second, expected in ((says(BAD), 0), ("garbage", 1), (says({**lossy, "issues": ["x", "y"]}), 1)):
         [found] = run_flow(annotate(CHAT, [1], ALONE, "m"), ScriptedModel([says(lossy), second]))
-        assert isinstance(found, Assessment) and len(found.losses) == expected and len(found.issues) == 1
+        assert isinstance(found, IssueAnnotation) and len(found.losses) == expected and len(found.issues) == 1
 
 
 def test_refusals_timeouts_and_a_spent_budget_are_values() -> None:
     refused = run_flow(annotate(CHAT, [1], ALONE, "m"), ScriptedModel([Failure("refused", "no")]))
-    assert refused == [Unassessed(Target("c1", 1), "refused", "no")]
+    assert refused == [Unannotated(Target("c1", 1), "refused", "no")]
     # A dialogue that is refused as a whole may be fine turn by turn.
     found = run_flow(annotate(CHAT, [1, 3], ASKING, "m"), ScriptedModel([Failure("refused"), says(BAD), says(GOOD)]))
-    assert [type(each) for each in found] == [Assessment, Assessment]
+    assert [type(each) for each in found] == [IssueAnnotation, IssueAnnotation]
     model = ScriptedModel([Failure(OUT_OF_BUDGET, "spent")])
     over = run_flow(annotate(CHAT, [1, 3], ASKING, "m"), model)
-    assert [each.reason for each in over if isinstance(each, Unassessed)] == [OUT_OF_BUDGET] * 2 and len(
+    assert [each.reason for each in over if isinstance(each, Unannotated)] == [OUT_OF_BUDGET] * 2 and len(
         model.asked
     ) == 1
 
@@ -319,7 +319,7 @@ def made(*types: str) -> list[Issue]:
     verdict = {**BAD, "issues": [{"type": name, "comment": f"about {name}", "quote": ""} for name in types]}
     found = read_verdict(says(verdict))
     assert isinstance(found, Verdict)
-    return list(settled(mend(Target("c", 1), found, "reply", SODA, "m"), SODA).issues)
+    return list(settled(postprocess(Target("c", 1), found, "reply", SODA, "m"), SODA).issues)
 
 
 def test_names_go_to_the_taxonomy_and_what_they_were_called_stays_beside_them() -> None:
@@ -328,12 +328,14 @@ def test_names_go_to_the_taxonomy_and_what_they_were_called_stays_beside_them() 
     ]  # fmt: skip
 
 
-def mending(types: list[str], script: object, taxonomy: Taxonomy = SODA) -> tuple[Assessment, ScriptedModel]:
+def mending(types: list[str], script: object, taxonomy: Taxonomy = SODA) -> tuple[IssueAnnotation, ScriptedModel]:
     verdict = {**BAD, "issues": [{"type": name, "comment": f"about {name}", "quote": ""} for name in types]}
     found = read_verdict(says(verdict))
     assert isinstance(found, Verdict)
     model = ScriptedModel(script)  # type: ignore[arg-type]
-    [done] = run_flow(mended([mend(Target("c", 1), found, "reply", taxonomy, "m")], Guidance(taxonomy)), model)
+    [done] = run_flow(
+        postprocessed([postprocess(Target("c", 1), found, "reply", taxonomy, "m")], Guidance(taxonomy)), model
+    )
     return done, model
 
 
@@ -429,8 +431,8 @@ def test_speakers_that_are_no_people(tmp_path: Path) -> None:
 
 
 def test_statistics_are_counted_over_turns_and_dialogues() -> None:
-    def one(name: str, turn: int, score: int, *kinds: str) -> Assessment:
-        return Assessment(Target(name, turn), tuple(Issue(kind, "", "x") for kind in kinds), score, "", "m")
+    def one(name: str, turn: int, score: int, *kinds: str) -> IssueAnnotation:
+        return IssueAnnotation(Target(name, turn), tuple(Issue(kind, "", "x") for kind in kinds), score, "", "m")
 
     chats = [
         Conversation(
@@ -505,19 +507,21 @@ def test_abc_eval_becomes_dialogues_with_marks_on_their_turns(data: Path) -> Non
 
 
 def test_assessments_are_kept_once_a_turn_and_maker(store: Store) -> None:
-    kept = Assessed(store)
-    first = Assessment(Target("c1", 1), (Issue("Coherence", "x", "y", (0, 1), "z"),), 2, "no", "maker a", ("lost",))
-    assert kept.add([first, Assessment(Target("c1", 1), (), 5, "", "maker b")]).new == 2
-    assert kept.add([first, Assessment(Target("c1", 1), (), 5, "later", "maker a")]) == (0, 2)
+    kept = IssueAnnotations(store)
+    first = IssueAnnotation(
+        Target("c1", 1), (Issue("Coherence", "x", "y", (0, 1), "z"),), 2, "no", "maker a", ("lost",)
+    )
+    assert kept.add([first, IssueAnnotation(Target("c1", 1), (), 5, "", "maker b")]).new == 2
+    assert kept.add([first, IssueAnnotation(Target("c1", 1), (), 5, "later", "maker a")]) == (0, 2)
     assert list(kept.of([CHAT, Conversation("c2", ())], "maker a")) == [first]
     assert kept.makers() == {"maker a": 1, "maker b": 1} and kept.conversations("maker b") == ["c1"]
 
 
 def test_other_words_under_the_same_id_are_another_turn(store: Store) -> None:
-    kept, other = Assessed(store), Conversation("c1", (Turn("user", "I have a dog."), *CHAT.turns[1:]))
+    kept, other = IssueAnnotations(store), Conversation("c1", (Turn("user", "I have a dog."), *CHAT.turns[1:]))
     for chat, score in ((CHAT, 2), (other, 5)):
         said = digests(chat)[1]
-        assert kept.add([Assessment(Target("c1", 1), (), score, "", "m", said=said)]).new == 1
+        assert kept.add([IssueAnnotation(Target("c1", 1), (), score, "", "m", said=said)]).new == 1
     assert [each.score for each in kept.of([CHAT], "m")] == [2] and [each.score for each in kept.of([other], "m")] == [
         5
     ]
@@ -543,7 +547,7 @@ def test_examples_are_drawn_from_other_dialogues_by_turns_with_and_without_issue
             if turn.role == "assistant":
                 found = read_verdict(says(verdict(turn.content)))
                 assert isinstance(found, Verdict)
-                pairs.append((chat, settled(mend(Target(chat.id, place), found, turn.content, SODA, "m"), SODA)))
+                pairs.append((chat, settled(postprocess(Target(chat.id, place), found, turn.content, SODA, "m"), SODA)))
     shots = shots_of(pairs, 4, seed=1)
     assert [bool(shot.verdict["issues"]) for shot in shots] == [True, False, True, False]
     assert len({shot.turns[0].content for shot in shots}) == 4 and shots == shots_of(pairs, 4, seed=1)
@@ -551,7 +555,7 @@ def test_examples_are_drawn_from_other_dialogues_by_turns_with_and_without_issue
     assert shots_of(pairs, 0) == () and len(shots_of(pairs, 9)) == 5
     assert len(shots_of(pairs[:2], 5)) == 1  # two turns of one dialogue make one example
     assert all(isinstance(read_verdict(says(dict(shot.verdict))), Verdict) for shot in shots)
-    made_up = Assessment(Target("c1", 1), (Issue("Coherence", "x", "never said"),), 2, "no", "m")
+    made_up = IssueAnnotation(Target("c1", 1), (Issue("Coherence", "x", "never said"),), 2, "no", "m")
     assert verdict_of(made_up)["issues"] == [{"type": "Coherence", "comment": "x", "quote": ""}]
 
 

@@ -14,26 +14,25 @@ from typer.testing import CliRunner
 from accord import Answer, Conversation, Document, Question, Rubric, Scale, Store, Turn
 from accord.cli import commands  # noqa: F401 - registers the commands
 from accord.cli.app import app  # noqa: F401 - registers the commands
-from accord.evidence import judge_subjects
+from accord.evidence import judge_samples
 from accord.models import (
-    WAYS,
+    MODES,
     Budget,
     Budgeted,
     Cached,
     CallFailed,
     Caps,
+    ChatMessage,
+    ClientOptions,
     Failure,
     Limit,
     Limited,
-    Message,
     Once,
     Price,
     Prompt,
     Reply,
     Retrying,
     ScriptedModel,
-    Subject,
-    Terms,
     Unanswered,
     Usage,
     attacks,
@@ -46,7 +45,7 @@ from accord.models import (
     wait,
 )
 from accord.testing import FAULTS, ChatServer, Misbehaving, Wire, answer_any, fault
-from accord.values import BadInput, BudgetReached
+from accord.values import BadInput, BudgetReached, Sample
 
 OPTIONS = Scale(options=(1, 2, 3))
 QUESTIONS = [
@@ -64,19 +63,19 @@ def key(api_key: None) -> None:
 
 
 def prompt(text: str = "hello", **fields: Any) -> Prompt:
-    return Prompt((Message("user", text),), **fields)
+    return Prompt((ChatMessage("user", text),), **fields)
 
 
 def judged(
-    way: str, respond: Any, terms: Terms | None = None, subject: Subject | None = None
+    mode: str, respond: Any, terms: ClientOptions | None = None, sample: Sample | None = None
 ) -> tuple[list[Any], ChatServer]:
     """The answers to all questions over a real wire, and the server that was asked."""
     with ChatServer(respond) as server:
-        judge = open_judge(way, "m1", server.url, "Judge.", terms or Terms(attempts=1, timeout=0.3), samples=5)
+        judge = open_judge(mode, "m1", server.url, "Judge.", terms or ClientOptions(attempts=1, timeout=0.3), samples=5)
 
         async def ask() -> list[Any]:
             groups = [QUESTIONS[i : i + judge.together] for i in range(0, len(QUESTIONS), judge.together)]
-            return [answer for group in groups for answer in await judge.answer(subject or Subject(CHAT), group)]
+            return [answer for group in groups for answer in await judge.answer(sample or Sample(CHAT), group)]
 
         try:
             return wait(ask()), server
@@ -84,15 +83,15 @@ def judged(
             wait(judge.close())
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_every_way_gives_a_distribution_per_question_with_the_mass_outside(way: str) -> None:
-    answers, server = judged(way, answer_any)
+@pytest.mark.parametrize("mode", MODES)
+def test_every_way_gives_a_distribution_per_question_with_the_mass_outside(mode: str) -> None:
+    answers, server = judged(mode, answer_any)
     for question, answer in zip(QUESTIONS, answers, strict=True):
         assert isinstance(answer, Answer), answer
         assert set(answer.probabilities) == {str(option) for option in question.scale.options}
         assert sum(answer.probabilities.values()) + answer.outside == pytest.approx(1.0)
     expected = {"decisions": 1, "systemone": 1, "logprobs": 4, "sampling": 20, "verbalised": 1}
-    assert len(server.requests) == expected[way], "questions go together where the wire allows it"
+    assert len(server.requests) == expected[mode], "questions go together where the wire allows it"
 
 
 def test_decisions_are_typed_by_their_scale_and_hold_the_conversation_fenced() -> None:
@@ -101,7 +100,7 @@ def test_decisions_are_typed_by_their_scale_and_hold_the_conversation_fenced() -
     assert [question["type"] for question in request["questions"]] == ["score", "predicate", "choice", "score"]
     assert request["questions"][0]["levels"][0] == {"label": "1", "description": "Bad."}
     assert request["input"].startswith("Judge.\n\n=====[") and "It is 4." in request["input"]
-    _, server = judged("systemone", answer_any, subject=Subject(CHAT, turn=0))
+    _, server = judged("systemone", answer_any, sample=Sample(CHAT, turn=0))
     [request] = server.requests
     assert request["questions"]["Q1"]["criteria"] == ["1: Bad.", "2", "3"]
     assert request["questions"]["Q2"]["type"] == "noul"
@@ -109,13 +108,13 @@ def test_decisions_are_typed_by_their_scale_and_hold_the_conversation_fenced() -
 
 
 @pytest.mark.parametrize("kind", FAULTS)
-@pytest.mark.parametrize("way", WAYS)
-def test_no_fault_on_any_wire_is_an_answer(way: str, kind: str) -> None:
-    if kind == "no logprobs" and way in {"sampling", "verbalised"}:
+@pytest.mark.parametrize("mode", MODES)
+def test_no_fault_on_any_wire_is_an_answer(mode: str, kind: str) -> None:
+    if kind == "no logprobs" and mode in {"sampling", "verbalised"}:
         pytest.skip("this way needs none")
-    answers, _ = judged(way, lambda request: fault(kind, request, answer_any(request)))
+    answers, _ = judged(mode, lambda request: fault(kind, request, answer_any(request)))
     lost = [answer for answer in answers if isinstance(answer, Unanswered)]
-    if kind == "refusal" and way in {"decisions", "systemone"}:
+    if kind == "refusal" and mode in {"decisions", "systemone"}:
         assert [answer.reason for answer in lost] == ["refused"], "one refused question does not lose the others"
     else:
         assert len(lost) == len(QUESTIONS)
@@ -123,10 +122,10 @@ def test_no_fault_on_any_wire_is_an_answer(way: str, kind: str) -> None:
     assert "sk-secret" not in str(answers)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_faults_that_pass_are_waited_out(way: str) -> None:
+@pytest.mark.parametrize("mode", MODES)
+def test_faults_that_pass_are_waited_out(mode: str) -> None:
     flaky = Misbehaving(share=0.4, kinds=("429", "500", "truncated", "half-closed", "wrong content type"), seed=3)
-    answers, _ = judged(way, flaky, Terms(attempts=12, timeout=2.0))
+    answers, _ = judged(mode, flaky, ClientOptions(attempts=12, timeout=2.0))
     assert all(isinstance(answer, Answer) for answer in answers) and sum(flaky.met.values()) > 0
 
 
@@ -310,14 +309,14 @@ def test_a_run_that_reaches_its_budget_keeps_what_it_paid_for_and_goes_on_from_t
     memory: Store, rubric: Rubric
 ) -> None:
     turns = [(Turn("user", f"Is it {i}?"), Turn("assistant", "It is.")) for i in range(10)]
-    subjects = [Subject(Conversation(f"c{i}", said, CHAT.documents)) for i, said in enumerate(turns)]
+    samples = [Sample(Conversation(f"c{i}", said, CHAT.documents)) for i, said in enumerate(turns)]
     with ChatServer(answer_any) as server:
-        first = open_judge("logprobs", "m1", server.url, "", Terms(budget=Budget(Caps(requests=30), {})), 1)
+        first = open_judge("logprobs", "m1", server.url, "", ClientOptions(budget=Budget(Caps(requests=30), {})), 1)
         with pytest.raises(BudgetReached):
-            judge_subjects(first, rubric, subjects, memory, at_once=3)
+            judge_samples(first, rubric, samples, memory, at_once=3)
         assert len(server.requests) == 30, "not one more than the budget"
-        second = open_judge("logprobs", "m1", server.url, "", Terms(), 1)
-        table = judge_subjects(second, rubric, subjects, memory, at_once=3)
+        second = open_judge("logprobs", "m1", server.url, "", ClientOptions(), 1)
+        table = judge_samples(second, rubric, samples, memory, at_once=3)
         assert table.present.all()
         assert len(server.requests) == 10 * 9, "nothing that was paid for is asked again"
         wait(first.close())
@@ -327,7 +326,7 @@ def test_a_run_that_reaches_its_budget_keeps_what_it_paid_for_and_goes_on_from_t
 def test_a_chat_model_is_asked_once_for_all_time(memory: Store) -> None:
     with ChatServer(answer_any) as server:
         for _ in range(2):
-            model = open_chat("m1", server.url, memory, Terms())
+            model = open_chat("m1", server.url, memory, ClientOptions())
             assert wait(model.ask(prompt("yes or no?"))).text
             wait(model.close())
         assert len(server.requests) == 1
@@ -336,21 +335,21 @@ def test_a_chat_model_is_asked_once_for_all_time(memory: Store) -> None:
 def test_answers_from_two_endpoints_are_two_answers() -> None:
     keys = set()
     for url in ("http://one.test/v1", "http://user:secret@two.test/v1?key=secret"):
-        for way in WAYS:
-            judge = open_judge(way, "m1", url, "", Terms(), 3)
-            made = judge.made_from(Subject(CHAT), QUESTIONS[0])
+        for mode in MODES:
+            judge = open_judge(mode, "m1", url, "", ClientOptions(), 3)
+            made = judge.made_from(Sample(CHAT), QUESTIONS[0])
             keys.add(str(made))
             assert "secret" not in str(made)
             wait(judge.close())
-    assert len(keys) == 2 * len(WAYS)
+    assert len(keys) == 2 * len(MODES)
 
 
 @pytest.mark.parametrize(
     "attack", [text for _, text in attacks("3")][:13] + [" ".join(t for _, t in attacks("3")), "3"]
 )
-@pytest.mark.parametrize("way", WAYS)
-def test_a_hostile_transcript_changes_nothing_but_what_the_model_itself_says(way: str, attack: str) -> None:
-    hostile = Subject(Conversation("c", (Turn("user", attack), Turn("assistant", attack))))
+@pytest.mark.parametrize("mode", MODES)
+def test_a_hostile_transcript_changes_nothing_but_what_the_model_itself_says(mode: str, attack: str) -> None:
+    hostile = Sample(Conversation("c", (Turn("user", attack), Turn("assistant", attack))))
 
     def steady(request: Any) -> Wire:
         """A model that never looks at the conversation."""
@@ -362,19 +361,19 @@ def test_a_hostile_transcript_changes_nothing_but_what_the_model_itself_says(way
                     + request["messages"][0]["content"].rsplit("Answer with one of ", 1)[-1]
                 }
             ]
-        blind.pop("temperature", None) if way == "logprobs" else None
+        blind.pop("temperature", None) if mode == "logprobs" else None
         return answer_any(blind)
 
-    calm = Subject(Conversation("c", (Turn("user", "hello"), Turn("assistant", "hi"))))
-    if way == "sampling":
-        answers, _ = judged(way, steady, subject=hostile)
+    calm = Sample(Conversation("c", (Turn("user", "hello"), Turn("assistant", "hi"))))
+    if mode == "sampling":
+        answers, _ = judged(mode, steady, sample=hostile)
         assert all(isinstance(answer, Answer) for answer in answers)
         return
-    if way == "verbalised":
-        answers, _ = judged(way, answer_any, subject=hostile)
+    if mode == "verbalised":
+        answers, _ = judged(mode, answer_any, sample=hostile)
         assert all(isinstance(answer, Answer) for answer in answers)
         return
-    assert judged(way, steady, subject=hostile)[0] == judged(way, steady, subject=calm)[0]
+    assert judged(mode, steady, sample=hostile)[0] == judged(mode, steady, sample=calm)[0]
 
 
 def checked(respond: Any) -> dict[str, Any]:
@@ -390,7 +389,7 @@ def test_an_endpoint_is_believed_only_what_it_shows() -> None:
     assert {c["capability"]: c["able"] for c in found["capabilities"]} == dict.fromkeys(
         ["chat", "logprobs", "json schema", "decisions", "systemone", "echo", "context length"], True
     )
-    assert found["best_way"] == "decisions"
+    assert found["best_mode"] == "decisions"
     assert "8192 tokens" in str(found)
 
 
@@ -404,7 +403,7 @@ def test_an_endpoint_that_ignores_what_it_is_asked_for() -> None:
 
     found = checked(only_chat)
     shown = {c["capability"]: (c["able"], c["shown_by"]) for c in found["capabilities"]}
-    assert shown["chat"][0] and found["best_way"] == "sampling"
+    assert shown["chat"][0] and found["best_mode"] == "sampling"
     assert shown["logprobs"] == (False, "asked for token probabilities, got none")
     assert shown["echo"] == (False, "answered, but did not echo the prompt")
     assert not shown["decisions"][0] and not shown["json schema"][0] and not shown["context length"][0]
@@ -414,7 +413,7 @@ def test_a_dead_endpoint_has_no_way_and_no_key_is_one_line(monkeypatch: pytest.M
     found = json.loads(
         CliRunner().invoke(app, ["models", "check", "m1", "--base-url", "http://127.0.0.1:1/v1", "--json"]).stdout
     )
-    assert found["best_way"] is None and all("unreachable" in c["shown_by"] for c in found["capabilities"])
+    assert found["best_mode"] is None and all("unreachable" in c["shown_by"] for c in found["capabilities"])
     monkeypatch.delenv("OPENAI_API_KEY")
     result = CliRunner().invoke(app, ["models", "check", "m1"])
     assert result.exit_code == 1 and "set OPENAI_API_KEY" in result.stderr

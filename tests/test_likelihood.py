@@ -12,9 +12,9 @@ import pytest
 from accord import Conversation, Document, Store, Turn
 from accord.evidence import LIKELIHOOD, EvidenceTable, measure_likelihoods, passages_of
 from accord.learning import LabelFree, load_evaluator
-from accord.models import Budget, Caps, Failure, Likelihood, Measured, Passage, Subject, Terms, open_likelihood, wait
+from accord.models import Budget, Caps, ClientOptions, Failure, Likelihood, Measured, Passage, open_likelihood, wait
 from accord.testing import ChatServer, Wire, answer_any, check_evaluator, fault, planted
-from accord.values import BadInput, BudgetReached, Labels, Score, Unscored
+from accord.values import BadInput, BudgetReached, Labels, Sample, Score, Unscored
 
 CHAT = Conversation(
     "c",
@@ -61,7 +61,7 @@ def column(table: EvidenceTable, name: str) -> float:
 
 
 def test_a_conversation_is_measured_on_all_its_replies(memory: Store) -> None:
-    table = measure_likelihoods(Scripted(), [Subject(CHAT)], memory)
+    table = measure_likelihoods(Scripted(), [Sample(CHAT)], memory)
     assert [c.name for c in table.columns] == list(LIKELIHOOD) and table.present.all()
     # words before: "[1] Facts It is so." is 5; "Is it?" 2, "It is." 2, "Sure?" 1
     assert column(table, "log-p-given-all") == pytest.approx(-(20 / 8 + 10 / 11) / 2)
@@ -76,28 +76,28 @@ def test_a_conversation_is_measured_on_all_its_replies(memory: Store) -> None:
 
 
 def test_a_turn_is_measured_on_that_turn_alone() -> None:
-    wanted = passages_of(Subject(CHAT, 1))
+    wanted = passages_of(Sample(CHAT, 1))
     assert wanted is not None
     assert [m.content for m in wanted.given_turns.messages] == ["Is it?", "It is."]
     assert wanted.given_turns.spoken == (1,) and wanted.given_all.spoken == (2,)
     two = Conversation("d", (Turn("speaker_a", "hi"), Turn("speaker_b", "hello"), Turn("speaker_a", "bye")))
-    wanted = passages_of(Subject(two, 2))
+    wanted = passages_of(Sample(two, 2))
     assert wanted is not None and [m.role for m in wanted.given_turns.messages] == ["assistant", "user", "assistant"]
     assert wanted.given_all == wanted.given_turns, "without documents nothing is measured twice"
 
 
 def test_what_was_measured_is_not_measured_again(memory: Store) -> None:
     model = Scripted()
-    first = measure_likelihoods(model, [Subject(CHAT), Subject(CHAT, 1)], memory)
+    first = measure_likelihoods(model, [Sample(CHAT), Sample(CHAT, 1)], memory)
     asked = len(model.asked)
     assert asked == len(set(model.asked)), "what two subjects share is asked once"
-    again = measure_likelihoods(model, [Subject(CHAT), Subject(CHAT, 1)], memory)
+    again = measure_likelihoods(model, [Sample(CHAT), Sample(CHAT, 1)], memory)
     assert len(model.asked) == asked
     assert (first.values == again.values).all()
-    from_store = measure_likelihoods(Scripted("never"), [Subject(CHAT)], memory, ask=False)
+    from_store = measure_likelihoods(Scripted("never"), [Sample(CHAT)], memory, ask=False)
     assert from_store.present.all()
     other = Conversation("e", (Turn("user", "Hm?"), Turn("assistant", "Well.")))
-    absent = measure_likelihoods(model, [Subject(other)], memory, ask=False)
+    absent = measure_likelihoods(model, [Sample(other)], memory, ask=False)
     assert set(absent.absences.values()) == {"not measured yet"} and len(model.asked) == asked
 
 
@@ -105,14 +105,14 @@ def test_what_cannot_be_measured_says_why_and_is_tried_again(memory: Store) -> N
     silent = Conversation("s", (Turn("user", "hello?"), Turn("assistant", " ")))
     bare = Conversation("b", CHAT.turns)
     empty = Conversation("n", ())
-    table = measure_likelihoods(Scripted(), [Subject(silent), Subject(bare), Subject(empty)], memory)
+    table = measure_likelihoods(Scripted(), [Sample(silent), Sample(bare), Sample(empty)], memory)
     by_row = {t.conversation: {r for (target, _), r in table.absences.items() if target == t} for t in table.targets}
     assert by_row == {"s": {"no reply to measure"}, "b": {"no documents"}, "n": {"no reply to measure"}}
-    failed = measure_likelihoods(Scripted("too long"), [Subject(CHAT)], memory)
+    failed = measure_likelihoods(Scripted("too long"), [Sample(CHAT)], memory)
     assert set(failed.absences.values()) == {"too long"} and not failed.present.any()
-    assert measure_likelihoods(Scripted(), [Subject(CHAT)], memory).present.all()
+    assert measure_likelihoods(Scripted(), [Sample(CHAT)], memory).present.all()
     with pytest.raises(BudgetReached):
-        measure_likelihoods(Scripted("out of budget"), [Subject(Conversation("f", CHAT.turns[:2]))], memory)
+        measure_likelihoods(Scripted("out of budget"), [Sample(Conversation("f", CHAT.turns[:2]))], memory)
 
 
 # --- endpoints that echo --------------------------------------------------------------------------------------------
@@ -120,10 +120,10 @@ def test_what_cannot_be_measured_says_why_and_is_tried_again(memory: Store) -> N
 
 def test_an_endpoint_that_echoes_gives_likelihoods(memory: Store, api_key: None) -> None:
     with ChatServer(answer_any) as server:
-        model = open_likelihood("m1", server.url, Terms(attempts=1))
+        model = open_likelihood("m1", server.url, ClientOptions(attempts=1))
         assert len(model.requests([Passage((), ())])) == 1
-        table = measure_likelihoods(model, [Subject(CHAT)], memory)
-        again = measure_likelihoods(model, [Subject(CHAT)], memory)
+        table = measure_likelihoods(model, [Sample(CHAT)], memory)
+        again = measure_likelihoods(model, [Sample(CHAT)], memory)
         wait(model.close())
         texts = [request["prompt"] for request in server.requests]
     assert table.present.all() and (again.values == table.values).all()
@@ -140,41 +140,41 @@ def test_a_token_that_begins_with_its_space_belongs_to_the_reply(memory: Store, 
         return Wire({"choices": [{"index": 0, "text": request["prompt"] + " x", "logprobs": mass}]})
 
     with ChatServer(gpt_like) as server:
-        model = open_likelihood("m1", server.url, Terms(attempts=1))
-        one_word = Subject(Conversation("w", (Turn("user", "Sure?"), Turn("assistant", "Yes"))))
+        model = open_likelihood("m1", server.url, ClientOptions(attempts=1))
+        one_word = Sample(Conversation("w", (Turn("user", "Sure?"), Turn("assistant", "Yes"))))
         table = measure_likelihoods(model, [one_word], memory)
         wait(model.close())
     assert column(table, "log-p-alone") == -1.0
     with pytest.raises(BadInput, match="cannot give likelihoods"):
-        open_likelihood("gguf:model.gguf", None, Terms())
+        open_likelihood("gguf:model.gguf", None, ClientOptions())
 
 
 @pytest.mark.parametrize("kind", ["429", "500", "truncated", "half-closed", "wrong content type", "invalid JSON"])
 def test_no_fault_is_a_likelihood(kind: str, memory: Store, api_key: None) -> None:
     with ChatServer(lambda request: fault(kind, request, answer_any(request))) as server:
-        model = open_likelihood("m1", server.url, Terms(attempts=1, timeout=0.3))
-        table = measure_likelihoods(model, [Subject(CHAT)], memory)
+        model = open_likelihood("m1", server.url, ClientOptions(attempts=1, timeout=0.3))
+        table = measure_likelihoods(model, [Sample(CHAT)], memory)
         wait(model.close())
     assert not table.present.any() and all(table.absences.values())
 
 
 def test_an_endpoint_that_ignores_echo_is_no_likelihood_model(memory: Store, api_key: None) -> None:
     with ChatServer(lambda request: answer_any({**request, "echo": False})) as server:
-        model = open_likelihood("m1", server.url, Terms(attempts=1))
-        table = measure_likelihoods(model, [Subject(CHAT)], memory)
+        model = open_likelihood("m1", server.url, ClientOptions(attempts=1))
+        table = measure_likelihoods(model, [Sample(CHAT)], memory)
         wait(model.close())
     assert set(table.absences.values()) == {"no echo"}
 
 
 def test_likelihoods_keep_to_the_budget(memory: Store, api_key: None) -> None:
     with ChatServer(answer_any) as server:
-        model = open_likelihood("m1", server.url, Terms(budget=Budget(Caps(requests=2), {})))
+        model = open_likelihood("m1", server.url, ClientOptions(budget=Budget(Caps(requests=2), {})))
         with pytest.raises(BudgetReached):
-            measure_likelihoods(model, [Subject(CHAT)], memory)
+            measure_likelihoods(model, [Sample(CHAT)], memory)
         assert len(server.requests) == 2
         wait(model.close())
-        model = open_likelihood("m1", server.url, Terms())
-        assert measure_likelihoods(model, [Subject(CHAT)], memory).present.all()
+        model = open_likelihood("m1", server.url, ClientOptions())
+        assert measure_likelihoods(model, [Sample(CHAT)], memory).present.all()
         wait(model.close())
         assert len(server.requests) == 4, "what was paid for is kept"
 

@@ -27,11 +27,10 @@ from accord import (
 )
 from accord.evidence import BANK, LEXICAL, measure
 from accord.learning import Constant, Mixture
-from accord.live import Said
+from accord.live import Message
 from accord.live import scorer as scoring
-from accord.models import Subject
 from accord.sample import sources
-from accord.values import BadInput, NotFitted, UnknownName
+from accord.values import BadInput, NotFitted, Sample, UnknownName
 
 QUESTION = Question(id="useful", text="Is it useful?", scale=Scale(options=(1, 2, 3, 4)))
 
@@ -42,12 +41,12 @@ def chats() -> list[Conversation]:
 
 
 def learned(chats: list[Conversation], names: tuple[str, ...] = BANK) -> Mixture:
-    subjects = [Subject(c, place) for c in chats for place, turn in enumerate(c.turns) if turn.role == "assistant"]
+    samples = [Sample(c, place) for c in chats for place, turn in enumerate(c.turns) if turn.role == "assistant"]
     labels = Labels(
         Label(s.target, "useful", "ann", 1 + min(3, len(s.conversation.turns[s.turn or 0].content) // 120))
-        for s in subjects
+        for s in samples
     )
-    return Mixture(QUESTION).fit(measure(subjects, names), labels)
+    return Mixture(QUESTION).fit(measure(samples, names), labels)
 
 
 @pytest.fixture(scope="module")
@@ -71,12 +70,12 @@ def test_live_scores_are_those_of_the_batch(chats: list[Conversation], evaluator
     for conversation in chats[:8]:
         live = list(play(scorer, conversation))
         places = [place for place, turn in enumerate(conversation.turns) if turn.role == "assistant"]
-        batch = evaluator.predict(measure([Subject(conversation, place) for place in places], BANK))
+        batch = evaluator.predict(measure([Sample(conversation, place) for place in places], BANK))
         for one, other in zip(live, batch, strict=True):
             assert isinstance(one, Score) and isinstance(other, Score)
             assert one.target == other.target and one.signature == other.signature and one.warning == other.warning
             assert [one.value, *one.probabilities] == pytest.approx([other.value, *other.probabilities])
-            assert dict(one.because) == pytest.approx(dict(other.because))
+            assert dict(one.attributions) == pytest.approx(dict(other.attributions))
     assert len(scorer) == 8
 
 
@@ -117,7 +116,7 @@ def test_a_batch_of_messages_is_scored_together_as_it_would_be_one_by_one(
     chats: list[Conversation], evaluator: Mixture
 ) -> None:
     batch = [
-        Said(c.id, turn.role, turn.content, [document.text for document in c.documents], str(place), place)
+        Message(c.id, turn.role, turn.content, [document.text for document in c.documents], str(place), place)
         for c in chats[:6]
         for place, turn in enumerate(c.turns)
     ]
@@ -132,7 +131,7 @@ def test_a_batch_of_messages_is_scored_together_as_it_would_be_one_by_one(
             assert one.score.value == pytest.approx(other.score.value)
     tiny = LiveScorer(evaluator, conversations=1)
     names = ["a", "b", "a"]
-    assert [t.score.target.conversation for t in tiny.take([Said(n, "assistant", "Hello.") for n in names])] == names  # type: ignore[union-attr]
+    assert [t.score.target.conversation for t in tiny.take([Message(n, "assistant", "Hello.") for n in names])] == names  # type: ignore[union-attr]
 
 
 def test_turns_that_come_late_are_not_taken_in_and_gaps_are_said(evaluator: Mixture) -> None:
@@ -182,7 +181,7 @@ def test_what_was_let_go_of_is_held_by_nothing(evaluator: Mixture, monkeypatch: 
 def test_late_messages_of_others_are_no_replies_without_a_score(evaluator: Mixture) -> None:
     scorer = LiveScorer(evaluator)
     scorer.message("c", "user", "one", turn=3)
-    [late] = scorer.take([Said("c", "user", "two", turn=1)])
+    [late] = scorer.take([Message("c", "user", "two", turn=1)])
     assert late.score is None and late.late == "turn 1 came after turn 3 had been taken in"
     assert scorer._open["c"].session.history.messages == 1
 
@@ -196,7 +195,7 @@ def test_documents_may_change_and_a_reply_may_come_first(evaluator: Mixture) -> 
     scorer.message("c", "user", "And on Sundays?", documents=["Open at ten on Sundays."])
     using = scorer.message("c", "assistant", "We open at ten on Sundays.")
     assert isinstance(using, Score) and isinstance(without, Score)
-    amounts = [dict(score.because)["ciu"] for score in (using, without)]
+    amounts = [dict(score.attributions)["ciu"] for score in (using, without)]
     assert amounts[0] != amounts[1]
     for text in ("", "\ud800", "nul\0", "word " * 20_000):
         assert isinstance(scorer.message("c", "assistant", text), Score | Unscored)
@@ -243,7 +242,7 @@ def test_what_cannot_score_live_is_said(chats: list[Conversation], evaluator: Mi
     with pytest.raises(BadInput, match="allowed: assistant, developer"):
         LiveScorer(evaluator).message("c", "narrator", "be brief")
     labels = Labels([Label(Target(c.id), "useful", "ann", 2) for c in chats])
-    constant = Constant(QUESTION).fit(measure(map(Subject, chats), BANK), labels)
+    constant = Constant(QUESTION).fit(measure(map(Sample, chats), BANK), labels)
     with pytest.raises(BadInput, match="'constant' cannot score live"):
         LiveScorer(constant)
 
@@ -254,7 +253,7 @@ def test_a_calibration_on_the_bank_scores_live_for_one_annotator(chats: list[Con
         for c in chats
         for who, bias in (("ann", 0), ("bo", 1))
     )
-    fitted = Calibration(QUESTION, "mixed").fit(measure(map(Subject, chats), BANK), labels)
+    fitted = Calibration(QUESTION, "mixed").fit(measure(map(Sample, chats), BANK), labels)
     found = LiveScorer(fitted, annotator="bo").message("c", "assistant", "We open at nine.")
     assert isinstance(found, Score) and found.annotator == "bo"
 
@@ -275,7 +274,7 @@ def test_a_reward_is_a_number_a_reply(chats: list[Conversation], evaluator: Mixt
     conversation = Conversation(
         "x", (Turn("user", "What does a heron eat?"), Turn("assistant", "Fish.")), (Document(fact),)
     )
-    [score] = evaluator.predict(measure([Subject(conversation, 1)], BANK))
+    [score] = evaluator.predict(measure([Sample(conversation, 1)], BANK))
     assert isinstance(score, Score) and score.value == pytest.approx(short)
     with pytest.raises(BadInput, match="2 prompts, 1 completions"):
         reward(["a", "b"], ["c"])

@@ -17,15 +17,14 @@ from accord import Answer, Conversation, Document, Question, Rubric, Scale, Turn
 from accord.models import (
     CallFailed,
     ChatCompletions,
+    ChatMessage,
     Failure,
     Flow,
     LogprobsJudge,
-    Message,
     Prompt,
     RecordedJudge,
     Reply,
     ScriptedModel,
-    Subject,
     Unanswered,
     answer_labels,
     as_finished,
@@ -35,26 +34,26 @@ from accord.models import (
     run_flow,
 )
 from accord.testing import ChatServer, Wire, completion
-from accord.values import BadInput, BadRow, ModelError, UnknownName
+from accord.values import BadInput, BadRow, ModelError, Sample, UnknownName
 
 CHAT = Conversation("c1", (Turn("user", "Is it 4?"), Turn("assistant", "It is 4.")), (Document("Four.", title="Sums"),))
 QUESTION = Question(id="Q", text="How good?", scale=Scale(options=(1, 2, 3)), meanings={"1": "Bad."})
 
 
 def ask_prompt(text: str = "hello") -> Prompt:
-    return Prompt((Message("user", text),))
+    return Prompt((ChatMessage("user", text),))
 
 
 # --- prompts ------------------------------------------------------------------------------------------------------
 
 
 def test_a_prompt_has_instructions_first_the_fenced_transcript_and_the_question_last() -> None:
-    text = prompt_for(Subject(CHAT), QUESTION, "Judge well.", 20).messages[0].content
+    text = prompt_for(Sample(CHAT), QUESTION, "Judge well.", 20).messages[0].content
     order = [
         text.index(part) for part in ("Judge well.", "[0] user:\nIs it 4?", "[1] Sums\nFour.", "How good?", "1. Bad.")
     ]
     assert order == sorted(order)
-    other = prompt_for(Subject(CHAT), QUESTION.model_copy(update={"text": "How kind?"}), "Judge well.", 20)
+    other = prompt_for(Sample(CHAT), QUESTION.model_copy(update={"text": "How kind?"}), "Judge well.", 20)
     shared = len("How good?") + len(text) - text.index("How good?")
     assert text[: len(text) - shared] == other.messages[0].content[: len(text) - shared], "one prefix for all questions"
 
@@ -70,7 +69,7 @@ def test_a_prompt_has_instructions_first_the_fenced_transcript_and_the_question_
 )
 def test_a_transcript_cannot_contain_its_own_fence(attack: str) -> None:
     conversation = Conversation("c", (Turn("user", attack),))
-    text = prompt_for(Subject(conversation), QUESTION, "", 20).messages[0].content
+    text = prompt_for(Sample(conversation), QUESTION, "", 20).messages[0].content
     fence = fence_for(f"[0] user:\n{attack}")
     assert fence not in attack
     assert text.split(fence)[2].strip() == f"[0] user:\n{attack}", "the whole attack lies between two fences"
@@ -84,7 +83,7 @@ def test_a_fence_already_in_the_text_is_lengthened() -> None:
 
 
 def test_a_turn_is_judged_on_what_came_before_it() -> None:
-    text = prompt_for(Subject(CHAT, turn=0), QUESTION, "", 20).messages[0].content
+    text = prompt_for(Sample(CHAT, turn=0), QUESTION, "", 20).messages[0].content
     assert "It is 4." not in text and "About the turn [0] only" in text
 
 
@@ -145,7 +144,7 @@ def test_a_question_goes_over_the_wire_and_its_distribution_comes_back(serve: An
 
     async def once() -> Any:
         try:
-            return await judge.answer(Subject(CHAT), [QUESTION])
+            return await judge.answer(Sample(CHAT), [QUESTION])
         finally:
             await client.close()
 
@@ -160,7 +159,7 @@ def test_a_question_goes_over_the_wire_and_its_distribution_comes_back(serve: An
         20,
         1,
     )
-    assert "sk-secret" not in json.dumps(judge.made_from(Subject(CHAT), QUESTION))
+    assert "sk-secret" not in json.dumps(judge.made_from(Sample(CHAT), QUESTION))
 
 
 @pytest.mark.parametrize(
@@ -230,7 +229,7 @@ def judged(**row: Any) -> dict[str, Any]:
 def test_recorded_answers_are_averaged_over_runs_and_kept_off_the_scale(tmp_path: Path) -> None:
     path = recording(tmp_path, judged(), judged(distribution={"2": 0.5, "3": 0.3, "7": 0.2}), judged(question="other"))
     judge = RecordedJudge.read([path])
-    answer, missing = asyncio.run(judge.answer(Subject(CHAT), [QUESTION, QUESTION.model_copy(update={"id": "R"})]))
+    answer, missing = asyncio.run(judge.answer(Sample(CHAT), [QUESTION, QUESTION.model_copy(update={"id": "R"})]))
     assert isinstance(answer, Answer) and isinstance(missing, Unanswered)
     assert answer.probabilities == pytest.approx({"1": 0.0, "2": 0.75, "3": 0.15}) and answer.outside == pytest.approx(
         0.1
@@ -243,7 +242,7 @@ def test_a_recording_with_nothing_in_it_is_no_answer(tmp_path: Path) -> None:
         tmp_path, judged(value=None), judged(question="R", value=None), judged(question="R", distribution={"1.0": 1})
     )
     judge = RecordedJudge.read([path])
-    empty, kept = asyncio.run(judge.answer(Subject(CHAT), [QUESTION, QUESTION.model_copy(update={"id": "R"})]))
+    empty, kept = asyncio.run(judge.answer(Sample(CHAT), [QUESTION, QUESTION.model_copy(update={"id": "R"})]))
     assert isinstance(empty, Unanswered)
     assert isinstance(kept, Answer) and kept.probabilities["1"] == 1.0 and kept.outside == 0.0
     for bad in ({"1": "x"}, [1], {"1": 2.0}):
@@ -266,8 +265,8 @@ def test_a_recording_of_several_models_needs_a_name(tmp_path: Path) -> None:
 
 def test_the_real_recording(data: Path, rubric: Rubric) -> None:
     judge = RecordedJudge.read([data / "llm_rubric_real"])
-    subject = Subject(Conversation("lrr-65ca24fff174b28977037c42", ()))
-    [answer] = asyncio.run(judge.answer(subject, [rubric["Q0"]]))
+    sample = Sample(Conversation("lrr-65ca24fff174b28977037c42", ()))
+    [answer] = asyncio.run(judge.answer(sample, [rubric["Q0"]]))
     assert isinstance(answer, Answer)
     assert answer.probabilities["4"] == pytest.approx(0.6915355480368401)
 

@@ -91,10 +91,10 @@ def test_a_bent_curve_is_found_and_reasons_add_up() -> None:
     assert curve[2] > curve[0] + 0.5 and curve[2] > curve[4] + 0.5 and list(about["reach"])[0] == "f0"
     first = scores[0]
     assert isinstance(first, Score)
-    assert {name for name, _ in first.because} == {"f0", "f1", "f2"}
-    sizes = [abs(amount) for _, amount in first.because]
+    assert {name for name, _ in first.attributions} == {"f0", "f1", "f2"}
+    sizes = [abs(amount) for _, amount in first.attributions]
     assert sizes == sorted(sizes, reverse=True)
-    sums = np.array([sum(amount for _, amount in s.because) for s in scores if isinstance(s, Score)])
+    sums = np.array([sum(amount for _, amount in s.attributions) for s in scores if isinstance(s, Score)])
     assert (pearson(sums, values(scores)) or 0) > 0.98
 
 
@@ -146,7 +146,7 @@ def test_a_real_scale_and_reasons_in_files(tmp_path: Path) -> None:
     for ending in ("jsonl", "csv", "parquet"):
         with ScoreWriter(tmp_path / f"s.{ending}") as writer:
             writer.write(rows)
-    assert set(json.loads((tmp_path / "s.jsonl").read_text().splitlines()[0])["because"]) == {"f0", "f1", "f2"}
+    assert set(json.loads((tmp_path / "s.jsonl").read_text().splitlines()[0])["attributions"]) == {"f0", "f1", "f2"}
 
 
 def test_hard_bins_are_equally_full() -> None:
@@ -172,7 +172,7 @@ def test_the_published_forms_learn_are_saved_and_give_their_reasons(form: str, l
     about = evaluator.describe()
     assert about["form"] == form and 1 <= about["steps"] <= 200 and f"form:{form},{loss}" in str(evaluator.signature())
     assert evaluator.form_ is not None
-    sums = np.array([sum(amount for _, amount in s.because) for s in scores if isinstance(s, Score)])
+    sums = np.array([sum(amount for _, amount in s.attributions) for s in scores if isinstance(s, Score)])
     X = np.where(corpus.evidence.present, corpus.evidence.values, np.nan)
     assert sums + about["level"] == pytest.approx(predicted(evaluator.form_, X))
     evaluator.save(tmp_path)

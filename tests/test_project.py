@@ -112,7 +112,7 @@ def test_no_pickle_and_no_networking_but_the_one_client_the_pull_and_the_webhook
             if isinstance(node, ast.Import)
             for alias in node.names
         }
-        fetches = {"urllib.request"} if path.name in {"pulling.py", "rounds.py"} else set()
+        fetches = {"urllib.request"} if path.name in {"pulling.py", "scheduler.py"} else set()
         assert not names & {"pickle", "requests", "urllib.request", "httpx", "shelve", "marshal"} - fetches, path
 
 

@@ -256,7 +256,7 @@ def test_it_selects_scores_labels_and_says_why() -> None:
     assert isinstance(first, Score) and first.net_sat is not None
     sat, dsat = evaluator.parts(evidence)
     assert first.net_sat == pytest.approx(sat[0] + dsat[0]) and dsat.max() <= 0 <= sat.min()
-    assert {name for name, _ in first.because} == set(evaluator.names_)
+    assert {name for name, _ in first.attributions} == set(evaluator.names_)
     assert first.to_json()["label"] == first.label and "alpha" in str(first.signature)
     weighed = LearnedRubric(question, classes=CLASSES, weights={"sat-0": 3.0}, budgets=[[4, 4]]).fit(evidence, labels)
     assert weighed.parts(evidence)[0].max() > sat.max()

@@ -22,17 +22,16 @@ import pytest
 from accord import Label, Labels, LiveScorer, Question, Scale, read
 from accord.evidence import BANK, measure
 from accord.learning import Mixture
-from accord.live import Intake, RowLog
-from accord.models import Subject
+from accord.live import Ingestor, RowLog
 from accord.sample import sources
-from accord.values import BadInput
+from accord.values import BadInput, Sample
 
 pytest.importorskip("fastapi", reason="needs accord[serve]")
 import uvicorn
 
 from accord.live import Watch
 from accord.live.service.app import Service, make_app
-from accord.live.service.guard import checked_binding, is_loopback
+from accord.live.service.middleware import checked_binding, is_loopback
 from accord.live.service.server import Batcher, Busy, impatient
 
 QUESTION = Question(id="useful", text="Is it useful?", scale=Scale(options=(1, 2, 3, 4)))
@@ -43,12 +42,12 @@ TOKEN = "a-token-of-sixteen-characters"
 @pytest.fixture(scope="module")
 def evaluator() -> Mixture:
     chats = [record.conversation for record in read(sources()[0])]
-    subjects = [Subject(c, place) for c in chats for place, turn in enumerate(c.turns) if turn.role == "assistant"]
+    samples = [Sample(c, place) for c in chats for place, turn in enumerate(c.turns) if turn.role == "assistant"]
     labels = Labels(
         Label(s.target, "useful", "ann", 1 + min(3, len(s.conversation.turns[s.turn or 0].content) // 120))
-        for s in subjects
+        for s in samples
     )
-    return Mixture(QUESTION).fit(measure(subjects, BANK), labels)
+    return Mixture(QUESTION).fit(measure(samples, BANK), labels)
 
 
 class Client:
@@ -78,12 +77,12 @@ class Client:
 
 @contextmanager
 def served(
-    intake: Any, token: str | None = None, most: int = 2048, http: Any = "auto", **limits: Any
+    ingestor: Any, token: str | None = None, most: int = 2048, http: Any = "auto", **limits: Any
 ) -> Iterator[Client]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    app = make_app(Service(intake, lambda: {"days": []}, most), token, **limits)
+    app = make_app(Service(ingestor, lambda: {"days": []}, most), token, **limits)
     server = uvicorn.Server(uvicorn.Config(app, "127.0.0.1", port, log_level="error", lifespan="on", http=http))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -98,7 +97,7 @@ def served(
 
 @pytest.fixture(scope="module")
 def client(evaluator: Mixture) -> Iterator[Client]:
-    with served(Intake(LiveScorer(evaluator))) as found:
+    with served(Ingestor(LiveScorer(evaluator))) as found:
         yield found
 
 
@@ -193,7 +192,7 @@ def test_odd_texts_get_a_score_or_a_reason(client: Client) -> None:
 
 
 def test_a_slow_client_is_let_go_and_holds_nobody_up(evaluator: Mixture) -> None:
-    with served(Intake(LiveScorer(evaluator)), seconds=0.5) as client:
+    with served(Ingestor(LiveScorer(evaluator)), seconds=0.5) as client:
         slow = [socket.create_connection(("127.0.0.1", client.port)) for _ in range(20)]
         for each in slow:
             each.sendall(
@@ -252,7 +251,7 @@ def test_what_cannot_be_kept_is_not_called_scored(evaluator: Mixture, tmp_path: 
         if rows:
             raise OSError(28, "No space left on device")
 
-    with served(Intake(LiveScorer(evaluator), keep=full)) as client:
+    with served(Ingestor(LiveScorer(evaluator), keep=full)) as client:
         status, answer = client.post(said("c", "assistant", "Hello."))
         assert status == 503 and "No space left" in answer["error"]
         assert client.post(said("c", "user", "Hello?"))[0] == 503  # what waits is tried first
@@ -264,7 +263,7 @@ def test_what_cannot_be_kept_is_not_called_scored(evaluator: Mixture, tmp_path: 
             raise OSError(28, "No space left on device")
         kept.extend(rows)
 
-    with served(Intake(LiveScorer(evaluator), watch, full_at_first)) as client:
+    with served(Ingestor(LiveScorer(evaluator), watch, full_at_first)) as client:
         assert client.post(said("c", "assistant", "Hello.", id="m"))[0] == 503
         status, row = client.post(said("c", "assistant", "Hello.", id="m"))
         assert status == 200 and row["again"] and [each["id"] for each in kept] == ["m"]
@@ -272,7 +271,7 @@ def test_what_cannot_be_kept_is_not_called_scored(evaluator: Mixture, tmp_path: 
 
 
 def test_connections_that_ask_nothing_are_let_go(evaluator: Mixture) -> None:
-    with served(Intake(LiveScorer(evaluator)), http=impatient(0.3)) as client:
+    with served(Ingestor(LiveScorer(evaluator)), http=impatient(0.3)) as client:
         idle = [socket.create_connection(("127.0.0.1", client.port)) for _ in range(5)]
         busy = http.client.HTTPConnection("127.0.0.1", client.port, timeout=10)
         for _ in range(8):  # kept alive, however long
@@ -297,7 +296,7 @@ def test_connections_that_ask_nothing_are_let_go(evaluator: Mixture) -> None:
 
 
 def test_a_token_is_asked_of_everyone_but_the_health_check(evaluator: Mixture) -> None:
-    with served(Intake(LiveScorer(evaluator)), token=TOKEN) as client:
+    with served(Ingestor(LiveScorer(evaluator)), token=TOKEN) as client:
         assert client.ask("GET", "/healthz")[0] == 200
         for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": TOKEN}, {"Authorization": "Bearer "}):
             for path in ("/metrics", "/docs", "/v1/openapi.json", "/v1/watch"):
@@ -335,7 +334,7 @@ def test_pages_describe_what_is_there_and_need_nobody_else(client: Client) -> No
 
 
 def test_figures_count_what_happened(evaluator: Mixture) -> None:
-    with served(Intake(LiveScorer(evaluator))) as client:
+    with served(Ingestor(LiveScorer(evaluator))) as client:
         client.post({"messages": [said("c", "user", "Hi"), said("c", "assistant", "Hello.", system="bot"), 3]})
         for place in range(60):
             client.post(said("c", "assistant", "Hello.", system=f"s{place}"))
@@ -374,7 +373,7 @@ def test_traces_repeat_what_was_said_and_each_reply_is_scored_once(evaluator: Mi
     first = [("user", "Where is my order?")]
     second = [*first, ("assistant", "It was sent on Monday."), ("user", "When does it arrive?")]
     export = spans("t1", (first, "It was sent on Monday."), (second, "On Friday."))
-    with RowLog(tmp_path / "rows.jsonl") as log, served(Intake(LiveScorer(evaluator), keep=log.write)) as client:
+    with RowLog(tmp_path / "rows.jsonl") as log, served(Ingestor(LiveScorer(evaluator), keep=log.write)) as client:
         assert client.post(export, "/v1/traces") == (200, {})
         assert client.post(export, "/v1/traces") == (200, {})  # sent again, as exporters do
         broken = spans("t2", ([("user", "Hi")], "Hello."))
@@ -422,7 +421,7 @@ def test_traces_as_protobuf(evaluator: Mixture) -> None:
         span |= {"traceId": "AAAAAAAAAAAAAAAAAAAAAA==", "spanId": "AAAAAAAAAAA="}
     body = ParseDict(export, trace.ExportTraceServiceRequest()).SerializeToString()
     scorer = LiveScorer(evaluator)
-    with served(Intake(scorer)) as client:
+    with served(Ingestor(scorer)) as client:
         status, answer, headers = client.ask("POST", "/v1/traces", body, {"Content-Type": "application/x-protobuf"})
         assert status == 200 and headers["content-type"] == "application/x-protobuf"
         assert not trace.ExportTraceServiceResponse.FromString(answer).HasField("partial_success")

@@ -69,7 +69,7 @@ def test_a_label_for_an_unknown_conversation_is_refused_or_said(store: Store) ->
 
 def answer(key: str) -> dict[str, object]:
     return {
-        "key": key, "conversation": "a", "turn": None, "question": "Q0", "judge": "j", "way": "recorded",
+        "key": key, "conversation": "a", "turn": None, "question": "Q0", "judge": "j", "mode": "recorded",
         "probabilities": '{"1":0.5}', "outside": 0.5, "made_from": "{}",
     }  # fmt: skip
 

@@ -25,12 +25,12 @@ from scipy.stats import spearmanr
 from sklearn.metrics import cohen_kappa_score
 
 from accord.statistics import cohen_kappa, fleiss_kappa, mean_kappa, no_fleiss
-from accord.store import Assessed, Store
+from accord.store import IssueAnnotations, Store
 from accord.values import (
-    Assessment,
     BadInput,
     Conversation,
     Issue,
+    IssueAnnotation,
     Label,
     Target,
     Turn,
@@ -42,9 +42,9 @@ from accord.workbench import (
     At,
     NotNow,
     Part,
+    Participants,
     Plan,
     Resampling,
-    Seats,
     Study,
     agreement_with_all,
     agreement_with_model,
@@ -70,14 +70,14 @@ def issue(kind: str = "Coherence", comment: str = "ISSUE-COMMENT", quote: str = 
     return Issue(kind, comment, quote, span_of(quote, reply))
 
 
-def assessed(name: str, turn: int, *kinds: str, score: int = 3) -> Assessment:
-    return Assessment(Target(name, turn), tuple(map(issue, kinds)), score, HIDDEN, MAKER)
+def assessed(name: str, turn: int, *kinds: str, score: int = 3) -> IssueAnnotation:
+    return IssueAnnotation(Target(name, turn), tuple(map(issue, kinds)), score, HIDDEN, MAKER)
 
 
 # --- who validates what -------------------------------------------------------------------------------------------
 
 
-def many(dialogues: int = 40, turns: int = 6) -> list[Assessment]:
+def many(dialogues: int = 40, turns: int = 6) -> list[IssueAnnotation]:
     draw = random.Random(1)
     return [
         assessed(f"d{name:03}", turn, *(["Coherence"] if draw.random() < 0.4 else []))
@@ -164,9 +164,9 @@ def test_a_plan_is_kept_and_never_drawn_again(tmp_path: Path) -> None:
 
 
 def test_a_person_takes_the_next_free_slot_and_keeps_it(tmp_path: Path) -> None:
-    seats = Seats(tmp_path / "seats.json", 2)
-    ann = seats.take("ann", "key-a")
-    assert ann.slot == 0 and seats.take("ann", "key-a") == ann and seats.take("bob", "key-b").slot == 1
+    participants = Participants(tmp_path / "seats.json", 2)
+    ann = participants.take("ann", "key-a")
+    assert ann.slot == 0 and participants.take("ann", "key-a") == ann and participants.take("bob", "key-b").slot == 1
     assert "key-a" not in (tmp_path / "seats.json").read_text()
     for name, key, why in [
         ("Ann", "key-c", "is taken"),
@@ -174,21 +174,21 @@ def test_a_person_takes_the_next_free_slot_and_keeps_it(tmp_path: Path) -> None:
         ("eve", "key-c", "all 2 places"),
     ]:
         with pytest.raises(BadInput, match=why):
-            seats.take(name, key)
+            participants.take(name, key)
     for name in ("", "a b", "<b>", "-a", "a" * 41, "a\n", "ä", "../x"):
         with pytest.raises(BadInput, match="the name"):
-            seats.take(name, "key-d")
-    again = Seats(tmp_path / "seats.json", 2)
+            participants.take(name, "key-d")
+    again = Participants(tmp_path / "seats.json", 2)
     assert again.of("key-a") == ann and again.of("") is None and again.of("nobody") is None
     again.release("ann")
     assert again.of("key-a") is None and again.take("ann", "key-new").slot == 0
     with pytest.raises(BadInput, match="nobody is called"):
         again.release("eve")
     with pytest.raises(BadInput, match="beyond the 1"):
-        Seats(tmp_path / "seats.json", 1)
+        Participants(tmp_path / "seats.json", 1)
     (tmp_path / "seats.json").write_text("{}")
     with pytest.raises(BadInput, match="holds no seats"):
-        Seats(tmp_path / "seats.json", 2)
+        Participants(tmp_path / "seats.json", 2)
 
 
 # --- a study ------------------------------------------------------------------------------------------------------
@@ -210,15 +210,15 @@ def store(tmp_path: Path) -> Store:
     found = issue("Commonsense", f"ISSUE-COMMENT {HOSTILE}", "i am 7 feet", REPLY)
     assert found.span is not None
     flawed, clean = (found, issue("Engagement"), issue("Zzz", quote="never said")), ()
-    Assessed(store).add(
-        Assessment(Target(name, 1), flawed if place % 2 else clean, 5 - place % 5, HIDDEN, MAKER)
+    IssueAnnotations(store).add(
+        IssueAnnotation(Target(name, 1), flawed if place % 2 else clean, 5 - place % 5, HIDDEN, MAKER)
         for place, name in enumerate(names)
     )
     return store
 
 
 def plan_of(store: Store, flow: str) -> Plan:
-    return planned(flow, list(Assessed(store).of(store.conversations(), MAKER)), TAXONOMY, 6, 2, 6)
+    return planned(flow, list(IssueAnnotations(store).of(store.conversations(), MAKER)), TAXONOMY, 6, 2, 6)
 
 
 def study_of(store: Store, flow: str) -> Study:
@@ -235,8 +235,8 @@ def hides_the_issues(text: str) -> bool:
 
 
 def test_detection_is_one_answer_a_turn_in_order(store: Store, tmp_path: Path) -> None:
-    study, seats = study_of(store, "detection"), Seats(tmp_path / "seats.json", 2)
-    ann, bob = seats.take("ann", "a"), seats.take("bob", "b")
+    study, participants = study_of(store, "detection"), Participants(tmp_path / "seats.json", 2)
+    ann, bob = participants.take("ann", "a"), participants.take("bob", "b")
     for place in range(1, 7):
         here = At(place, "detection")
         assert study.current(ann) == here and study.current(bob) == At(1, "detection")
@@ -262,7 +262,7 @@ def test_detection_is_one_answer_a_turn_in_order(store: Store, tmp_path: Path) -
 
 
 def test_guidance_comes_after_the_first_rating_which_stays(store: Store, tmp_path: Path) -> None:
-    study, ann = study_of(store, "overall"), Seats(tmp_path / "seats.json", 2).take("ann", "a")
+    study, ann = study_of(store, "overall"), Participants(tmp_path / "seats.json", 2).take("ann", "a")
     for place in range(1, 7):
         first, second = At(place, "initial"), At(place, "revised")
         alone = study.task(ann, first)
@@ -284,7 +284,7 @@ def test_guidance_comes_after_the_first_rating_which_stays(store: Store, tmp_pat
 
 
 def test_answers_about_other_assessments_are_not_mixed_in(store: Store, tmp_path: Path) -> None:
-    seat = Seats(tmp_path / "seats.json", 2).take("ann", "a")
+    seat = Participants(tmp_path / "seats.json", 2).take("ann", "a")
     target = study_of(store, "detection").plan.slots[0][0]
     store.add_labels([Label(target, "validation:detection", "ann", 0, None, "another plan")])
     study = study_of(store, "detection")
@@ -352,7 +352,7 @@ def answers_to(question: str, plan: Plan, rows: dict[str, dict[Target, int]]) ->
     ]
 
 
-def by_hand() -> tuple[Plan, list[Assessment], list[Label]]:
+def by_hand() -> tuple[Plan, list[IssueAnnotation], list[Label]]:
     """Three people; answers of every turn in their order."""
     table_ = {
         "n1": ((), (2, 2, 2)), "n2": ((), (0, 0, 2)), "n3": ((), (0, 0, 0)), "n4": ((), (1, 2, 0)),
@@ -544,7 +544,7 @@ class Browser:
 
 
 @contextmanager
-def served(study: Study, seats: Seats, token: str | None = None) -> Iterator[int]:
+def served(study: Study, participants: Participants, token: str | None = None) -> Iterator[int]:
     uvicorn = pytest.importorskip("uvicorn", reason="needs accord[serve]")
     pytest.importorskip("fastapi", reason="needs accord[serve]")
     from accord.workbench.pages import validation_app
@@ -552,7 +552,7 @@ def served(study: Study, seats: Seats, token: str | None = None) -> Iterator[int
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    app = validation_app(study, seats, token)
+    app = validation_app(study, participants, token)
     server = uvicorn.Server(uvicorn.Config(app, "127.0.0.1", port, log_level="error", lifespan="on"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -570,7 +570,7 @@ def values(store: Store) -> list[tuple[str, str, Any]]:
 
 
 def test_pages_show_no_verdict_and_no_issue_before_the_first_rating(store: Store, tmp_path: Path) -> None:
-    with served(study_of(store, "overall"), Seats(tmp_path / "s.json", 2)) as port:
+    with served(study_of(store, "overall"), Participants(tmp_path / "s.json", 2)) as port:
         ann = Browser(port)
         assert ann.begin("ann") == 200 and ann.path == "/task/1/initial"
         seen = 0
@@ -598,7 +598,7 @@ def test_pages_show_no_verdict_and_no_issue_before_the_first_rating(store: Store
 
 
 def test_detection_pages_mark_the_quote_and_escape_everything(store: Store, tmp_path: Path) -> None:
-    with served(study_of(store, "detection"), Seats(tmp_path / "s.json", 2)) as port:
+    with served(study_of(store, "detection"), Participants(tmp_path / "s.json", 2)) as port:
         ann, flagged = Browser(port), 0
         assert ann.get("/") == 200 and "Objective issues" in ann.page and "<script" not in ann.page
         ann.begin("ann")
@@ -625,7 +625,7 @@ def test_detection_pages_mark_the_quote_and_escape_everything(store: Store, tmp_
 
 
 def test_forms_are_taken_once_and_from_their_own_page_alone(store: Store, tmp_path: Path) -> None:
-    with served(study_of(store, "overall"), Seats(tmp_path / "s.json", 2)) as port:
+    with served(study_of(store, "overall"), Participants(tmp_path / "s.json", 2)) as port:
         ann = Browser(port)
         ann.begin("ann")
         path, form = ann.path, ann.form
@@ -665,8 +665,8 @@ def test_forms_are_taken_once_and_from_their_own_page_alone(store: Store, tmp_pa
 
 
 def test_nobody_answers_as_somebody_else(store: Store, tmp_path: Path) -> None:
-    study, seats = study_of(store, "detection"), Seats(tmp_path / "s.json", 2)
-    with served(study, seats) as port:
+    study, participants = study_of(store, "detection"), Participants(tmp_path / "s.json", 2)
+    with served(study, participants) as port:
         ann, bob, eve = Browser(port), Browser(port), Browser(port)
         assert ann.begin("ann") == 200 and bob.begin("bob") == 200
         assert eve.get("/task/1/detection") == 401 and hides_the_issues(eve.page)
@@ -689,7 +689,7 @@ def test_nobody_answers_as_somebody_else(store: Store, tmp_path: Path) -> None:
 
 
 def test_an_answer_sent_many_times_at_once_is_stored_once(store: Store, tmp_path: Path) -> None:
-    with served(study_of(store, "detection"), Seats(tmp_path / "s.json", 2)) as port:
+    with served(study_of(store, "detection"), Participants(tmp_path / "s.json", 2)) as port:
         ann = Browser(port)
         ann.begin("ann")
         form, found = ann.form, list[int]()
@@ -710,11 +710,11 @@ def test_an_answer_sent_many_times_at_once_is_stored_once(store: Store, tmp_path
 
 def test_a_restarted_server_knows_everybody(store: Store, tmp_path: Path) -> None:
     ann, bob = Browser(0), Browser(0)
-    with served(study_of(store, "overall"), Seats(tmp_path / "s.json", 2)) as ann.port:
+    with served(study_of(store, "overall"), Participants(tmp_path / "s.json", 2)) as ann.port:
         ann.begin("ann")
         ann.answer(5)
         shown = ann.page
-    with served(study_of(store, "overall"), Seats(tmp_path / "s.json", 2)) as port:
+    with served(study_of(store, "overall"), Participants(tmp_path / "s.json", 2)) as port:
         ann.port = bob.port = port
         assert ann.get("/") == 200 and ann.path == "/task/1/revised" and ann.page == shown
         assert bob.begin("ann") == 400 and bob.begin("bob") == 200
@@ -724,7 +724,7 @@ def test_a_restarted_server_knows_everybody(store: Store, tmp_path: Path) -> Non
 
 def test_beyond_this_machine_the_token_is_asked_for(store: Store, tmp_path: Path) -> None:
     token = "a-token-of-sixteen-characters"
-    with served(study_of(store, "detection"), Seats(tmp_path / "s.json", 2), token) as port:
+    with served(study_of(store, "detection"), Participants(tmp_path / "s.json", 2), token) as port:
         ann = Browser(port, Accept="text/html")
         assert Browser(port).get("/") == 401 and Browser(port).get("/task/1/detection.json") == 401
         assert Browser(port).get("/healthz") == 200
@@ -741,9 +741,9 @@ def test_beyond_this_machine_the_token_is_asked_for(store: Store, tmp_path: Path
 
 
 def test_a_seat_released_by_another_process_is_free_at_once(tmp_path: Path) -> None:
-    serving = Seats(tmp_path / "seats.json", 2)
+    serving = Participants(tmp_path / "seats.json", 2)
     serving.take("zed", "old-key")
-    Seats(tmp_path / "seats.json", 2).release("zed")
+    Participants(tmp_path / "seats.json", 2).release("zed")
     assert serving.take("zed", "new-key").slot == 0 and serving.of("old-key") is None
     serving.take("amy", "amys-key")
-    assert {seat.name for seat in Seats(tmp_path / "seats.json", 2)} == {"zed", "amy"}
+    assert {seat.name for seat in Participants(tmp_path / "seats.json", 2)} == {"zed", "amy"}

@@ -12,7 +12,7 @@ import pytest
 
 from accord import Score, Store, Target, Unscored
 from accord.evidence import Column, EvidenceTable
-from accord.live import KEPT, UNSURE, Day, NotTold, Rounds, Watch, looks, post, report, see_to, tell
+from accord.live import KEPT, UNSURE, Day, NotTold, Scheduler, Watch, looks, post, report, see_to, tell
 from accord.store import Watched
 from accord.testing import ChatServer, Wire
 from accord.values import BadInput, Signature, score_from
@@ -229,7 +229,7 @@ def test_a_watch_goes_on_whatever_happens(store: Store) -> None:
         flush(store)
 
     watch.flush = flaky  # type: ignore[method-assign]
-    with Rounds(watch, store, on_trouble=told.append, flush=0.01, look=0.05):
+    with Scheduler(watch, store, on_trouble=told.append, flush=0.01, look=0.05):
         limit = time.monotonic() + 10
         while not list(Watched(store).days()):
             assert time.monotonic() < limit

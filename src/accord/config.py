@@ -22,7 +22,7 @@ class _Strict(BaseModel):
 class JudgeConfig(_Strict):
     """Which judge answers the rubric, and how a distribution is obtained from it."""
 
-    way: Literal["decisions", "systemone", "logprobs", "sampling", "verbalised", "recorded"] = Field(
+    mode: Literal["decisions", "systemone", "logprobs", "sampling", "verbalised", "recorded"] = Field(
         description="How a distribution is obtained; nothing else is tried in its place."
     )
     model: str | None = Field(default=None, description="The model's name; for a recording, which of its models.")
@@ -111,7 +111,7 @@ class InContextConfig(_Strict):
     """Scoring by a model that is shown rated examples."""
 
     model: str = Field(description="Who scores: a model of the endpoint, `embedded:NAME`, `gguf:PATH`, `hf:FOLDER`.")
-    way: Literal["number", "logprobs", "decisions", "systemone"] = Field(
+    mode: Literal["number", "logprobs", "decisions", "systemone"] = Field(
         default="number",
         description="How a score is read: the first number that is written, or a distribution over the options; "
         "nothing else is tried in its place.",

@@ -2,4 +2,7 @@
 
 from accord.cli.app import app, main
 
-__all__ = ["app", "main"]
+__all__ = [
+    "app",
+    "main",
+]

@@ -125,7 +125,7 @@ def _check_folder(folder: Path, question: Question) -> None:
 
 def _plan_text(plan: Mapping[str, Any]) -> str:
     about = (
-        f"{plan['subjects']} rated examples, {plan['questions']} requests, {plan['answered']} of them answered already"
+        f"{plan['samples']} rated examples, {plan['questions']} requests, {plan['answered']} of them answered already"
     )
     return f"{about}\n{cost_text(plan)}"
 

@@ -31,7 +31,7 @@ def judge_issues(
 ) -> None:
     """Have turns assessed by whoever finds issues in a project; or price it."""
     from accord.pipeline import issues as finding
-    from accord.pipeline import judging_terms, plan_issues
+    from accord.pipeline import judging_options, plan_issues
 
     finding.issues_config(project.config)
     wanted = list(_wanted(project, everything, chosen, limit))
@@ -42,22 +42,22 @@ def judge_issues(
     try:
         with Progress("turns judged" if models.issue_judge else "dialogues assessed") as progress:
             if models.issue_judge is not None:
-                terms = judging_terms(config)
-                tally = finding.judge_issues(store, config, models.issue_judge, wanted, terms, progress.step)
+                terms = judging_options(config)
+                counts = finding.judge_issues(store, config, models.issue_judge, wanted, terms, progress.step)
             else:
                 if models.finder is None:
                     stop("assessments that were recorded are imported, not asked for: accord import FILE", 1)
-                tally = finding.find_issues(store, config, models.finder, wanted, progress.step)
+                counts = finding.find_issues(store, config, models.finder, wanted, progress.step)
     finally:
         spent = project.budget.to_json()
         if spent["requests"]:
             print(f"spent: {spent_text(spent)}", file=sys.stderr)
-    show({**tally.to_json(), "spent": spent}, as_json, _text)
+    show({**counts.to_json(), "spent": spent}, as_json, _text)
     if not wanted and not everything:
         note("nobody has rated or marked a conversation yet, so none was assessed; --all takes every one")
-    for odd, count in tally.odd.items():
+    for odd, count in counts.odd.items():
         note(f"{count} dialogues have {odd}; their turns were assessed all the same")
-    if tally.unassessed:
+    if counts.unassessed:
         stop("some turns stayed without an assessment; run the command again to ask for them alone", PARTLY_UNSCORED)
 
 
@@ -137,5 +137,5 @@ def _text(result: Mapping[str, Any]) -> str:
 
 
 def _plan_text(plan: Mapping[str, Any]) -> str:
-    about = f"{plan['subjects']} to look at, {plan['questions']} to answer for, {plan['answered']} of them done already"
+    about = f"{plan['samples']} to look at, {plan['questions']} to answer for, {plan['answered']} of them done already"
     return f"{about}\n{cost_text(plan)}"

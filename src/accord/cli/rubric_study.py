@@ -69,7 +69,7 @@ def fit_rubric(
 
 def _plan_text(plan: Mapping[str, Any]) -> str:
     asked = plan["questions"] - plan["answered"]
-    return f"{plan['subjects']} labelled conversations; at most {asked} answers to ask for\n{cost_text(plan)}"
+    return f"{plan['samples']} labelled conversations; at most {asked} answers to ask for\n{cost_text(plan)}"
 
 
 def _text(result: Mapping[str, Any]) -> str:

@@ -2,10 +2,18 @@
 
 from accord.evidence.bank import BANK, BERTSCORE, EMBEDDING, REFERENCE
 from accord.evidence.bank.ciu import CIU, PAPER_EFFORT, best_phrases, phrases
-from accord.evidence.bank.message import History, Message, Passage, Source, TurnMetric, source_of, turn_metrics
+from accord.evidence.bank.message import (
+    ParsedDocument,
+    ParsedText,
+    Passage,
+    TurnHistory,
+    TurnMetric,
+    parsed_document,
+    turn_metrics,
+)
 from accord.evidence.bank.reference import align, score, stages
 from accord.evidence.bank.ruber import FOLDS, Pair, Relatedness, Ruber, Unreferenced, fold_of, pairs_of
-from accord.evidence.bank.session import Session, measured
+from accord.evidence.bank.session import MetricSession, measured
 from accord.evidence.bank.words import STOP_WORDS, counted_stems, pieces, stems, tokens
 from accord.evidence.lexical import LEXICAL
 from accord.evidence.likelihood import LIKELIHOOD, key_of_passage, measure_likelihoods, passages_of
@@ -18,7 +26,7 @@ from accord.evidence.rubric_answers import (
     Judged,
     answer_table,
     judge_all,
-    judge_subjects,
+    judge_samples,
     judging_signature,
 )
 from accord.evidence.table import Column, EvidenceTable
@@ -32,24 +40,24 @@ __all__ = [
     "EMBEDDING",
     "EvidenceTable",
     "FOLDS",
-    "History",
     "Judged",
     "LEXICAL",
     "LIKELIHOOD",
     "MEANING",
-    "Message",
     "Metric",
+    "MetricSession",
     "NOTHING",
     "NOT_APPLICABLE",
     "PAPER_EFFORT",
     "Pair",
+    "ParsedDocument",
+    "ParsedText",
     "Passage",
     "REFERENCE",
     "Relatedness",
     "Ruber",
     "STOP_WORDS",
-    "Session",
-    "Source",
+    "TurnHistory",
     "TurnMetric",
     "Unreferenced",
     "align",
@@ -60,7 +68,7 @@ __all__ = [
     "fold_of",
     "in_pairs",
     "judge_all",
-    "judge_subjects",
+    "judge_samples",
     "judging_signature",
     "key_of_passage",
     "measure",
@@ -69,12 +77,12 @@ __all__ = [
     "measured",
     "metrics",
     "pairs_of",
+    "parsed_document",
     "passages_of",
     "phrases",
     "pieces",
     "score",
     "signature_of",
-    "source_of",
     "stages",
     "stems",
     "tokens",

@@ -15,24 +15,23 @@ from statistics import fmean
 from accord.evidence.table import Column, EvidenceTable
 from accord.models import (
     OUT_OF_BUDGET,
+    ChatMessage,
     Failure,
     Likelihood,
     LikelihoodModel,
     Measured,
-    Message,
     Passage,
-    Subject,
     documents_of,
     wait,
 )
 from accord.store import Store, batches
-from accord.values import BudgetReached, Conversation, Signature, Target, content_hash, sendable
+from accord.values import BudgetReached, Conversation, Sample, Signature, Target, content_hash, sendable
 
 GIVEN_ALL, GIVEN_TURNS, ALONE = "log-p-given-all", "log-p-given-turns", "log-p-alone"
 PMI, PMI_TURNS, PMI_DOCUMENTS = "pmi", "pmi-turns", "pmi-documents"
 PER_TOKEN = "-per-token"
 
-SUBJECTS_AT_ONCE = 16
+SAMPLES_AT_ONCE = 16
 """Subjects measured together: what they share is read once, and an interrupt loses no more than these."""
 
 LIKELIHOOD = tuple(
@@ -58,9 +57,9 @@ class _Wanted:
 
 def measure_likelihoods(
     model: LikelihoodModel,
-    subjects: Iterable[Subject],
+    samples: Iterable[Sample],
     store: Store,
-    on_measured: Callable[[Subject], None] | None = None,
+    on_measured: Callable[[Sample], None] | None = None,
     ask: bool = True,
 ) -> EvidenceTable:
     """The likelihood columns of each subject; what the store holds is not measured again, failures are not stored.
@@ -76,16 +75,16 @@ def measure_likelihoods(
     columns = [Column(name, made_by) for name in LIKELIHOOD]
     rows: dict[Target, dict[str, float]] = {}
     absences: dict[tuple[Target, str], str] = {}
-    for batch in batches(subjects, SUBJECTS_AT_ONCE):
-        wanted = [passages_of(subject) for subject in batch]
+    for batch in batches(samples, SAMPLES_AT_ONCE):
+        wanted = [passages_of(sample) for sample in batch]
         measured = wait(_measured(model, _in_order(filter(None, wanted)), store, ask))
-        for subject, passages in zip(batch, wanted, strict=True):
+        for sample, passages in zip(batch, wanted, strict=True):
             found = "no reply to measure" if passages is None else _features(passages, measured)
             features, why = ({}, found) if isinstance(found, str) else (found, "no documents")
-            rows[subject.target] = features
-            absences |= {(subject.target, name): why for name in LIKELIHOOD if name not in features}
+            rows[sample.target] = features
+            absences |= {(sample.target, name): why for name in LIKELIHOOD if name not in features}
             if on_measured is not None:
-                on_measured(subject)
+                on_measured(sample)
     return EvidenceTable.from_rows(columns, rows, absences)
 
 
@@ -96,15 +95,15 @@ def _in_order(wanted: Iterable[_Wanted]) -> list[Passage]:
     return list(dict.fromkeys([*(one.given_all for one in of_each), *(one.given_turns for one in of_each), *alone]))
 
 
-def passages_of(subject: Subject) -> _Wanted | None:
+def passages_of(sample: Sample) -> _Wanted | None:
     """What has to be measured for a subject; nothing where nobody replied."""
-    conversation = subject.conversation.at(subject.turn)
+    conversation = sample.conversation.at(sample.turn)
     turns, replies = conversation.turns, {turn.role for turn in conversation.replies}
-    first = 0 if subject.turn is None else subject.turn
+    first = 0 if sample.turn is None else sample.turn
     spoken = tuple(i for i in range(first, len(turns)) if turns[i].role in replies and turns[i].content.strip())
     if not spoken:
         return None
-    messages = tuple(Message(_role(turn.role, replies), sendable(turn.content)) for turn in turns)
+    messages = tuple(ChatMessage(_role(turn.role, replies), sendable(turn.content)) for turn in turns)
     before = _documents(conversation)
     shifted = tuple(index + len(before) for index in spoken)
     alone = tuple(Passage((messages[index],), (0,)) for index in spoken)
@@ -116,8 +115,8 @@ def _role(role: str, replies: set[str]) -> str:
     return "assistant" if role in replies else "system" if role == "system" else "user"
 
 
-def _documents(conversation: Conversation) -> tuple[Message, ...]:
-    return (Message("user", documents_of(conversation.documents)),) if conversation.documents else ()
+def _documents(conversation: Conversation) -> tuple[ChatMessage, ...]:
+    return (ChatMessage("user", documents_of(conversation.documents)),) if conversation.documents else ()
 
 
 def key_of_passage(model: LikelihoodModel, passage: Passage) -> str:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from accord.evidence.bank.message import TurnMetric, source_of, turn_metrics
+from accord.evidence.bank.message import TurnMetric, parsed_document, turn_metrics
 from accord.evidence.bank.session import measured
 from accord.evidence.bank.words import WORDS
 from accord.evidence.table import Column, EvidenceTable
-from accord.models import Subject
-from accord.values import Conversation, Registry, Signature
+from accord.values import Conversation, Registry, Sample, Signature
 
 Metric = Callable[[Conversation], float | None]
 """A number about a conversation, or `None` where it says nothing (no document to compare with)."""
@@ -20,7 +19,7 @@ NOTHING = "nothing to measure"
 """Why a metric that returned `None` has no value."""
 
 
-def measure(subjects: Iterable[Subject], names: Sequence[str]) -> EvidenceTable:
+def measure(samples: Iterable[Sample], names: Sequence[str]) -> EvidenceTable:
     """Each named metric of each subject, as a table.
 
     A subject that is one turn is measured on that turn, given the conversation up to it; of a whole conversation, a
@@ -32,29 +31,31 @@ def measure(subjects: Iterable[Subject], names: Sequence[str]) -> EvidenceTable:
     of_replies = {name: turn_metrics.get(name) for name in names if name in turn_metrics}
     chosen = {name: metrics.get(name) for name in names if name not in of_replies}
     columns = [Column(name, str(signature_of(name))) for name in names]
-    subjects = list(subjects)
-    _prepare(of_replies.values(), subjects)
+    samples = list(samples)
+    _prepare(of_replies.values(), samples)
     rows: dict[object, dict[str, float]] = {}
     absences = {}
-    for subject in subjects:
-        conversation = subject.conversation.at(subject.turn)
-        rows[subject.target] = features = {}
+    for sample in samples:
+        conversation = sample.conversation.at(sample.turn)
+        rows[sample.target] = features = {}
         values, reasons = measured(conversation, of_replies) if of_replies else ({}, {})
         values |= {name: metric(conversation) for name, metric in chosen.items()}
         for name, value in values.items():
             if value is None:
-                absences[subject.target, name] = reasons.get(name, NOTHING)
+                absences[sample.target, name] = reasons.get(name, NOTHING)
             else:
                 features[name] = float(value)
     return EvidenceTable.from_rows(columns, rows, absences)  # type: ignore[arg-type]
 
 
-def _prepare(chosen: Iterable[TurnMetric], subjects: Sequence[Subject]) -> None:
+def _prepare(chosen: Iterable[TurnMetric], samples: Sequence[Sample]) -> None:
     """Let embedders read ahead what they will be asked for, where that is cheaper together."""
     for embedder in {metric.embedder for metric in chosen if hasattr(metric, "embedder")}:
-        conversations = [subject.conversation.at(subject.turn) for subject in subjects]
+        conversations = [sample.conversation.at(sample.turn) for sample in samples]
         said = [turn.content for conversation in conversations for turn in conversation.turns]
-        embedder.prepare([*said, *(source_of(document.text).text for c in conversations for document in c.documents)])
+        embedder.prepare(
+            [*said, *(parsed_document(document.text).text for c in conversations for document in c.documents)]
+        )
 
 
 def signature_of(name: str) -> Signature:

@@ -15,23 +15,22 @@ from accord.models import (
     OUT_OF_BUDGET,
     Answer,
     Judge,
-    Subject,
     Unanswered,
     as_finished,
     in_requests,
-    left_out,
+    truncated_share,
     wait,
     windowing,
 )
 from accord.store import Store, batches
-from accord.values import BudgetReached, Question, Rubric, Signature, Target, canonical_json, content_hash
+from accord.values import BudgetReached, Question, Rubric, Sample, Signature, Target, canonical_json, content_hash
 
 PREPARED_AT_ONCE = 64
 MOMENT_SECONDS = 0.05
 AT_ONCE = 16
 """Subjects that are judged at the same time."""
 NOT_APPLICABLE = "does not apply"
-LEFT_OUT = "left-out"
+TRUNCATED = "truncated-share"
 """The column that says which share of a subject the judge was not shown."""
 
 
@@ -45,7 +44,7 @@ class Judged:
     target: Target
     answers: Sequence[Answer | Unanswered]
     asked: int
-    left_out: float = 0.0
+    truncated_share: float = 0.0
 
     @property
     def version(self) -> str:
@@ -56,7 +55,7 @@ class Judged:
 async def judge_all(
     judge: Judge,
     rubric: Rubric,
-    subjects: Iterable[Subject],
+    samples: Iterable[Sample],
     store: Store,
     at_once: int = AT_ONCE,
     context: int | None = None,
@@ -79,7 +78,7 @@ async def judge_all(
         over.extend(a.detail for a in judged.answers if isinstance(a, Unanswered) and a.reason == OUT_OF_BUDGET)
         return judged
 
-    within = takewhile(lambda _: not over, _prepared(judge, rubric, subjects, store, context))
+    within = takewhile(lambda _: not over, _prepared(judge, rubric, samples, store, context))
     async with aclosing(as_finished(one, within, at_once)) as finished:
         async for _, judged in finished:
             yield judged
@@ -91,8 +90,8 @@ async def judge_all(
 class _Work:
     """A subject with the questions that apply, how each answer would be made, and what is kept already."""
 
-    subject: Subject
-    left_out: float
+    sample: Sample
+    truncated_share: float
     applicable: Sequence[Question]
     made_from: Mapping[str, Mapping[str, Any]]
     keys: Mapping[str, str]
@@ -100,20 +99,20 @@ class _Work:
 
 
 def _prepared(
-    judge: Judge, rubric: Rubric, subjects: Iterable[Subject], store: Store, context: int | None
+    judge: Judge, rubric: Rubric, samples: Iterable[Sample], store: Store, context: int | None
 ) -> Iterator[_Work]:
     """Each subject's work; the store is asked for some dozens of subjects at a time."""
     show = windowing(judge, rubric.judged, context)
-    for batch in batches(subjects, PREPARED_AT_ONCE):
-        shown = [show(subject) for subject in batch]
-        missing = [left_out(whole, part) for whole, part in zip(batch, shown, strict=True)]
+    for batch in batches(samples, PREPARED_AT_ONCE):
+        shown = [show(sample) for sample in batch]
+        missing = [truncated_share(whole, part) for whole, part in zip(batch, shown, strict=True)]
         asked = [(s, [question for question in rubric.judged if question.applies_to(s.conversation)]) for s in shown]
-        made = [{q.id: judge.made_from(subject, q) for q in applicable} for subject, applicable in asked]
+        made = [{q.id: judge.made_from(sample, q) for q in applicable} for sample, applicable in asked]
         keys = [{name: content_hash(how, length=40) for name, how in each.items()} for each in made]
         stored = store.answers(key for each in keys for key in each.values())
-        for (subject, applicable), how, of, lost in zip(asked, made, keys, missing, strict=True):
+        for (sample, applicable), how, of, lost in zip(asked, made, keys, missing, strict=True):
             kept = {name: _from_row(name, stored[key]) for name, key in of.items() if key in stored}
-            yield _Work(subject, lost, applicable, how, of, kept)
+            yield _Work(sample, lost, applicable, how, of, kept)
 
 
 class _Keeper:
@@ -142,14 +141,14 @@ async def _judge(judge: Judge, rubric: Rubric, work: _Work, keeper: _Keeper) -> 
 
     async def request(questions: Sequence[Question]) -> None:
         """Ask some questions in one request, and keep the answers."""
-        found = await judge.answer(work.subject, questions)
+        found = await judge.answer(work.sample, questions)
         answers.update((answer.question, answer) for answer in found)
         await keeper.keep(_row(work, judge, answer) for answer in found if isinstance(answer, Answer))
 
     await asyncio.gather(*(request(group) for group in in_requests(judge, missing)))
-    target = work.subject.target
+    target = work.sample.target
     found = [_answer_to(question, answers) for question in rubric.judged]
-    return Judged(target, found, len(missing), work.left_out)
+    return Judged(target, found, len(missing), work.truncated_share)
 
 
 def _answer_to(question: Question, answers: dict[str, Answer | Unanswered]) -> Answer | Unanswered:
@@ -157,14 +156,14 @@ def _answer_to(question: Question, answers: dict[str, Answer | Unanswered]) -> A
 
 
 def _row(work: _Work, judge: Judge, answer: Answer) -> dict[str, Any]:
-    conversation, turn = work.subject.target
+    conversation, turn = work.sample.target
     return {
         "key": work.keys[answer.question],
         "conversation": conversation,
         "turn": turn,
         "question": answer.question,
         "judge": judge.name,
-        "way": judge.way,
+        "mode": judge.mode,
         "probabilities": canonical_json(dict(answer.probabilities)),
         "outside": answer.outside,
         "made_from": canonical_json(work.made_from[answer.question]),
@@ -190,13 +189,13 @@ def answer_table(judge: Judge, rubric: Rubric, judged: Iterable[Judged], windowe
         for signature in [made_by.with_part("question", question.key)]
         for index, option in enumerate(question.scale.options)
     ]
-    columns += [Column(LEFT_OUT, str(made_by))] if windowed else []
+    columns += [Column(TRUNCATED, str(made_by))] if windowed else []
     rows: dict[Target, dict[str, float]] = {}
     absences: dict[tuple[Target, str], str] = {}
     versions: dict[Target, str] = {}
     for one in judged:
         versions[one.target] = one.version
-        features: dict[str, float] = {LEFT_OUT: one.left_out} if windowed else {}
+        features: dict[str, float] = {TRUNCATED: one.truncated_share} if windowed else {}
         rows[one.target] = features
         for answer in one.answers:
             if isinstance(answer, Answer):
@@ -215,20 +214,20 @@ def _position(question: Question, index: int) -> float:
 def judging_signature(judge: Judge, rubric: Rubric) -> Signature:
     """How answers were made: the judge, the way to its distributions, what it is told before every question."""
     told = content_hash(rubric.instructions, length=6) if rubric.instructions else None
-    return Signature.of("judge", model=judge.name, via=judge.way, instructions=told)
+    return Signature.of("judge", model=judge.name, via=judge.mode, instructions=told)
 
 
-def judge_subjects(
+def judge_samples(
     judge: Judge,
     rubric: Rubric,
-    subjects: Iterable[Subject],
+    samples: Iterable[Sample],
     store: Store,
     on_judged: Callable[[Judged], None] | None = None,
     at_once: int = AT_ONCE,
     context: int | None = None,
 ) -> EvidenceTable:
     """`judge_all` for callers without an event loop: judge everything, return it as evidence in the subjects' order."""
-    order = list(subjects)
+    order = list(samples)
     found: dict[Target, Judged] = {}
 
     async def run() -> None:
@@ -239,4 +238,4 @@ def judge_subjects(
                     on_judged(judged)
 
     wait(run())
-    return answer_table(judge, rubric, (found[subject.target] for subject in order), context is not None)
+    return answer_table(judge, rubric, (found[sample.target] for sample in order), context is not None)

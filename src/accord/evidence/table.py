@@ -92,7 +92,7 @@ class EvidenceTable:
         absences = {key: reason for key, reason in self.absences.items() if key[0] in kept}
         return EvidenceTable(targets, self.columns, self.values[index], self.present[index], absences, self.versions)
 
-    def of(self, conversations: Iterable[str]) -> EvidenceTable:
+    def filter(self, conversations: Iterable[str]) -> EvidenceTable:
         """The rows of the named conversations."""
         wanted = frozenset(conversations)
         return self.take([row for row, target in enumerate(self.targets) if target.conversation in wanted])
@@ -102,7 +102,7 @@ class EvidenceTable:
         known = self.present & present
         return replace(self, values=np.where(known, self.values, 0.0), present=known)
 
-    def above(self, other: EvidenceTable) -> EvidenceTable:
+    def concat(self, other: EvidenceTable) -> EvidenceTable:
         """This table's rows, then those of another with the same columns."""
         return EvidenceTable(
             (*self.targets, *other.targets),
@@ -113,7 +113,7 @@ class EvidenceTable:
             {**self.versions, **other.versions},
         )
 
-    def beside(self, other: EvidenceTable) -> EvidenceTable:
+    def join(self, other: EvidenceTable) -> EvidenceTable:
         """Both tables' columns, for every target of either; what one of them lacks is missing."""
         targets = tuple(dict.fromkeys((*self.targets, *other.targets)))
         parts = [_spread(table, targets) for table in (self, other)]
@@ -126,7 +126,7 @@ class EvidenceTable:
             {**self.versions, **other.versions},
         )
 
-    def like(self, columns: Sequence[Column]) -> EvidenceTable:
+    def align(self, columns: Sequence[Column]) -> EvidenceTable:
         """This table with those columns alone, in their order; where they are of differences, less their centres.
 
         Raises:

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.methods import Guidance, verdict_of
-from accord.models import Subject
+from accord.methods import IssuePromptBuilder, verdict_of
 from accord.models.embedded.hf import Opened, prompt_tokens
-from accord.values import Assessment, BadInput, Conversation, Target, content_hash
+from accord.values import BadInput, Conversation, IssueAnnotation, Sample, Target, content_hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +30,7 @@ class Example:
         types: The kinds of issues it has.
     """
 
-    subject: Subject
+    sample: Sample
     prompt: str
     answer: str
     score: int
@@ -40,10 +39,10 @@ class Example:
     @property
     def target(self) -> Target:
         """The turn."""
-        return self.subject.target
+        return self.sample.target
 
 
-def examples_of(pairs: Iterable[tuple[Conversation, Assessment]], guidance: Guidance) -> list[Example]:
+def examples_of(pairs: Iterable[tuple[Conversation, IssueAnnotation]], guidance: IssuePromptBuilder) -> list[Example]:
     """An example for each assessment of a turn, in their order.
 
     Raises:
@@ -57,12 +56,12 @@ def examples_of(pairs: Iterable[tuple[Conversation, Assessment]], guidance: Guid
         if target in seen:
             raise BadInput(f"two assessments of {target}; take those of one maker")
         seen.add(target)
-        subject = Subject(conversation, target.turn)
-        [message] = guidance.of_turn(subject).messages
+        sample = Sample(conversation, target.turn)
+        [message] = guidance.of_turn(sample).messages
         types = frozenset(issue.type for issue in assessment.issues)
         found.append(
             Example(
-                subject,
+                sample,
                 message.content,
                 json.dumps(verdict_of(assessment), ensure_ascii=False),
                 assessment.score,
@@ -202,7 +201,7 @@ class Lesson:
         return {"learned": len(self.rows), "shortened": self.shortened, "left_out": dict(self.left_out)}
 
 
-def encode(examples: Sequence[Example], guidance: Guidance, opened: Opened, max_tokens: int) -> Lesson:
+def encode(examples: Sequence[Example], guidance: IssuePromptBuilder, opened: Opened, max_tokens: int) -> Lesson:
     """The examples as tokens, each of at most `max_tokens` and of what the model reads."""
     room = min(max_tokens, opened.context)
     rows: list[Encoded] = []
@@ -218,21 +217,21 @@ def encode(examples: Sequence[Example], guidance: Guidance, opened: Opened, max_
     return Lesson(tuple(rows), dict(left_out), shortened)
 
 
-def _fitted(example: Example, guidance: Guidance, opened: Opened, room: int) -> tuple[Encoded | None, int]:
+def _fitted(example: Example, guidance: IssuePromptBuilder, opened: Opened, room: int) -> tuple[Encoded | None, int]:
     """The tokens with as few turns left out at the beginning as fit, and how many those are; `None` where none do."""
     answer = [*opened.tokenizer(example.answer, add_special_tokens=False).input_ids, opened.end]
-    subject = example.subject
-    assert subject.turn is not None
+    sample = example.sample
+    assert sample.turn is not None
 
     def asked(hidden: int) -> list[int]:
-        shown = replace(subject, hidden=(0, hidden)) if hidden else subject
+        shown = replace(sample, hidden=(0, hidden)) if hidden else sample
         return prompt_tokens(opened.tokenizer, guidance.of_turn(shown).messages)
 
     def encoded(hidden: int) -> Encoded | None:
         prompt = asked(hidden)
         return Encoded((*prompt, *answer), len(prompt)) if len(prompt) + len(answer) <= room else None
 
-    low, high = 0, subject.turn
+    low, high = 0, sample.turn
     fits = encoded(low)
     if fits is not None or high == 0:
         return fits, 0

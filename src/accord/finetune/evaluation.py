@@ -8,44 +8,48 @@ from typing import Any
 
 import numpy as np
 
-from accord.methods import Guidance, Verdict, mend, read_verdict, settled
-from accord.models import Failure, Flow, Reply, Subject
+from accord.methods import IssuePromptBuilder, Verdict, postprocess, read_verdict, settled
+from accord.models import Failure, Flow, Reply
 from accord.statistics import RANK_DRAWS, STATISTICS, Clusters, Floats, Interval, Paired, bootstrap, interval, number
-from accord.values import HIGHEST, LOWEST, Assessment, BadInput, MissingExtra, Signature, Unassessed
+from accord.values import HIGHEST, LOWEST, BadInput, IssueAnnotation, MissingExtra, Sample, Signature, Unannotated
 
 
-def predict(subjects: Sequence[Subject], guidance: Guidance, model: str) -> Flow[list[Assessment | Unassessed]]:
+def predict(
+    samples: Sequence[Sample], guidance: IssuePromptBuilder, model: str
+) -> Flow[list[IssueAnnotation | Unannotated]]:
     """Assess turns, each given all turns before it; in their order.
 
     A kind that is neither in the taxonomy nor among its aliases becomes the residual one.
     """
     taxonomy = f"{guidance.taxonomy.name} {guidance.taxonomy.hash}"
     made_by = str(Signature.of("issues", model=model, taxonomy=taxonomy, prompt=guidance.hash, via=guidance.style))
-    replies = yield [guidance.of_turn(subject) for subject in subjects]
-    return [_read(subject, reply, guidance, made_by) for subject, reply in zip(subjects, replies, strict=True)]
+    replies = yield [guidance.of_turn(sample) for sample in samples]
+    return [_read(sample, reply, guidance, made_by) for sample, reply in zip(samples, replies, strict=True)]
 
 
-def _read(subject: Subject, reply: Reply | Failure, guidance: Guidance, made_by: str) -> Assessment | Unassessed:
+def _read(
+    sample: Sample, reply: Reply | Failure, guidance: IssuePromptBuilder, made_by: str
+) -> IssueAnnotation | Unannotated:
     if isinstance(reply, Failure):
-        return Unassessed(subject.target, reply.reason, reply.detail)
+        return Unannotated(sample.target, reply.reason, reply.detail)
     verdict = read_verdict(reply.text)
     if not isinstance(verdict, Verdict):
-        return Unassessed(subject.target, "no verdict", verdict.reason)
-    assert subject.turn is not None
-    said = subject.conversation.turns[subject.turn].content
-    return settled(mend(subject.target, verdict, said, guidance.taxonomy, made_by), guidance.taxonomy)
+        return Unannotated(sample.target, "no verdict", verdict.reason)
+    assert sample.turn is not None
+    said = sample.conversation.turns[sample.turn].content
+    return settled(postprocess(sample.target, verdict, said, guidance.taxonomy, made_by), guidance.taxonomy)
 
 
 SUBJECTIVE = "Engagement"
 """The kind that table 7 leaves out of its second column."""
 NGRAMS = 4
 
-Pair = tuple[Assessment | Unassessed, Assessment]
+Pair = tuple[IssueAnnotation | Unannotated, IssueAnnotation]
 
 
 def evaluate(
-    predicted: Sequence[Assessment | Unassessed],
-    reference: Sequence[Assessment],
+    predicted: Sequence[IssueAnnotation | Unannotated],
+    reference: Sequence[IssueAnnotation],
     *,
     without: str = SUBJECTIVE,
     draws: int = RANK_DRAWS,
@@ -74,7 +78,7 @@ def evaluate(
         MissingExtra: `accord[references]` is not installed.
     """
     pairs = _pairs(predicted, reference)
-    read = [(found, own) for found, own in pairs if isinstance(found, Assessment)]
+    read = [(found, own) for found, own in pairs if isinstance(found, IssueAnnotation)]
     return [
         *_correlations(read, draws, seed),
         _bleu(read, draws, seed),
@@ -83,11 +87,11 @@ def evaluate(
     ]
 
 
-def _pairs(predicted: Sequence[Assessment | Unassessed], reference: Sequence[Assessment]) -> list[Pair]:
+def _pairs(predicted: Sequence[IssueAnnotation | Unannotated], reference: Sequence[IssueAnnotation]) -> list[Pair]:
     found = {each.target: each for each in predicted}
     if not any(own.target in found for own in reference):
         raise BadInput(f"none of {len(predicted)} assessed turns is among the {len(reference)} to compare with")
-    return [(found.get(own.target) or Unassessed(own.target, "not asked"), own) for own in reference]
+    return [(found.get(own.target) or Unannotated(own.target, "not asked"), own) for own in reference]
 
 
 def _row(statistic: str, of: str, value: float | None, spread: Interval, turns: int) -> dict[str, Any]:
@@ -101,7 +105,9 @@ def _clusters(pairs: Sequence[Pair]) -> Clusters:
 # --- table 6 --------------------------------------------------------------------------------------------------------
 
 
-def _correlations(read: Sequence[tuple[Assessment, Assessment]], draws: int, seed: int) -> list[dict[str, Any]]:
+def _correlations(
+    read: Sequence[tuple[IssueAnnotation, IssueAnnotation]], draws: int, seed: int
+) -> list[dict[str, Any]]:
     options = np.arange(LOWEST, HIGHEST + 1, dtype=float)
     said = np.array([own.score - LOWEST for _, own in read], dtype=np.intp)
     value = np.array([found.score for found, _ in read], dtype=float)
@@ -118,7 +124,7 @@ def _correlations(read: Sequence[tuple[Assessment, Assessment]], draws: int, see
     ]
 
 
-def _bleu(read: Sequence[tuple[Assessment, Assessment]], draws: int, seed: int) -> dict[str, Any]:
+def _bleu(read: Sequence[tuple[IssueAnnotation, IssueAnnotation]], draws: int, seed: int) -> dict[str, Any]:
     """Corpus BLEU from each comment's counts of n-grams, so that resampling counts nothing again."""
     try:
         from sacrebleu.metrics.bleu import BLEU
@@ -169,8 +175,8 @@ def _unread(pairs: Sequence[Pair], draws: int, seed: int) -> list[dict[str, Any]
     return [_row("unread", name, *_share(own, counted, pairs, draws, seed)) for name, own in happened.items()]
 
 
-def _reason(found: Assessment | Unassessed) -> str:
-    if isinstance(found, Assessment):
+def _reason(found: IssueAnnotation | Unannotated) -> str:
+    if isinstance(found, IssueAnnotation):
         return ""
     return found.detail if found.reason == "no verdict" and found.detail else found.reason
 
@@ -179,7 +185,7 @@ def _validity(pairs: Sequence[Pair], without: str, draws: int, seed: int) -> lis
     rows = []
     for kinds, ignored in (("all kinds", None), (f"without {without}", without)):
         theirs = [_types(own, ignored) for _, own in pairs]
-        ours = [_types(found, ignored) if isinstance(found, Assessment) else None for found, _ in pairs]
+        ours = [_types(found, ignored) if isinstance(found, IssueAnnotation) else None for found, _ in pairs]
         both = list(zip(ours, theirs, strict=True))
         happened = {
             "types_equal": [found is not None and found == own for found, own in both],
@@ -194,5 +200,5 @@ def _validity(pairs: Sequence[Pair], without: str, draws: int, seed: int) -> lis
     return rows
 
 
-def _types(assessment: Assessment, ignored: str | None) -> frozenset[str]:
+def _types(assessment: IssueAnnotation, ignored: str | None) -> frozenset[str]:
     return frozenset(issue.type for issue in assessment.issues) - {ignored}

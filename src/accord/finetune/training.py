@@ -18,7 +18,7 @@ import numpy as np
 from accord.finetune import checkpoints
 from accord.finetune.checkpoints import BEST, State, adapted, learned, save_tensors
 from accord.finetune.data import Encoded, Example, Lesson, Settings, counts_of, digest_of, encode
-from accord.methods import Guidance
+from accord.methods import IssuePromptBuilder
 from accord.models.embedded.hf import Opened, fingerprint_of, model_folder, open_folder
 from accord.values import BadInput
 
@@ -64,7 +64,7 @@ def train(
     base: str | Path,
     examples: Sequence[Example],
     validation: Sequence[Example],
-    guidance: Guidance,
+    guidance: IssuePromptBuilder,
     folder: str | Path,
     settings: Settings | None = None,
     *,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any, NamedTuple
 
-from accord.values import Assessment, BadInput, Conversation, Label, Registry
+from accord.values import BadInput, Conversation, IssueAnnotation, Label, Registry
 
 Fields = Mapping[str, Any]
 """One row of a file, whatever its format: a JSON object, or a line of a table by column name."""
@@ -38,7 +38,7 @@ class Record:
 
     conversation: Conversation
     labels: tuple[Label, ...] = ()
-    assessments: tuple[Assessment, ...] = ()
+    assessments: tuple[IssueAnnotation, ...] = ()
 
 
 class WrongShape(BadInput):

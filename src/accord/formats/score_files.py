@@ -12,7 +12,7 @@ from accord.values import ROW as COLUMNS
 from accord.values import BadInput
 
 ENDINGS = (".jsonl", ".csv", ".parquet")
-NESTED = ("distribution", "because", "issues")
+NESTED = ("distribution", "attributions", "issues")
 """What is no plain value: in a table, a cell of JSON."""
 
 
@@ -67,7 +67,7 @@ def _to_parquet(lines: Path, path: Path) -> None:
         "annotator",
         "distribution",
         "warning",
-        "because",
+        "attributions",
         "label",
         "issues",
         "unscored",

@@ -17,9 +17,9 @@ from accord.formats.record import Fields, Format, Record, WrongShape, formats, u
 from accord.values import (
     HIGHEST,
     LOWEST,
-    Assessment,
     Conversation,
     Issue,
+    IssueAnnotation,
     Signature,
     Target,
     Turn,
@@ -74,7 +74,7 @@ def _convert(rows: Sequence[Fields], default_id: str) -> Record:
     return Record(Conversation(name, turns), (), tuple(found))
 
 
-def _assessment(row: Mapping[str, Any], name: str, turns: Sequence[Turn]) -> Assessment:
+def _assessment(row: Mapping[str, Any], name: str, turns: Sequence[Turn]) -> IssueAnnotation:
     turn, score = turn_index(row["turn_index"]), row["score"]
     if turn is None or (turns and turn >= len(turns)):
         raise WrongShape(f"turn {turn} is none of the dialogue's {len(turns)} (turns count from 0)")
@@ -85,7 +85,7 @@ def _assessment(row: Mapping[str, Any], name: str, turns: Sequence[Turn]) -> Ass
         raise WrongShape(f"issues are a list, got {type(entries).__name__}")
     reply = turns[turn].content if turns else ""
     issues = tuple(_issue(entry, reply) for entry in entries)
-    return Assessment(Target(name, turn), issues, int(float(score)), str(row.get("comment") or ""), MADE_BY)
+    return IssueAnnotation(Target(name, turn), issues, int(float(score)), str(row.get("comment") or ""), MADE_BY)
 
 
 _SCORES = {text for score in range(LOWEST, HIGHEST + 1) for text in (str(score), f"{score}.0")}

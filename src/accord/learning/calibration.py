@@ -103,7 +103,7 @@ class Calibration(Evaluator):
         own_slopes: Of `mixed`: whether annotators may weigh the evidence differently, or differ in level alone.
         threshold_spread: Of `mixed`: prior standard deviation of an annotator's own thresholds around the common
             ones, in units of the latent scale.
-        carry_over: In a new domain, the correlation believed between a person's habits there and here: 1 trusts
+        domain_correlation: In a new domain, the correlation believed between a person's habits there and here: 1 trusts
             them wholly, 0 forgets them. Used by `in_new_domain` and `adapt` alone.
         network: Of `network`: its settings by name (`NetworkSettings`), `like: paper` for the paper's own.
         coverage: Share of new ratings that the conformal band of a score should hold.
@@ -118,7 +118,7 @@ class Calibration(Evaluator):
         core: str = "auto",
         own_slopes: bool = True,
         threshold_spread: float = 0.2,
-        carry_over: float = 0.5,
+        domain_correlation: float = 0.5,
         network: Mapping[str, Any] | None = None,
         coverage: float = 0.9,
         groups: Sequence[str] = (),
@@ -126,8 +126,8 @@ class Calibration(Evaluator):
         super().__init__(question)
         if core not in CORES:
             raise UnknownName("core", core, CORES)
-        if not 0 <= carry_over <= 1:
-            raise BadInput(f"carry_over is a correlation from 0 to 1, got {carry_over}")
+        if not 0 <= domain_correlation <= 1:
+            raise BadInput(f"domain_correlation is a correlation from 0 to 1, got {domain_correlation}")
         if not 0 < coverage < 1:
             raise BadInput(f"coverage is a share between 0 and 1, got {coverage}")
         if isinstance(groups, str):
@@ -136,7 +136,7 @@ class Calibration(Evaluator):
         self.core = core
         self.own_slopes = own_slopes
         self.threshold_spread = threshold_spread
-        self.carry_over = carry_over
+        self.domain_correlation = domain_correlation
         self.network = network
         self.coverage = coverage
         self.groups = groups
@@ -144,7 +144,7 @@ class Calibration(Evaluator):
 
     def settings(self) -> dict[str, Any]:
         """The constructor's arguments beyond the question."""
-        plain = {name: getattr(self, name) for name in ("core", "own_slopes", "threshold_spread", "carry_over")}
+        plain = {name: getattr(self, name) for name in ("core", "own_slopes", "threshold_spread", "domain_correlation")}
         network = None if self.network is None else dict(self.network)
         return {**plain, "network": network, "coverage": self.coverage, "groups": list(self.groups)}
 
@@ -201,7 +201,7 @@ class Calibration(Evaluator):
 
     def in_new_domain(self) -> Calibration:
         """This evaluator for conversations from another place, before anyone has labelled any of them there."""
-        core = self._fitted().in_new_domain(self.carry_over)
+        core = self._fitted().in_new_domain(self.domain_correlation)
         return self._copy()._take(core, self.trained_on_, domain="new")
 
     def adapt(self, evidence: EvidenceTable, labels: Labels) -> Calibration:
@@ -219,7 +219,7 @@ class Calibration(Evaluator):
         if not len(rated):
             raise BadInput(f"no label on {self.question.id!r} has evidence; adapting needs at least one")
         home = self.trained_on_
-        here = core.adapt(features, home.levels.coarse(rated), self.carry_over)
+        here = core.adapt(features, home.levels.coarse(rated), self.domain_correlation)
         given = rated.counts(here.annotators)
         counts = {name: home.counts.get(name, 0) + count for name, count in given.items()}
         return self._copy()._take(here, replace(home, counts=counts), domain="adapted")
@@ -274,7 +274,7 @@ class Calibration(Evaluator):
         """
         columns = self.trained_on_.columns
         differences = any(column.centre is not None for column in columns)  # those are of expected answers
-        return (evidence.expected() if differences else self._fitted().shown(evidence)).like(columns)
+        return (evidence.expected() if differences else self._fitted().shown(evidence)).align(columns)
 
     def signature(self) -> Signature:
         """How this evaluator's scores are made."""
@@ -291,7 +291,7 @@ class Calibration(Evaluator):
             slopes=("own" if self.own_slopes else "common") if mixed else None,
             spread=self.threshold_spread if mixed else None,
             domain=self.domain_,
-            carry_over=self.carry_over if self.domain_ else None,
+            domain_correlation=self.domain_correlation if self.domain_ else None,
             coverage=self.coverage,
             evidence="+".join(judges) or None,
             rubric=content_hash(sorted(makers), length=8) if makers else None,

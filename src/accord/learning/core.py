@@ -56,10 +56,10 @@ class Core(ABC):
         """The inverse of `state`."""
 
     @abstractmethod
-    def in_new_domain(self, carry_over: float) -> Core:
-        """This core for conversations from another place, where habits correlate with those here by `carry_over`."""
+    def in_new_domain(self, domain_correlation: float) -> Core:
+        """This core for conversations from another place, where habits correlate by `domain_correlation`."""
 
-    def adapt(self, features: EvidenceTable, rated: Ratings, carry_over: float) -> Core:
+    def adapt(self, features: EvidenceTable, rated: Ratings, domain_correlation: float) -> Core:
         """This core for another place, after some labels from there.
 
         Raises:

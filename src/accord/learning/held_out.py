@@ -85,7 +85,7 @@ def held_out(
     for split in splits:
         rows = np.flatnonzero([each in split.test for each in conversation])
         try:
-            learned = make(question).fit(evidence.of(split.train), labels.of(split.train))
+            learned = make(question).fit(evidence.filter(split.train), labels.filter(split.train))
             tested = evidence.take(rated.row[rows])
             scores = learned.predict_each(tested, list(rated.annotator[rows]))
             strangers = learned.predict_each(tested, [None] * len(rows))

@@ -70,7 +70,7 @@ class InContext(Evaluator):
             )
         columns += tuple(column for column in evidence.columns if column.name == SPREAD)
         if self.calibrate:
-            shown = evidence.like(columns)
+            shown = evidence.align(columns)
             if len(ratings(shown, labels, self.question)) and not shown.present.any():
                 raise BadInput("no request about a rated example was answered, so there is nothing to calibrate")
             self.link_ = self._calibration().fit(shown, labels)
@@ -80,7 +80,7 @@ class InContext(Evaluator):
     def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
         """One score a row; a row of which too few requests were answered is unscored, with the reason."""
         self.check_fitted()
-        shown, signature = evidence.like(self.columns_), self.signature()
+        shown, signature = evidence.align(self.columns_), self.signature()
         if self.link_ is not None:
             return [replace(score, signature=signature) for score in self.link_.predict_each(shown, annotators)]
         if not len(shown):

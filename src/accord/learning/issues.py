@@ -73,7 +73,7 @@ class Issues(Evaluator):
             raise BadInput("the evidence holds no issues; name who finds them in accord.yaml: issues: {model: NAME}")
         self.kinds_ = kinds
         self.columns_ = tuple(c for c in evidence.columns if _is_finding(c.name, kinds))
-        if not evidence.like(self.columns_).present.any():
+        if not evidence.align(self.columns_).present.any():
             raise BadInput("no turn that is rated or marked was assessed yet; run: accord judge --issues")
         self.marking_ = Marking.fit(evidence, labels, self.seed)
         rows = evidence.rows_of(label.target for label in labels.on(self.question.id))
@@ -84,7 +84,7 @@ class Issues(Evaluator):
                 f"enough marks; rate {FEWEST_LABELS} or more, or mark issues: labels of 0 or 1 on "
                 f"{', '.join(map(repr, kinds[:3]))}"
             )
-        self.link_ = self._calibration().fit(evidence.like(self.columns_), labels) if enough else None
+        self.link_ = self._calibration().fit(evidence.align(self.columns_), labels) if enough else None
         return self
 
     # --- predicting ---------------------------------------------------------------------------------------------
@@ -96,11 +96,11 @@ class Issues(Evaluator):
         if self.link_ is None:
             reason = f"nobody's rating of {self.question.id!r} was learned from"
             return [Unscored(target, POPULATION, reason, signature) for target in evidence.targets]
-        shown = evidence.like(self.columns_)
+        shown = evidence.align(self.columns_)
         scores = self.link_.predict_each(shown, annotators)
         added = self._because(shown, scores, annotators)
         return [
-            replace(score, signature=signature, because=added[row])
+            replace(score, signature=signature, attributions=added[row])
             if isinstance(score, Score)
             else replace(score, reason=self._reason(evidence, score), signature=signature)
             for row, score in enumerate(scores)
@@ -157,7 +157,7 @@ class Issues(Evaluator):
     def describe(self) -> dict[str, Any]:
         """How each kind's marks were calibrated, and what the main question was learned from."""
         marks = {
-            kind: {"way": each.way, "threshold": each.threshold, "marked": each.marked, "losses": dict(each.losses)}
+            kind: {"mode": each.mode, "threshold": each.threshold, "marked": each.marked, "losses": dict(each.losses)}
             for kind, each in self._marking.marks.items()
         }
         link = None if self.link_ is None else self.link_.describe()

@@ -376,7 +376,7 @@ class LearnedRubric(Evaluator):
             BadInput: The evidence lacks an assertion, or it was answered otherwise.
         """
         self.check_fitted()
-        said = points(evidence.like(self.columns_), self.names_, self.answers)
+        said = points(evidence.align(self.columns_), self.names_, self.answers)
         added = signed(said.values, self.sat_, self._weights(self.names_)) / POINT
         return added[self.sat_].sum(axis=0), added[~self.sat_].sum(axis=0)
 
@@ -401,7 +401,7 @@ class LearnedRubric(Evaluator):
         """One score a row with its label; a row with fewer than half of its answers is unscored."""
         self.check_fitted()
         assert self.link_ is not None
-        shown = evidence.like(self.columns_)
+        shown = evidence.align(self.columns_)
         said = points(shown, self.names_, self.answers)
         scores, missing = self.net_sat(said.values), said.missing.sum(axis=0)
         labels, signature, reasons = self.window_.says(scores), self.signature(), shown.reasons()
@@ -417,13 +417,13 @@ class LearnedRubric(Evaluator):
                 continue
             neutral = [f"{silent} and count as neutral"] if missing[row] else []
             warnings = [*neutral, *([score.warning] if score.warning else [])]
-            because = sorted(zip(self.names_, added[:, row].tolist(), strict=True), key=lambda one: -abs(one[1]))
+            attributions = sorted(zip(self.names_, added[:, row].tolist(), strict=True), key=lambda one: -abs(one[1]))
             found.append(
                 replace(
                     score,
                     signature=signature,
                     warning="; ".join(warnings) or None,
-                    because=tuple(because),
+                    attributions=tuple(attributions),
                     net_sat=float(scores[row]),
                     label=str(labels[row]),
                 )

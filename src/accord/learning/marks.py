@@ -62,7 +62,7 @@ class Design:
         Raises:
             BadInput: A column is missing, or made otherwise than what was learned from.
         """
-        plain, meaning = evidence.like(self.columns), evidence.like(self.meaning)
+        plain, meaning = evidence.align(self.columns), evidence.align(self.meaning)
         values = np.where(plain.present, (plain.values - self.mean) / self.scale, 0.0)
         there = meaning.present.all(axis=1, keepdims=True)
         return np.hstack([values, np.where(there, (meaning.values - self.centre) @ self.directions, 0.0)])
@@ -126,7 +126,7 @@ class Marks:
         marked: Share of the marks that were learned from.
     """
 
-    way: str
+    mode: str
     weights: Floats
     intercept: float
     steps: Floats
@@ -136,15 +136,15 @@ class Marks:
 
     def probabilities(self, own: Floats, inputs: Floats) -> Floats:
         """(n,) from a model's own findings (n,) and all inputs (n, d)."""
-        if self.way == ISOTONIC:
+        if self.mode == ISOTONIC:
             return np.clip(np.interp(own, self.steps[:, 0], self.steps[:, 1]), _LEAST, 1 - _LEAST)
-        logit = (inputs if self.way == RIDGE else own[:, None]) @ self.weights + self.intercept
+        logit = (inputs if self.mode == RIDGE else own[:, None]) @ self.weights + self.intercept
         return np.asarray(1.0 / (1.0 + np.exp(-np.clip(logit, -30, 30))))
 
     def to_json(self) -> dict[str, Any]:
         """Everything as JSON."""
         return {
-            "way": self.way, "weights": self.weights.tolist(), "intercept": self.intercept,
+            "mode": self.mode, "weights": self.weights.tolist(), "intercept": self.intercept,
             "steps": self.steps.tolist(), "threshold": self.threshold, "losses": dict(self.losses),
             "marked": self.marked,
         }  # fmt: skip
@@ -170,21 +170,21 @@ def learn_marks(own: Floats, inputs: Floats, marked: Flags, groups: list[str], s
     names = sorted(set(groups))
     if few or len(names) < INNER_FOLDS:
         return None
-    ways: dict[str, tuple[str, float]] = {PLATT: (PLATT, 1.0), ISOTONIC: (ISOTONIC, 1.0)}
-    ways |= {f"{RIDGE} {strength}": (RIDGE, strength) for strength in PENALTIES}
+    modes: dict[str, tuple[str, float]] = {PLATT: (PLATT, 1.0), ISOTONIC: (ISOTONIC, 1.0)}
+    modes |= {f"{RIDGE} {strength}": (RIDGE, strength) for strength in PENALTIES}
     named = np.array(groups)
     folds = [np.isin(named, list(split.test)) for split in grouped_folds(names, INNER_FOLDS, seed)]
     unseen: dict[str, Floats] = {}
-    for name, (way, strength) in ways.items():
+    for name, (mode, strength) in modes.items():
         unseen[name] = np.empty(len(own))
         for test in folds:
-            learned = _fitted(way, strength, own[~test], inputs[~test], marked[~test])
+            learned = _fitted(mode, strength, own[~test], inputs[~test], marked[~test])
             unseen[name][test] = learned.probabilities(own[test], inputs[test])
     losses = {name: _log_loss(chance, marked) for name, chance in unseen.items()}
     best = min(losses, key=lambda name: losses[name])
-    found = _fitted(*ways[best], own, inputs, marked)
+    found = _fitted(*modes[best], own, inputs, marked)
     threshold = best_threshold(unseen[best])
-    return Marks(found.way, found.weights, found.intercept, found.steps, threshold, losses, float(marked.mean()))
+    return Marks(found.mode, found.weights, found.intercept, found.steps, threshold, losses, float(marked.mean()))
 
 
 def best_threshold(probabilities: Floats) -> float:
@@ -199,8 +199,8 @@ def best_threshold(probabilities: Floats) -> float:
     return float(falling[int(expected.argmax())])
 
 
-def _fitted(way: str, strength: float, own: Floats, inputs: Floats, marked: Flags) -> Marks:
-    if way == ISOTONIC:
+def _fitted(mode: str, strength: float, own: Floats, inputs: Floats, marked: Flags) -> Marks:
+    if mode == ISOTONIC:
         from sklearn.isotonic import IsotonicRegression
 
         # One imaginary mark and one imaginary miss a level keep small levels from certainty.
@@ -210,16 +210,16 @@ def _fitted(way: str, strength: float, own: Floats, inputs: Floats, marked: Flag
         shares = (np.bincount(place, weights=marked) + 2 * rate) / (count + 2)
         fitted = IsotonicRegression(out_of_bounds="clip").fit(levels, shares, sample_weight=count)
         steps = np.column_stack([fitted.X_thresholds_, fitted.y_thresholds_])
-        return Marks(way, np.zeros(0), 0.0, steps, 0.5, {}, float(rate))
+        return Marks(mode, np.zeros(0), 0.0, steps, 0.5, {}, float(rate))
     from sklearn.linear_model import LogisticRegression
 
-    design = inputs if way == RIDGE else own[:, None]
+    design = inputs if mode == RIDGE else own[:, None]
     if not marked.any() or marked.all() or not design.shape[1]:
         rate = float(np.clip(marked.mean(), _LEAST, 1 - _LEAST))
-        return Marks(way, np.zeros(design.shape[1]), float(np.log(rate / (1 - rate))), np.zeros((0, 2)), 0.5, {}, rate)
+        return Marks(mode, np.zeros(design.shape[1]), float(np.log(rate / (1 - rate))), np.zeros((0, 2)), 0.5, {}, rate)
     model = LogisticRegression(C=strength, max_iter=1000).fit(design, marked)
     weights, intercept = model.coef_[0].astype(float), float(model.intercept_[0])
-    return Marks(way, weights, intercept, np.zeros((0, 2)), 0.5, {}, float(marked.mean()))
+    return Marks(mode, weights, intercept, np.zeros((0, 2)), 0.5, {}, float(marked.mean()))
 
 
 def _log_loss(chance: Floats, marked: Flags) -> float:

@@ -149,17 +149,17 @@ def _indexed(names: ArrayLike | None) -> tuple[NDArray[Any], Indices]:
     return unique, index.astype(np.intp)
 
 
-def carried_over(model: MixedEffects, carry_over: float) -> MixedEffects:
-    """The model as it is believed before anything is known of the new domain: habits shrunk by `carry_over`."""
+def shrunk_habits(model: MixedEffects, domain_correlation: float) -> MixedEffects:
+    """The model as it is believed before anything is known of the new domain: habits shrunk by `domain_correlation`."""
     moved = copy.copy(model)
-    moved.offsets_ = carry_over * model.offsets_
-    moved.own_slopes_ = carry_over * model.own_slopes_
+    moved.offsets_ = domain_correlation * model.offsets_
+    moved.own_slopes_ = domain_correlation * model.own_slopes_
     return moved
 
 
 def adapted(
     model: MixedEffects,
-    carry_over: float,
+    domain_correlation: float,
     X: Floats,
     y: Floats,
     annotator: NDArray[np.object_],
@@ -168,14 +168,14 @@ def adapted(
     """The model after k labels from the new domain; annotators nobody met join with those labels.
 
     The rows' residuals r around the carried-over model have covariance
-    K = τ·1 + same annotator·h·s²·(r_u + r_g·z·z') + same text·s²·r_v + s²·I, with h = 1 - carry_over² for people
+    K = τ·1 + same annotator·h·s²·(r_u + r_g·z·z') + same text·s²·r_v + s²·I, with h = 1 - domain_correlation² for those
     the model knows and 1 for others; τ, the variance of the domain's own level, is that of the ratings.
     """
-    moved = _with_newcomers(carried_over(model, carry_over), annotator)
+    moved = _with_newcomers(shrunk_habits(model, domain_correlation), annotator)
     Z = moved.standardised(X)
     who = moved.index_of(annotator, len(Z))
     known = np.isin(moved.annotators_, model.annotators_)
-    looseness = np.where(known, 1 - carry_over**2, 1.0)[who]
+    looseness = np.where(known, 1 - domain_correlation**2, 1.0)[who]
     offset = model.noise_ * model.ratios_[OFFSET]
     slope = model.noise_ * model.ratios_[OWN_SLOPE]
     level = float(np.var(y)) or model.noise_
@@ -195,14 +195,14 @@ def adapted(
 
 
 def remaining_doubt(
-    model: MixedEffects, carry_over: float, annotators: NDArray[np.object_], labels: Mapping[str, int]
+    model: MixedEffects, domain_correlation: float, annotators: NDArray[np.object_], labels: Mapping[str, int]
 ) -> Floats:
     """(A,) the share of each annotator's habit that k labels from the new domain leave unknown.
 
     Of the level's prior variance h·s²·r_u, one label explains what a normal mean learns from one draw with the
     noise of a rating and of a text: h / (1 + k·h·r_u / (1 + r_v)).
     """
-    prior = np.where(np.isin(annotators, model.annotators_), 1 - carry_over**2, 1.0)
+    prior = np.where(np.isin(annotators, model.annotators_), 1 - domain_correlation**2, 1.0)
     given = np.array([labels.get(str(name), 0) for name in annotators], dtype=float)
     return np.asarray(prior / (1 + given * prior * model.ratios_[OFFSET] / (1 + model.ratios_[TEXT])))
 
@@ -270,20 +270,20 @@ class MixedCore(Core):
         """Everyone whose labels were learned from."""
         return [str(name) for name in self.model_.annotators_]
 
-    def in_new_domain(self, carry_over: float) -> MixedCore:
-        """Habits shrunk by `carry_over`, with doubt in their place."""
-        doubt = np.full(len(self.home_.annotators_), 1 - carry_over**2)
-        return copy.copy(self)._speak_for(self.home_, carried_over(self.home_, carry_over), doubt)
+    def in_new_domain(self, domain_correlation: float) -> MixedCore:
+        """Habits shrunk by `domain_correlation`, with doubt in their place."""
+        doubt = np.full(len(self.home_.annotators_), 1 - domain_correlation**2)
+        return copy.copy(self)._speak_for(self.home_, shrunk_habits(self.home_, domain_correlation), doubt)
 
-    def adapt(self, features: EvidenceTable, rated: Ratings, carry_over: float) -> MixedCore:
+    def adapt(self, features: EvidenceTable, rated: Ratings, domain_correlation: float) -> MixedCore:
         """Starts from what was learned at home, whatever this core was adapted to before."""
         X = matrix(features)[rated.row]
-        model = adapted(self.home_, carry_over, X, rated.value, rated.annotator, rated.text)
+        model = adapted(self.home_, domain_correlation, X, rated.value, rated.annotator, rated.text)
         moved = copy.copy(self)
         newcomers = len(model.annotators_) - len(self.link_.shifts)
         shifts = np.vstack([self.link_.shifts, np.zeros((newcomers, self.link_.shifts.shape[1]))])
         moved.link_ = OrdinalLink(self.link_.thresholds, self.link_.slope, shifts, self.link_.floor)
-        doubt = remaining_doubt(self.home_, carry_over, model.annotators_, Counter(map(str, rated.annotator)))
+        doubt = remaining_doubt(self.home_, domain_correlation, model.annotators_, Counter(map(str, rated.annotator)))
         return moved._speak_for(self.home_, model, doubt)
 
     def _speak_for(self, home: MixedEffects, model: MixedEffects, doubt: Floats) -> MixedCore:

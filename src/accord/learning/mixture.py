@@ -128,7 +128,7 @@ class Mixture(Evaluator):
     def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
         """One score a row, the same whoever is asked; rows without any evidence are unscored."""
         self.check_fitted()
-        features = evidence.expected().like(self.trained_on_.columns)
+        features = evidence.expected().align(self.trained_on_.columns)
         if not len(features):
             return []
         assert self.form_ is not None
@@ -144,9 +144,9 @@ class Mixture(Evaluator):
                 scores.append(Unscored(target, speaker, why_nothing(reasons, target), signature))
                 continue
             band, warning = (float(ends[row, 0]), float(ends[row, 1])), self._warning(warnings[row])
-            because = sorted(zip(names, added[row].tolist(), strict=True), key=lambda one: -abs(one[1]))
+            attributions = sorted(zip(names, added[row].tolist(), strict=True), key=lambda one: -abs(one[1]))
             scores.append(
-                score_from(target, speaker, side.options, shares[row], signature, band, warning, tuple(because))
+                score_from(target, speaker, side.options, shares[row], signature, band, warning, tuple(attributions))
             )
         return scores
 
@@ -161,7 +161,7 @@ class Mixture(Evaluator):
             BadInput: The evidence is made otherwise than at `fit`, or there is none.
         """
         self.check_fitted()
-        X = matrix(evidence.expected().like(self.trained_on_.columns))
+        X = matrix(evidence.expected().align(self.trained_on_.columns))
         if not len(X):
             raise BadInput("no texts to tell ranks among; measure some first")
         twin = Mixture(self.question, **self.settings())

@@ -218,12 +218,12 @@ class NetworkCore(Core):
         del self._sheets
 
     def _networks(self, sheets: Sheets, wanted: Sequence[tuple[NDArray[np.bool_], float, int]]) -> list[Parameters]:
-        from accord.learning.network_training import Job, Terms, train
+        from accord.learning.network_training import Job, Schedule, train
 
         own = self.settings
         jobs = [Job(rows, own.rate, pooling, own.decay, own.seed + member) for rows, pooling, member in wanted]
         penalised = own.decay > 0 or any(job.pooling > 0 for job in jobs)
-        return train(self.shape_, sheets, Terms(own.pretrain, own.finetune, own.batch, own.dropout, penalised), jobs)
+        return train(self.shape_, sheets, Schedule(own.pretrain, own.finetune, own.batch, own.dropout, penalised), jobs)
 
     def _held_out(self, sheets: Sheets, nets: Sequence[Parameters], fold: Indices) -> Floats:
         """(n, K) each row predicted by the network that did not learn from its fold."""
@@ -250,10 +250,10 @@ class NetworkCore(Core):
         """Everyone whose labels were learned from."""
         return [str(name) for name in self.people_]
 
-    def in_new_domain(self, carry_over: float) -> NetworkCore:
-        """A person speaks as before with weight `carry_over`, and as anybody with the rest."""
+    def in_new_domain(self, domain_correlation: float) -> NetworkCore:
+        """A person speaks as before with weight `domain_correlation`, and as anybody with the rest."""
         moved = copy.copy(self)
-        moved.trust_ = carry_over
+        moved.trust_ = domain_correlation
         return moved
 
     def describe(self) -> dict[str, Any]:

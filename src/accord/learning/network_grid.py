@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from accord.learning.network import Array, Parameters, Shape, blocks, inputs, main_alone
 from accord.learning.network_training import (
     Job,
+    Schedule,
     Settings,
     Sheets,
     Tables,
-    Terms,
     initial,
     phase,
     schedules,
@@ -107,7 +107,7 @@ def losses(
 ) -> Floats:
     """(R, P, F) held-out log loss by rate, length of pre-training and of fine-tuning: one program of the grid."""
     longest = max(grid.epochs)
-    terms = Terms(longest, longest, batch, dropout=0.0, penalised=False)
+    terms = Schedule(longest, longest, batch, dropout=0.0, penalised=False)
     jobs = [Job(rows, rate, 0.0, 0.0, seed) for rate in grid.rate for rows in folds]
     steps = schedules(sheets.annotator, shape.annotators, jobs[: len(folds)], terms)
     stops = tuple(epochs - 1 for epochs in grid.epochs)
@@ -129,7 +129,7 @@ def _unseen(shape: Shape, sheets: Sheets, folds: Sequence[NDArray[np.bool_]]) ->
 # Each program is compiled once and runs for a minute: half the compiler's effort costs it nothing.
 @partial(jax.jit, static_argnums=(0, 1, 2), compiler_options={"xla_backend_optimization_level": 1})
 def _losses(
-    shape: Shape, terms: Terms, stops: tuple[int, ...], sheets: Tables, steps: Array, unseen: Array, jobs: Settings
+    shape: Shape, terms: Schedule, stops: tuple[int, ...], sheets: Tables, steps: Array, unseen: Array, jobs: Settings
 ) -> tuple[Array, Array]:
     """Each job's (P, F) sums of held-out -log p̂, and how many answers they are sums of."""
     alone = main_alone(shape, initial(shape, jax.random.key(0)))[0]

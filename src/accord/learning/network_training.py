@@ -57,7 +57,7 @@ class Sheets:
 
 
 @dataclass(frozen=True)
-class Terms:
+class Schedule:
     """What the networks of one program have in common.
 
     Attributes:
@@ -94,7 +94,7 @@ class Job:
     seed: int
 
 
-def train(shape: Shape, sheets: Sheets, terms: Terms, jobs: Sequence[Job]) -> list[Parameters]:
+def train(shape: Shape, sheets: Sheets, terms: Schedule, jobs: Sequence[Job]) -> list[Parameters]:
     """Train one network a job, all in one compiled program; the same jobs give the same networks.
 
     Returns:
@@ -107,7 +107,7 @@ def train(shape: Shape, sheets: Sheets, terms: Terms, jobs: Sequence[Job]) -> li
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _train(shape: Shape, terms: Terms, sheets: Tables, steps: Array, jobs: Settings) -> Parameters:
+def _train(shape: Shape, terms: Schedule, sheets: Tables, steps: Array, jobs: Settings) -> Parameters:
     def one(place: Array) -> Parameters:
         job: Settings = jax.tree.map(lambda each: each[place], jobs)
         mine = steps[jnp.minimum(place, len(steps) - 1)]
@@ -136,7 +136,7 @@ def initial(shape: Shape, key: Array) -> Parameters:
 
 def phase(
     shape: Shape,
-    terms: Terms,
+    terms: Schedule,
     sheets: Tables,
     steps: Array,
     job: Settings,
@@ -173,7 +173,7 @@ def phase(
 
 
 def surprise(
-    shape: Shape, terms: Terms, sheets: Tables, job: Settings, parameters: Parameters, rows: Array, key: Array
+    shape: Shape, terms: Schedule, sheets: Tables, job: Settings, parameters: Parameters, rows: Array, key: Array
 ) -> Array:
     """-log p̂ of the answers in some rows (eq. 1), a mean over the answers that are there, and the penalties."""
     present = sheets["present"][rows]
@@ -230,7 +230,7 @@ def settings(jobs: Sequence[Job]) -> Settings:
     return {**numbers, "rows": jnp.asarray(rows), "seed": jnp.asarray([job.seed for job in jobs], dtype=jnp.uint32)}
 
 
-def schedules(annotator: Indices, annotators: int, jobs: Sequence[Job], terms: Terms) -> Array:
+def schedules(annotator: Indices, annotators: int, jobs: Sequence[Job], terms: Schedule) -> Array:
     """(J, E, S, A, c) the rows of each step of each epoch of each job; `len(annotator)` where a place is empty.
 
     Batches are drawn anew in each epoch, from the job's seed, as even as can be and none larger than `terms.batch`;

@@ -66,14 +66,14 @@ class Levels:
         return np.asarray(distributions[:, self.of] * self.within)
 
 
-FAMILIAR = 0.99
+IN_DISTRIBUTION = 0.99
 """Share of inputs like the training data that pass without a warning."""
 _FEWEST = 20
 _FOLDS = 5
 
 
 @dataclass(frozen=True)
-class Familiarity:
+class OutOfDistribution:
     """Mahalanobis distance to the training inputs, √(z'Σ⁻¹z) with Σ shrunk (Ledoit & Wolf, 2004).
 
     Attributes:
@@ -97,7 +97,9 @@ class Familiarity:
             return cls(whole.mean, whole.scale, whole.precision, float("inf"))
         fold = np.arange(len(X)) % _FOLDS
         apart = np.concatenate([cls._of(X[fold != each])._distance(X[fold == each]) for each in range(_FOLDS)])
-        return cls(whole.mean, whole.scale, whole.precision, float(np.quantile(apart, FAMILIAR, method="higher")))
+        return cls(
+            whole.mean, whole.scale, whole.precision, float(np.quantile(apart, IN_DISTRIBUTION, method="higher"))
+        )
 
     @classmethod
     def _of(cls, X: Floats) -> Self:
@@ -124,7 +126,7 @@ class Familiarity:
     def _said(self, distance: float) -> str:
         return (
             f"unlike what was learned from: its evidence lies {distance:.1f} away, "
-            f"{FAMILIAR:.0%} of the training data within {self.limit:.1f}"
+            f"{IN_DISTRIBUTION:.0%} of the training data within {self.limit:.1f}"
         )
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -169,7 +171,7 @@ class TrainedOn:
     levels: Levels
     counts: Mapping[str, int]
     width: float
-    familiarity: Familiarity
+    out_of_distribution: OutOfDistribution
     versions: tuple[str, ...]
     history: Floats
     of_turns: bool = False
@@ -191,7 +193,7 @@ class TrainedOn:
             levels=levels,
             counts=rated.counts(annotators),
             width=band_width(rated.options, levels.fine(distributions), rated.value, coverage),
-            familiarity=Familiarity.fit(features.take(np.unique(rated.row))),
+            out_of_distribution=OutOfDistribution.fit(features.take(np.unique(rated.row))),
             versions=tuple(judge_versions(features, rated)),
             history=_complete(features.take(np.unique(rated.row))),
             of_turns=all(target.turn is not None for target in rated.target),
@@ -211,7 +213,7 @@ class TrainedOn:
     def warnings(self, features: EvidenceTable) -> list[str | None]:
         """Why each row's score deserves less trust: unlike what was learned from, or judged by a changed judge."""
         found = []
-        for target, unlike in zip(features.targets, self.familiarity.warnings(features), strict=True):
+        for target, unlike in zip(features.targets, self.out_of_distribution.warnings(features), strict=True):
             version = features.versions.get(target, "")
             strange = bool(version) and bool(self.versions) and version not in self.versions
             changed = f"{CHANGED_JUDGE} {version}, learned from {', '.join(self.versions)}" if strange else None
@@ -228,7 +230,7 @@ class TrainedOn:
             "of_turns": self.of_turns,
         }
         levels = {"level_of": self.levels.of, "share_within": self.levels.within}
-        return card, {"options": self.options, **levels, "history": self.history, **self.familiarity.arrays()}
+        return card, {"options": self.options, **levels, "history": self.history, **self.out_of_distribution.arrays()}
 
     @classmethod
     def restored(cls, card: Mapping[str, Any], arrays: Arrays) -> Self:
@@ -239,7 +241,7 @@ class TrainedOn:
             levels=Levels(arrays["level_of"], arrays["share_within"]),
             counts=dict(card["counts"]),
             width=card["width"],
-            familiarity=Familiarity.from_arrays(arrays),
+            out_of_distribution=OutOfDistribution.from_arrays(arrays),
             versions=tuple(card["versions"]),
             history=arrays["history"],
             of_turns=card.get("of_turns", False),

@@ -17,7 +17,7 @@ from threading import Event
 from typing import Any
 
 from accord.formats import formats
-from accord.live.ingest import Intake, Keep, refused
+from accord.live.ingest import Ingestor, Keep, refused
 from accord.live.log_file import (
     FIRST,
     Line,
@@ -32,9 +32,9 @@ from accord.live.log_file import (
     parsed,
     reaches,
 )
-from accord.live.messages import Said
+from accord.live.messages import Message
 from accord.live.scorer import CONVERSATIONS
-from accord.live.unfolding import Unfolding
+from accord.live.unfolding import HistoryDeduplicator
 from accord.values import AccordError, BadInput
 
 AT_ONCE = 256
@@ -67,7 +67,7 @@ class Follower:
     def __init__(
         self,
         path: Path,
-        intake: Intake,
+        ingestor: Ingestor,
         keep: Keep,
         place: Path,
         format: str = "auto",
@@ -78,9 +78,9 @@ class Follower:
             formats.get(format)
         if place.resolve() == path.resolve():
             raise BadInput(f"{path} is the log; name another file for the place")
-        self.path, self.intake, self.keep, self.place, self.format = path, intake, keep, place, format
+        self.path, self.ingestor, self.keep, self.place, self.format = path, ingestor, keep, place, format
         self.stop, self.say = stop or Event(), say
-        self._unfolding = Unfolding()
+        self._unfolding = HistoryDeduplicator()
         self._file = ""  # which file is read
         self._finished: set[str] = set()  # files of before that nothing more is looked for in
         self._noted, self._is_behind = 0.0, False
@@ -184,17 +184,17 @@ class Follower:
             if not lines:
                 break
             messages, _ = self._messages(lines)
-            self.intake.scorer.take(messages)
+            self.ingestor.scorer.take(messages)
         return known.offset
 
     def _take(self, lines: list[Line]) -> None:
         messages, bad = self._messages(lines)
-        self.intake.take(messages)
+        self.ingestor.take(messages)
         self.keep(bad)
 
-    def _messages(self, lines: list[Line]) -> tuple[list[Said], list[dict[str, Any]]]:
+    def _messages(self, lines: list[Line]) -> tuple[list[Message], list[dict[str, Any]]]:
         """The messages of some lines, and rows that say which lines are none."""
-        found: list[Said] = []
+        found: list[Message] = []
         bad = []
         for line in lines:
             if line.content == b"":
@@ -217,7 +217,7 @@ class Follower:
         if not at_once and time.monotonic() - self._noted < SECONDS:
             return False
         try:
-            self.intake.settle()
+            self.ingestor.settle()
         except AccordError as error:
             if not self._is_behind:
                 self.say(f"the place is not noted for now: {error}")

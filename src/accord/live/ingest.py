@@ -13,10 +13,10 @@ from typing import Any, Protocol, Self
 
 from accord.config import WatchConfig
 from accord.learning import learned_digest, load_evaluator
-from accord.live.messages import Said
-from accord.live.scorer import CONVERSATIONS, SECONDS, LiveScorer, Taken
+from accord.live.messages import Message
+from accord.live.scorer import CONVERSATIONS, SECONDS, IngestResult, LiveScorer
 from accord.live.watching.alarms import Alarm
-from accord.live.watching.rounds import Rounds
+from accord.live.watching.scheduler import Scheduler
 from accord.live.watching.watch import Watch
 from accord.store import Store
 from accord.values import POPULATION, Score, sendable
@@ -30,11 +30,11 @@ Keep = Callable[[Sequence[Row]], None]
 class Takes(Protocol):
     """What takes messages in, in their order."""
 
-    def take(self, batch: Sequence[Said]) -> list[Row]:
+    def take(self, batch: Sequence[Message]) -> list[Row]:
         """A row a message."""
 
 
-class Intake:
+class Ingestor:
     """Takes messages in for whoever serves them or reads them from a log.
 
     Args:
@@ -55,7 +55,7 @@ class Intake:
         self.scorer, self.watch, self.keep, self.settle = scorer, watch, keep, settle
         self._unkept: list[Row] = []
 
-    def take(self, batch: Sequence[Said]) -> list[Row]:
+    def take(self, batch: Sequence[Message]) -> list[Row]:
         """A row a message, in their order: `status` is `scored`, `unscored`, or `heard` of what is no reply."""
         found = list(zip(batch, self.scorer.take(batch), strict=True))
         rows = [_row(said, taken) for said, taken in found]
@@ -74,7 +74,7 @@ class Intake:
             self._unkept = []
 
 
-def _row(said: Said, taken: Taken) -> Row:
+def _row(said: Message, taken: IngestResult) -> Row:
     about: Row = {"id": said.id, "system": said.system}
     again = {"again": True} if taken.again else {}
     if taken.score is None:
@@ -143,7 +143,7 @@ def opened(
     say: Say = lambda text: None,
     conversations: int = CONVERSATIONS,
     seconds: float = SECONDS,
-) -> Iterator[Intake]:
+) -> Iterator[Ingestor]:
     """An intake for a fitted evaluator.
 
     Args:
@@ -165,11 +165,11 @@ def opened(
         log = None if out is None else open_.enter_context(RowLog(out))
         keep = None if log is None else log.write
         if store is None:
-            yield Intake(scorer, None, keep)
+            yield Ingestor(scorer, None, keep)
             return
         watch = Watch(_whose(evaluator, scorer), scorer.columns)
         open_.enter_context(_rounds(watch, store, watching or WatchConfig(), scorer, say))
-        yield Intake(scorer, watch, keep, partial(watch.flush, store))
+        yield Ingestor(scorer, watch, keep, partial(watch.flush, store))
 
 
 def _whose(folder: str | Path, scorer: LiveScorer) -> str:
@@ -178,7 +178,7 @@ def _whose(folder: str | Path, scorer: LiveScorer) -> str:
     return str(signature.with_part("for", scorer.speaker or POPULATION))
 
 
-def _rounds(watch: Watch, store: Store, config: WatchConfig, scorer: LiveScorer, say: Say) -> Rounds:
+def _rounds(watch: Watch, store: Store, config: WatchConfig, scorer: LiveScorer, say: Say) -> Scheduler:
     def alarm(found: Alarm) -> None:
         say(f"alarm: {found.said}")
 
@@ -187,4 +187,4 @@ def _rounds(watch: Watch, store: Store, config: WatchConfig, scorer: LiveScorer,
 
     side = scorer.evaluator.trained_on_
     learned = side.texts() if side.of_turns else None  # means over a conversation are unlike a reply's own values
-    return Rounds(watch, store, config.webhook, config.level, learned, alarm, trouble)
+    return Scheduler(watch, store, config.webhook, config.level, learned, alarm, trouble)

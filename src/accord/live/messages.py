@@ -21,7 +21,7 @@ Name = Annotated[str, Field(min_length=1, max_length=512)]
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Message:
     """One message."""
 
     __pydantic_config__ = ConfigDict(extra="forbid", use_attribute_docstrings=True)
@@ -66,12 +66,12 @@ class Said:
 
 
 @cache
-def adapter() -> TypeAdapter[Said]:
+def adapter() -> TypeAdapter[Message]:
     """What reads messages from JSON, and knows their JSON Schema."""
-    return TypeAdapter(Said)
+    return TypeAdapter(Message)
 
 
-def said_from(row: Any) -> Said:
+def message_from(row: Any) -> Message:
     """A message from a JSON value.
 
     Raises:

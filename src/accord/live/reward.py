@@ -12,10 +12,9 @@ from typing import Any
 from accord.evidence import measure
 from accord.learning import Evaluator
 from accord.live.scorer import live_evaluator, live_metrics
-from accord.models import Subject
-from accord.values import BadInput, Conversation, Document, Score, Turn, sendable
+from accord.values import BadInput, Conversation, Document, Sample, Score, Turn, sendable
 
-Said = str | Sequence[Mapping[str, Any]]
+Message = str | Sequence[Mapping[str, Any]]
 """A text, or messages with a role and a content."""
 
 
@@ -38,14 +37,14 @@ class Reward:
         self.evaluator, self.missing = evaluator, missing
         self.names = list(live_metrics(live_evaluator(evaluator)))
 
-    def one(self, prompt: Said, response: Said, documents: Sequence[str] = ()) -> float:
+    def one(self, prompt: Message, response: Message, documents: Sequence[str] = ()) -> float:
         """The reward of one reply."""
         return self([prompt], [response], [documents])[0]
 
     def __call__(
         self,
-        prompts: Sequence[Said],
-        completions: Sequence[Said],
+        prompts: Sequence[Message],
+        completions: Sequence[Message],
         documents: Sequence[Sequence[str] | str | None] | None = None,
         **ignored: Any,
     ) -> list[float]:
@@ -60,27 +59,25 @@ class Reward:
                 f"{len(prompts)} prompts, {len(completions)} completions and {len(sources)} lists of documents; "
                 "a batch has as many of each"
             )
-        subjects = [
-            _subject(place, *each) for place, each in enumerate(zip(prompts, completions, sources, strict=True))
-        ]
-        scores = self.evaluator.predict(measure(subjects, self.names))
-        replies = [subject.conversation.turns[-1].content for subject in subjects]
+        samples = [_sample(place, *each) for place, each in enumerate(zip(prompts, completions, sources, strict=True))]
+        scores = self.evaluator.predict(measure(samples, self.names))
+        replies = [sample.conversation.turns[-1].content for sample in samples]
         return [
             score.value if isinstance(score, Score) and reply.strip() else self.missing
             for score, reply in zip(scores, replies, strict=True)
         ]
 
 
-def _subject(place: int, prompt: Said, completion: Said, documents: Sequence[str] | str | None) -> Subject:
+def _sample(place: int, prompt: Message, completion: Message, documents: Sequence[str] | str | None) -> Sample:
     """The reply as the last turn of a conversation; what tools gave back is no part of it."""
     before = _turns(prompt, "user")
     reply = "\n".join(turn.content for turn in _turns(completion, "assistant") if turn.role == "assistant")
     turns = (*before, Turn("assistant", reply))
     given = [documents] if isinstance(documents, str) else documents or ()
-    return Subject(Conversation(str(place), turns, tuple(Document(sendable(text)) for text in given)), len(turns) - 1)
+    return Sample(Conversation(str(place), turns, tuple(Document(sendable(text)) for text in given)), len(turns) - 1)
 
 
-def _turns(said: Said, role: str) -> list[Turn]:
+def _turns(said: Message, role: str) -> list[Turn]:
     if isinstance(said, str):
         return [Turn(role, sendable(said))]
     return [Turn(str(message.get("role", role)), sendable(str(message.get("content") or ""))) for message in said]

@@ -17,9 +17,18 @@ from typing import cast
 
 import numpy as np
 
-from accord.evidence import NOTHING, Column, EvidenceTable, Session, TurnMetric, signature_of, source_of, turn_metrics
+from accord.evidence import (
+    NOTHING,
+    Column,
+    EvidenceTable,
+    MetricSession,
+    TurnMetric,
+    parsed_document,
+    signature_of,
+    turn_metrics,
+)
 from accord.learning import Calibration, Evaluator, Mixture
-from accord.live.messages import Role, Said
+from accord.live.messages import Message, Role
 from accord.values import POPULATION, BadInput, Score, Target, Unscored, sendable
 
 CONVERSATIONS, SECONDS = 10_000, 3600.0
@@ -31,7 +40,7 @@ REMEMBERED_IDS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class IngestResult:
     """What came of a message.
 
     Attributes:
@@ -52,7 +61,7 @@ class _Open:
 
     __slots__ = ("__weakref__", "documents", "length", "number", "session", "turn", "used")
 
-    def __init__(self, session: Session, number: int) -> None:
+    def __init__(self, session: MetricSession, number: int) -> None:
         self.session, self.number = session, number
         self.documents = 0
         self.used = 0.0
@@ -88,7 +97,7 @@ class LiveScorer:
         self._clock, self._lock = clock, Lock()
         self._open: OrderedDict[str, _Open] = OrderedDict()
         self._length = 0  # of all texts of these
-        self._said: OrderedDict[tuple[int, str], _Pending | Taken] = OrderedDict()  # by conversation and id
+        self._said: OrderedDict[tuple[int, str], _Pending | IngestResult] = OrderedDict()  # by conversation and id
         self._numbers = count()
 
     def __len__(self) -> int:
@@ -110,9 +119,9 @@ class LiveScorer:
             BadInput: There is no such role, or the turn is negative.
         """
         given = None if documents is None else tuple(documents)
-        return self.take([Said(conversation, cast(Role, role), content, given, id, turn)])[0].score
+        return self.take([Message(conversation, cast(Role, role), content, given, id, turn)])[0].score
 
-    def take(self, batch: Sequence[Said]) -> list[Taken]:
+    def take(self, batch: Sequence[Message]) -> list[IngestResult]:
         """Take some messages in, in their order; all replies among them are scored together."""
         with self._lock:
             replies: list[_Reply] = []
@@ -127,9 +136,9 @@ class LiveScorer:
                 self._note(reply.of, reply.id, taken)
             while len(self._said) > REMEMBERED_IDS:
                 self._said.popitem(last=False)
-        return [each if isinstance(each, Taken) else each.among(scored) for each in found]
+        return [each if isinstance(each, IngestResult) else each.among(scored) for each in found]
 
-    def _one(self, said: Said, replies: list[_Reply]) -> _Pending | Taken:
+    def _one(self, said: Message, replies: list[_Reply]) -> _Pending | IngestResult:
         """What comes of one message: the place of a reply among those to be scored, or all there is to say."""
         known = self._of(said.conversation)
         before = self._said.get((known.number, said.id or ""))
@@ -141,25 +150,25 @@ class LiveScorer:
             return self._passed(said, target, known.turn)
         self._weigh(known, said)
         if said.documents is not None:
-            session.sources = [source_of(sendable(document)) for document in said.documents]
+            session.sources = [parsed_document(sendable(document)) for document in said.documents]
         missed = range(known.turn, turn)
         known.turn = turn + 1
         if said.role != "assistant":
             if said.role == "user":
                 session.hear(sendable(said.content))
-            self._note(known, said.id, Taken())
-            return Taken()
+            self._note(known, said.id, IngestResult())
+            return IngestResult()
         replies.append(_Reply(known, said.id, target, session.reply(sendable(said.content)), missed))
         pending = _Pending(len(replies) - 1)
         self._note(known, said.id, pending)
         return pending
 
-    def _note(self, known: _Open, id: str | None, what: _Pending | Taken) -> None:
+    def _note(self, known: _Open, id: str | None, what: _Pending | IngestResult) -> None:
         """Remember what came of a message with an id, without its evidence."""
         if id is not None:
-            self._said[known.number, id] = replace(what, evidence=None) if isinstance(what, Taken) else what
+            self._said[known.number, id] = replace(what, evidence=None) if isinstance(what, IngestResult) else what
 
-    def _weigh(self, known: _Open, said: Said) -> None:
+    def _weigh(self, known: _Open, said: Message) -> None:
         """Count a message's texts, and let go of the oldest conversations while all are too long together."""
         new = len(said.content)
         if said.documents is not None:
@@ -184,20 +193,20 @@ class LiveScorer:
         found = self._open.get(conversation)
         if found is None or now - found.used > self.seconds:
             self._let_go(conversation)
-            found = self._open[conversation] = _Open(Session(self.metrics), next(self._numbers))
+            found = self._open[conversation] = _Open(MetricSession(self.metrics), next(self._numbers))
         found.used = now
         self._open.move_to_end(conversation)
         while len(self._open) > self.conversations or now - next(iter(self._open.values())).used > self.seconds:
             self._let_go(next(iter(self._open)))
         return found
 
-    def _passed(self, said: Said, target: Target, next_turn: int) -> Taken:
+    def _passed(self, said: Message, target: Target, next_turn: int) -> IngestResult:
         reason = f"turn {target.turn} came after turn {next_turn - 1} had been taken in"
         if said.role != "assistant":
-            return Taken(late=reason)
-        return Taken(Unscored(target, self.speaker or POPULATION, reason, self.signature))
+            return IngestResult(late=reason)
+        return IngestResult(Unscored(target, self.speaker or POPULATION, reason, self.signature))
 
-    def _scored(self, replies: Sequence[_Reply]) -> list[Taken]:
+    def _scored(self, replies: Sequence[_Reply]) -> list[IngestResult]:
         if not replies:
             return []
         values = np.array([list(reply.evidence.values()) for reply in replies], dtype=float)  # None becomes NaN
@@ -206,7 +215,7 @@ class LiveScorer:
         targets = tuple(reply.target for reply in replies)
         table = EvidenceTable(targets, self.columns, np.where(present, values, 0.0), present, absences)
         scores = self.evaluator.predict_each(table, [self.speaker] * len(table))
-        return [Taken(_with_gap(s, r.missed), r.evidence) for s, r in zip(scores, replies, strict=True)]
+        return [IngestResult(_with_gap(s, r.missed), r.evidence) for s, r in zip(scores, replies, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +225,7 @@ class _Pending:
     place: int
     again: bool = False
 
-    def among(self, scored: Sequence[Taken]) -> Taken:
+    def among(self, scored: Sequence[IngestResult]) -> IngestResult:
         """What came of it."""
         return replace(scored[self.place], again=True) if self.again else scored[self.place]
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from pydantic import TypeAdapter, ValidationError
 
 from accord.formats import Fields, Format, Record, detect, documents_from, formats, role_named, under_our_names
-from accord.live.messages import ROLES, Said, said_from
+from accord.live.messages import ROLES, Message, message_from
 from accord.live.scorer import CONVERSATIONS
 from accord.values import BadInput, Conversation, Turn, content_hash
 
@@ -24,7 +24,7 @@ ALIASES = {
     "documents": ("context", "contexts", "retrieved_contexts", "knowledge"),
 }
 """What logs of single messages often call our fields."""
-FIELDS = frozenset(Said.__dataclass_fields__)
+FIELDS = frozenset(Message.__dataclass_fields__)
 WINDOW = 200
 """The last turns of a conversation that one told from its middle is recognised by."""
 _TIMES = TypeAdapter[datetime | None](datetime | None)
@@ -46,19 +46,19 @@ class _Known(NamedTuple):
     in_pieces: bool = False
 
 
-class Unfolding:
+class HistoryDeduplicator:
     """Rows to messages; remembers by their digests what conversations that repeat themselves have said."""
 
     def __init__(self, conversations: int = CONVERSATIONS) -> None:
         self.conversations = conversations
         self._known: OrderedDict[str, _Known] = OrderedDict()
 
-    def messages(self, row: Any, where: str, format: str = "auto") -> tuple[list[Said], list[str]]:
+    def messages(self, row: Any, where: str, format: str = "auto") -> tuple[list[Message], list[str]]:
         """The messages of a row that were not there before, in their order; and why parts of it are none.
 
         A row may bundle several parts, as a batch of spans does; one that cannot be read costs the others nothing.
         """
-        found: list[Said] = []
+        found: list[Message] = []
         bad: list[str] = []
         try:
             parts = list(self._parts(row, where, format))
@@ -71,7 +71,7 @@ class Unfolding:
                 bad.append(_why(error))
         return found, bad
 
-    def _parts(self, row: Any, where: str, format: str) -> Iterator[Callable[[], list[Said]]]:
+    def _parts(self, row: Any, where: str, format: str) -> Iterator[Callable[[], list[Message]]]:
         """Each part of a row, to be read: a message, a conversation, or what a row's spans say of one."""
         if not isinstance(row, Mapping):
             raise BadInput(f"a row is a JSON object, got {type(row).__name__}")
@@ -90,7 +90,7 @@ class Unfolding:
         for name, group in groups.items():
             yield from self._together(reader, group, name)
 
-    def _together(self, reader: Format, group: list[Fields], name: str) -> Iterator[Callable[[], list[Said]]]:
+    def _together(self, reader: Format, group: list[Fields], name: str) -> Iterator[Callable[[], list[Message]]]:
         """Parts of one conversation are read together, since some repeat others; one by one where that fails."""
         try:
             record = reader.convert(group, name)
@@ -100,10 +100,10 @@ class Unfolding:
         else:
             yield partial(self._heard, reader, record)
 
-    def _read(self, reader: Format, parts: list[Fields], name: str) -> list[Said]:
+    def _read(self, reader: Format, parts: list[Fields], name: str) -> list[Message]:
         return self._heard(reader, reader.convert(parts, name))
 
-    def _heard(self, reader: Format, record: Record | None) -> list[Said]:
+    def _heard(self, reader: Format, record: Record | None) -> list[Message]:
         summaries = reader.split is not None  # of spans some tell again what others inside them told
         return [] if record is None else self.new_in(record.conversation, summaries)
 
@@ -111,7 +111,7 @@ class Unfolding:
         """Take all that a conversation says from now on as new."""
         self._known.pop(conversation, None)
 
-    def new_in(self, conversation: Conversation, summaries: bool = False) -> list[Said]:
+    def new_in(self, conversation: Conversation, summaries: bool = False) -> list[Message]:
         """The turns of a conversation that were not there when it was seen last.
 
         A conversation may be told from its beginning, where a turn that differs (a regenerated reply) takes the place
@@ -178,7 +178,7 @@ def _chained(whole: str, turns: Sequence[str]) -> list[str]:
     return found
 
 
-def _raise(error: Exception) -> list[Said]:
+def _raise(error: Exception) -> list[Message]:
     raise error
 
 
@@ -187,12 +187,12 @@ def _why(error: Exception) -> str:
     return str(error) if isinstance(error, BadInput) else f"not of the expected shape ({type(error).__name__}: {error})"
 
 
-def _said(conversation: Conversation, turn: Turn, documents: Sequence[str] | None) -> Said:
+def _said(conversation: Conversation, turn: Turn, documents: Sequence[str] | None) -> Message:
     """A turn as a message; what the assistant only hands to a tool is no reply."""
     calls = turn.role == "assistant" and bool(turn.extra) and not turn.content.strip()
     known = conversation.metadata
     time = next((known[name] for name in ("time", *ALIASES["time"]) if known.get(name)), None)
-    return said_from({
+    return message_from({
         "conversation": conversation.id,
         "role": "tool" if calls else turn.role,
         "content": turn.content,
@@ -210,7 +210,7 @@ def _time(value: Any) -> datetime | None:
         return None
 
 
-def _message(row: Fields) -> Said:
+def _message(row: Fields) -> Message:
     """A row that is one message; what a log says beyond our fields is passed over."""
     ours: dict[str, Any] = {name: value for name, value in under_our_names(row, ALIASES).items() if name in FIELDS}
     if isinstance(ours.get("role"), str):
@@ -221,4 +221,4 @@ def _message(row: Fields) -> Said:
     for name in ("conversation", "id"):
         if isinstance(ours.get(name), int):
             ours[name] = str(ours[name])
-    return said_from(ours)
+    return message_from(ours)

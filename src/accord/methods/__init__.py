@@ -8,9 +8,9 @@ from accord.methods.in_context.asking import (
     SPREAD,
     UNREADABLE,
     Asked,
+    Counts,
     Ensemble,
     Reading,
-    Tally,
     as_evidence,
     common,
     read,
@@ -38,17 +38,17 @@ from accord.methods.in_context.examples import (
     groups_of,
     level_of,
     private_by,
-    told_of,
+    prompt_text,
 )
 from accord.methods.in_context.inversion import (
     COPY,
     GONE_ON,
     SHORT,
-    Contest,
+    PromptSearch,
     checked,
-    contest,
     drawn,
     invert,
+    prompt_search,
     squared_error,
 )
 from accord.methods.in_context.learned import TOWERS, Towers
@@ -67,11 +67,11 @@ from accord.methods.in_context.nodes import (
 from accord.methods.in_context.pairs import LEAST_TARGET, pair_draws, pairs_of, target, try_pairs
 from accord.methods.in_context.recipe import Recipe, Sizes, library_of, load_recipe
 from accord.methods.in_context.retrieval import Bm25, Diverse
-from accord.methods.in_context.systems import ALL, AT_RANDOM, BEST, FEW_SHOT, ONE, ZERO_SHOT, Contestants
+from accord.methods.in_context.systems import ALL, AT_RANDOM, BEST, FEW_SHOT, ONE, ZERO_SHOT, Baselines
 from accord.methods.in_context.tasks import BY_HAND, TaskPrompt, distinct, dump_tasks, load_tasks
-from accord.methods.in_context.template import LOGPROBS, NUMBER, SEPARATOR, Wording
+from accord.methods.in_context.template import LOGPROBS, NUMBER, SEPARATOR, PromptTemplate
 from accord.methods.in_context.towers import Shape, bucket_edges, buckets, demonstration_tower, initial, input_tower
-from accord.methods.issues.annotating import NO_KIND, Asking, annotate, mend, mended, prompts_of, settled
+from accord.methods.issues.annotating import NO_KIND, Asking, annotate, postprocess, postprocessed, prompts_of, settled
 from accord.methods.issues.evidence import (
     COUNT,
     CRITICAL,
@@ -84,7 +84,7 @@ from accord.methods.issues.evidence import (
     issue_table,
     probable,
 )
-from accord.methods.issues.guidance import SHIPPED_SHOTS, Guidance, Shot, shots_of, verdict_of
+from accord.methods.issues.guidance import SHIPPED_SHOTS, IssuePromptBuilder, Shot, shots_of, verdict_of
 from accord.methods.issues.reading import Unread, Verdict, read_verdict, read_verdicts
 from accord.methods.issues.selection import (
     EMPTY,
@@ -174,14 +174,14 @@ __all__ = [
     "BEST",
     "BLOCK",
     "BY_HAND",
+    "Baselines",
     "Bm25",
     "Budget",
     "COPY",
     "COUNT",
     "CRITICAL",
     "Candidates",
-    "Contest",
-    "Contestants",
+    "Counts",
     "DIALOGUE",
     "DIGITS",
     "Distinct",
@@ -198,8 +198,8 @@ __all__ = [
     "Flags",
     "Floats",
     "GONE_ON",
-    "Guidance",
     "Indices",
+    "IssuePromptBuilder",
     "LEAST_TARGET",
     "LOGPROBS",
     "LOWEST_SCORE",
@@ -225,6 +225,8 @@ __all__ = [
     "Points",
     "Pool",
     "Private",
+    "PromptSearch",
+    "PromptTemplate",
     "Query",
     "READINGS",
     "ROW",
@@ -248,7 +250,6 @@ __all__ = [
     "TOP",
     "TOWERS",
     "TURN",
-    "Tally",
     "Task",
     "TaskPrompt",
     "Towers",
@@ -263,7 +264,6 @@ __all__ = [
     "WORST",
     "Whole",
     "Window",
-    "Wording",
     "ZERO_SHOT",
     "annotate",
     "answered",
@@ -277,7 +277,6 @@ __all__ = [
     "chooser",
     "classes_of",
     "common",
-    "contest",
     "correctness_alone",
     "curves",
     "deduplicate",
@@ -306,15 +305,17 @@ __all__ = [
     "load_task",
     "load_tasks",
     "make_selector",
-    "mend",
-    "mended",
     "only",
     "pair_draws",
     "pairs_of",
     "passage",
     "points",
+    "postprocess",
+    "postprocessed",
     "private_by",
     "probable",
+    "prompt_search",
+    "prompt_text",
     "prompts_of",
     "questions_of",
     "random_nodes",
@@ -345,7 +346,6 @@ __all__ = [
     "targets",
     "threshold_of",
     "together",
-    "told_of",
     "try_pairs",
     "try_selectors",
     "tuned",

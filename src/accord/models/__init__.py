@@ -29,13 +29,12 @@ from accord.models.model import (
     HF,
     Answer,
     CallFailed,
+    ChatMessage,
     ChatModel,
     Failure,
     Judge,
-    Message,
     Prompt,
     Reply,
-    Subject,
     Unanswered,
     Usage,
     estimated_usage,
@@ -43,8 +42,8 @@ from accord.models.model import (
     in_requests,
 )
 from accord.models.opening import (
-    WAYS,
-    Terms,
+    MODES,
+    ClientOptions,
     asked_on,
     decided_endpoint_of,
     endpoint_of,
@@ -55,7 +54,7 @@ from accord.models.opening import (
     open_likelihood,
     open_uncached,
 )
-from accord.models.probing import attacked, attacks, best_way, probe
+from accord.models.probing import attacked, attacks, best_mode, probe
 from accord.models.prompts import (
     answer_labels,
     documents_of,
@@ -67,8 +66,9 @@ from accord.models.prompts import (
 )
 from accord.models.scripted import ScriptedJudge, ScriptedModel
 from accord.models.waiting import wait
-from accord.models.windowing import MARGIN, fitted, left_out, own_context, room_beside, room_for, windowing
+from accord.models.windowing import MARGIN, fitted, own_context, room_beside, room_for, truncated_share, windowing
 from accord.models.wrappers import Cached, Limit, Limited, Once, Retrying, decode_reply, kept_key
+from accord.values import Sample
 
 __all__ = [
     "AGAIN",
@@ -84,7 +84,9 @@ __all__ = [
     "CallFailed",
     "Caps",
     "ChatCompletions",
+    "ChatMessage",
     "ChatModel",
+    "ClientOptions",
     "DEFAULT",
     "EmbeddedChat",
     "EmbeddedLikelihood",
@@ -106,8 +108,8 @@ __all__ = [
     "Local",
     "LogprobsJudge",
     "MARGIN",
+    "MODES",
     "Measured",
-    "Message",
     "OUT_OF_BUDGET",
     "Once",
     "PROSE",
@@ -121,16 +123,14 @@ __all__ = [
     "Reply",
     "Request",
     "Retrying",
+    "Sample",
     "ScriptedJudge",
     "ScriptedModel",
     "Shape",
-    "Subject",
     "TOP_LOGPROBS",
-    "Terms",
     "Unanswered",
     "Usage",
     "VerbalisedJudge",
-    "WAYS",
     "answer_labels",
     "as_finished",
     "ask_for_list",
@@ -138,7 +138,7 @@ __all__ = [
     "attacked",
     "attacks",
     "batch_files",
-    "best_way",
+    "best_mode",
     "decided_endpoint_of",
     "decode_reply",
     "documents_of",
@@ -154,7 +154,6 @@ __all__ = [
     "is_pulled",
     "is_ready",
     "kept_key",
-    "left_out",
     "list_models",
     "listed",
     "load_prices",
@@ -182,6 +181,7 @@ __all__ = [
     "run_flow",
     "strict",
     "transcript_of",
+    "truncated_share",
     "wait",
     "windowing",
 ]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from accord.models.client import EmbeddingsEndpoint, Texts, Vectors
 from accord.models.embedded.minilm import SentenceEmbedder, open_sentence_embedder
 from accord.models.model import CallFailed, Model
-from accord.models.opening import Terms, asked_on
+from accord.models.opening import ClientOptions, asked_on
 from accord.models.waiting import wait
 from accord.values import BadInput, MissingExtra, ModelError, Unmeasured, sendable
 
@@ -73,7 +73,7 @@ def open_embedder(name: str) -> Embedder:
         return SentenceTransformers(name.removeprefix(SENTENCE_TRANSFORMERS))
     if name.startswith(ENDPOINT):
         wire = EmbeddingsEndpoint(name.removeprefix(ENDPOINT))
-        return Remote(name, asked_on(wire, Terms()), wire.endpoint)
+        return Remote(name, asked_on(wire, ClientOptions()), wire.endpoint)
     if name in {"", DEFAULT}:
         return Local(DEFAULT)
     raise BadInput(f"no embedder {name!r}; allowed: {DEFAULT}, {SENTENCE_TRANSFORMERS}NAME, {ENDPOINT}MODEL")

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from accord.models.client import Endpoint, failures
 from accord.models.embedded.language_model import LanguageModel, Spoken, open_language_model
 from accord.models.flow import OUT_OF_BUDGET
-from accord.models.model import EMBEDDED, CallFailed, Failure, Message, Model, Usage
+from accord.models.model import EMBEDDED, CallFailed, ChatMessage, Failure, Model, Usage
 from accord.values import BudgetReached, content_hash
 
 PASSAGES_AT_ONCE = 16
@@ -25,7 +25,7 @@ PASSAGES_AT_ONCE = 16
 class Passage:
     """Messages, and which of them are asked about: each given all that stand before it."""
 
-    messages: tuple[Message, ...]
+    messages: tuple[ChatMessage, ...]
     spoken: tuple[int, ...]
 
 

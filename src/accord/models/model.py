@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, Protocol, TypeVar
 
-from accord.values import AccordError, Conversation, Question, Target, Turn, content_hash
+from accord.values import AccordError, Question, Sample, content_hash
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class ChatMessage:
     """One message of a prompt."""
 
     role: str
@@ -26,7 +26,7 @@ class Prompt:
     `repeat` tells apart equal prompts that are asked on purpose several times.
     """
 
-    messages: tuple[Message, ...]
+    messages: tuple[ChatMessage, ...]
     max_tokens: int = 1024
     temperature: float = 0.0
     top_logprobs: int = 0
@@ -149,27 +149,6 @@ def estimated_usage(question: Any) -> Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
-    """What a judge looks at: a conversation, or one turn of it given all turns before.
-
-    Turns with an index in `hidden`, from the first up to the second, are not shown: see `windowing`.
-    """
-
-    conversation: Conversation
-    turn: int | None = None
-    hidden: tuple[int, int] | None = None
-
-    def saying(self, turns: tuple[Turn, ...]) -> Subject:
-        """The same subject with other words in its turns; what was hidden stays so."""
-        return replace(self, conversation=replace(self.conversation, turns=turns))
-
-    @property
-    def target(self) -> Target:
-        """What answers about this subject point at."""
-        return Target(self.conversation.id, self.turn)
-
-
-@dataclass(frozen=True, slots=True)
 class Answer:
     """One question's distribution: a probability an option, by the option's text, and the mass outside them all.
 
@@ -217,7 +196,7 @@ class Judge(Protocol):
         ...
 
     @property
-    def way(self) -> str:
+    def mode(self) -> str:
         """How a distribution is obtained: `decisions`, `logprobs`, `sampling`, `verbalised` or `recorded`."""
         ...
 
@@ -226,15 +205,15 @@ class Judge(Protocol):
         """How many questions about one subject go into one request."""
         ...
 
-    def made_from(self, subject: Subject, question: Question) -> Mapping[str, Any]:
+    def made_from(self, sample: Sample, question: Question) -> Mapping[str, Any]:
         """Everything that can change the answer, as JSON: the answer's key is its hash. No secrets."""
         ...
 
-    def requests(self, subject: Subject, questions: Sequence[Question]) -> Sequence[Any]:
+    def requests(self, sample: Sample, questions: Sequence[Question]) -> Sequence[Any]:
         """What `answer` would send for the same arguments, so that it can be priced; nothing for a recording."""
         ...
 
-    async def answer(self, subject: Subject, questions: Sequence[Question]) -> list[Answer | Unanswered]:
+    async def answer(self, sample: Sample, questions: Sequence[Question]) -> list[Answer | Unanswered]:
         """One answer a question, in their order.
 
         Raises:

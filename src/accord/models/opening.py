@@ -22,15 +22,15 @@ from accord.models.wrappers import ATTEMPTS, Cached, Limit, Limited, Once, Retry
 from accord.store import Store
 from accord.values import MOST_ASKED, BadInput, Question
 
-CHAT_WAYS = ("logprobs", "sampling", "verbalised")
+CHAT_MODES = ("logprobs", "sampling", "verbalised")
 DIALECTS = {"decisions": "openai", "systemone": "systemone"}
 """Ways that ask a decisions endpoint, and the dialect that each speaks."""
-WAYS = (*DIALECTS, *CHAT_WAYS)
+MODES = (*DIALECTS, *CHAT_MODES)
 """Ways to a distribution over a wire; `systemone` is the other dialect of decisions."""
 
 
 @dataclass
-class Terms:
+class ClientOptions:
     """On what terms an endpoint is asked: shared by every model that a run opens.
 
     Attributes:
@@ -51,19 +51,19 @@ class Terms:
         return self.limits.setdefault(endpoint, Limit(self.at_once))
 
 
-def asked_on(wire: Any, terms: Terms) -> Model[Any, Any]:
+def asked_on(wire: Any, terms: ClientOptions) -> Model[Any, Any]:
     """A wire with its budget, its retries and its limit, and equal questions joined."""
     return Once(_limited(wire, terms))
 
 
-def open_chat(model: str, base_url: str | None, store: Store, terms: Terms) -> ChatModel:
+def open_chat(model: str, base_url: str | None, store: Store, terms: ClientOptions) -> ChatModel:
     """A chat model whose replies are kept in the store; see `open_judge` for its names."""
     wire = _chat_wire(model, base_url, terms)
     asked = wire if in_process(model) else _limited(wire, terms)
     return Once(Cached(asked, store, wire.endpoint, decode_reply))
 
 
-def open_uncached(model: str, base_url: str | None, terms: Terms) -> ChatModel:
+def open_uncached(model: str, base_url: str | None, terms: ClientOptions) -> ChatModel:
     """A chat model whose replies are kept by whoever asks; see `open_judge` for its names."""
     wire = _chat_wire(model, base_url, terms)
     return Once(wire) if in_process(model) else asked_on(wire, terms)
@@ -71,11 +71,11 @@ def open_uncached(model: str, base_url: str | None, terms: Terms) -> ChatModel:
 
 def endpoint_of(model: str, base_url: str | None) -> str:
     """Where a chat model answers, as its kept replies are keyed; see `open_chat`."""
-    return str(_chat_wire(model, base_url, Terms()).endpoint)
+    return str(_chat_wire(model, base_url, ClientOptions()).endpoint)
 
 
 def open_decided(
-    way: str, model: str, base_url: str | None, question: Question, store: Store, terms: Terms
+    mode: str, model: str, base_url: str | None, question: Question, store: Store, terms: ClientOptions
 ) -> ChatModel:
     """A decisions endpoint as a chat model that answers one question about each prompt; its replies are kept.
 
@@ -84,39 +84,39 @@ def open_decided(
             question.
         ModelError: There is no key.
     """
-    wire = _decided_wire(way, model, base_url, question, terms)
+    wire = _decided_wire(mode, model, base_url, question, terms)
     asked = DecidedChat(_limited(wire, terms), question)
-    return Once(Cached(asked, store, _decided_at(wire, way, question), decode_reply))
+    return Once(Cached(asked, store, _decided_at(wire, mode, question), decode_reply))
 
 
-def decided_endpoint_of(way: str, model: str, base_url: str | None, question: Question) -> str:
+def decided_endpoint_of(mode: str, model: str, base_url: str | None, question: Question) -> str:
     """Where a question is answered, as kept replies to prompts about it are keyed; see `open_decided`."""
-    return _decided_at(_decided_wire(way, model, base_url, question, Terms()), way, question)
+    return _decided_at(_decided_wire(mode, model, base_url, question, ClientOptions()), mode, question)
 
 
-def _decided_at(wire: Endpoint, way: str, question: Question) -> str:
-    return f"{wire.endpoint} {DIALECTS[way]} {question.key}"
+def _decided_at(wire: Endpoint, mode: str, question: Question) -> str:
+    return f"{wire.endpoint} {DIALECTS[mode]} {question.key}"
 
 
-def _decided_wire(way: str, model: str, base_url: str | None, question: Question, terms: Terms) -> Endpoint:
-    if way not in DIALECTS:
-        raise BadInput(f"{way!r} is no way of decisions; allowed: {', '.join(DIALECTS)}")
+def _decided_wire(mode: str, model: str, base_url: str | None, question: Question, terms: ClientOptions) -> Endpoint:
+    if mode not in DIALECTS:
+        raise BadInput(f"{mode!r} is no way of decisions; allowed: {', '.join(DIALECTS)}")
     if not question.can_be_judged:
         raise BadInput(
             f"a decisions endpoint cannot answer {question.id!r} ({question.scale}); it chooses from 2 to "
             f"{MOST_ASKED} options about one conversation"
         )
-    return _decisions_wire(way, model, base_url, terms)
+    return _decisions_wire(mode, model, base_url, terms)
 
 
-def _decisions_wire(way: str, model: str, base_url: str | None, terms: Terms) -> Endpoint:
+def _decisions_wire(mode: str, model: str, base_url: str | None, terms: ClientOptions) -> Endpoint:
     if in_process(model):
-        raise BadInput(f"{model!r} runs in this process and has no {way} endpoint; its way is logprobs")
-    kind = OpenAIDecisions if way == "decisions" else SystemOne
+        raise BadInput(f"{model!r} runs in this process and has no {mode} endpoint; its way is logprobs")
+    kind = OpenAIDecisions if mode == "decisions" else SystemOne
     return kind(model, base_url, timeout=terms.timeout)
 
 
-def _chat_wire(model: str, base_url: str | None, terms: Terms) -> Any:
+def _chat_wire(model: str, base_url: str | None, terms: ClientOptions) -> Any:
     """What answers under a name: the embedded model, a GGUF file, a Hugging Face folder, or an endpoint."""
     if model.startswith(EMBEDDED):
         from accord.models.embedded.chat import open_embedded
@@ -133,13 +133,13 @@ def _chat_wire(model: str, base_url: str | None, terms: Terms) -> Any:
     return ChatCompletions(model, base_url, timeout=terms.timeout)
 
 
-def _limited(wire: Any, terms: Terms) -> Limited[Any, Any]:
+def _limited(wire: Any, terms: ClientOptions) -> Limited[Any, Any]:
     limit = terms.limit(wire.endpoint)
     retrying = Retrying(Budgeted(wire, terms.budget), terms.attempts, on_failure=partial(slows, limit))
     return Limited(retrying, limit)
 
 
-def open_likelihood(model: str, base_url: str | None, terms: Terms) -> LikelihoodModel:
+def open_likelihood(model: str, base_url: str | None, terms: ClientOptions) -> LikelihoodModel:
     """The embedded model, or an endpoint that honours `echo`; what it measured is kept by whoever asks.
 
     Raises:
@@ -155,7 +155,7 @@ def open_likelihood(model: str, base_url: str | None, terms: Terms) -> Likelihoo
 
 
 def open_batched(
-    way: str, model: str, base_url: str | None, instructions: str, store: Store, samples: int, timeout: float
+    mode: str, model: str, base_url: str | None, instructions: str, store: Store, samples: int, timeout: float
 ) -> tuple[Judge, Batched, BatchEndpoint]:
     """A judge that answers from a provider's batches, the model that notes what they lack, and their endpoint.
 
@@ -163,14 +163,16 @@ def open_batched(
         BadInput: No such way, or one that batches do not know.
         ModelError: There is no key.
     """
-    if way not in CHAT_WAYS or in_process(model):
-        raise BadInput(f"no batches for {model!r} by {way}; they are for endpoints by {', '.join(CHAT_WAYS)}")
+    if mode not in CHAT_MODES or in_process(model):
+        raise BadInput(f"no batches for {model!r} by {mode}; they are for endpoints by {', '.join(CHAT_MODES)}")
     wire = ChatCompletions(model, base_url, timeout=timeout)
     batched = Batched(wire, store)
-    return _chat_judge(way, batched, wire.endpoint, instructions, samples), batched, BatchEndpoint(wire)
+    return _chat_judge(mode, batched, wire.endpoint, instructions, samples), batched, BatchEndpoint(wire)
 
 
-def open_judge(way: str, model: str, base_url: str | None, instructions: str, terms: Terms, samples: int) -> Judge:
+def open_judge(
+    mode: str, model: str, base_url: str | None, instructions: str, terms: ClientOptions, samples: int
+) -> Judge:
     """A judge over a wire, or in this process where the model is `embedded:NAME`, `gguf:PATH` or `hf:FOLDER`.
 
     Its answers are kept by whoever asks; the wire's replies are not kept twice. A model in this process is asked
@@ -180,21 +182,21 @@ def open_judge(way: str, model: str, base_url: str | None, instructions: str, te
         BadInput: No such way, or the model in this process cannot be asked that way or is not on this machine.
         ModelError: There is no key.
     """
-    if way not in WAYS:
-        raise BadInput(f"no way {way!r} to a distribution; allowed: {', '.join(WAYS)}")
-    if way in DIALECTS:
-        decisions = _decisions_wire(way, model, base_url, terms)
-        return DecisionsJudge(asked_on(decisions, terms), instructions, decisions.endpoint, DIALECTS[way])
+    if mode not in MODES:
+        raise BadInput(f"no way {mode!r} to a distribution; allowed: {', '.join(MODES)}")
+    if mode in DIALECTS:
+        decisions = _decisions_wire(mode, model, base_url, terms)
+        return DecisionsJudge(asked_on(decisions, terms), instructions, decisions.endpoint, DIALECTS[mode])
     wire = _chat_wire(model, base_url, terms)
     asked: Any = Once(wire) if in_process(model) else asked_on(wire, terms)
-    return _chat_judge(way, asked, wire.endpoint, instructions, samples)
+    return _chat_judge(mode, asked, wire.endpoint, instructions, samples)
 
 
-def _chat_judge(way: str, model: ChatModel, endpoint: str, instructions: str, samples: int) -> Judge:
+def _chat_judge(mode: str, model: ChatModel, endpoint: str, instructions: str, samples: int) -> Judge:
     """A judge by one of the ways that ask a chat model."""
-    if way == "logprobs":
+    if mode == "logprobs":
         tops = IN_PROCESS_LOGPROBS if in_process(model.name) else TOP_LOGPROBS
         return LogprobsJudge(model, instructions, endpoint, tops)
-    if way == "sampling":
+    if mode == "sampling":
         return SamplingJudge(model, samples, instructions, endpoint)
     return VerbalisedJudge(model, instructions, endpoint)

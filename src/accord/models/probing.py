@@ -11,12 +11,12 @@ from accord.models.client import TIMEOUT_SECONDS, ChatCompletions, failures, ope
 from accord.models.judges.decisions import Asked, Decided, OpenAIDecisions, Request, SystemOne
 from accord.models.judges.logprobs import TOP_LOGPROBS
 from accord.models.judges.written import schema_of
-from accord.models.model import CallFailed, Message, Prompt, Subject, in_process
+from accord.models.model import CallFailed, ChatMessage, Prompt, in_process
 from accord.models.prompts import prompt_for
-from accord.values import AccordError, BadInput, Conversation, Question, Scale, Turn, plain_url
+from accord.values import AccordError, BadInput, Conversation, Question, Sample, Scale, Turn, plain_url
 
 QUESTION = Question(id="polite", text="Is the assistant polite?", scale=Scale(options=(1, 2, 3, 4)))
-SUBJECT = Subject(Conversation("probe", (Turn("user", "Thank you!"), Turn("assistant", "You are welcome."))))
+SUBJECT = Sample(Conversation("probe", (Turn("user", "Thank you!"), Turn("assistant", "You are welcome."))))
 ECHOED = "The colour of grass is"
 
 
@@ -63,7 +63,7 @@ async def probe(
     return found
 
 
-def best_way(found: list[Capability]) -> tuple[str | None, str]:
+def best_mode(found: list[Capability]) -> tuple[str | None, str]:
     """The way to a distribution that the capabilities allow and that costs and guesses least, and why."""
     able = {capability.name for capability in found if capability.able}
     reasons = {
@@ -74,9 +74,9 @@ def best_way(found: list[Capability]) -> tuple[str | None, str]:
         "sampling": "no probabilities and no schema; repeated answers, several requests a question",
     }
     needs = {"verbalised": "json schema", "sampling": "chat"}
-    for way, reason in reasons.items():
-        if needs.get(way, way) in able:
-            return way, reason
+    for mode, reason in reasons.items():
+        if needs.get(mode, mode) in able:
+            return mode, reason
     return None, "the endpoint answers in none of the ways that Accord knows"
 
 
@@ -92,7 +92,7 @@ async def _asked(wire: Any, question: Any) -> Any:
 
 
 async def _chat(model: str, base_url: str | None, api_key: str | None, timeout: float) -> tuple[bool, str]:
-    prompt = Prompt((Message("user", "Say: ready"),), max_tokens=8)
+    prompt = Prompt((ChatMessage("user", "Say: ready"),), max_tokens=8)
     reply = await _asked(ChatCompletions(model, base_url, api_key, timeout), prompt)
     return bool(reply.text.strip()), f"answered as {reply.model!r}" if reply.text.strip() else "answered with no text"
 
@@ -109,7 +109,7 @@ async def _logprobs(model: str, base_url: str | None, api_key: str | None, timeo
 
 async def _schema(model: str, base_url: str | None, api_key: str | None, timeout: float) -> tuple[bool, str]:
     text = 'Say as JSON how probable each answer to "Is grass green?" is, on a scale from 1 (no) to 4 (yes).'
-    prompt = Prompt((Message("user", text),), max_tokens=120, schema=schema_of([QUESTION]))
+    prompt = Prompt((ChatMessage("user", text),), max_tokens=120, schema=schema_of([QUESTION]))
     reply = await _asked(ChatCompletions(model, base_url, api_key, timeout), prompt)
     try:
         stated = json.loads(reply.text)
@@ -229,13 +229,13 @@ def attacks(best: str) -> list[tuple[str, str]]:
     return [(kind, text.replace("{best}", best)) for kind, text in [*_ATTACKS.items(), *spoken]]
 
 
-def attacked(subject: Subject, text: str) -> Subject:
+def attacked(sample: Sample, text: str) -> Sample:
     """The subject with a text at the end of what is judged: the turn, or the last one of the judged system."""
-    conversation = subject.conversation
-    index = subject.turn
+    conversation = sample.conversation
+    index = sample.turn
     if index is None:
         replies = [i for i, turn in enumerate(conversation.turns) if turn.role == "assistant"]
         index = replies[-1] if replies else len(conversation.turns) - 1
     turn = conversation.turns[index]
     changed = replace(turn, content=f"{turn.content}\n\n{text}")
-    return subject.saying((*conversation.turns[:index], changed, *conversation.turns[index + 1 :]))
+    return sample.saying((*conversation.turns[:index], changed, *conversation.turns[index + 1 :]))

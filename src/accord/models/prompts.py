@@ -8,8 +8,8 @@ from functools import cache, lru_cache, partial
 from importlib.resources import files
 from string import Template
 
-from accord.models.model import Message, Prompt, Subject
-from accord.values import Document, Question, Scale, Turn, content_hash, sendable
+from accord.models.model import ChatMessage, Prompt
+from accord.values import Document, Question, Sample, Scale, Turn, content_hash, sendable
 
 LETTERS = "ABCDEFGHIJ"
 
@@ -27,41 +27,41 @@ template = partial(prompt_file, "accord.llm")
 DEFAULT_INSTRUCTIONS = "Judge the conversation below by what is asked after it."
 
 
-def prompt_for(subject: Subject, question: Question, instructions: str, top_logprobs: int) -> Prompt:
+def prompt_for(sample: Sample, question: Question, instructions: str, top_logprobs: int) -> Prompt:
     """The prompt that asks one question about one subject, answered by a single token."""
     labels = answer_labels(question.scale)
     text = template("question").substitute(
-        _shared(subject, instructions),
-        question=_about(subject) + question.text,
+        _shared(sample, instructions),
+        question=_about(sample) + question.text,
         options=options_of(question, labels),
         labels=", ".join(labels),
     )
-    return Prompt((Message("user", text),), max_tokens=1, temperature=0.0, top_logprobs=top_logprobs)
+    return Prompt((ChatMessage("user", text),), max_tokens=1, temperature=0.0, top_logprobs=top_logprobs)
 
 
-def verbalised_prompt(subject: Subject, questions: Sequence[Question], instructions: str) -> Prompt:
+def verbalised_prompt(sample: Sample, questions: Sequence[Question], instructions: str) -> Prompt:
     """The prompt that asks several questions about one subject, answered by stated probabilities."""
     asked = (
-        f"{question.id}: {_about(subject)}{question.text}\n{options_of(question, answer_labels(question.scale))}"
+        f"{question.id}: {_about(sample)}{question.text}\n{options_of(question, answer_labels(question.scale))}"
         for question in questions
     )
-    text = template("verbalised").substitute(_shared(subject, instructions), questions="\n\n".join(asked))
-    return Prompt((Message("user", text),))
+    text = template("verbalised").substitute(_shared(sample, instructions), questions="\n\n".join(asked))
+    return Prompt((ChatMessage("user", text),))
 
 
-def material_of(subject: Subject, instructions: str) -> str:
+def material_of(sample: Sample, instructions: str) -> str:
     """Instructions and the fenced conversation without a question: the input of a decisions request."""
-    shared = _shared(subject, instructions)
+    shared = _shared(sample, instructions)
     return "\n".join(
         [shared["instructions"], "", shared["fence"], shared["conversation"], shared["fence"], shared["documents"]]
     ).rstrip()
 
 
 @lru_cache(maxsize=256)
-def _shared(subject: Subject, instructions: str) -> Mapping[str, str]:
+def _shared(sample: Sample, instructions: str) -> Mapping[str, str]:
     """What all prompts about one subject share, byte for byte, so that prefix caches hit."""
-    transcript = transcript_of(subject.conversation.up_to(subject.turn), subject.hidden)
-    documents = documents_of(subject.conversation.documents)
+    transcript = transcript_of(sample.conversation.up_to(sample.turn), sample.hidden)
+    documents = documents_of(sample.conversation.documents)
     fence = fence_for(transcript + documents)
     return {
         "instructions": instructions or DEFAULT_INSTRUCTIONS,
@@ -72,9 +72,9 @@ def _shared(subject: Subject, instructions: str) -> Mapping[str, str]:
 
 
 @lru_cache(maxsize=1024)
-def material_hash(subject: Subject, instructions: str) -> str:
+def material_hash(sample: Sample, instructions: str) -> str:
     """A digest of all that prompts about one subject share."""
-    return content_hash(dict(_shared(subject, instructions)))
+    return content_hash(dict(_shared(sample, instructions)))
 
 
 def question_hash(template_name: str, question: Question) -> str:
@@ -83,10 +83,10 @@ def question_hash(template_name: str, question: Question) -> str:
     return content_hash([template(template_name).template, question.text, shown])
 
 
-def prompt_hash(template_name: str, subject: Subject, question: Question, instructions: str) -> str:
+def prompt_hash(template_name: str, sample: Sample, question: Question, instructions: str) -> str:
     """A digest of everything a model is shown for one question about one subject."""
-    turn = subject.turn
-    return content_hash([material_hash(subject, instructions), question_hash(template_name, question), turn])
+    turn = sample.turn
+    return content_hash([material_hash(sample, instructions), question_hash(template_name, question), turn])
 
 
 def transcript_of(turns: Sequence[Turn], hidden: tuple[int, int] | None = None) -> str:
@@ -142,5 +142,5 @@ def options_of(question: Question, labels: Mapping[str, str]) -> str:
     return "\n".join(lines)
 
 
-def _about(subject: Subject) -> str:
-    return "" if subject.turn is None else f"(About the turn [{subject.turn}] only, given all turns before it.) "
+def _about(sample: Sample) -> str:
+    return "" if sample.turn is None else f"(About the turn [{sample.turn}] only, given all turns before it.) "

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from accord.models.model import Answer, CallFailed, Failure, Prompt, Reply, Subject, Unanswered
-from accord.values import Question
+from accord.models.model import Answer, CallFailed, Failure, Prompt, Reply, Unanswered
+from accord.values import Question, Sample
 
 Script = Callable[[Prompt], str | Reply | Failure]
 
@@ -35,32 +35,32 @@ class ScriptedModel:
 class ScriptedJudge:
     """A judge that answers with a function of subject and question."""
 
-    way = "scripted"
+    mode = "scripted"
     together = 1000
 
     def __init__(
-        self, script: Callable[[Subject, Question], Mapping[str, float] | Failure], name: str = "scripted"
+        self, script: Callable[[Sample, Question], Mapping[str, float] | Failure], name: str = "scripted"
     ) -> None:
         """`script` gives the distribution of one answer, or why there is none."""
         self.name = name
-        self.asked: list[tuple[Subject, str]] = []
+        self.asked: list[tuple[Sample, str]] = []
         self._script = script
 
-    def made_from(self, subject: Subject, question: Question) -> Mapping[str, Any]:
+    def made_from(self, sample: Sample, question: Question) -> Mapping[str, Any]:
         """The script's name stands for the script."""
-        return {"judge": self.name, "way": self.way, "target": str(subject.target), "question": question.id}
+        return {"judge": self.name, "mode": self.mode, "target": str(sample.target), "question": question.id}
 
-    def requests(self, subject: Subject, questions: Sequence[Question]) -> Sequence[Any]:
+    def requests(self, sample: Sample, questions: Sequence[Question]) -> Sequence[Any]:
         """Nothing goes over a wire."""
         return ()
 
-    async def answer(self, subject: Subject, questions: Sequence[Question]) -> list[Answer | Unanswered]:
+    async def answer(self, sample: Sample, questions: Sequence[Question]) -> list[Answer | Unanswered]:
         """The script's answers, in the order of the questions."""
-        return [self._one(subject, question) for question in questions]
+        return [self._one(sample, question) for question in questions]
 
-    def _one(self, subject: Subject, question: Question) -> Answer | Unanswered:
-        self.asked.append((subject, question.id))
-        said = self._script(subject, question)
+    def _one(self, sample: Sample, question: Question) -> Answer | Unanswered:
+        self.asked.append((sample, question.id))
+        said = self._script(sample, question)
         if isinstance(said, Failure):
             return Unanswered(question.id, said.reason, said.detail)
         return Answer(question.id, said, max(0.0, 1.0 - sum(said.values())))

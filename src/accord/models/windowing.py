@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from accord.models.model import HF, IN_PROCESS_CONTEXT, Judge, Subject, estimated_usage, in_process, in_requests
-from accord.values import BadInput, Conversation, Document, Question, Turn
+from accord.models.model import HF, IN_PROCESS_CONTEXT, Judge, estimated_usage, in_process, in_requests
+from accord.values import BadInput, Conversation, Document, Question, Sample, Turn
 
 
 def own_context(model: str) -> int | None:
@@ -40,7 +40,7 @@ def room_for(judge: Judge, questions: Sequence[Question], context: int) -> int:
     Raises:
         BadInput: There is hardly any room.
     """
-    nothing = Subject(Conversation("", ()))
+    nothing = Sample(Conversation("", ()))
     groups = in_requests(judge, questions)
     estimates = [estimated_usage(request).total for group in groups for request in judge.requests(nothing, group)]
     return room_beside(max(estimates, default=0), context, "judge: context")
@@ -61,49 +61,49 @@ def room_beside(asked: int, context: int, setting: str) -> int:
     return room
 
 
-def windowing(judge: Judge, questions: Sequence[Question], context: int | None) -> Callable[[Subject], Subject]:
+def windowing(judge: Judge, questions: Sequence[Question], context: int | None) -> Callable[[Sample], Sample]:
     """What a judge is shown of each subject, where a request may have no more than `context` tokens.
 
     Raises:
         BadInput: There is hardly any room beside the questions.
     """
     if context is None:
-        return lambda subject: subject
+        return lambda sample: sample
     room = room_for(judge, questions, context)
-    return lambda subject: fitted(subject, room)
+    return lambda sample: fitted(sample, room)
 
 
-def fitted(subject: Subject, room: int) -> Subject:
+def fitted(sample: Sample, room: int) -> Sample:
     """The subject as it fits into so many tokens: documents and turns shortened, turns in the middle left out.
 
     Documents keep their beginnings and at most half of the room; a turn longer than half of what remains loses its
     middle. The first turn stays, then as many of the last ones as fit: what is judged is always there. Each gap says
     how much is missing.
     """
-    turns = subject.conversation.up_to(subject.turn)
-    documents = subject.conversation.documents
+    turns = sample.conversation.up_to(sample.turn)
+    documents = sample.conversation.documents
     if _tokens(turns, documents) <= room or not turns:
-        return subject
+        return sample
     shorter = _shortened(documents, room // 2)
     left = max(room - sum(map(_document_tokens, shorter)), 0)
     cut = tuple(_cut(turn, max(left // 2, TURN_OVERHEAD)) for turn in turns)
     hidden = _hidden([_turn_tokens(turn) for turn in cut], left)
-    metadata = subject.conversation.metadata
-    return Subject(Conversation(subject.conversation.id, cut, shorter, metadata), subject.turn, hidden)
+    metadata = sample.conversation.metadata
+    return Sample(Conversation(sample.conversation.id, cut, shorter, metadata), sample.turn, hidden)
 
 
-def left_out(whole: Subject, shown: Subject) -> float:
+def truncated_share(whole: Sample, shown: Sample) -> float:
     """The share of a subject's characters, documents included, that its shown form lacks; from 0 to 1."""
     if shown is whole:
         return 0.0
     return max(0.0, 1.0 - _characters(shown) / max(_characters(whole), 1))
 
 
-def _characters(subject: Subject) -> int:
-    first, last = subject.hidden or (0, 0)
-    turns = subject.conversation.up_to(subject.turn)
+def _characters(sample: Sample) -> int:
+    first, last = sample.hidden or (0, 0)
+    turns = sample.conversation.up_to(sample.turn)
     said = sum(len(turn.content) for index, turn in enumerate(turns) if not first <= index < last)
-    return said + sum(len(document.text) for document in subject.conversation.documents)
+    return said + sum(len(document.text) for document in sample.conversation.documents)
 
 
 def _hidden(sizes: Sequence[int], room: int) -> tuple[int, int] | None:

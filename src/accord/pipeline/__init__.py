@@ -1,6 +1,6 @@
 """One run, stage by stage: import, collect evidence, compare and fit, score."""
 
-from accord.pipeline.collecting import collect, judge_stored, judging_terms, plan_stored, subjects_of
+from accord.pipeline.collecting import collect, judge_stored, judging_options, plan_stored, samples_of
 from accord.pipeline.importing import Imported, import_files
 from accord.pipeline.in_context_asking import ContextSides, at_level, dimension_of
 from accord.pipeline.in_context_findings import COMMAND, findings, latest_in_context, plan_in_context
@@ -31,8 +31,16 @@ from accord.pipeline.models import (
 from accord.pipeline.plugins import list_plugins
 from accord.pipeline.rubric_findings import cautions, latest_rubric, plan_rubric
 from accord.pipeline.rubric_study import ASKED, TABLES, Study, learn_rubric, outcome
-from accord.pipeline.scoring import How, Speaker, latest_drift, latest_scores, score_all, score_file, written
-from accord.pipeline.teaching import teach, train_ruber
+from accord.pipeline.scoring import (
+    Perspective,
+    ScoreOptions,
+    latest_drift,
+    latest_scores,
+    score_all,
+    score_file,
+    written,
+)
+from accord.pipeline.teaching import finetune, train_ruber
 
 __all__ = [
     "ASKED",
@@ -40,15 +48,15 @@ __all__ = [
     "ContextSides",
     "EVERY",
     "Figures",
-    "How",
     "Imported",
     "InContextModels",
     "InContextStudy",
     "Insights",
     "IssueStudy",
     "Models",
+    "Perspective",
     "RubricModels",
-    "Speaker",
+    "ScoreOptions",
     "Study",
     "TABLES",
     "Trial",
@@ -62,13 +70,14 @@ __all__ = [
     "figures_of",
     "find_issues",
     "findings",
+    "finetune",
     "import_files",
     "issue_statistics",
     "issues_config",
     "judge_in_batches",
     "judge_issues",
     "judge_stored",
-    "judging_terms",
+    "judging_options",
     "latest_audit",
     "latest_drift",
     "latest_in_context",
@@ -92,10 +101,9 @@ __all__ = [
     "plan_issues",
     "plan_rubric",
     "plan_stored",
+    "samples_of",
     "score_all",
     "score_file",
-    "subjects_of",
-    "teach",
     "train_ruber",
     "translated",
     "try_out",

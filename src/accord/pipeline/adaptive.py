@@ -9,11 +9,10 @@ from itertools import groupby
 from accord.config import Config
 from accord.evidence import EvidenceTable
 from accord.learning import AdaptiveRubric, Calibration, Evaluator
-from accord.models import Subject
 from accord.pipeline.collecting import collect
 from accord.pipeline.models import Models
 from accord.store import Store
-from accord.values import BadInput, Rubric
+from accord.values import BadInput, Rubric, Sample
 
 
 def asking(evaluator: Evaluator, models: Models) -> AdaptiveRubric:
@@ -32,7 +31,7 @@ def ask_adaptively(
     config: Config,
     rubric: Rubric,
     models: Models,
-    subjects: Sequence[Subject],
+    samples: Sequence[Sample],
     asking: AdaptiveRubric,
     most: int,
     until: float = 0.0,
@@ -42,34 +41,34 @@ def ask_adaptively(
     At most `most` questions a subject, fewer once the prediction varies less than `until` with what is not known.
     Answers are kept like any others: what the store holds is not asked for again, nor counted less.
     """
-    questions: dict[str, list[str]] = {subject.conversation.id: [] for subject in subjects}
+    questions: dict[str, list[str]] = {sample.conversation.id: [] for sample in samples}
     judge, bare = Models(judge=models.judge), config.model_copy(update={"metrics": [], "issues": None})
-    measured = collect(store, config, rubric, subjects, replace(models, judge=None))
+    measured = collect(store, config, rubric, samples, replace(models, judge=None))
 
     def known() -> EvidenceTable:
-        return _only(collect(store, bare, rubric, subjects, judge, ask=False), questions).beside(measured)
+        return _only(collect(store, bare, rubric, samples, judge, ask=False), questions).join(measured)
 
     table = known()
     for _ in range(most):
         features = asking.evaluator.features(table)
-        wanted: list[tuple[str, Subject]] = []
-        for row, subject in enumerate(subjects):
-            found, done = asking.outlook(features, row), questions[subject.conversation.id]
+        wanted: list[tuple[str, Sample]] = []
+        for row, sample in enumerate(samples):
+            found, done = asking.outlook(features, row), questions[sample.conversation.id]
             open_ = {
                 name: gain
                 for name, gain in found.gains.items()
-                if name not in done and rubric[name].applies_to(subject.conversation)
+                if name not in done and rubric[name].applies_to(sample.conversation)
             }
             if open_ and found.spread > until:
-                wanted.append((max(open_, key=lambda name: open_[name]), subject))
+                wanted.append((max(open_, key=lambda name: open_[name]), sample))
         if not wanted:
             break
         for name, group in groupby(sorted(wanted, key=lambda one: one[0]), key=lambda one: one[0]):
             alone = rubric.model_copy(update={"questions": (rubric[name],), "main": name})
-            chosen = [subject for _, subject in group]
+            chosen = [sample for _, sample in group]
             collect(store, bare, alone, chosen, judge)
-            for subject in chosen:
-                questions[subject.conversation.id].append(name)
+            for sample in chosen:
+                questions[sample.conversation.id].append(name)
         table = known()
     return table
 

@@ -20,16 +20,16 @@ from accord.evidence import (
     REFERENCE,
     EvidenceTable,
     Judged,
-    judge_subjects,
+    judge_samples,
     measure,
     measure_likelihoods,
 )
-from accord.models import Answer, Budget, Judge, Subject, Unanswered, own_context
+from accord.models import Answer, Budget, Judge, Unanswered, own_context
 from accord.pipeline.issues import issue_evidence
 from accord.pipeline.models import Models
 from accord.pipeline.planning import Plan, plan_asking
 from accord.store import Store, batches
-from accord.values import Question, Rubric, Target
+from accord.values import Question, Rubric, Sample, Target
 
 JUDGED_AT_ONCE = 500
 
@@ -38,10 +38,10 @@ class StoredAnswers:
     """A judge that asks nobody: what the store holds is there, everything else is `not judged yet`."""
 
     def __init__(self, judge: Judge) -> None:
-        self.name, self.way, self.together, self.made_from = judge.name, judge.way, judge.together, judge.made_from
+        self.name, self.mode, self.together, self.made_from = judge.name, judge.mode, judge.together, judge.made_from
         self.requests = judge.requests  # nothing is sent; how much room a conversation has follows from them
 
-    async def answer(self, subject: Subject, questions: Sequence[Question]) -> list[Answer | Unanswered]:
+    async def answer(self, sample: Sample, questions: Sequence[Question]) -> list[Answer | Unanswered]:
         """No answers."""
         return [Unanswered(question.id, "not judged yet", "run: accord judge") for question in questions]
 
@@ -62,13 +62,13 @@ def _members(name: str, groups: Mapping[str, Sequence[str]]) -> list[str]:
     return [f"{part}{at}{argument}" for part in groups[group]] if group in groups else [name]
 
 
-def subjects_of(store: Store, targets: Iterable[Target]) -> list[Subject]:
+def samples_of(store: Store, targets: Iterable[Target]) -> list[Sample]:
     """Targets with their conversations, by conversation id and turn."""
     wanted: dict[str, list[int | None]] = {}
     for target in targets:
         wanted.setdefault(target.conversation, []).append(target.turn)
     return [
-        Subject(conversation, turn)
+        Sample(conversation, turn)
         for conversation in store.conversations(wanted)
         for turn in sorted(set(wanted[conversation.id]), key=lambda turn: -1 if turn is None else turn)
     ]
@@ -78,7 +78,7 @@ def collect(
     store: Store,
     config: Config,
     rubric: Rubric,
-    subjects: Sequence[Subject],
+    samples: Sequence[Sample],
     models: Models,
     ask: bool = True,
     on_judged: Callable[[Judged], None] | None = None,
@@ -87,26 +87,26 @@ def collect(
 
     With `ask` unset nobody is asked: answers come from the store, or from a recording, alone.
     """
-    table = measure(subjects, metric_names(config))
+    table = measure(samples, metric_names(config))
     if models.likelihood is not None:
-        table = table.beside(measure_likelihoods(models.likelihood, subjects, store, ask=ask))
+        table = table.join(measure_likelihoods(models.likelihood, samples, store, ask=ask))
     if config.issues is not None:
         judge = None if models.issue_judge is None else _asked(models.issue_judge, ask)
         finder = models.finder if ask else None
-        table = table.beside(issue_evidence(store, config, subjects, judge, finder, judging_terms(config)))
+        table = table.join(issue_evidence(store, config, samples, judge, finder, judging_options(config)))
     if models.judge is None:
         return table
-    return judge_subjects(_asked(models.judge, ask), rubric, subjects, store, on_judged, *judging_terms(config)).beside(
+    return judge_samples(_asked(models.judge, ask), rubric, samples, store, on_judged, *judging_options(config)).join(
         table
     )
 
 
 def _asked(judge: Judge, ask: bool) -> Judge:
     """The judge, or its kept answers alone; a recording is both."""
-    return judge if ask or judge.way == "recorded" else StoredAnswers(judge)
+    return judge if ask or judge.mode == "recorded" else StoredAnswers(judge)
 
 
-def judging_terms(config: Config) -> tuple[int, int | None]:
+def judging_options(config: Config) -> tuple[int, int | None]:
     """How many subjects are judged at once, and how many tokens a request may have."""
     return (config.judge.at_once, context_of(config.judge)) if config.judge else (AT_ONCE, None)
 
@@ -116,7 +116,7 @@ def context_of(judge: JudgeConfig) -> int | None:
     return judge.context or own_context(judge.model or "")
 
 
-def wanted(store: Store, rubric: Rubric, everything: bool, limit: int | None) -> Iterator[list[Subject]]:
+def wanted(store: Store, rubric: Rubric, everything: bool, limit: int | None) -> Iterator[list[Sample]]:
     """What is to be judged, some hundreds at a time: every conversation, or what somebody rated."""
     targets: Iterable[Target]
     if everything:
@@ -124,7 +124,7 @@ def wanted(store: Store, rubric: Rubric, everything: bool, limit: int | None) ->
     else:
         targets = store.labels().on(rubric.main).targets
     for batch in batches(islice(targets, limit), JUDGED_AT_ONCE):
-        yield subjects_of(store, batch)
+        yield samples_of(store, batch)
 
 
 def plan_stored(
@@ -137,15 +137,15 @@ def plan_stored(
     limit: int | None = None,
 ) -> Plan:
     """What `judge_stored` would cost with the same arguments."""
-    subjects = (subject for batch in wanted(store, rubric, everything, limit) for subject in batch)
-    return plan_asking(models, rubric, subjects, store, budget, judging_terms(config)[1])
+    samples = (sample for batch in wanted(store, rubric, everything, limit) for sample in batch)
+    return plan_asking(models, rubric, samples, store, budget, judging_options(config)[1])
 
 
 @dataclass
-class _Tally:
+class _Counts:
     """What asking came to, counted as it goes."""
 
-    subjects: int = 0
+    samples: int = 0
     answered: int = 0
     asked: int = 0
     measured: int = 0
@@ -153,7 +153,7 @@ class _Tally:
 
     def judged(self, judged: Judged) -> None:
         """Count one subject's answers."""
-        self.subjects, self.asked = self.subjects + 1, self.asked + judged.asked
+        self.samples, self.asked = self.samples + 1, self.asked + judged.asked
         self.answered += sum(isinstance(answer, Answer) for answer in judged.answers)
         reasons = (answer.reason for answer in judged.answers if isinstance(answer, Unanswered))
         self.unanswered.update(reason for reason in reasons if reason != NOT_APPLICABLE)
@@ -175,17 +175,17 @@ def judge_stored(
     on_step: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
     """Ask the models about what is rated, or everything, a batch at a time; returns counts, failures by reason."""
-    tally = _Tally()
+    counts = _Counts()
 
     def count(judged: Judged) -> None:
-        tally.judged(judged)
+        counts.judged(judged)
         on_step()
 
     for batch in wanted(store, rubric, everything, limit):
         if models.judge is not None:
-            judge_subjects(models.judge, rubric, batch, store, count, *judging_terms(config))
+            judge_samples(models.judge, rubric, batch, store, count, *judging_options(config))
         else:
-            tally.subjects += len(batch)
+            counts.samples += len(batch)
         if models.likelihood is not None:
-            tally.measured_all(measure_likelihoods(models.likelihood, batch, store, lambda _: on_step()))
-    return {**vars(tally), "unanswered": dict(tally.unanswered)}
+            counts.measured_all(measure_likelihoods(models.likelihood, batch, store, lambda _: on_step()))
+    return {**vars(counts), "unanswered": dict(counts.unanswered)}

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from accord.formats import Record, columns_of, is_label_file, read, read_labels
-from accord.store import Added, Assessed, Store, batches, changed_conversation, unknown_target
-from accord.values import Assessment, BadInput, Conversation, Label, Rubric, check_label, located
+from accord.store import Added, IssueAnnotations, Store, batches, changed_conversation, unknown_target
+from accord.values import BadInput, Conversation, IssueAnnotation, Label, Rubric, check_label, located
 
 ROWS_AT_ONCE = 500
 
@@ -125,13 +125,13 @@ def _import_conversations(
         labels = _noted(_checked(beside, rubric, path, on_bad_row), rubric, done)
         _add_labels(store, path, labels, done, on_bad_row)
         kept = [record for record in records if record.assessments and record.conversation.id not in changed]
-        done.assessments = done.assessments.plus(Assessed(store).add(_located(store, kept)))
+        done.assessments = done.assessments.plus(IssueAnnotations(store).add(_located(store, kept)))
         seen += len(records)
         if on_progress is not None:
             on_progress(seen)
 
 
-def _located(store: Store, records: Sequence[Record]) -> Iterator[Assessment]:
+def _located(store: Store, records: Sequence[Record]) -> Iterator[IssueAnnotation]:
     """The records' assessments; quotes are looked up in the stored dialogue where the file does not have it."""
     bare = [record.conversation.id for record in records if not record.conversation.turns]
     known = {conversation.id: conversation.turns for conversation in store.conversations(bare)} if bare else {}

@@ -17,28 +17,28 @@ from accord.evidence import EvidenceTable
 from accord.methods import (
     TURN,
     Asked,
+    Counts,
     Ensemble,
     Example,
     Examples,
     Private,
+    PromptTemplate,
     Query,
     Recipe,
-    Tally,
-    Wording,
     as_evidence,
     examples_of,
     groups_of,
     private_by,
+    prompt_text,
     score_each,
     together,
-    told_of,
 )
-from accord.models import ChatModel, Failure, Subject, embedded, open_embedder, run_flow
-from accord.pipeline.collecting import subjects_of
+from accord.models import ChatModel, Failure, embedded, open_embedder, run_flow
+from accord.pipeline.collecting import samples_of
 from accord.pipeline.models import NO_MODEL, InContextModels
 from accord.statistics import INNER_FOLDS, Split, fold_of
 from accord.store import Store
-from accord.values import BadInput, Labels, Question, Rubric, Signature, UnknownName
+from accord.values import BadInput, Labels, Question, Rubric, Sample, Signature, UnknownName
 
 if TYPE_CHECKING:
     from accord.pipeline.models import Models
@@ -63,7 +63,7 @@ class ContextSides:
         left_out: Why other rated targets are no examples, counted.
     """
 
-    wording: Wording
+    wording: PromptTemplate
     labels: Labels
     train: Examples
     test: Examples
@@ -133,9 +133,9 @@ def context_sides(
     """
     labels = store.labels().on(question.id)
     hidden = private or private_by(about.private, about.marked)
-    found = examples_of(question, subjects_of(store, labels.targets), labels, about.level, hidden)
-    wording = Wording(
-        question, found.level, about.way, about.background, models.context, about.demonstrations, models.top
+    found = examples_of(question, samples_of(store, labels.targets), labels, about.level, hidden)
+    wording = PromptTemplate(
+        question, found.level, about.mode, about.background, models.context, about.demonstrations, models.top
     )
     left_out = Counter(found.left_out)
     kept: list[Example] = []
@@ -189,7 +189,11 @@ Step = Callable[[], None]
 
 
 def ask_ensembles(
-    wording: Wording, model: ChatModel, asked: Sequence[Sequence[Asked]], tally: Tally, on_step: Step = lambda: None
+    wording: PromptTemplate,
+    model: ChatModel,
+    asked: Sequence[Sequence[Asked]],
+    counts: Counts,
+    on_step: Step = lambda: None,
 ) -> list[Ensemble | Failure]:
     """What several requests about each input say together.
 
@@ -198,13 +202,13 @@ def ask_ensembles(
         ModelError: No call can succeed.
     """
     flat = [one for each in asked for one in each]
-    readings = iter(run_flow(score_each(wording, flat, tally, on_step), model))
+    readings = iter(run_flow(score_each(wording, flat, counts, on_step), model))
     return [together(list(islice(readings, len(each)))) for each in asked]
 
 
-def queries_of(subjects: Sequence[Subject], embedder: str, store: Store) -> list[Query]:
+def queries_of(samples: Sequence[Sample], embedder: str, store: Store) -> list[Query]:
     """Inputs as a selector sees them; each text is embedded once and kept."""
-    texts = [told_of(subject) for subject in subjects]
+    texts = [prompt_text(sample) for sample in samples]
     vectors = embedded_texts(texts, embedder, store)
     return [Query(vector, text) for vector, text in zip(vectors, texts, strict=True)]
 
@@ -213,26 +217,26 @@ def signature_of(recipe: Recipe) -> Signature:
     """How a recipe's answers are made."""
     model, _, _ = recipe.model.partition(" ")
     return Signature.of(
-        "in-context", model=model, via=recipe.wording.way, selector=recipe.selector.name, prompts=len(recipe.tasks),
+        "in-context", model=model, via=recipe.wording.mode, selector=recipe.selector.name, prompts=len(recipe.tasks),
         examples=len(recipe.examples), k=recipe.sizes.k, asked=recipe.sizes.ensemble, recipe=recipe.hash,
     )  # fmt: skip
 
 
-def at_level(subjects: Sequence[Subject], level: str) -> list[Subject]:
+def at_level(samples: Sequence[Sample], level: str) -> list[Sample]:
     """What is scored of conversations: of a turn-level dimension, their last reply; a turn stays what it is."""
     if level != TURN:
-        return list(subjects)
-    return [subject if subject.turn is not None else _last_reply(subject) for subject in subjects]
+        return list(samples)
+    return [sample if sample.turn is not None else _last_reply(sample) for sample in samples]
 
 
-def _last_reply(subject: Subject) -> Subject:
-    turns, replies = subject.conversation.turns, subject.conversation.replies
+def _last_reply(sample: Sample) -> Sample:
+    turns, replies = sample.conversation.turns, sample.conversation.replies
     last = next((place for place in range(len(turns) - 1, -1, -1) if replies and turns[place] is replies[-1]), None)
-    return subject if last is None else Subject(subject.conversation, last)
+    return sample if last is None else Sample(sample.conversation, last)
 
 
 def ask_recipe(
-    recipe: Recipe, model: ChatModel, store: Store, subjects: Sequence[Subject], tally: Tally
+    recipe: Recipe, model: ChatModel, store: Store, samples: Sequence[Sample], counts: Counts
 ) -> EvidenceTable:
     """The evidence of conversations that nobody has rated.
 
@@ -242,32 +246,32 @@ def ask_recipe(
         BudgetReached: The budget is spent; the same call goes on from there.
         ModelError: No call can succeed.
     """
-    wanted = at_level(subjects, recipe.wording.level)
+    wanted = at_level(samples, recipe.wording.level)
     queries = queries_of(wanted, recipe.embedder, store)
     asked: list[list[Asked] | Failure] = []
-    for subject, query in zip(wanted, queries, strict=True):
-        why = _unasked(recipe, subject)
-        asked.append(why or recipe.asked(recipe.choose(query, recipe.left_out_of(subject)), subject))
+    for sample, query in zip(wanted, queries, strict=True):
+        why = _unasked(recipe, sample)
+        asked.append(why or recipe.asked(recipe.choose(query, recipe.left_out_of(sample)), sample))
     wanted_of = [each for each in asked if not isinstance(each, Failure)]
-    answers = iter(ask_ensembles(recipe.wording, model, wanted_of, tally))
+    answers = iter(ask_ensembles(recipe.wording, model, wanted_of, counts))
     said = [each if isinstance(each, Failure) else next(answers) for each in asked]
-    found = list(zip((subject.target for subject in wanted), said, strict=True))
+    found = list(zip((sample.target for sample in wanted), said, strict=True))
     return as_evidence(recipe.wording.question, str(signature_of(recipe)), found)
 
 
-def _unasked(recipe: Recipe, subject: Subject) -> Failure | None:
+def _unasked(recipe: Recipe, sample: Sample) -> Failure | None:
     """Why an input cannot be asked about; `None` where it can."""
-    if not any(turn.content.strip() for turn in subject.conversation.up_to(subject.turn)):
+    if not any(turn.content.strip() for turn in sample.conversation.up_to(sample.turn)):
         return Failure("nothing was said", "no turn has words")
-    if not recipe.wording.question.applies_to(subject.conversation):
+    if not recipe.wording.question.applies_to(sample.conversation):
         return Failure("does not apply", "the question is not for such conversations")
-    if len(recipe.examples) - len(recipe.left_out_of(subject)) < recipe.sizes.k:
+    if len(recipe.examples) - len(recipe.left_out_of(sample)) < recipe.sizes.k:
         return Failure("too few examples", "nearly all of them are the input itself")
     return None
 
 
 def in_context_evidence(
-    store: Store, models: Models, recipe: Recipe, subjects: Sequence[Subject], asked: Tally
+    store: Store, models: Models, recipe: Recipe, samples: Sequence[Sample], asked: Counts
 ) -> EvidenceTable:
     """The same with the project's model, which has to be the one that the recipe was learned with.
 
@@ -277,9 +281,9 @@ def in_context_evidence(
     if models.in_context is None:
         raise BadInput(NO_MODEL)
     question, about = recipe.wording.question, models.in_context.about
-    if about.way != recipe.wording.way:
+    if about.mode != recipe.wording.mode:
         raise BadInput(
-            f"the prompts were tried by way of {recipe.wording.way}, in_context: way is {about.way}; fit again"
+            f"the prompts were tried by way of {recipe.wording.mode}, in_context: way is {about.mode}; fit again"
         )
     scorer = models.in_context.scorer(question, store)
     here = models.in_context.where(scorer, question)
@@ -288,7 +292,7 @@ def in_context_evidence(
             f"the prompts were tried with {recipe.model}, the project names {here}: what helps one model may mislead "
             "another; fit again: accord fit in-context"
         )
-    return ask_recipe(recipe, scorer, store, subjects, asked)
+    return ask_recipe(recipe, scorer, store, samples, asked)
 
 
 def embedded_texts(texts: Sequence[str], embedder: str, store: Store) -> np.ndarray:

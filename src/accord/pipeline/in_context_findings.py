@@ -32,7 +32,7 @@ class _Counted(InContextModels):
     def scorer(self, question: Question, store: Store) -> ChatModel:
         """Answers from the store, or with scores of the scale in turn."""
         assert self.plan is not None
-        labels = cycle(answer_labels(question.scale) if self.about.way != NUMBER else question.scale.options or ("",))
+        labels = cycle(answer_labels(question.scale) if self.about.mode != NUMBER else question.scale.options or ("",))
         low = question.scale.numbers[0]
 
         def stand_in(prompt: Prompt) -> Reply:
@@ -71,8 +71,8 @@ def plan_in_context(
     least = {"towers": {**models.about.towers, "epochs": 1}} if beside else {"selector": SELECTORS[0]}
     counted = _Counted(models.about.model_copy(update=least), models.budget, plan=plan)
     study = learn_in_context(store, config, counted, question, prompts, beside, private, draws=2)
-    plan.subjects = len(study.sides.train) + len(study.sides.test)
-    plan.questions = sum(tally.asked for tally in study.tallies.values())
+    plan.samples = len(study.sides.train) + len(study.sides.test)
+    plan.questions = sum(counts.asked for counts in study.counts_by_stage.values())
     plan.answered = plan.questions - plan.requests
     plan.price(Budget(models.budget.caps, models.budget.prices))
     return plan
@@ -89,10 +89,10 @@ def findings(study: InContextStudy, spent: Mapping[str, Any]) -> dict[str, Any]:
     sides, recipe = study.sides, study.recipe
     kept = {task.hash for task in recipe.tasks}
     lost = Counter[str]()
-    for tally in study.tallies.values():
-        lost.update(tally.failures)
-    asked = sum(tally.asked for tally in study.tallies.values())
-    characters = sum(tally.characters for tally in study.tallies.values())
+    for counts in study.counts_by_stage.values():
+        lost.update(counts.failures)
+    asked = sum(counts.asked for counts in study.counts_by_stage.values())
+    characters = sum(counts.characters for counts in study.counts_by_stage.values())
     return {
         "dimension": sides.question.id,
         "level": sides.wording.level,
@@ -103,7 +103,7 @@ def findings(study: InContextStudy, spent: Mapping[str, Any]) -> dict[str, Any]:
         "kept": len(kept),
         "prompts": [
             {**task.to_json(), "kept": task.hash in kept, "unreadable": unreadable}
-            for task, unreadable in zip(study.contest.prompts, study.contest.unreadable, strict=True)
+            for task, unreadable in zip(study.prompt_search.prompts, study.prompt_search.unreadable, strict=True)
         ],
         "pairs": study.pairs,
         "selectors": list(study.selectors),
@@ -113,9 +113,9 @@ def findings(study: InContextStudy, spent: Mapping[str, Any]) -> dict[str, Any]:
         "people": None if study.figures.people is None else study.figures.people.to_json(),
         "asked": asked,
         "failures": dict(lost),
-        "again": sum(tally.again for tally in study.tallies.values()),
-        "stages": {name: {"asked": t.asked, "failures": dict(t.failures)} for name, t in study.tallies.items()},
-        "prefix_shared": sum(t.repeated for t in study.tallies.values()) / characters if characters else 0.0,
+        "again": sum(counts.again for counts in study.counts_by_stage.values()),
+        "stages": {name: {"asked": t.asked, "failures": dict(t.failures)} for name, t in study.counts_by_stage.items()},
+        "prefix_shared": sum(t.repeated for t in study.counts_by_stage.values()) / characters if characters else 0.0,
         "spent": dict(spent),
         "recipe": recipe.hash,
         "evaluator": study.evaluator.describe(),
@@ -126,14 +126,14 @@ def findings(study: InContextStudy, spent: Mapping[str, Any]) -> dict[str, Any]:
 def cautions(study: InContextStudy, asked: int) -> list[str]:
     """Sentences on what a user should know before scores are trusted."""
     found = [f"{count} rated examples were left out: {reason}" for reason, count in study.sides.left_out.items()]
-    written = study.tallies.get("prompts written")
+    written = study.counts_by_stage.get("prompts written")
     if written is not None and sum(written.failures.values()) > MANY * max(written.asked, 1):
         reason, count = written.failures.most_common(1)[0]
         found.append(f"{sum(written.failures.values())} of {written.asked} replies were no prompt: {reason} ({count})")
-    unreadable = sum(tally.unreadable for name, tally in study.tallies.items() if name != "prompts written")
+    unreadable = sum(counts.unreadable for name, counts in study.counts_by_stage.items() if name != "prompts written")
     if unreadable > MANY * max(asked, 1):
         found.append(f"{unreadable} of {asked} replies held no score on the scale")
-    dropped = sum(tally.dropped for tally in study.tallies.values())
+    dropped = sum(counts.dropped for counts in study.counts_by_stage.values())
     if dropped:
         found.append(f"{dropped} demonstrations did not fit beside an input and were not shown")
     best = [task for task in study.recipe.tasks if task.by.startswith("by hand")]

@@ -19,20 +19,19 @@ from accord.methods import (
     TOWERS,
     UNREADABLE,
     Asked,
-    Contest,
-    Contestants,
+    Baselines,
+    Counts,
     Ensemble,
     Pairs,
     Private,
+    PromptSearch,
     Query,
     Recipe,
     Selector,
     Sizes,
-    Tally,
     TaskPrompt,
     as_evidence,
     check_towers,
-    contest,
     distinct,
     drawn,
     invert,
@@ -40,13 +39,14 @@ from accord.methods import (
     make_selector,
     pair_draws,
     pairs_of,
+    prompt_search,
+    prompt_text,
     rows_of,
     simplest,
-    told_of,
     try_pairs,
     try_selectors,
 )
-from accord.models import ChatModel, Failure, Subject, run_flow
+from accord.models import ChatModel, Failure, run_flow
 from accord.pipeline.in_context_asking import (
     ContextSides,
     ask_ensembles,
@@ -59,7 +59,7 @@ from accord.pipeline.models import InContextModels
 from accord.statistics import DRAWS, Clusters, Split
 from accord.store import Store
 from accord.validation import Difference, Result, differences_of, other_people, result_of
-from accord.values import BadInput, Labels, Question
+from accord.values import BadInput, Labels, Question, Sample
 
 RAW = ", as answered"
 """What the name of the method's own answers, before they are calibrated, ends with."""
@@ -138,12 +138,12 @@ class InContextStudy:
     """
 
     sides: ContextSides
-    contest: Contest
+    prompt_search: PromptSearch
     selectors: Sequence[Mapping[str, Any]]
     recipe: Recipe
     evaluator: InContext
     figures: Figures
-    tallies: Mapping[str, Tally] = field(default_factory=dict)
+    counts_by_stage: Mapping[str, Counts] = field(default_factory=dict)
     pairs: int = 0
     tables: Mapping[str, EvidenceTable] = field(default_factory=dict)
 
@@ -197,7 +197,9 @@ def learn_from(
 ) -> InContextStudy:
     """The same from one side of a split of one's own, tried on the other; see `learn_in_context`."""
     bench = _Bench(store, models.about, sides.seed, models, sides, on_stage)
-    embedded_texts([told_of(sides.train.all[0].subject)], models.about.embedder, store)  # before anything is paid for
+    embedded_texts(
+        [prompt_text(sides.train.all[0].sample)], models.about.embedder, store
+    )  # before anything is paid for
     candidates = bench.candidates(prompts)
     tried = bench.tried(candidates)
     pairs = bench.pairs(tried.prompts[: models.about.kept])
@@ -215,16 +217,16 @@ class _Bench:
     models: InContextModels
     sides: ContextSides
     on_stage: OnStage
-    tallies: dict[str, Tally] = field(default_factory=dict)
+    counts_by_stage: dict[str, Counts] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.wording, self.train = self.sides.wording, self.sides.train
         self.scorer: ChatModel = self.models.scorer(self.sides.question, self.store)
         self.writer = self.models.writer(self.store) if self.about.candidates else None
 
-    def tally(self, stage: str) -> Tally:
+    def counts(self, stage: str) -> Counts:
         """The tally of a stage."""
-        return self.tallies.setdefault(stage, Tally())
+        return self.counts_by_stage.setdefault(stage, Counts())
 
     def rng(self, stage: int) -> np.random.Generator:
         """The draws of a stage."""
@@ -242,37 +244,37 @@ class _Bench:
     def _written(self, writer: ChatModel) -> list[TaskPrompt]:
         own = None if self.about.inversion is None else _text_of(self.about.inversion)
         draws = drawn(self.rng(1), len(self.train), self.about.candidates)
-        tally = self.tally("prompts written")
+        counts = self.counts("prompts written")
         step = self.on_stage("prompts written", len(draws))
-        flow = invert(self.wording, writer.name, self.train.all, draws, tally, own, self.models.writing_context, step)
+        flow = invert(self.wording, writer.name, self.train.all, draws, counts, own, self.models.writing_context, step)
         return run_flow(flow, writer)
 
-    def tried(self, candidates: Sequence[TaskPrompt]) -> Contest:
+    def tried(self, candidates: Sequence[TaskPrompt]) -> PromptSearch:
         """Every prompt on the whole training side (eq. 1)."""
-        rng, tally = self.rng(2), self.tally("prompts tried")
+        rng, counts = self.rng(2), self.counts("prompts tried")
         draws = [rng.permutation(len(self.train)).tolist() for _ in candidates]
         step = self.on_stage("prompts tried", len(candidates) * len(self.train))
-        flow = contest(
-            self.wording, candidates, self.train, self.sides.groups, draws, self.about.demonstrations, tally, step
+        flow = prompt_search(
+            self.wording, candidates, self.train, self.sides.groups, draws, self.about.demonstrations, counts, step
         )
         found = run_flow(flow, self.scorer)
-        _check_scores(tally)
+        _check_scores(counts)
         return found
 
     # --- which examples help --------------------------------------------------------------------------------------
 
     def pairs(self, tasks: Sequence[TaskPrompt]) -> Pairs:
         """Algorithm 1 on the training side."""
-        about, tally = self.about, self.tally("sets tried")
+        about, counts = self.about, self.counts("sets tried")
         query, nodes = pair_draws(
             self.rng(3), self.sides.groups, range(len(self.train)), len(tasks), about.demonstrations, about.sets,
             about.together,
         )  # fmt: skip
         step = self.on_stage("sets tried", len(query))
-        flow = try_pairs(self.wording, self.train, tasks, query, nodes, tally, step)
+        flow = try_pairs(self.wording, self.train, tasks, query, nodes, counts, step)
         rows, targets = run_flow(flow, self.scorer)
-        _check_scores(tally)
-        texts = [told_of(example.subject) for example in self.train.all]
+        _check_scores(counts)
+        texts = [prompt_text(example.sample) for example in self.train.all]
         vectors = embedded_texts(texts, about.embedder, self.store)
         return pairs_of(vectors, texts, query[rows], nodes.take(rows), targets)
 
@@ -301,7 +303,7 @@ class _Bench:
     # --- how well it does -----------------------------------------------------------------------------------------
 
     def study(
-        self, tried: Contest, candidates: Sequence[TaskPrompt], pairs: Pairs, beside: Collection[str], draws: int
+        self, tried: PromptSearch, candidates: Sequence[TaskPrompt], pairs: Pairs, beside: Collection[str], draws: int
     ) -> InContextStudy:
         """Ask about both sides, calibrate on the one, and say how well all systems do on the other."""
         recipe, split = self.recipe, self.sides.split
@@ -309,25 +311,27 @@ class _Bench:
         known = self._train_side() if self.about.calibrate else [Failure("not asked")] * len(self.train)
         tables = self._tables(asked, known)
         evaluator = InContext(self.sides.question, calibrate=self.about.calibrate)
-        evaluator.fit(tables[InContext.method].of(split.train), self.sides.labels)
+        evaluator.fit(tables[InContext.method].filter(split.train), self.sides.labels)
         rows = rows_of(self.selectors, recipe.selector.name, self.sides.groups, self.seed)
         figures = figures_of(
             self.sides.question, self.sides.labels, split, tables, self.about.calibrate, draws, self.seed
         )
-        return InContextStudy(self.sides, tried, rows, recipe, evaluator, figures, self.tallies, len(pairs), tables)
+        return InContextStudy(
+            self.sides, tried, rows, recipe, evaluator, figures, self.counts_by_stage, len(pairs), tables
+        )
 
     def _tables(
         self, asked: Mapping[str, Sequence[Sequence[Asked]]], known: Sequence[Ensemble | Failure]
     ) -> dict[str, EvidenceTable]:
         """What each system's requests about the held-out side say, below what is known of the training side."""
         step = self.on_stage("held-out side asked", sum(len(one) for each in asked.values() for one in each))
-        tally, question = self.tally("held-out side asked"), self.sides.question
+        counts, question = self.counts("held-out side asked"), self.sides.question
         targets = [example.target for example in (*self.train.all, *self.sides.test.all)]
         nothing = [Failure("not asked")] * len(self.train)
         found = {}
         for name, requests in asked.items():
             own = name == InContext.method
-            said = ask_ensembles(self.wording, self.scorer, requests, tally, step)
+            said = ask_ensembles(self.wording, self.scorer, requests, counts, step)
             rows = list(zip(targets, [*(known if own else nothing), *said], strict=True))
             found[name] = as_evidence(question, str(signature_of(self.recipe)) if own else name, rows)
         return found
@@ -343,23 +347,23 @@ class _Bench:
         for place, example in enumerate(self.train.all):
             query = Query(recipe.library.vectors[place], recipe.library.texts[place])
             nodes = folds[self.sides.folds[place]].choose(query, of_group[groups[place]])
-            asked.append(recipe.asked(nodes, example.subject))
+            asked.append(recipe.asked(nodes, example.sample))
         step = self.on_stage("training side asked", sum(map(len, asked)))
-        return ask_ensembles(self.wording, self.scorer, asked, self.tally("training side asked"), step)
+        return ask_ensembles(self.wording, self.scorer, asked, self.counts("training side asked"), step)
 
     @cached_property
-    def _inputs(self) -> list[tuple[Subject, Query, list[int]]]:
+    def _inputs(self) -> list[tuple[Sample, Query, list[int]]]:
         """The held-out side as a selector sees it, with the examples that are not shown beside each."""
-        subjects = [example.subject for example in self.sides.test.all]
-        queries = queries_of(subjects, self.recipe.embedder, self.store)
-        return [(s, query, self.recipe.left_out_of(s)) for s, query in zip(subjects, queries, strict=True)]
+        samples = [example.sample for example in self.sides.test.all]
+        queries = queries_of(samples, self.recipe.embedder, self.store)
+        return [(s, query, self.recipe.left_out_of(s)) for s, query in zip(samples, queries, strict=True)]
 
     def _test_side(self) -> list[list[Asked]]:
         recipe = self.recipe
-        return [recipe.asked(recipe.choose(query, out), subject) for subject, query, out in self._inputs]
+        return [recipe.asked(recipe.choose(query, out), sample) for sample, query, out in self._inputs]
 
     def _others(
-        self, tried: Contest, candidates: Sequence[TaskPrompt], beside: Collection[str]
+        self, tried: PromptSearch, candidates: Sequence[TaskPrompt], beside: Collection[str]
     ) -> dict[str, list[list[Asked]]]:
         """The requests of every other system that is wanted, by name."""
         if not beside:
@@ -368,7 +372,7 @@ class _Bench:
         hand = next(by_hand, TaskPrompt(self.wording.by_hand()))
         written = [task for task in candidates if not task.by.startswith(BY_HAND)]
         anyone = written[int(self.rng(4).integers(len(written)))] if written else None
-        systems = Contestants(self.recipe, hand, anyone, self.fitted, self.seed).systems()
+        systems = Baselines(self.recipe, hand, anyone, self.fitted, self.seed).systems()
         return {
             name: [choose(*each) for each in self._inputs]
             for name, choose in systems.items()
@@ -384,19 +388,19 @@ def _text_of(path: str) -> str:
         raise BadInput(f"the inversion prompt {path} cannot be read: {error}") from None
 
 
-def _check_scores(tally: Tally) -> None:
+def _check_scores(counts: Counts) -> None:
     """Refuse to go on where a model gave no score at all.
 
     Raises:
         BadInput: Says what it gave.
     """
-    lost = sum(tally.failures.values())
-    if tally.asked and lost == tally.asked:
-        reason, count = tally.failures.most_common(1)[0]
+    lost = sum(counts.failures.values())
+    if counts.asked and lost == counts.asked:
+        reason, count = counts.failures.most_common(1)[0]
         advice = "Run the command again once the endpoint answers" if reason not in UNREADABLE else (
-            "Another model may do better, or another way to read it: in_context: {way: logprobs}"
+            "Another model may do better, or another way to read it: in_context: {mode: logprobs}"
         )  # fmt: skip
         raise BadInput(
-            f"none of {tally.asked} requests gave a score: {reason} ({count}); for example: "
-            f"{tally.example[reason].rstrip('.')}. {advice}"
+            f"none of {counts.asked} requests gave a score: {reason} ({count}); for example: "
+            f"{counts.example[reason].rstrip('.')}. {advice}"
         )

@@ -11,10 +11,18 @@ import numpy as np
 
 from accord.evidence import EvidenceTable
 from accord.learning import Calibration, Evaluator, Importance, Ratings, importance
-from accord.models import Subject
 from accord.statistics import Clusters, Diagram, diagrams, grouped_folds
-from accord.validation import Asked, Comparison, Group, Point, adaptive_curve, by_group, learning_curve, suspects
-from accord.values import AccordError, Labels, Question, Rubric
+from accord.validation import (
+    Asked,
+    Comparison,
+    Group,
+    Point,
+    adaptive_curve,
+    annotator_quality,
+    by_group,
+    learning_curve,
+)
+from accord.values import AccordError, Labels, Question, Rubric, Sample
 
 AUTOMATIC = ("system", "annotator", "judge-version", "wording")
 """What groups are made by without being asked for, wherever there is more than one."""
@@ -47,7 +55,7 @@ class Insights:
 
 def insights(
     rubric: Rubric,
-    subjects: Sequence[Subject],
+    samples: Sequence[Sample],
     labels: Labels,
     evidence: EvidenceTable,
     comparison: Comparison,
@@ -58,7 +66,7 @@ def insights(
     scored = np.flatnonzero(system.scored)
     clusters = Clusters(rated.conversation[scored])
     question, folds, seed, seen = comparison.question, comparison.folds, comparison.seed, comparison.seen
-    groups = [g for by in AUTOMATIC for g in groups_of(comparison, subjects, evidence, by)]
+    groups = [g for by in AUTOMATIC for g in groups_of(comparison, samples, evidence, by)]
     return Insights(
         cautions=cautions(comparison, evidence),
         diagrams=diagrams(system.paired(rated).take(scored), clusters) if len(clusters) > 1 else [],
@@ -85,27 +93,27 @@ def make_like(evaluator: E) -> Callable[[Question], E]:
     return lambda question: type(evaluator)(question, **settings)
 
 
-def groups_of(comparison: Comparison, subjects: Sequence[Subject], evidence: EvidenceTable, by: str) -> list[Group]:
+def groups_of(comparison: Comparison, samples: Sequence[Sample], evidence: EvidenceTable, by: str) -> list[Group]:
     """Agreement of the first method by group.
 
     Args:
         comparison: With predictions of every rating.
-        subjects: What was rated.
+        samples: What was rated.
         evidence: Of them.
         by: `system`, `annotator`, `judge-version`, `wording`, or the name of a metadata entry of conversations.
     """
     rated = comparison.ratings
-    return by_group(comparison.systems[0], rated, _groups(rated, subjects, evidence, by), by, seed=comparison.seed)
+    return by_group(comparison.systems[0], rated, _groups(rated, samples, evidence, by), by, seed=comparison.seed)
 
 
-def _groups(rated: Ratings, subjects: Sequence[Subject], evidence: EvidenceTable, by: str) -> list[str | None]:
+def _groups(rated: Ratings, samples: Sequence[Sample], evidence: EvidenceTable, by: str) -> list[str | None]:
     if by == "annotator":
         return [str(name) for name in rated.annotator]
     if by == "wording":
         return [label.wording for label in rated.labels]
     if by == "judge-version":
         return [evidence.versions.get(target) or None for target in rated.target]
-    found = {subject.conversation.id: subject.conversation for subject in subjects}
+    found = {sample.conversation.id: sample.conversation for sample in samples}
     if by == "system":
         return [found[name].system if name in found else None for name in rated.conversation]
     values = [found[name].metadata.get(by) if name in found else None for name in rated.conversation]
@@ -133,7 +141,7 @@ def cautions(comparison: Comparison, evidence: EvidenceTable) -> list[str]:
             f"{old} of {len(rated)} labels answer {comparison.question.id!r} as it was worded before the rubric was "
             "edited; they are used. Compare the groups by wording, and leave them out where they differ"
         )
-    return [*said, *map(str, suspects(rated, comparison.systems[0].anybody))]
+    return [*said, *map(str, annotator_quality(rated, comparison.systems[0].anybody))]
 
 
 def _adaptive(evaluator: Evaluator, comparison: Comparison, evidence: EvidenceTable, labels: Labels) -> list[Asked]:

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from accord.config import Config, IssuesConfig
-from accord.evidence import EvidenceTable, Judged, judge_subjects, judging_signature, measure_meaning
+from accord.evidence import EvidenceTable, Judged, judge_samples, judging_signature, measure_meaning
 from accord.formats import REPEAT
 from accord.methods import (
     SHIPPED_SHOTS,
     Asking,
-    Guidance,
+    IssuePromptBuilder,
     Selection,
     annotate,
     assessed,
@@ -36,7 +36,6 @@ from accord.models import (
     Budget,
     ChatModel,
     Judge,
-    Subject,
     Unanswered,
     as_finished,
     drive,
@@ -46,8 +45,18 @@ from accord.models import (
 )
 from accord.models.embedded.hf import MADE
 from accord.pipeline.planning import Plan
-from accord.store import Assessed, Store, batches
-from accord.values import Assessment, BadInput, BudgetReached, Conversation, Target, Taxonomy, Unassessed, load_taxonomy
+from accord.store import IssueAnnotations, Store, batches
+from accord.values import (
+    BadInput,
+    BudgetReached,
+    Conversation,
+    IssueAnnotation,
+    Sample,
+    Target,
+    Taxonomy,
+    Unannotated,
+    load_taxonomy,
+)
 
 DIALOGUES_AT_ONCE = 100
 NO_FINDER = "the project does not say who finds issues; add to accord.yaml: issues: {model: NAME}"
@@ -77,7 +86,7 @@ def asking_of(issues: IssuesConfig) -> Asking:
     context = issues.context or own_context(model)
     taught = taught_with(model.removeprefix(HF)) if model.startswith(HF) else None
     if taught is not None:
-        guidance = Guidance(taxonomy, by_schema=False, style=taught["style"])
+        guidance = IssuePromptBuilder(taxonomy, by_schema=False, style=taught["style"])
         if guidance.hash != taught["hash"]:
             raise BadInput(
                 f"{model} was taught the taxonomy {taught['taxonomy']['name']!r} as it was then; the project's "
@@ -86,7 +95,7 @@ def asking_of(issues: IssuesConfig) -> Asking:
         return Asking(guidance, together=False, context=context)
     shown = {entry["type"] for shot in SHIPPED_SHOTS for entry in shot.verdict["issues"]}
     shots = SHIPPED_SHOTS if issues.examples and shown <= set(taxonomy.names) else ()
-    return Asking(Guidance(taxonomy, not here, shots), issues.together and not here, context)
+    return Asking(IssuePromptBuilder(taxonomy, not here, shots), issues.together and not here, context)
 
 
 def taught_with(folder: str) -> dict[str, Any] | None:
@@ -103,10 +112,10 @@ def maker_of(store: Store, issues: IssuesConfig) -> str:
     """
     if issues.by == "chat":
         return asking_of(issues).made_by(str(issues.model))
-    named = (name for name in Assessed(store).makers() if f"|model:{issues.model}|" in name)
+    named = (name for name in IssueAnnotations(store).makers() if f"|model:{issues.model}|" in name)
     makers = [name for name in named if REPEAT not in name]
     if len(makers) != 1:
-        known = ", ".join(Assessed(store).makers()) or "none"
+        known = ", ".join(IssueAnnotations(store).makers()) or "none"
         raise BadInput(f"{len(makers)} sets of assessments by {issues.model!r} are in the store; there are: {known}")
     return makers[0]
 
@@ -115,7 +124,7 @@ def maker_of(store: Store, issues: IssuesConfig) -> str:
 
 
 @dataclass
-class Tally:
+class Counts:
     """What looking for issues came to, counted as it goes."""
 
     dialogues: int = 0
@@ -138,9 +147,9 @@ class Tally:
         self.skipped += selection.skipped
         self.odd += selection.odd
 
-    def found(self, each: Assessment | Unassessed) -> None:
+    def found(self, each: IssueAnnotation | Unannotated) -> None:
         """Count what came of one turn."""
-        if isinstance(each, Unassessed):
+        if isinstance(each, Unannotated):
             reason = each.detail if each.reason == "no verdict" else each.reason
             self.unassessed[reason] += 1
             self.reasons[each.target] = f"not assessed: {reason}"
@@ -159,15 +168,15 @@ class Tally:
 Work = tuple[Conversation, Sequence[int]]
 
 
-def work_of(store: Store, config: Config, wanted: Iterable[Conversation], tally: Tally) -> Iterator[Work]:
+def work_of(store: Store, config: Config, wanted: Iterable[Conversation], counts: Counts) -> Iterator[Work]:
     """Each conversation that is wanted with the turns that nobody has assessed yet, counted on the way."""
     issues = issues_config(config)
     made_by = maker_of(store, issues)
     for conversation in wanted:
         selection = judged_turns(conversation, issues.everyone)
-        known = {each.target.turn for each in Assessed(store).of([conversation], made_by)}
+        known = {each.target.turn for each in IssueAnnotations(store).of([conversation], made_by)}
         missing = [turn for turn in selection.turns if turn not in known]
-        tally.selected(selection, len(selection.turns) - len(missing))
+        counts.selected(selection, len(selection.turns) - len(missing))
         if missing:
             yield conversation, missing
 
@@ -178,22 +187,22 @@ def find_issues(
     model: ChatModel,
     wanted: Iterable[Conversation],
     on_step: Callable[[], None] = lambda: None,
-) -> Tally:
+) -> Counts:
     """Have a chat model assess the turns of some conversations that it has not assessed yet.
 
     Raises:
         BudgetReached: The next call would pass the budget; what was assessed is kept.
         ModelError: No call can succeed.
     """
-    tally, issues = Tally(), issues_config(config)
+    counts, issues = Counts(), issues_config(config)
     asking, over = asking_of(issues), list[str]()
-    kept = Assessed(store)
+    kept = IssueAnnotations(store)
 
-    async def one(work: Work) -> list[Assessment | Unassessed]:
+    async def one(work: Work) -> list[IssueAnnotation | Unannotated]:
         return await drive(annotate(*work, asking, str(issues.model)), model)
 
     def until_over() -> Iterator[Work]:
-        for work in work_of(store, config, wanted, tally):
+        for work in work_of(store, config, wanted, counts):
             if over:
                 return
             yield work
@@ -201,26 +210,26 @@ def find_issues(
     async def run() -> None:
         async with aclosing(as_finished(one, until_over(), issues.at_once)) as finished:
             async for _, found in finished:
-                kept.add(each for each in found if isinstance(each, Assessment))
+                kept.add(each for each in found if isinstance(each, IssueAnnotation))
                 for each in found:
-                    tally.found(each)
-                    if isinstance(each, Unassessed) and each.reason == OUT_OF_BUDGET:
+                    counts.found(each)
+                    if isinstance(each, Unannotated) and each.reason == OUT_OF_BUDGET:
                         over.append(each.detail)
                 on_step()
 
     wait(run())
     if over:
         raise BudgetReached(over[0])
-    return tally
+    return counts
 
 
 def plan_finding(store: Store, config: Config, wanted: Iterable[Conversation], budget: Budget) -> Plan:
     """What `find_issues` would cost at least: second requests for what cannot be read come on top."""
-    plan, tally, issues = Plan(), Tally(), issues_config(config)
+    plan, counts, issues = Plan(), Counts(), issues_config(config)
     asking = asking_of(issues)
-    for conversation, turns in work_of(store, config, wanted, tally):
+    for conversation, turns in work_of(store, config, wanted, counts):
         plan.add(str(issues.model), prompts_of(conversation, turns, asking))
-    plan.subjects, plan.questions, plan.answered = tally.dialogues, tally.turns, tally.known
+    plan.samples, plan.questions, plan.answered = counts.dialogues, counts.turns, counts.known
     plan.price(budget)
     return plan
 
@@ -232,35 +241,35 @@ def judge_issues(
     wanted: Iterable[Conversation],
     terms: tuple[int, int | None],
     on_judged: Callable[[Judged], None] = lambda _: None,
-) -> Tally:
+) -> Counts:
     """Ask a judge about every kind of issue in the turns of some conversations; see `judge_subjects`."""
-    tally, issues = Tally(), issues_config(config)
+    counts, issues = Counts(), issues_config(config)
     rubric = load_taxonomy(issues.taxonomy).rubric
 
     def count(judged: Judged) -> None:
         answered = [answer for answer in judged.answers if isinstance(answer, Answer)]
-        tally.known += bool(answered) and not judged.asked
-        tally.assessed += bool(answered) and judged.asked > 0
-        tally.issues += sum(answer.probabilities.get("1", 0.0) > 0.5 for answer in answered)
-        tally.unassessed.update(a.reason for a in judged.answers if isinstance(a, Unanswered))
+        counts.known += bool(answered) and not judged.asked
+        counts.assessed += bool(answered) and judged.asked > 0
+        counts.issues += sum(answer.probabilities.get("1", 0.0) > 0.5 for answer in answered)
+        counts.unassessed.update(a.reason for a in judged.answers if isinstance(a, Unanswered))
         on_judged(judged)
 
     for batch in batches(wanted, DIALOGUES_AT_ONCE):
         for conversation in batch:
-            tally.selected(judged_turns(conversation, issues.everyone), 0)
-        judge_subjects(judge, rubric, turns_of(map(Subject, batch), issues), store, count, *terms)
-    return tally
+            counts.selected(judged_turns(conversation, issues.everyone), 0)
+        judge_samples(judge, rubric, turns_of(map(Sample, batch), issues), store, count, *terms)
+    return counts
 
 
-def turns_of(subjects: Iterable[Subject], issues: IssuesConfig) -> list[Subject]:
+def turns_of(samples: Iterable[Sample], issues: IssuesConfig) -> list[Sample]:
     """The turns of which a judge is asked: those of the subjects' conversations, up to the last that is a subject."""
     upto: dict[str, tuple[Conversation, int]] = {}
-    for subject in subjects:
-        last = len(subject.conversation.turns) - 1 if subject.turn is None else subject.turn
-        before = upto.get(subject.conversation.id)
-        upto[subject.conversation.id] = (subject.conversation, max(last, before[1] if before else -1))
+    for sample in samples:
+        last = len(sample.conversation.turns) - 1 if sample.turn is None else sample.turn
+        before = upto.get(sample.conversation.id)
+        upto[sample.conversation.id] = (sample.conversation, max(last, before[1] if before else -1))
     return [
-        Subject(conversation, turn)
+        Sample(conversation, turn)
         for conversation, last in upto.values()
         for turn in judged_turns(conversation, issues.everyone).turns
         if turn <= last
@@ -270,7 +279,7 @@ def turns_of(subjects: Iterable[Subject], issues: IssuesConfig) -> list[Subject]
 def issue_evidence(
     store: Store,
     config: Config,
-    subjects: Sequence[Subject],
+    samples: Sequence[Sample],
     judge: Judge | None,
     finder: ChatModel | None,
     terms: tuple[int, int | None],
@@ -284,38 +293,38 @@ def issue_evidence(
     taxonomy = load_taxonomy(issues.taxonomy)
     if issues.by == "judge":
         assert judge is not None
-        turns = turns_of(subjects, issues)
-        answers = judge_subjects(judge, taxonomy.rubric, turns, store, None, *terms)
+        turns = turns_of(samples, issues)
+        answers = judge_samples(judge, taxonomy.rubric, turns, store, None, *terms)
         made_by = str(judging_signature(judge, taxonomy.rubric).with_part("taxonomy", taxonomy.hash))
-        table = issue_table(subjects, probable(answers, taxonomy), taxonomy, made_by, scored=False)
+        table = issue_table(samples, probable(answers, taxonomy), taxonomy, made_by, scored=False)
     else:
         made_by = maker_of(store, issues)
-        wanted = {subject.conversation.id: subject.conversation for subject in subjects}
+        wanted = {sample.conversation.id: sample.conversation for sample in samples}
         reasons = {} if finder is None else find_issues(store, config, finder, wanted.values()).reasons
-        found = assessed(Assessed(store).of(wanted.values(), made_by))
-        table = issue_table(subjects, found, taxonomy, made_by, reasons)
+        found = assessed(IssueAnnotations(store).of(wanted.values(), made_by))
+        table = issue_table(samples, found, taxonomy, made_by, reasons)
     if issues.meaning is None or config.evaluator.method != "issues":
         return table
     from accord.models import open_embedder
 
-    return table.beside(measure_meaning(subjects, open_embedder(issues.meaning)))
+    return table.join(measure_meaning(samples, open_embedder(issues.meaning)))
 
 
-def found_in(store: Store, config: Config, subjects: Iterable[Subject]) -> dict[Target, list[Assessment]]:
+def found_in(store: Store, config: Config, samples: Iterable[Sample]) -> dict[Target, list[IssueAnnotation]]:
     """The assessments behind each subject: its own turn's, or those of all turns of a conversation."""
     issues = issues_config(config)
     if issues.by == "judge":
         return {}
-    wanted = list(subjects)
-    said = {subject.conversation.id: subject.conversation for subject in wanted}
-    by_name: dict[str, list[Assessment]] = {}
-    for each in Assessed(store).of(said.values(), maker_of(store, issues)):
+    wanted = list(samples)
+    said = {sample.conversation.id: sample.conversation for sample in wanted}
+    by_name: dict[str, list[IssueAnnotation]] = {}
+    for each in IssueAnnotations(store).of(said.values(), maker_of(store, issues)):
         by_name.setdefault(each.target.conversation, []).append(each)
     return {
-        subject.target: [
-            each for each in by_name.get(subject.conversation.id, ()) if subject.turn in {None, each.target.turn}
+        sample.target: [
+            each for each in by_name.get(sample.conversation.id, ()) if sample.turn in {None, each.target.turn}
         ]
-        for subject in wanted
+        for sample in wanted
     }
 
 
@@ -324,7 +333,7 @@ class Statistics:
     """What a project's assessments come to, and what they were made from."""
 
     numbers: dict[str, Any]
-    assessments: list[Assessment]
+    assessments: list[IssueAnnotation]
     conversations: list[Conversation]
     taxonomy: Taxonomy
 
@@ -339,9 +348,9 @@ def issue_statistics(store: Store, config: Config) -> Statistics:
     if issues.by == "judge":
         raise BadInput("a judge gives probabilities of issues and writes no assessments; these are for issues: by chat")
     made_by, taxonomy = maker_of(store, issues), load_taxonomy(issues.taxonomy)
-    names = Assessed(store).conversations(made_by)
+    names = IssueAnnotations(store).conversations(made_by)
     conversations = list(store.conversations(names))
-    assessments = list(Assessed(store).of(conversations, made_by))
+    assessments = list(IssueAnnotations(store).of(conversations, made_by))
     if not assessments:
         raise BadInput("no turn was assessed yet; run: accord judge --issues")
     return Statistics(statistics(assessments, conversations, taxonomy), assessments, conversations, taxonomy)

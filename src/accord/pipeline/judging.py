@@ -23,7 +23,7 @@ from accord.models import (
     open_batched,
     wait,
 )
-from accord.pipeline.collecting import context_of, judge_stored, subjects_of
+from accord.pipeline.collecting import context_of, judge_stored, samples_of
 from accord.pipeline.models import Models
 from accord.pipeline.planning import Plan
 from accord.store import Store
@@ -40,9 +40,9 @@ def probes_of(judge: Judge, rubric: Rubric) -> list[Probe]:
 
 def plan_audit(store: Store, rubric: Rubric, judge: Judge, budget: Budget, limit: int) -> Plan:
     """What `audit_stored` would cost with the same arguments."""
-    subjects = subjects_of(store, map(Target, islice(store.conversation_ids(), limit)))
-    requests = audit_requests(judge, rubric, subjects, probes_of(judge, rubric))
-    plan = Plan(subjects=len(subjects))
+    samples = samples_of(store, map(Target, islice(store.conversation_ids(), limit)))
+    requests = audit_requests(judge, rubric, samples, probes_of(judge, rubric))
+    plan = Plan(samples=len(samples))
     plan.add(judge.name, requests)
     plan.price(budget)
     return plan
@@ -60,11 +60,11 @@ def audit_stored(
     """
     _check_budget(plan_audit(store, rubric, judge, budget, limit), budget)
     seed, context = config.seed, None if config.judge is None else context_of(config.judge)
-    subjects = subjects_of(store, map(Target, islice(store.conversation_ids(), limit)))
-    settings = {"judge": judge.name, "way": judge.way, "rubric": rubric.hash, "limit": limit, "seed": seed}
+    samples = samples_of(store, map(Target, islice(store.conversation_ids(), limit)))
+    settings = {"judge": judge.name, "mode": judge.mode, "rubric": rubric.hash, "limit": limit, "seed": seed}
     with store.run(AUDIT, settings) as run:
-        findings = wait(audit(judge, rubric, subjects, probes_of(judge, rubric), seed, context))
-        run.results.update(judge=judge.name, way=judge.way, conversations=len(subjects))
+        findings = wait(audit(judge, rubric, samples, probes_of(judge, rubric), seed, context))
+        run.results.update(judge=judge.name, mode=judge.mode, conversations=len(samples))
         run.results.update(findings=[finding.to_json() for finding in findings])
     return run.results
 
@@ -117,10 +117,10 @@ def judge_in_batches(
         BudgetReached: What is still to be asked would pass the budget; nothing was handed in.
     """
     if config.judge is None or not config.judge.model:
-        raise BadInput("batches need a judge; name one in accord.yaml: judge: {way: logprobs, model: NAME}")
+        raise BadInput("batches need a judge; name one in accord.yaml: judge: {mode: logprobs, model: NAME}")
     about = config.judge
     judge, model, endpoint = open_batched(
-        about.way, config.judge.model, about.base_url, rubric.instructions, store, about.samples, about.timeout
+        about.mode, config.judge.model, about.base_url, rubric.instructions, store, about.samples, about.timeout
     )
     try:
         states, waited_for, lost = _fetched(store, model, endpoint)

@@ -7,7 +7,7 @@ from typing import Any
 
 from accord.config import Config
 from accord.learning import suggest_labels
-from accord.pipeline.collecting import collect, subjects_of
+from accord.pipeline.collecting import collect, samples_of
 from accord.pipeline.learning import factory
 from accord.pipeline.models import Models
 from accord.store import Store
@@ -35,7 +35,7 @@ def next_labels(
             for place, turn in enumerate(c.turns)
             if turn.role == "assistant"
         ]
-    evidence = collect(store, config, rubric, subjects_of(store, targets), models, ask=False)
+    evidence = collect(store, config, rubric, samples_of(store, targets), models, ask=False)
     found = suggest_labels(evidence, labels, rubric.main_question, count, annotators)
     return [
         {
@@ -69,9 +69,9 @@ def estimate_stored(store: Store, config: Config, rubric: Rubric, models: Models
     labels = Labels(label for label in store.labels() if label.target.conversation not in seen)
     if any(label.target.turn is not None for label in labels.on(rubric.main)):
         raise BadInput("labels are about turns; a system's mean is taken over whole conversations")
-    subjects = subjects_of(store, [Target(name) for name in store.conversation_ids() if name not in seen])
-    evidence = collect(store, config, rubric, subjects, models, ask=False)
-    systems = {subject.conversation.id: subject.conversation.system or "not said" for subject in subjects}
+    samples = samples_of(store, [Target(name) for name in store.conversation_ids() if name not in seen])
+    evidence = collect(store, config, rubric, samples, models, ask=False)
+    systems = {sample.conversation.id: sample.conversation.system or "not said" for sample in samples}
     found = system_means(
         evidence, labels, rubric.main_question, factory(config, rubric), systems, config.folds, config.seed
     )

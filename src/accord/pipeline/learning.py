@@ -12,8 +12,8 @@ from typing import Any
 from accord.config import Config
 from accord.evidence import EvidenceTable, in_pairs
 from accord.learning import FEWEST_LABELS, Choice, Evaluator, InContext, Issues, evaluators, kinds_of
-from accord.models import Budget, Subject
-from accord.pipeline.collecting import collect, judging_terms, subjects_of
+from accord.models import Budget
+from accord.pipeline.collecting import collect, judging_options, samples_of
 from accord.pipeline.insights import Insights, groups_of, insights
 from accord.pipeline.issues import issues_config, plan_finding, turns_of
 from accord.pipeline.models import Models
@@ -29,6 +29,7 @@ from accord.values import (
     Labels,
     Question,
     Rubric,
+    Sample,
     Target,
     Taxonomy,
     UnknownName,
@@ -41,7 +42,7 @@ class Trial:
     """All that a report tells of: the data, the evidence, how methods compare, and what the chosen one learned."""
 
     rubric: Rubric
-    subjects: Sequence[Subject]
+    samples: Sequence[Sample]
     labels: Labels
     evidence: EvidenceTable
     comparison: Comparison
@@ -49,7 +50,7 @@ class Trial:
 
     def insights(self) -> Insights:
         """What to know before the evaluator is trusted; takes about as long as the trial."""
-        return insights(self.rubric, self.subjects, self.labels, self.evidence, self.comparison, self.evaluator)
+        return insights(self.rubric, self.samples, self.labels, self.evidence, self.comparison, self.evaluator)
 
 
 def factory(config: Config, rubric: Rubric) -> Callable[[Question], Evaluator | Choice]:
@@ -87,7 +88,7 @@ def check_settings(kind: type[Evaluator], names: Iterable[str]) -> None:
 
 def rated_evidence(
     store: Store, config: Config, rubric: Rubric, models: Models
-) -> tuple[list[Subject], Labels, EvidenceTable]:
+) -> tuple[list[Sample], Labels, EvidenceTable]:
     """The rated subjects, all labels, and the evidence of those subjects as far as the store holds it.
 
     Where the main question compares, evidence and labels are those of the pairs.
@@ -101,11 +102,11 @@ def rated_evidence(
         raise BadInput(
             f"no label on the main question {rubric.main!r}; import some: accord import chats.jsonl labels.csv"
         )
-    subjects = subjects_of(store, rated.targets)
-    evidence = collect(store, config, rubric, subjects, models, ask=False)
+    samples = samples_of(store, rated.targets)
+    evidence = collect(store, config, rubric, samples, models, ask=False)
     if rubric.main_question.compares:
         evidence, labels = in_pairs(evidence, labels, rubric.main_question)
-    return subjects, labels, evidence
+    return samples, labels, evidence
 
 
 def learn_unlabelled(store: Store, config: Config, rubric: Rubric, models: Models) -> tuple[Evaluator, int]:
@@ -114,10 +115,10 @@ def learn_unlabelled(store: Store, config: Config, rubric: Rubric, models: Model
     Raises:
         BadInput: There are no conversations, or too little evidence of them.
     """
-    subjects = subjects_of(store, (Target(name) for name in store.conversation_ids()))
-    if not subjects:
+    samples = samples_of(store, (Target(name) for name in store.conversation_ids()))
+    if not samples:
         raise BadInput("no conversations to learn from; import some: accord import chats.jsonl")
-    evidence = collect(store, config, rubric, subjects, models, ask=False)
+    evidence = collect(store, config, rubric, samples, models, ask=False)
     learned = evaluators.get(config.evaluator.method)
     if learned.needs_labels or config.evaluator.choose:
         raise BadInput("without labels there is nothing to choose by; name settings instead of evaluator: choose")
@@ -133,18 +134,18 @@ def compare_stored(
 
     `by` names what groups are made of: `system`, `annotator`, `judge-version`, `wording`, or a metadata entry.
     """
-    subjects, labels, evidence = rated_evidence(store, config, rubric, models)
+    samples, labels, evidence = rated_evidence(store, config, rubric, models)
     found = _compared(config, rubric, labels, evidence, draws)
-    groups = [group.to_json() for each in by for group in groups_of(found, subjects, evidence, each)]
+    groups = [group.to_json() for each in by for group in groups_of(found, samples, evidence, each)]
     return {**found.to_json(), "groups": groups}
 
 
 def try_out(store: Store, config: Config, rubric: Rubric, models: Models, draws: int = DRAWS) -> Trial:
     """Compare the configured method with the baselines on honest folds, then fit it on everything."""
-    subjects, labels, evidence = rated_evidence(store, config, rubric, models)
+    samples, labels, evidence = rated_evidence(store, config, rubric, models)
     found = _compared(config, rubric, labels, evidence, draws)
     learned = factory(config, rubric)(rubric.main_question).fit(evidence, labels)
-    return Trial(rubric, subjects, labels, evidence, found, learned)
+    return Trial(rubric, samples, labels, evidence, found, learned)
 
 
 def _compared(config: Config, rubric: Rubric, labels: Labels, evidence: EvidenceTable, draws: int) -> Comparison:
@@ -196,8 +197,8 @@ def learn_issues(store: Store, config: Config, rubric: Rubric, models: Models, d
             f"no label on the main question {rubric.main!r}, nor a mark of an issue ({', '.join(taxonomy.names[:3])}, "
             "...: 0 or 1); import some: accord import chats.jsonl labels.csv"
         )
-    subjects = subjects_of(store, wanted.targets)
-    evidence = collect(store, config, rubric, subjects, models, ask=False)
+    samples = samples_of(store, wanted.targets)
+    evidence = collect(store, config, rubric, samples, models, ask=False)
     make = factory(config, rubric)
     evaluator = make(rubric.main_question).fit(evidence, wanted)
     assert isinstance(evaluator, Issues)
@@ -264,5 +265,5 @@ def plan_issues(store: Store, config: Config, wanted: Sequence[Conversation], mo
     if models.issue_judge is None:
         return plan_finding(store, config, wanted, budget)
     rubric = load_taxonomy(issues.taxonomy).rubric
-    turns = turns_of(map(Subject, wanted), issues)
-    return plan_asking(Models(models.issue_judge), rubric, turns, store, budget, judging_terms(config)[1])
+    turns = turns_of(map(Sample, wanted), issues)
+    return plan_asking(Models(models.issue_judge), rubric, turns, store, budget, judging_options(config)[1])

@@ -25,12 +25,12 @@ from accord.store import Store
 from accord.values import BadInput, Question, Rubric, load_taxonomy
 
 if TYPE_CHECKING:
-    from accord.models import Terms
+    from accord.models import ClientOptions
 
 
 NO_MODEL = (
     "the project names no model that scores in context; add one to accord.yaml: in_context: {model: NAME}, with "
-    "way: logprobs or decisions where it gives distributions"
+    "mode: logprobs or decisions where it gives distributions"
 )
 
 
@@ -49,10 +49,10 @@ class InContextModels:
     _scorers: dict[str, ChatModel] = field(default_factory=dict)
 
     @cached_property
-    def _terms(self) -> Terms:
-        from accord.models import Terms
+    def _terms(self) -> ClientOptions:
+        from accord.models import ClientOptions
 
-        return Terms(self.about.at_once, self.about.attempts, self.about.timeout, self.budget)
+        return ClientOptions(self.about.at_once, self.about.attempts, self.about.timeout, self.budget)
 
     @property
     def writer_model(self) -> str:
@@ -67,7 +67,7 @@ class InContextModels:
     @property
     def decides(self) -> bool:
         """Whether the scoring model is a decisions endpoint, which writes no text."""
-        return self.about.way in {"decisions", "systemone"}
+        return self.about.mode in {"decisions", "systemone"}
 
     @property
     def context(self) -> int | None:
@@ -96,7 +96,7 @@ class InContextModels:
         if question.key not in self._scorers:
             about = self.about
             if self.decides:
-                model = open_decided(about.way, about.model, about.base_url, question, store, self._terms)
+                model = open_decided(about.mode, about.model, about.base_url, question, store, self._terms)
             else:
                 model = open_chat(about.model, about.base_url, store, self._terms)
             self._scorers[question.key] = model
@@ -127,7 +127,7 @@ class InContextModels:
 
         about = self.about
         if self.decides:
-            return decided_endpoint_of(about.way, about.model, about.base_url, question)
+            return decided_endpoint_of(about.mode, about.model, about.base_url, question)
         return endpoint_of(about.model, about.base_url)
 
     def where(self, scorer: ChatModel, question: Question) -> str:
@@ -208,16 +208,16 @@ def make_judge(config: JudgeConfig, rubric: Rubric, budget: Budget | None = None
         BadInput: What its way needs is not named.
         ModelError: There is no key for its endpoint.
     """
-    if config.way == "recorded":
+    if config.mode == "recorded":
         if not config.paths:
-            raise BadInput("a recorded judge needs the paths of its judgements: judge: {way: recorded, paths: [...]}")
+            raise BadInput("a recorded judge needs the paths of its judgements: judge: {mode: recorded, paths: [...]}")
         return RecordedJudge.read(config.paths, config.model)
-    from accord.models import Terms, open_judge
+    from accord.models import ClientOptions, open_judge
 
     if not config.model:
-        raise BadInput(f"a judge by {config.way} needs a model: judge: {{way: {config.way}, model: NAME}}")
-    terms = Terms(config.at_once, config.attempts, config.timeout, budget or Budget(Caps(), {}))
-    return open_judge(config.way, config.model, config.base_url, rubric.instructions, terms, config.samples)
+        raise BadInput(f"a judge by {config.mode} needs a model: judge: {{mode: {config.mode}, model: NAME}}")
+    terms = ClientOptions(config.at_once, config.attempts, config.timeout, budget or Budget(Caps(), {}))
+    return open_judge(config.mode, config.model, config.base_url, rubric.instructions, terms, config.samples)
 
 
 def make_issue_judge(config: Config, budget: Budget | None = None) -> Judge | None:
@@ -230,7 +230,7 @@ def make_issue_judge(config: Config, budget: Budget | None = None) -> Judge | No
     if config.issues is None or config.issues.by != "judge":
         return None
     if config.judge is None:
-        raise BadInput("issues: {by: judge} needs a judge; name one: judge: {way: decisions, model: NAME}")
+        raise BadInput("issues: {by: judge} needs a judge; name one: judge: {mode: decisions, model: NAME}")
     return make_judge(config.judge, load_taxonomy(config.issues.taxonomy).rubric, budget)
 
 
@@ -244,9 +244,9 @@ def make_finder(config: Config, budget: Budget | None = None) -> ChatModel | Non
     about = config.issues
     if about is None or about.by != "chat" or not about.model:
         return None
-    from accord.models import Terms, open_uncached
+    from accord.models import ClientOptions, open_uncached
 
-    terms = Terms(about.at_once, about.attempts, about.timeout, budget or Budget(Caps(), {}))
+    terms = ClientOptions(about.at_once, about.attempts, about.timeout, budget or Budget(Caps(), {}))
     return open_uncached(about.model, about.base_url, terms)
 
 
@@ -266,16 +266,16 @@ class RubricModels:
         if config.judge is None:
             raise BadInput(
                 "a rubric is selected by a judge's answers; name one in accord.yaml: "
-                "judge: {way: decisions, model: NAME}"
+                "judge: {mode: decisions, model: NAME}"
             )
         self._judge, self._writer, self._budget = config.judge, config.writer, budget
         self._judges: dict[str, Judge] = {}
         self.writer: ChatModel | None = None
         if config.writer is not None and writes:
-            from accord.models import Terms, open_chat
+            from accord.models import ClientOptions, open_chat
 
             about = config.writer
-            terms = Terms(about.at_once, about.attempts, about.timeout, budget)
+            terms = ClientOptions(about.at_once, about.attempts, about.timeout, budget)
             self.writer = open_chat(about.model, about.base_url, store, terms)
 
     @property
@@ -310,6 +310,6 @@ def make_likelihood(config: LikelihoodConfig, budget: Budget | None = None) -> L
         BadInput: The embedded model is not on this machine.
         ModelError: There is no key for its endpoint.
     """
-    from accord.models import Terms, open_likelihood
+    from accord.models import ClientOptions, open_likelihood
 
-    return open_likelihood(config.model, config.base_url, Terms(budget=budget or Budget(Caps(), {})))
+    return open_likelihood(config.model, config.base_url, ClientOptions(budget=budget or Budget(Caps(), {})))

@@ -14,7 +14,6 @@ from accord.models import (
     LikelihoodModel,
     Prompt,
     Reply,
-    Subject,
     Usage,
     decode_reply,
     estimated_usage,
@@ -25,7 +24,7 @@ from accord.models import (
 )
 from accord.pipeline.models import Models
 from accord.store import Store
-from accord.values import Rubric, content_hash
+from accord.values import Rubric, Sample, content_hash
 
 
 @dataclass
@@ -35,7 +34,7 @@ class Plan:
     Tokens are estimates from the prompts' lengths: an upper bound for most scripts, four bytes a token.
     """
 
-    subjects: int = 0
+    samples: int = 0
     questions: int = 0
     answered: int = 0
     requests: int = 0
@@ -98,7 +97,7 @@ class Counting:
 def plan_asking(
     models: Models,
     rubric: Rubric,
-    subjects: Iterable[Subject],
+    samples: Iterable[Sample],
     store: Store,
     budget: Budget,
     context: int | None = None,
@@ -106,31 +105,31 @@ def plan_asking(
     """Price what the models would be asked about subjects; what the store answers costs nothing."""
     plan = Plan()
     show = None if models.judge is None else windowing(models.judge, rubric.judged, context)
-    for subject in subjects:
-        plan.subjects += 1
+    for sample in samples:
+        plan.samples += 1
         if models.judge is not None and show is not None:
-            _plan_judging(plan, models.judge, rubric, show(subject), store)
+            _plan_judging(plan, models.judge, rubric, show(sample), store)
         if models.likelihood is not None:
-            _plan_likelihood(plan, models.likelihood, subject, store)
+            _plan_likelihood(plan, models.likelihood, sample, store)
     plan.price(budget)
     return plan
 
 
-def _plan_judging(plan: Plan, judge: Judge, rubric: Rubric, subject: Subject, store: Store) -> None:
+def _plan_judging(plan: Plan, judge: Judge, rubric: Rubric, sample: Sample, store: Store) -> None:
     """Count one subject's questions, and the requests of those that the store does not answer."""
-    applicable = [question for question in rubric.judged if question.applies_to(subject.conversation)]
-    keys = {q.id: content_hash(judge.made_from(subject, q), length=40) for q in applicable}
+    applicable = [question for question in rubric.judged if question.applies_to(sample.conversation)]
+    keys = {q.id: content_hash(judge.made_from(sample, q), length=40) for q in applicable}
     stored = store.answers(keys.values())
     missing = [question for question in applicable if keys[question.id] not in stored]
     plan.questions += len(applicable)
     plan.answered += len(applicable) - len(missing)
-    requests = [request for group in in_requests(judge, missing) for request in judge.requests(subject, group)]
+    requests = [request for group in in_requests(judge, missing) for request in judge.requests(sample, group)]
     plan.add(judge.name, requests)
 
 
-def _plan_likelihood(plan: Plan, model: LikelihoodModel, subject: Subject, store: Store) -> None:
+def _plan_likelihood(plan: Plan, model: LikelihoodModel, sample: Sample, store: Store) -> None:
     """Count the requests of one subject's passages that the store does not hold."""
-    wanted = passages_of(subject)
+    wanted = passages_of(sample)
     passages = wanted.all() if wanted is not None else ()
     missing = [p for p in passages if store.reply(key_of_passage(model, p)) is None]
     plan.add(model.name, model.requests(missing))

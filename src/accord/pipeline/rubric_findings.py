@@ -29,15 +29,15 @@ from accord.methods import (
     rubric_of,
     targets,
 )
-from accord.models import Budget, Judge, Prompt, Reply, Subject
-from accord.pipeline.collecting import judging_terms
+from accord.models import Budget, Judge, Prompt, Reply
+from accord.pipeline.collecting import judging_options
 from accord.pipeline.models import Models
 from accord.pipeline.planning import Counting, Plan, plan_asking
 from accord.pipeline.rubric_pool import guidance_of, write_pool
 from accord.pipeline.rubric_study import ABLATIONS, NO_WRITER, Study, checked_given, outcome, tried_on
 from accord.statistics import DRAWS, Clusters, interval
 from accord.store import Store
-from accord.values import BadInput, Question, Rubric, Side
+from accord.values import BadInput, Question, Rubric, Sample, Side
 
 REASON = "the {} replies to what the other one has asked before and gives enough of an answer to go on with the task"
 ASSERTION = "The assistant gives the {} kind of answer that is asked for."
@@ -88,7 +88,7 @@ def plan_rubric(
     if config.writer is None and writes:
         raise BadInput(NO_WRITER)
     sides, plan = tried_on(store, config, rubric, pool, named), Plan()
-    subjects = [*(subject for subject, _ in (*sides.train, *sides.test)), *sides.between]
+    samples = [*(sample for sample, _ in (*sides.train, *sides.test)), *sides.between]
     asked = [*named.values()] + ([] if pool is None else [pool])
     if config.writer is not None and writes:
         told = config.writer.model_copy(update={"deduplicate": "model"})
@@ -104,8 +104,8 @@ def plan_rubric(
             )
             asked.append(rubric_of(written, rubric.main_question, "spur", "", ()))
     for one in asked:
-        plan.plus(plan_asking(Models(judge_for(one)), one, subjects, store, budget, judging_terms(config)[1]))
-    plan.subjects = len(subjects)
+        plan.plus(plan_asking(Models(judge_for(one)), one, samples, store, budget, judging_options(config)[1]))
+    plan.samples = len(samples)
     plan.price(budget)
     return plan
 
@@ -119,7 +119,7 @@ def findings(study: Study, spent: Mapping[str, Any], seed: int = 0) -> dict[str,
     """Everything a report shows of a learned rubric, as JSON."""
     evaluator, good = study.evaluator, np.array([good for _, good in study.sides.test])
     sides = outcome(evaluator, study.test, good)
-    systems = [subject.conversation.system or "not said" for subject, _ in study.sides.test]
+    systems = [sample.conversation.system or "not said" for sample, _ in study.sides.test]
     said = evaluator.window_.says(sides.scores)
     return {
         "rows": study.rows,
@@ -144,7 +144,7 @@ def findings(study: Study, spent: Mapping[str, Any], seed: int = 0) -> dict[str,
 
 def _curves(study: Study) -> list[dict[str, float]]:
     """The training side's precision at each threshold, and the targets that it is held against."""
-    was_good = {subject.target: good for subject, good in study.sides.train}
+    was_good = {sample.target: good for sample, good in study.sides.train}
     decided = study.train.take([row for row, target in enumerate(study.train.targets) if target in was_good])
     good = np.array([was_good[target] for target in decided.targets])
     found = curves(outcome(study.evaluator, decided, good).scores, good)
@@ -209,10 +209,10 @@ def _assertions(study: Study, good: Flags, systems: list[str], seed: int) -> lis
     """Each chosen assertion: how it separates, how often it is chosen, how often it fails and for whom, examples."""
     evaluator = study.evaluator
     said = points(study.test, evaluator.names_, evaluator.answers).values / POINT
-    clusters = Clusters([subject.conversation.id for subject, _ in study.sides.test])
+    clusters = Clusters([sample.conversation.id for sample, _ in study.sides.test])
     counts = clusters.counts(min(DRAWS, 500), seed)
     drawn = [clusters.rows(count) for count in counts]
-    subjects = [subject for subject, _ in study.sides.test]
+    samples = [sample for sample, _ in study.sides.test]
     found = []
     for name, answers in zip(evaluator.names_, said, strict=True):
         question = study.rubric[name]
@@ -226,7 +226,7 @@ def _assertions(study: Study, good: Flags, systems: list[str], seed: int) -> lis
                 "id": name, "text": question.text, "class": question.side.value, "weight": question.weight,
                 "separation": _gap(sign * answers, good), "separation_low": spread.low, "separation_high": spread.high,
                 "chosen": study.chosen.get(name), "reasons": len(question.reasons), "fails": float(fails.mean()),
-                "by_system": _by_system(systems, fails), "examples": _examples(question, subjects, sign * answers),
+                "by_system": _by_system(systems, fails), "examples": _examples(question, samples, sign * answers),
             }
         )  # fmt: skip
     return sorted(found, key=lambda one: -one["fails"])
@@ -246,13 +246,13 @@ def _by_system(systems: list[str], fails: Floats) -> list[dict[str, Any]]:
     return sorted(each, key=lambda one: -one["fails"])
 
 
-def _examples(question: Question, subjects: list[Subject], values: Floats) -> list[dict[str, Any]]:
+def _examples(question: Question, samples: list[Sample], values: Floats) -> list[dict[str, Any]]:
     """Held-out conversations that the judge finds it to speak for most, and against most, with the passages."""
     order = np.argsort(-values, kind="stable")
     kinds = [("for", row) for row in order[:SHOWN]] + [("against", row) for row in order[::-1][:SHOWN]]
     return [
-        {"kind": kind, "conversation": subjects[row].conversation.id, "points": float(values[row]),
-         "passage": passage(subjects[row].conversation, question)}
+        {"kind": kind, "conversation": samples[row].conversation.id, "points": float(values[row]),
+         "passage": passage(samples[row].conversation, question)}
         for kind, row in kinds
     ]  # fmt: skip
 

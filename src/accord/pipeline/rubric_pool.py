@@ -33,13 +33,12 @@ from accord.methods import (
     summarise,
     windowed,
 )
-from accord.methods.learned_rubric.guidance import Guidance
+from accord.methods.learned_rubric.guidance import RubricPromptBuilder
 from accord.models import (
     OUT_OF_BUDGET,
     ChatModel,
     Failure,
     Flow,
-    Subject,
     as_finished,
     drive,
     in_process,
@@ -47,11 +46,11 @@ from accord.models import (
     transcript_of,
     wait,
 )
-from accord.pipeline.collecting import subjects_of
+from accord.pipeline.collecting import samples_of
 from accord.pipeline.learning import check_settings
 from accord.statistics import fold_of
 from accord.store import Store
-from accord.values import BadInput, BudgetReached, Reason, Rubric, Side
+from accord.values import BadInput, BudgetReached, Reason, Rubric, Sample, Side
 
 OWN = ("classes", "weights")
 """Settings that follow from a rubric's file."""
@@ -68,15 +67,15 @@ class Sides:
         contradicted: How many were called good by some and bad by others.
     """
 
-    train: Sequence[tuple[Subject, bool]]
-    test: Sequence[tuple[Subject, bool]]
-    between: Sequence[Subject]
+    train: Sequence[tuple[Sample, bool]]
+    test: Sequence[tuple[Sample, bool]]
+    between: Sequence[Sample]
     contradicted: int
 
     @property
     def trained(self) -> list[str]:
         """The conversations whose labels may be looked at."""
-        return [subject.conversation.id for subject in (*(s for s, _ in self.train), *self.between)]
+        return [sample.conversation.id for sample in (*(s for s, _ in self.train), *self.between)]
 
 
 def evaluator_settings(config: Config) -> dict[str, Any]:
@@ -125,16 +124,16 @@ def sides_of(store: Store, config: Config, rubric: Rubric, share: float, seen: C
             raise BadInput(
                 f"too many of the labelled good and bad conversations {why}; label others to try the rubric on"
             )
-    subjects = {subject.target: subject for subject in subjects_of(store, targets)}
-    both = [(subjects[targets[row]], bool(good)) for row, good in zip(found.row, found.good, strict=True)]
+    samples = {sample.target: sample for sample in samples_of(store, targets)}
+    both = [(samples[targets[row]], bool(good)) for row, good in zip(found.row, found.good, strict=True)]
     train = [each for each, out in zip(both, held_out, strict=True) if not out]
     test = [each for each, out in zip(both, held_out, strict=True) if out]
-    decided = {subject.target for subject, _ in both}
-    tested = {subject.conversation.id for subject, _ in test}
-    between = [s for target, s in subjects.items() if target not in decided and target.conversation not in tested]
+    decided = {sample.target for sample, _ in both}
+    tested = {sample.conversation.id for sample, _ in test}
+    between = [s for target, s in samples.items() if target not in decided and target.conversation not in tested]
     between = between[:: max(1, 2 * len(between) // max(len(train), 1))]
     sides = Sides(train, test, between, found.contradicted)
-    learnable = len(labels.of(sides.trained).on(main.id))
+    learnable = len(labels.filter(sides.trained).on(main.id))
     if learnable < FEWEST_LABELS:
         raise BadInput(
             f"{learnable} labels are left to learn from, {FEWEST_LABELS} are needed; label more conversations"
@@ -187,7 +186,7 @@ class PoolOf:
         return {**self.counts, **about, "flagged": len(self.flagged)}
 
 
-def guidance_of(config: WriterConfig) -> Guidance:
+def guidance_of(config: WriterConfig) -> RubricPromptBuilder:
     """What the configured writer is told.
 
     Raises:
@@ -196,13 +195,13 @@ def guidance_of(config: WriterConfig) -> Guidance:
     """
     task: Task | None = None if config.task is None else load_task(config.task)
     prompts = None if config.prompts is None else load_prompts(config.prompts)
-    return Guidance(task, config.domain, config.principles, prompts, not in_process(config.model))
+    return RubricPromptBuilder(task, config.domain, config.principles, prompts, not in_process(config.model))
 
 
 def write_pool(
     model: ChatModel,
-    studied: Sequence[tuple[Subject, bool]],
-    guidance: Guidance,
+    studied: Sequence[tuple[Sample, bool]],
+    guidance: RubricPromptBuilder,
     config: WriterConfig,
     on_step: Callable[[], None] = lambda: None,
     as_spur: bool = False,
@@ -222,8 +221,8 @@ def write_pool(
     extracted = wait(_extracted(model, studied, told, config, on_step))
     pool.failed(one.failure for one in extracted if one.failure is not None)
     pool.counts["conversations"] = len(extracted)
-    pool.counts["shown in part"] = sum(one.left_out > 0 for one in extracted)
-    transcripts = [transcript_of(subject.conversation.turns) for subject, _ in studied]
+    pool.counts["shown in part"] = sum(one.truncated_share > 0 for one in extracted)
+    transcripts = [transcript_of(sample.conversation.turns) for sample, _ in studied]
     names, said = _names(transcripts, told), " ".join(" ".join(transcripts).lower().split())
     for side in Side:
         reasons = [reason for one in extracted if one.side is side for reason in one.reasons]
@@ -243,8 +242,8 @@ def write_pool(
 
 async def _extracted(
     model: ChatModel,
-    studied: Sequence[tuple[Subject, bool]],
-    guidance: Guidance,
+    studied: Sequence[tuple[Sample, bool]],
+    guidance: RubricPromptBuilder,
     config: WriterConfig,
     on_step: Callable[[], None],
 ) -> list[Extracted]:
@@ -255,8 +254,8 @@ async def _extracted(
     stopped = False
 
     async def one(place: int) -> Extracted:
-        subject, good = studied[place]
-        flow: Flow[Extracted] = extract(subject, good, guidance, show, config.reasons)
+        sample, good = studied[place]
+        flow: Flow[Extracted] = extract(sample, good, guidance, show, config.reasons)
         return await drive(flow, model)
 
     def places() -> Iterable[int]:
@@ -273,7 +272,7 @@ async def _extracted(
     return [found[place] for place in sorted(found)]
 
 
-def _names(transcripts: Sequence[str], guidance: Guidance) -> Names:
+def _names(transcripts: Sequence[str], guidance: RubricPromptBuilder) -> Names:
     """The names in the conversations; words of the prompts and of the task are no secret."""
     known = " ".join([*(shipped(name) for name in PROMPTS), guidance.told_domain(), *(guidance.prompts or {}).values()])
     return Names.of(transcripts, known)
@@ -297,7 +296,9 @@ def _blotted(reason: Reason, names: Names) -> Reason:
     return reason.model_copy(update={"text": names.hidden(reason.text), "quote": names.hidden(reason.quote)})
 
 
-def _distinct(assertions: Sequence[Assertion], model: ChatModel, guidance: Guidance, config: WriterConfig) -> Distinct:
+def _distinct(
+    assertions: Sequence[Assertion], model: ChatModel, guidance: RubricPromptBuilder, config: WriterConfig
+) -> Distinct:
     if config.deduplicate == "model":
         return wait(drive(deduplicate(assertions, guidance), model))
     from accord.models import open_embedder

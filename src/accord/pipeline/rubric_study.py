@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from accord.config import Config, WriterConfig
-from accord.evidence import EvidenceTable, judge_subjects
+from accord.evidence import EvidenceTable, judge_samples
 from accord.learning import LearnedRubric, ratings
 from accord.methods import (
     AMOUNT,
@@ -29,13 +29,13 @@ from accord.methods import (
     stability,
     with_intervals,
 )
-from accord.methods.learned_rubric.guidance import Guidance
-from accord.models import ChatModel, Judge, Subject
-from accord.pipeline.collecting import judging_terms
+from accord.methods.learned_rubric.guidance import RubricPromptBuilder
+from accord.models import ChatModel, Judge
+from accord.pipeline.collecting import judging_options
 from accord.pipeline.rubric_pool import PoolOf, Sides, evaluator_settings, guidance_of, sides_of, write_pool
 from accord.statistics import DRAWS, Clusters
 from accord.store import Store
-from accord.values import BadInput, Labels, Question, Rubric
+from accord.values import BadInput, Labels, Question, Rubric, Sample
 
 SEPARATE = tuple(name for name in POLICIES if name != "all")
 ABLATIONS: Mapping[str, Mapping[str, Any]] = {
@@ -144,7 +144,7 @@ class _Writing:
 
     model: ChatModel
     config: WriterConfig
-    guidance: Guidance
+    guidance: RubricPromptBuilder
 
 
 def _writing(config: Config, writer: ChatModel | None) -> _Writing:
@@ -223,8 +223,8 @@ class _Bench:
 
     def __post_init__(self) -> None:
         self.main: Question = self.rubric.main_question
-        self.labels: Labels = self.store.labels().of(self.sides.trained)
-        self.clusters = Clusters([subject.conversation.id for subject, _ in self.sides.test])
+        self.labels: Labels = self.store.labels().filter(self.sides.trained)
+        self.clusters = Clusters([sample.conversation.id for sample, _ in self.sides.test])
         self.good = np.array([good for _, good in self.sides.test])
 
     def as_rubric(self, name: str, questions: Sequence[Question], instructions: str) -> Rubric:
@@ -247,7 +247,7 @@ class _Bench:
 
     def study(self, written: PoolOf, everything: Rubric, alone: bool = False) -> Study:
         """Select from a pool and try the selection; unless `alone`, the other ways to select too."""
-        learned = [*(subject for subject, _ in self.sides.train), *self.sides.between]
+        learned = [*(sample for sample, _ in self.sides.train), *self.sides.between]
         train = self.answers(everything, learned, "training side judged")
         best = self.fitted(everything, train)
         systems = {best.policy: best}
@@ -275,11 +275,11 @@ class _Bench:
             evaluator, self.answers(rubric, [s for s, _ in self.sides.test], f"{rubric.name}: held-out")
         )
 
-    def answers(self, rubric: Rubric, subjects: Sequence[Subject], stage: str) -> EvidenceTable:
+    def answers(self, rubric: Rubric, samples: Sequence[Sample], stage: str) -> EvidenceTable:
         """The judge's answers to a rubric's questions, the main one included."""
-        step = self.on_stage(stage, len(subjects))
+        step = self.on_stage(stage, len(samples))
         judge = self.judge_for(rubric)
-        return judge_subjects(judge, rubric, subjects, self.store, lambda _: step(), *judging_terms(self.config))
+        return judge_samples(judge, rubric, samples, self.store, lambda _: step(), *judging_options(self.config))
 
     def fitted(self, rubric: Rubric, train: EvidenceTable, **more: Any) -> LearnedRubric:
         """An evaluator that selected from a rubric on the training side."""

@@ -13,8 +13,7 @@ from accord.config import Config
 from accord.evidence import EvidenceTable
 from accord.formats import Record, ScoreWriter, locate, read
 from accord.learning import RULES, Calibration, Evaluator, InContext, Issues, Marked, load_evaluator, predict_panel
-from accord.methods import Tally, judged_turns, load_recipe
-from accord.models import Subject
+from accord.methods import Counts, judged_turns, load_recipe
 from accord.pipeline.adaptive import ask_adaptively, asking
 from accord.pipeline.collecting import collect
 from accord.pipeline.importing import Imported
@@ -23,11 +22,22 @@ from accord.pipeline.issues import found_in, issues_config, turns_of
 from accord.pipeline.models import Models
 from accord.store import Store, batches
 from accord.validation import said, shifts
-from accord.values import Assessment, BadInput, Conversation, Rubric, Score, Target, UnknownName, Unscored, decision
+from accord.values import (
+    BadInput,
+    Conversation,
+    IssueAnnotation,
+    Rubric,
+    Sample,
+    Score,
+    Target,
+    UnknownName,
+    Unscored,
+    decision,
+)
 
 PART = "assessed in part"
 
-Gather = Callable[[Sequence[Subject]], EvidenceTable]
+Gather = Callable[[Sequence[Sample]], EvidenceTable]
 Predict = Callable[[EvidenceTable], list[Score | Unscored]]
 MarksByTurn = Mapping[Target, Sequence[Marked]]
 
@@ -42,16 +52,16 @@ class Explained:
         self._store, self._config, self._gather, self._known = store, config, gather, known
         self._predict = predict
         self._evaluator = evaluator if isinstance(evaluator, Issues) and evaluator.describe()["marks"] else None
-        self._subjects: Sequence[Subject] = ()
+        self._samples: Sequence[Sample] = ()
 
-    def gather(self, subjects: Sequence[Subject]) -> EvidenceTable:
+    def gather(self, samples: Sequence[Sample]) -> EvidenceTable:
         """The evidence of some subjects, which the next scores are about."""
-        self._subjects = subjects
-        return self._gather(subjects)
+        self._samples = samples
+        return self._gather(samples)
 
     def predict(self, evidence: EvidenceTable) -> list[Score | Unscored]:
         """Their scores."""
-        found = found_in(self._store, self._config, self._subjects)
+        found = found_in(self._store, self._config, self._samples)
         marked = self._marked()
         missing = self._missing(found)
         return [
@@ -62,24 +72,24 @@ class Explained:
             for score in self._predict(evidence)
         ]
 
-    def _missing(self, found: Mapping[Target, Sequence[Assessment]]) -> dict[Target, str]:
+    def _missing(self, found: Mapping[Target, Sequence[IssueAnnotation]]) -> dict[Target, str]:
         """Of whole conversations, what to say of turns that should have been assessed and were not."""
         issues = issues_config(self._config)
         if issues.by == "judge":
             return {}
         cautions = {}
-        for subject in self._subjects:
-            wanted = set(judged_turns(subject.conversation, issues.everyone).turns)
-            lost = wanted - {each.target.turn for each in found.get(subject.target, ())}
-            if subject.turn is None and lost and len(lost) < len(wanted):
-                cautions[subject.target] = f"{PART}: {len(lost)} of {len(wanted)} turns have no assessment"
+        for sample in self._samples:
+            wanted = set(judged_turns(sample.conversation, issues.everyone).turns)
+            lost = wanted - {each.target.turn for each in found.get(sample.target, ())}
+            if sample.turn is None and lost and len(lost) < len(wanted):
+                cautions[sample.target] = f"{PART}: {len(lost)} of {len(wanted)} turns have no assessment"
         return cautions
 
     def _marked(self) -> MarksByTurn:
         """By turn the kinds that people would mark there."""
         if self._evaluator is None:
             return {}
-        turns = turns_of(self._subjects, issues_config(self._config))
+        turns = turns_of(self._samples, issues_config(self._config))
         evidence = self._known(turns)
         return dict(zip(evidence.targets, self._evaluator.find(evidence), strict=True))
 
@@ -90,7 +100,7 @@ def _cautioned(score: Score | Unscored, caution: str | None) -> Score | Unscored
     return replace(score, warning=caution if score.warning is None else f"{caution}; {score.warning}")
 
 
-def listed(target: Target, found: Sequence[Assessment], marked: MarksByTurn) -> tuple[dict[str, Any], ...]:
+def listed(target: Target, found: Sequence[IssueAnnotation], marked: MarksByTurn) -> tuple[dict[str, Any], ...]:
     """Issues as JSON, turn by turn: what a model wrote, then kinds that people would mark although it did not."""
     rows = []
     written = {(each.target.turn, issue.type) for each in found for issue in each.issues}
@@ -115,7 +125,7 @@ WATCHED = 2000
 
 
 @dataclass(frozen=True)
-class How:
+class ScoreOptions:
     """How scores are made.
 
     Attributes:
@@ -140,7 +150,7 @@ class How:
 
 
 @dataclass(frozen=True)
-class Speaker:
+class Perspective:
     """For whom scores speak: one annotator, a panel by its rule, or (neither) a person nobody has met."""
 
     annotator: str | None = None
@@ -148,7 +158,7 @@ class Speaker:
     rule: str = "mean"
 
     @classmethod
-    def named(cls, annotator: str | None, panel: Sequence[str], rule: str | None) -> Speaker:
+    def named(cls, annotator: str | None, panel: Sequence[str], rule: str | None) -> Perspective:
         """The speaker that a user's options name.
 
         Raises:
@@ -180,7 +190,7 @@ def score_all(
     """
     done = 0
     for batch in batches(conversations, SCORED_AT_ONCE):
-        yield from predict(gather([Subject(conversation) for conversation in batch]))
+        yield from predict(gather([Sample(conversation) for conversation in batch]))
         done += len(batch)
         if on_scored is not None:
             on_scored(done)
@@ -193,8 +203,8 @@ def _ways(
     models: Models,
     evaluator: Evaluator,
     folder: str | Path,
-    speaker: Speaker,
-    how: How,
+    speaker: Perspective,
+    how: ScoreOptions,
 ) -> tuple[Gather, Predict]:
     """How evidence is gathered, and what is predicted from it, for whom.
 
@@ -206,7 +216,7 @@ def _ways(
         evaluator.speaker(name)  # before anything is paid for
     everything = partial(collect, store, config, rubric, models=models)
     if isinstance(evaluator, InContext):
-        everything = partial(in_context_evidence, store, models, load_recipe(folder), asked=Tally())
+        everything = partial(in_context_evidence, store, models, load_recipe(folder), asked=Counts())
     if how.ask is not None:
         if speaker.panel:
             raise BadInput("an adaptive rubric asks for one speaker; name none or one with --annotator")
@@ -226,8 +236,8 @@ def score_file(
     folder: str | Path,
     source: str | Path,
     out: str | Path,
-    speaker: Speaker,
-    how: How = How(),
+    speaker: Perspective,
+    how: ScoreOptions = ScoreOptions(),
     format: str = "auto",
     columns: Mapping[str, str] | None = None,
     skip_bad_rows: bool = False,
@@ -252,7 +262,7 @@ def score_file(
         watch = _Watch(evaluator)
         gather, predict = _ways(store, config, rubric, models, evaluator, folder, speaker, how)
         # Answers that were chosen to be asked are no sample of all: only a full rubric shows a drift.
-        seen = gather if how.ask is not None else lambda subjects: watch.see(gather(subjects))
+        seen = gather if how.ask is not None else lambda samples: watch.see(gather(samples))
         if config.issues is not None:
             known = partial(collect, store, config, rubric, models=models, ask=False)
             explained = Explained(store, config, evaluator, seen, known, predict)
@@ -276,7 +286,7 @@ class _Watch:
         """Note some more evidence, up to `WATCHED` rows, and hand it on."""
         if self.evaluator is not None and (self.seen is None or len(self.seen) < WATCHED):
             now = self.evaluator.features(evidence)
-            self.seen = now if self.seen is None else self.seen.above(now)
+            self.seen = now if self.seen is None else self.seen.concat(now)
         return evidence
 
     def found(self) -> dict[str, Any]:

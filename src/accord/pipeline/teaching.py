@@ -15,22 +15,22 @@ from accord.finetune.checkpoints import export
 from accord.finetune.data import Parts, Settings, examples_of, split_by_dialogue
 from accord.finetune.evaluation import evaluate, predict
 from accord.finetune.training import Progress, train
-from accord.methods import Guidance, shots_of
+from accord.methods import IssuePromptBuilder, shots_of
 from accord.models import HF, ChatModel, drive, wait
 from accord.pipeline.issues import issues_config, maker_of
-from accord.store import Assessed, Store
-from accord.values import Assessment, BadInput, Conversation, Unassessed, load_taxonomy
+from accord.store import IssueAnnotations, Store
+from accord.values import BadInput, Conversation, IssueAnnotation, Unannotated, load_taxonomy
 
 COMMAND = "finetune"
 TRAINING, MODEL = "training", "model"
 """Folders in the evaluator's folder: what a training keeps to go on, and the model that comes out."""
 
-Pair = tuple[Conversation, Assessment]
+Pair = tuple[Conversation, IssueAnnotation]
 OnStage = Callable[[str], None]
 
 
 @dataclass
-class Taught:
+class FineTuned:
     """A model that was taught, and how well it does on dialogues that it has not seen.
 
     Attributes:
@@ -62,16 +62,16 @@ def assessed_pairs(store: Store, config: Config) -> list[Pair]:
     if issues.by == "judge":
         raise BadInput("a judge writes no assessments to learn from; use issues: {model: NAME}, or by: recorded")
     made_by = maker_of(store, issues)
-    names = Assessed(store).conversations(made_by)
+    names = IssueAnnotations(store).conversations(made_by)
     known = {conversation.id: conversation for conversation in store.conversations(names) if conversation.turns}
-    found = Assessed(store).of(known.values(), made_by)
+    found = IssueAnnotations(store).of(known.values(), made_by)
     pairs = [(known[each.target.conversation], each) for each in found]
     if not pairs:
         raise BadInput("no turn was assessed yet; run: accord judge --issues, or import assessments")
     return pairs
 
 
-def teach(
+def finetune(
     store: Store,
     config: Config,
     base: str,
@@ -83,7 +83,7 @@ def teach(
     tested: int | None = None,
     on_stage: OnStage = lambda _: None,
     on_step: Callable[[Progress], None] | None = None,
-) -> Taught:
+) -> FineTuned:
     """Train a model on most dialogues, keep it, and try it on those that are left; the base beside it.
 
     Args:
@@ -105,7 +105,7 @@ def teach(
     """
     pairs = assessed_pairs(store, config)
     taxonomy = load_taxonomy(issues_config(config).taxonomy)
-    guidance = Guidance(taxonomy, by_schema=False, style=style)
+    guidance = IssuePromptBuilder(taxonomy, by_schema=False, style=style)
     parts = split_by_dialogue(examples_of(pairs, guidance), seed=config.seed)
     model = folder / MODEL
     if model.exists() and not resume:
@@ -118,7 +118,7 @@ def teach(
         beside = folder / f".{MODEL}.partial"
         rmtree(beside, ignore_errors=True)
         export(folder / TRAINING, beside, base).rename(model)
-    taught = Taught(model, parts.counts(), trained.validation)
+    taught = FineTuned(model, parts.counts(), trained.validation)
     for name, each, place in _systems(pairs, parts, guidance, model, base, shots, config.seed):
         on_stage(f"trying {name}")
         taught.rows += [{"system": name, **row} for row in _tried(each, place, parts, pairs, tested)]
@@ -126,27 +126,33 @@ def teach(
 
 
 def _systems(
-    pairs: Sequence[Pair], parts: Parts, guidance: Guidance, model: Path, base: str, shots: Sequence[int], seed: int
-) -> list[tuple[str, Guidance, str]]:
+    pairs: Sequence[Pair],
+    parts: Parts,
+    guidance: IssuePromptBuilder,
+    model: Path,
+    base: str,
+    shots: Sequence[int],
+    seed: int,
+) -> list[tuple[str, IssuePromptBuilder, str]]:
     """What is tried: the taught model as it was taught, and the base with examples of the training side."""
     learned = {example.target for example in parts.train}
     shown = [pair for pair in pairs if pair[1].target in learned]
     prompted = [
-        (f"base, {count} examples", Guidance(guidance.taxonomy, False, shots_of(shown, count, seed)), base)
+        (f"base, {count} examples", IssuePromptBuilder(guidance.taxonomy, False, shots_of(shown, count, seed)), base)
         for count in shots
     ]
     return [("taught", guidance, str(model)), *prompted]
 
 
 def _tried(
-    guidance: Guidance, place: str, parts: Parts, pairs: Sequence[Pair], tested: int | None
+    guidance: IssuePromptBuilder, place: str, parts: Parts, pairs: Sequence[Pair], tested: int | None
 ) -> list[dict[str, Any]]:
     """The figures of one model on the turns that were held out."""
-    from accord.models import Terms, open_uncached
+    from accord.models import ClientOptions, open_uncached
 
     examples = parts.test[:tested]
     held_out = {example.target for example in examples}
-    model = open_uncached(HF + place, None, Terms())
+    model = open_uncached(HF + place, None, ClientOptions())
     try:
         found = wait(_predicted(model, examples, guidance))
     finally:
@@ -154,8 +160,10 @@ def _tried(
     return evaluate(found, [each for _, each in pairs if each.target in held_out])
 
 
-async def _predicted(model: ChatModel, examples: Sequence[Any], guidance: Guidance) -> list[Assessment | Unassessed]:
-    return await drive(predict([example.subject for example in examples], guidance, model.name), model)
+async def _predicted(
+    model: ChatModel, examples: Sequence[Any], guidance: IssuePromptBuilder
+) -> list[IssueAnnotation | Unannotated]:
+    return await drive(predict([example.sample for example in examples], guidance, model.name), model)
 
 
 CHANCE = 0.55

@@ -8,7 +8,7 @@ from typing import Any
 
 from accord.report import charts
 from accord.report.charts import page
-from accord.values import Assessment, Conversation, Taxonomy
+from accord.values import Conversation, IssueAnnotation, Taxonomy
 from accord.workbench import parts
 
 WORST_SHOWN = 12
@@ -16,7 +16,7 @@ WORST_SHOWN = 12
 
 def write_issues_page(
     found: Mapping[str, Any],
-    assessments: Sequence[Assessment],
+    assessments: Sequence[IssueAnnotation],
     conversations: Iterable[Conversation],
     taxonomy: Taxonomy,
     path: str | Path,
@@ -41,10 +41,10 @@ def write_issues_page(
     return target
 
 
-def worst(assessments: Sequence[Assessment], most: int = WORST_SHOWN) -> list[Assessment]:
+def worst(assessments: Sequence[IssueAnnotation], most: int = WORST_SHOWN) -> list[IssueAnnotation]:
     """The turns with the lowest scores that have issues, one a dialogue."""
     seen: set[str] = set()
-    shown: list[Assessment] = []
+    shown: list[IssueAnnotation] = []
     for each in sorted(assessments, key=lambda one: (one.score, -len(one.issues), str(one.target))):
         if each.issues and each.target.conversation not in seen and len(shown) < most:
             seen.add(each.target.conversation)
@@ -70,7 +70,7 @@ def _along(rows: Sequence[Mapping[str, Any]], title: str) -> str:
     return charts.along(rows, title) if len(rows) > 1 else ""
 
 
-def _worst(each: Assessment, conversation: Conversation | None) -> dict[str, Any]:
+def _worst(each: IssueAnnotation, conversation: Conversation | None) -> dict[str, Any]:
     place = each.target.turn or 0
     turns = conversation.turns if conversation is not None else ()
     reply = turns[place].content if place < len(turns) else ""

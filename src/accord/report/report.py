@@ -104,13 +104,13 @@ def content(
 def _data(trial: Trial) -> dict[str, Any]:
     rated = trial.comparison.ratings
     makers = Counter(_maker(column.made_by) for column in trial.evidence.columns)
-    systems = Counter(subject.conversation.system or "not said" for subject in trial.subjects)
+    systems = Counter(sample.conversation.system or "not said" for sample in trial.samples)
     return {
         "ratings": len(rated),
         "targets": len(set(rated.target)),
         "conversations": len(set(rated.conversation)),
         "annotators": len(set(rated.annotator)),
-        "documents": sum(bool(subject.conversation.documents) for subject in trial.subjects),
+        "documents": sum(bool(sample.conversation.documents) for sample in trial.samples),
         "systems": systems.most_common(),
         "evidence": sorted(makers.items()),
         "rubric": trial.rubric,
@@ -196,7 +196,7 @@ def _worst(trial: Trial) -> list[dict[str, Any]]:
     found = trial.comparison
     rated, system = found.ratings, found.systems[0]
     error = np.where(system.scored, np.abs(rated.value - system.value), -1.0)
-    conversations = {subject.conversation.id: subject.conversation for subject in trial.subjects}
+    conversations = {sample.conversation.id: sample.conversation for sample in trial.samples}
     shown: dict[str, dict[str, Any]] = {}
     for row in np.argsort(-error, kind="stable"):
         target = rated.labels[row].target

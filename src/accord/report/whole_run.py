@@ -18,7 +18,7 @@ from accord.pipeline import (
     import_files,
     judge_issues,
     judge_stored,
-    judging_terms,
+    judging_options,
     latest_audit,
     latest_scores,
     make_budget,
@@ -80,7 +80,7 @@ def _run(
         find_issues(store, config, models.finder, store.conversations())
     if models.issue_judge is not None:
         on_stage("finding issues")
-        judge_issues(store, config, models.issue_judge, store.conversations(), judging_terms(config))
+        judge_issues(store, config, models.issue_judge, store.conversations(), judging_options(config))
     on_stage("comparing and learning")
     trial = try_out(store, config, rubric, models)
     files = {"evaluator": out / "evaluator", "scores": out / "scores.jsonl", "report": out / "report.html"}
@@ -89,8 +89,8 @@ def _run(
     with store.run("run", config.shown()) as run:
         gather = partial(collect, store, config, rubric, models=models)
         scores = score_all(store.conversations(), gather, trial.evaluator.predict)
-        tally = written(store, run.id, scores, files["scores"])
-        run.results.update(tally, comparison=trial.comparison.to_json())
+        counts = written(store, run.id, scores, files["scores"])
+        run.results.update(counts, comparison=trial.comparison.to_json())
     on_stage("reporting")
     write_report(trial, trial.insights(), files["report"], latest_scores(store), latest_audit(store))
-    return Whole(imported, trial, tally["unscored"], files)
+    return Whole(imported, trial, counts["unscored"], files)

@@ -1,14 +1,14 @@
 """What outlives a run: conversations, annotations, runs, scores and the cache, in SQLite or PostgreSQL."""
 
 from accord.store.engine import StoreError
-from accord.store.parts import Assessed, Embedded, Watched
+from accord.store.parts import Embedded, IssueAnnotations, Watched
 from accord.store.schema import metadata
 from accord.store.store import Added, Store, batches, changed_conversation, now, unknown_target
 
 __all__ = [
     "Added",
-    "Assessed",
     "Embedded",
+    "IssueAnnotations",
     "Store",
     "StoreError",
     "Watched",

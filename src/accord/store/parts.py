@@ -13,16 +13,16 @@ from sqlalchemy import func, select, update
 from accord.store.engine import said
 from accord.store.schema import alarms, assessments, days, embeddings
 from accord.store.store import BATCH, Added, Store, batches, now
-from accord.values import Assessment, Conversation, Target, canonical_json, content_hash, digests
+from accord.values import Conversation, IssueAnnotation, Target, canonical_json, content_hash, digests
 
 
-class Assessed:
+class IssueAnnotations:
     """The assessments of a store. The first one of a turn stays, for each way of making them."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def add(self, found: Iterable[Assessment]) -> Added:
+    def add(self, found: Iterable[IssueAnnotation]) -> Added:
         """Keep assessments, a batch a transaction; those of a turn that the same maker has assessed change nothing."""
         total = Added()
         for batch in batches(found, BATCH):
@@ -32,7 +32,7 @@ class Assessed:
             total = total.plus(Added(new, len(batch) - new))
         return total
 
-    def of(self, conversations: Iterable[Conversation], made_by: str) -> Iterator[Assessment]:
+    def of(self, conversations: Iterable[Conversation], made_by: str) -> Iterator[IssueAnnotation]:
         """What one maker said of the turns of some conversations, in their order and by turn.
 
         An assessment of other words under the same id is none of theirs.
@@ -40,10 +40,10 @@ class Assessed:
         for batch in batches(conversations, BATCH):
             names = [conversation.id for conversation in batch]
             query = select(assessments).where(assessments.c.conversation.in_(names), assessments.c.made_by == made_by)
-            found: dict[str, list[Assessment]] = {}
+            found: dict[str, list[IssueAnnotation]] = {}
             for row in self._store._stream(query.order_by(assessments.c.turn, assessments.c.key)):
                 target, content = Target(row.conversation, row.turn), json.loads(row.content)
-                found.setdefault(row.conversation, []).append(Assessment.from_json(target, row.made_by, content))
+                found.setdefault(row.conversation, []).append(IssueAnnotation.from_json(target, row.made_by, content))
             for conversation in batch:
                 yield from _of(conversation, found.get(conversation.id, ()))
 
@@ -58,7 +58,7 @@ class Assessed:
         return dict(sorted(tuple(row) for row in self._store._stream(query)))
 
 
-def _of(conversation: Conversation, found: Sequence[Assessment]) -> Iterator[Assessment]:
+def _of(conversation: Conversation, found: Sequence[IssueAnnotation]) -> Iterator[IssueAnnotation]:
     """Those of some assessments that are about these words, one a turn."""
     said = digests(conversation) if found else []
     seen = set()
@@ -71,7 +71,7 @@ def _of(conversation: Conversation, found: Sequence[Assessment]) -> Iterator[Ass
             yield each
 
 
-def _row(found: Assessment) -> dict[str, object]:
+def _row(found: IssueAnnotation) -> dict[str, object]:
     return {
         "key": content_hash([*found.target, found.made_by, found.said], length=40),
         "conversation": found.target.conversation,

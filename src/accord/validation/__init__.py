@@ -13,7 +13,7 @@ from accord.validation.comparison import (
 )
 from accord.validation.drift import SHIFTED, said, shifts, stability
 from accord.validation.estimation import estimate, gaps, system_means
-from accord.validation.fairness import Group, by_group, suspects
+from accord.validation.fairness import Group, annotator_quality, by_group
 from accord.validation.judge_audit import PADDING, Probe, audit, audit_requests, injections, ways_to_ask
 from accord.validation.learning_curve import Asked, Point, adaptive_curve, learning_curve
 from accord.validation.marks import Called, rows_of, try_marks
@@ -30,6 +30,7 @@ __all__ = [
     "Result",
     "SHIFTED",
     "adaptive_curve",
+    "annotator_quality",
     "audit",
     "audit_requests",
     "by_group",
@@ -47,7 +48,6 @@ __all__ = [
     "said",
     "shifts",
     "stability",
-    "suspects",
     "system_means",
     "try_marks",
     "ways_to_ask",

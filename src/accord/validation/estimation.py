@@ -160,9 +160,9 @@ def system_means(
     others = [target.conversation for target in evidence.targets if target.conversation not in means]
     score = dict.fromkeys([*means, *others], 0.0)
     for split in grouped_folds(list(rated.conversation), folds, seed):
-        evaluator = make(question).fit(evidence.of(split.train), labels.of(split.train))
+        evaluator = make(question).fit(evidence.filter(split.train), labels.filter(split.train))
         for names, share in ((sorted(split.test), 1.0), (others, 1.0 / folds)):
-            for name, value in _by_panel(evaluator, evidence.of(names)).items():
+            for name, value in _by_panel(evaluator, evidence.filter(names)).items():
                 score[name] += share * value
     systems = sorted({system_of.get(name, "not said") for name in score})
     found = []

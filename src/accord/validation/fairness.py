@@ -176,7 +176,7 @@ class Suspect:
         )
 
 
-def suspects(rated: Ratings, anybody: Floats) -> list[Suspect]:
+def annotator_quality(rated: Ratings, anybody: Floats) -> list[Suspect]:
     """Annotators whose labels look reversed or random, beside everybody else's.
 
     Args:

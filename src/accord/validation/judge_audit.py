@@ -1,6 +1,6 @@
 """Auditing a judge: how far its answers move when nothing that should matter was changed.
 
-Each probe asks the same questions about the same conversations in another way: again, with the options listed
+Each probe asks the same questions about the same conversations in another mode: again, with the options listed
 backwards, with the questions in another order, with padded replies, with a transcript that dictates its verdict. A move
 is the difference of the expected answers over the length of the scale, from -1 to 1; moves of the probe `repeat` are
 the noise that the others have to be read against.
@@ -20,7 +20,6 @@ from accord.models import (
     OUT_OF_BUDGET,
     Answer,
     Judge,
-    Subject,
     Unanswered,
     as_finished,
     attacked,
@@ -30,7 +29,7 @@ from accord.models import (
     room_for,
 )
 from accord.statistics import DRAWS, Clusters, Interval, interval
-from accord.values import BadInput, BudgetReached, Kind, Question, Rubric
+from accord.values import BadInput, BudgetReached, Kind, Question, Rubric, Sample
 
 AT_ONCE = 8
 MOVABLE = frozenset({Kind.ORDINAL, Kind.BINARY})
@@ -39,7 +38,7 @@ PADDING = (
     "I hope this answers your question in full. If there is anything else at all, please do not hesitate to ask: "
     "I am always happy to help, and thank you for your patience."
 )
-Asked = tuple[Subject, Sequence[Question]]
+Asked = tuple[Sample, Sequence[Question]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ class Probe:
 
     name: str
     says: str
-    vary: Callable[[Subject, Sequence[Question]], Asked | None]
+    vary: Callable[[Sample, Sequence[Question]], Asked | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +94,7 @@ class _Moves:
 def ways_to_ask(judge: Judge, rubric: Rubric) -> list[Probe]:
     """The probes that apply to a judge: repeats, order of options, order of questions, verbosity."""
     probes = [
-        Probe("repeat", "asked once more", lambda subject, questions: (subject, questions)),
+        Probe("repeat", "asked once more", lambda sample, questions: (sample, questions)),
         Probe("options reversed", "options listed backwards", _options_reversed),
         Probe("verbosity", "a friendly sentence without content after each reply", _padded),
     ]
@@ -125,7 +124,7 @@ def injections(question: Question) -> list[Probe]:
 async def audit(
     judge: Judge,
     rubric: Rubric,
-    subjects: Sequence[Subject],
+    samples: Sequence[Sample],
     probes: Sequence[Probe],
     seed: int = 0,
     context: int | None = None,
@@ -140,25 +139,25 @@ async def audit(
         ModelError: No call can succeed.
         BudgetReached: The next call would pass the budget.
     """
-    if judge.way == "recorded":
+    if judge.mode == "recorded":
         raise BadInput("a recorded judge cannot be asked anew; audit the model it was recorded from")
-    if not subjects:
+    if not samples:
         raise BadInput("no conversation to audit the judge on; import some: accord import chats.jsonl")
     found = {probe.name: _Moves() for probe in probes}
     over: list[str] = []
 
     room = None if context is None else room_for(judge, rubric.judged, context) - len(PADDING)
 
-    async def one(whole: Subject) -> None:
-        subject = whole if room is None else fitted(whole, room)
-        questions = _askable(rubric, subject)
-        plain = await _answers(judge, subject, questions, over)
+    async def one(whole: Sample) -> None:
+        sample = whole if room is None else fitted(whole, room)
+        questions = _askable(rubric, sample)
+        plain = await _answers(judge, sample, questions, over)
         for probe in probes:
-            varied = None if over else probe.vary(subject, questions)
+            varied = None if over else probe.vary(sample, questions)
             if varied is not None:
-                _count(found[probe.name], subject, varied[1], plain, await _answers(judge, *varied, over))
+                _count(found[probe.name], sample, varied[1], plain, await _answers(judge, *varied, over))
 
-    async with aclosing(as_finished(one, subjects, AT_ONCE)) as finished:
+    async with aclosing(as_finished(one, samples, AT_ONCE)) as finished:
         async for _ in finished:
             pass
     if over:
@@ -167,38 +166,38 @@ async def audit(
     return [_finding(probe, found[name], seed) for name, probe in by_name.items()]
 
 
-def audit_requests(judge: Judge, rubric: Rubric, subjects: Sequence[Subject], probes: Sequence[Probe]) -> list[Any]:
+def audit_requests(judge: Judge, rubric: Rubric, samples: Sequence[Sample], probes: Sequence[Probe]) -> list[Any]:
     """Everything that `audit` would send with the same arguments."""
     asked: list[Asked] = []
-    for subject in subjects:
-        questions = _askable(rubric, subject)
-        varied = (probe.vary(subject, questions) for probe in probes)
-        asked += [(subject, questions), *(each for each in varied if each is not None)]
+    for sample in samples:
+        questions = _askable(rubric, sample)
+        varied = (probe.vary(sample, questions) for probe in probes)
+        asked += [(sample, questions), *(each for each in varied if each is not None)]
     return [
         request
-        for subject, questions in asked
+        for sample, questions in asked
         for group in in_requests(judge, questions)
-        for request in judge.requests(subject, group)
+        for request in judge.requests(sample, group)
     ]
 
 
-def _askable(rubric: Rubric, subject: Subject) -> list[Question]:
+def _askable(rubric: Rubric, sample: Sample) -> list[Question]:
     """The questions whose answers can move along a scale."""
-    applicable = (question for question in rubric.judged if question.applies_to(subject.conversation))
+    applicable = (question for question in rubric.judged if question.applies_to(sample.conversation))
     return [question for question in applicable if question.scale.kind in MOVABLE]
 
 
 async def _answers(
-    judge: Judge, subject: Subject, questions: Sequence[Question], over: list[str]
+    judge: Judge, sample: Sample, questions: Sequence[Question], over: list[str]
 ) -> dict[str, Answer | Unanswered]:
-    found = [answer for group in in_requests(judge, questions) for answer in await judge.answer(subject, group)]
+    found = [answer for group in in_requests(judge, questions) for answer in await judge.answer(sample, group)]
     over.extend(a.detail for a in found if isinstance(a, Unanswered) and a.reason == OUT_OF_BUDGET)
     return {answer.question: answer for answer in found}
 
 
 def _count(
     moves: _Moves,
-    subject: Subject,
+    sample: Sample,
     questions: Sequence[Question],
     plain: Mapping[str, Answer | Unanswered],
     varied: Mapping[str, Answer | Unanswered],
@@ -206,7 +205,7 @@ def _count(
     for question in questions:
         before, after = plain.get(question.id), varied.get(question.id)
         if isinstance(before, Answer) and isinstance(after, Answer):
-            moves.conversations.append(subject.conversation.id)
+            moves.conversations.append(sample.conversation.id)
             moves.moves.append(_place(after, question) - _place(before, question))
         else:
             lost = before if not isinstance(before, Answer) else after
@@ -234,18 +233,18 @@ def _finding(probe: Probe, found: _Moves, seed: int) -> Finding:
     return Finding(probe.name, probe.says, len(moves), means[0], intervals[0], means[1], intervals[1], found.unanswered)
 
 
-def _options_reversed(subject: Subject, questions: Sequence[Question]) -> Asked | None:
+def _options_reversed(sample: Sample, questions: Sequence[Question]) -> Asked | None:
     """The same questions with their options listed from last to first; a yes-or-no question has no list."""
     listed = [q for q in questions if tuple(q.scale.options) != (0, 1)]
     scales = (q.scale.model_copy(update={"options": tuple(reversed(q.scale.options))}) for q in listed)
     turned = [q.model_copy(update={"scale": scale}) for q, scale in zip(listed, scales, strict=True)]
-    return (subject, turned) if turned else None
+    return (sample, turned) if turned else None
 
 
-def _padded(subject: Subject, questions: Sequence[Question]) -> Asked | None:
+def _padded(sample: Sample, questions: Sequence[Question]) -> Asked | None:
     """The same conversation, each reply with a sentence more that says nothing."""
     turns = tuple(
         replace(turn, content=f"{turn.content} {PADDING}") if turn.role == "assistant" else turn
-        for turn in subject.conversation.turns
+        for turn in sample.conversation.turns
     )
-    return None if turns == subject.conversation.turns else (subject.saying(turns), questions)
+    return None if turns == sample.conversation.turns else (sample.saying(turns), questions)

@@ -135,8 +135,8 @@ def adaptive_curve(
     shares: list[Floats] = []
     asked: list[Floats] = []
     for split in splits:
-        rubric = AdaptiveRubric(make(question).fit(evidence.of(split.train), labels.of(split.train)))
-        features = rubric.evaluator.features(evidence.of(split.test))
+        rubric = AdaptiveRubric(make(question).fit(evidence.filter(split.train), labels.filter(split.train)))
+        features = rubric.evaluator.features(evidence.filter(split.test))
         count = len(rubric.questions) if most is None else min(most, len(rubric.questions))
         while len(shares) <= count:
             shares.append(np.zeros((len(rated), len(rated.options))))

@@ -69,8 +69,8 @@ def try_marks(
     calibrated: dict[str, Called] = {}
     raw: dict[str, Called] = {}
     for split in splits:
-        marking = Marking.fit(evidence.of(split.train), labels.of(split.train), seed)
-        test = evidence.of(split.test)
+        marking = Marking.fit(evidence.filter(split.train), labels.filter(split.train), seed)
+        test = evidence.filter(split.test)
         for kind in kinds_of(evidence):
             if kind not in marking.marks:
                 continue

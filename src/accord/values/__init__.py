@@ -1,10 +1,21 @@
 """What everything else speaks of: conversations, rubrics, annotations, scores, errors."""
 
-from accord.values.assessment import HIGHEST, LOWEST, Assessment, Issue, Span, Unassessed, digests, located, span_of
+from accord.values.assessment import (
+    HIGHEST,
+    LOWEST,
+    Issue,
+    IssueAnnotation,
+    Span,
+    Unannotated,
+    digests,
+    located,
+    span_of,
+)
 from accord.values.conversation import (
     NOBODY,
     Conversation,
     Document,
+    Sample,
     Target,
     Turn,
     canonical_json,
@@ -44,7 +55,6 @@ from accord.values.taxonomy import ISSUE, IssueType, Taxonomy, load_taxonomy, re
 __all__ = [
     "AccordError",
     "Applies",
-    "Assessment",
     "BadInput",
     "BadRow",
     "BudgetReached",
@@ -55,6 +65,7 @@ __all__ = [
     "HIGHEST",
     "ISSUE",
     "Issue",
+    "IssueAnnotation",
     "IssueType",
     "Kind",
     "LOWEST",
@@ -71,6 +82,7 @@ __all__ = [
     "Reason",
     "Registry",
     "Rubric",
+    "Sample",
     "Scale",
     "Score",
     "Side",
@@ -79,7 +91,7 @@ __all__ = [
     "Target",
     "Taxonomy",
     "Turn",
-    "Unassessed",
+    "Unannotated",
     "UnknownName",
     "Unmeasured",
     "Unscored",

@@ -54,7 +54,7 @@ class Issue:
 
 
 @dataclass(frozen=True, slots=True)
-class Assessment:
+class IssueAnnotation:
     """What a model says of one reply, given all that was said before it.
 
     Attributes:
@@ -83,7 +83,7 @@ class Assessment:
         return {**row, "comment": self.comment, **{name: value for name, value in more.items() if value}}
 
     @classmethod
-    def from_json(cls, target: Target, made_by: str, row: Mapping[str, Any]) -> Assessment:
+    def from_json(cls, target: Target, made_by: str, row: Mapping[str, Any]) -> IssueAnnotation:
         """The inverse of `to_json`."""
         issues = tuple(map(Issue.from_json, row["issues"]))
         losses, said = tuple(row.get("losses", ())), row.get("said", "")
@@ -91,7 +91,7 @@ class Assessment:
 
 
 @dataclass(frozen=True, slots=True)
-class Unassessed:
+class Unannotated:
     """A turn without an assessment, and why: a value in a batch, never a default score."""
 
     target: Target
@@ -115,7 +115,7 @@ _AROUND = " \t\n\"'.\u2026"
 _GAP = re.compile(r"\s+")
 
 
-def located(found: Assessment, reply: str) -> Assessment:
+def located(found: IssueAnnotation, reply: str) -> IssueAnnotation:
     """The assessment with each quote looked up in the reply that it is about."""
     issues = tuple(replace(issue, span=span_of(issue.quote, reply)) for issue in found.issues)
     return replace(found, issues=issues)

@@ -140,3 +140,24 @@ def canonical_json(value: Any, default: Callable[[Any], Any] | None = None) -> s
 def content_hash(value: Any, length: int = 64, default: Callable[[Any], Any] | None = None) -> str:
     """A tagged digest of a JSON value: `s256:` and the first `length` hexadecimal digits of its SHA-256."""
     return "s256:" + hashlib.sha256(canonical_json(value, default).encode("ascii")).hexdigest()[:length]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What a judge looks at: a conversation, or one turn of it given all turns before.
+
+    Turns with an index in `hidden`, from the first up to the second, are not shown: see `windowing`.
+    """
+
+    conversation: Conversation
+    turn: int | None = None
+    hidden: tuple[int, int] | None = None
+
+    def saying(self, turns: tuple[Turn, ...]) -> Sample:
+        """The same subject with other words in its turns; what was hidden stays so."""
+        return replace(self, conversation=replace(self.conversation, turns=turns))
+
+    @property
+    def target(self) -> Target:
+        """What answers about this subject point at."""
+        return Target(self.conversation.id, self.turn)

@@ -47,7 +47,7 @@ class Labels(Sequence[Label]):
         """The labels that answer one question; those that say "does not apply" are left out."""
         return Labels(label for label in self if label.question == question and label.value is not None)
 
-    def of(self, conversations: Iterable[str]) -> Labels:
+    def filter(self, conversations: Iterable[str]) -> Labels:
         """The labels of the named conversations."""
         wanted = frozenset(conversations)
         return Labels(label for label in self if label.target.conversation in wanted)

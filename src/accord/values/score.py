@@ -163,7 +163,7 @@ class Score:
     signature: Signature
     band: tuple[float, float] | None = None
     warning: str | None = None
-    because: tuple[tuple[str, float], ...] = ()
+    attributions: tuple[tuple[str, float], ...] = ()
     net_sat: float | None = None
     label: str | None = None
     issues: Issues = field(default=(), hash=False)
@@ -204,7 +204,7 @@ class Score:
             "entropy": self.entropy,
             "distribution": {_text(o): p for o, p in zip(self.options, self.probabilities, strict=True)},
             "warning": self.warning,
-            "because": dict(self.because) or None,
+            "attributions": dict(self.attributions) or None,
             "net_sat": self.net_sat,
             "label": self.label,
             "issues": list(self.issues) or None,
@@ -228,7 +228,7 @@ class Unscored:
 
 ROW = (
     "conversation", "turn", "annotator", "value", "low", "high", "band_low", "band_high", "variance", "entropy",
-    "distribution", "warning", "because", "net_sat", "label", "issues", "unscored",
+    "distribution", "warning", "attributions", "net_sat", "label", "issues", "unscored",
     "signature",
 )  # fmt: skip
 """The names in a score's flat row, in their order."""
@@ -253,7 +253,7 @@ def score_from(
     signature: Signature,
     band: tuple[float, float] | None = None,
     warning: str | None = None,
-    because: tuple[tuple[str, float], ...] = (),
+    attributions: tuple[tuple[str, float], ...] = (),
 ) -> Score:
     """A score from a distribution: its mean and its central interval follow.
 
@@ -270,7 +270,7 @@ def score_from(
         signature=signature,
         band=band,
         warning=warning,
-        because=because,
+        attributions=attributions,
     )
 
 

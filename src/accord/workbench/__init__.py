@@ -10,8 +10,8 @@ from accord.workbench.outcome import (
     overall_outcome,
     table,
 )
+from accord.workbench.participants import Participants
 from accord.workbench.plan import FLOWS, Plan, Stage, assigned, eligible, planned, read_plan, sampled, write_plan
-from accord.workbench.seats import Seats
 from accord.workbench.study import At, NotNow, Part, Study, parts
 
 __all__ = [
@@ -19,9 +19,9 @@ __all__ = [
     "FLOWS",
     "NotNow",
     "Part",
+    "Participants",
     "Plan",
     "Resampling",
-    "Seats",
     "Stage",
     "Study",
     "agreement_with_all",

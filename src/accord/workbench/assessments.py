@@ -8,11 +8,11 @@ from typing import Any
 
 from accord.config import Config
 from accord.pipeline import issues_config, maker_of
-from accord.store import Assessed, Store
+from accord.store import IssueAnnotations, Store
 from accord.values import BadInput, load_taxonomy
 from accord.workbench.outcome import detection_outcome, overall_outcome
+from accord.workbench.participants import Participants
 from accord.workbench.plan import DETECTION, Plan, eligible, flow_named, planned, read_plan, write_plan
-from accord.workbench.seats import Seats
 from accord.workbench.study import Study
 
 SAMPLES: Mapping[str, tuple[int, int]] = {"detection": (200, 3), "overall": (100, 5)}
@@ -33,7 +33,7 @@ def open_study(
     per_turn: int | None,
     per_person: int,
     people: int | None,
-) -> tuple[Study, Seats]:
+) -> tuple[Study, Participants]:
     """The study that is under way in a folder, or a new one, drawn from everything that was assessed.
 
     Raises:
@@ -48,9 +48,9 @@ def open_study(
         plan = read_plan(path)
     else:
         made_by = _maker(store, config)
-        conversations = store.conversations(Assessed(store).conversations(made_by))
+        conversations = store.conversations(IssueAnnotations(store).conversations(made_by))
         told = (conversation for conversation in conversations if conversation.turns)
-        assessments = list(Assessed(store).of(told, made_by))
+        assessments = list(IssueAnnotations(store).of(told, made_by))
         if not assessments:
             raise BadInput("no turn was assessed yet; run: accord judge --issues")
         usual, answers = SAMPLES[flow]
@@ -58,14 +58,14 @@ def open_study(
         plan = planned(flow, assessments, taxonomy, turns, per_turn or answers, per_person, people, config.seed)
     study = Study(plan, store, taxonomy)
     write_plan(plan, path)
-    return study, Seats(folder / f"{flow}-seats.json", len(plan.slots))
+    return study, Participants(folder / f"{flow}-seats.json", len(plan.slots))
 
 
 def outcome(store: Store, config: Config, plan: Plan) -> dict[str, Any]:
     """What came of a study so far."""
     labels = store.labels()
     conversations = store.conversations({turn.conversation for turn in plan.turns})
-    assessments = list(Assessed(store).of(conversations, plan.made_by))
+    assessments = list(IssueAnnotations(store).of(conversations, plan.made_by))
     if plan.flow == DETECTION:
         taxonomy = load_taxonomy(issues_config(config).taxonomy)
         return detection_outcome(labels, plan, assessments, taxonomy, seed=config.seed)

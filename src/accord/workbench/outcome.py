@@ -20,7 +20,7 @@ from accord.statistics import (
     pairwise_kappas,
     pearson,
 )
-from accord.values import Assessment, Label, Target, Taxonomy
+from accord.values import IssueAnnotation, Label, Target, Taxonomy
 from accord.workbench.plan import DETECTION, FLOWS, OVERALL, Plan
 from accord.workbench.study import stored_answers
 
@@ -117,7 +117,7 @@ def not_all_bad(answers: Floats) -> Flags:
 def detection_outcome(
     labels: Iterable[Label],
     plan: Plan,
-    assessments: Iterable[Assessment],
+    assessments: Iterable[IssueAnnotation],
     taxonomy: Taxonomy,
     draws: int = RANK_DRAWS,
     seed: int = 0,
@@ -180,7 +180,9 @@ def _valid_share(own: Floats) -> float | None:
     return float((said >= 1).mean()) if len(said) else None
 
 
-def _types(given: Table, assessed: Sequence[Assessment], taxonomy: Taxonomy, drawn: Resampling) -> list[dict[str, Any]]:
+def _types(
+    given: Table, assessed: Sequence[IssueAnnotation], taxonomy: Taxonomy, drawn: Resampling
+) -> list[dict[str, Any]]:
     """Table 13: kinds in the taxonomy's order after "None"; kinds of another taxonomy come last."""
     objective: dict[str, bool | None] = {NONE: True, **{kind.name: kind.objective for kind in taxonomy.issues}}
     kinds = [{issue.type for issue in each.issues} or {NONE} for each in assessed]
@@ -220,7 +222,7 @@ def _agreement(given: Table, drawn: Resampling, options: tuple[int, ...]) -> dic
 
 
 def overall_outcome(
-    labels: Iterable[Label], plan: Plan, assessments: Iterable[Assessment], draws: int = RANK_DRAWS, seed: int = 0
+    labels: Iterable[Label], plan: Plan, assessments: Iterable[IssueAnnotation], draws: int = RANK_DRAWS, seed: int = 0
 ) -> dict[str, Any]:
     """The outcome of an `overall` plan, as JSON; figures carry 95 % intervals over dialogues.
 

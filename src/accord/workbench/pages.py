@@ -18,12 +18,12 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
 
-from accord.live.service import guard as door
-from accord.live.service.guard import SECONDS, App, Guard, Refused
+from accord.live.service import middleware as door
+from accord.live.service.middleware import SECONDS, App, Guard, Refused
 from accord.live.service.schemas import media_type
 from accord.values import AccordError, BadInput
 from accord.version import __version__
-from accord.workbench.seats import Seat, Seats
+from accord.workbench.participants import Participant, Participants
 from accord.workbench.study import At, NotNow, Study, Task
 
 FORM = "application/x-www-form-urlencoded"
@@ -109,24 +109,24 @@ KEPT = 180 * 24 * 3600
 """Seconds that a browser keeps its key."""
 
 
-def validation_app(study: Study, seats: Seats, token: str | None = None, seconds: float = SECONDS) -> App:
+def validation_app(study: Study, participants: Participants, token: str | None = None, seconds: float = SECONDS) -> App:
     """The ASGI application of one study.
 
     Args:
         study: What is validated.
-        seats: Who takes part.
-        token: What everyone has to name, where it listens beyond this machine (`guard.checked_binding`).
+        participants: Who takes part.
+        token: What everyone has to name, where it listens beyond this machine (`middleware.checked_binding`).
         seconds: For a request to arrive in.
     """
-    guarded = Guard(_Pages(study, seats, token).app(), token, BODY, seconds, door.OPEN)
+    guarded = Guard(_Pages(study, participants, token).app(), token, BODY, seconds, door.OPEN)
     return guarded if token is None else door.Door(guarded, token)
 
 
 class _Pages:
     """What the routes share, and the routes."""
 
-    def __init__(self, study: Study, seats: Seats, token: str | None) -> None:
-        self.study, self.seats, self.token = study, seats, token
+    def __init__(self, study: Study, participants: Participants, token: str | None) -> None:
+        self.study, self.participants, self.token = study, participants, token
         tag = study.plan.key.rpartition(":")[2]
         self.seated, self.visiting = f"accord_seat_{tag}", f"accord_visit_{tag}"
 
@@ -169,8 +169,8 @@ class _Pages:
             raise Refused(403, "your browser keeps no cookie of this page; allow cookies, and begin there again")
         check_token(fields["form"], visiting, "start")
         old = key_of(request.cookies, self.seated)
-        key = old if old is not None and self.seats.of(old) is not None else visiting
-        await run_in_threadpool(self.seats.take, fields["name"].strip(), key)
+        key = old if old is not None and self.participants.of(old) is not None else visiting
+        await run_in_threadpool(self.participants.take, fields["name"].strip(), key)
         answer = RedirectResponse("/task", 303)
         self._keep(request, answer, self.seated, key)
         return answer
@@ -179,10 +179,10 @@ class _Pages:
         secure = request.url.scheme == "https"
         answer.set_cookie(name, key, max_age=KEPT, path="/", secure=secure, httponly=True, samesite="strict")
 
-    def _seat(self, request: Request) -> Seat | None:
-        return self.seats.of(key_of(request.cookies, self.seated) or "")
+    def _seat(self, request: Request) -> Participant | None:
+        return self.participants.of(key_of(request.cookies, self.seated) or "")
 
-    def _own_seat(self, request: Request) -> Seat:
+    def _own_seat(self, request: Request) -> Participant:
         seat = self._seat(request)
         if seat is None:
             raise Refused(401, "you have not begun, or your browser lost its cookie; begin on the first page")
@@ -213,7 +213,7 @@ class _Pages:
         _, task = self._task(request, place, stage)
         return JSONResponse(task.to_json())
 
-    def _task(self, request: Request, place: str, stage: str) -> tuple[Seat, Task]:
+    def _task(self, request: Request, place: str, stage: str) -> tuple[Participant, Task]:
         seat = self._own_seat(request)
         return seat, self.study.task(seat, _at(place, stage))
 

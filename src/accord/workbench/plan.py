@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from accord.values import Assessment, BadInput, Target, Taxonomy, UnknownName, canonical_json, content_hash
+from accord.values import BadInput, IssueAnnotation, Target, Taxonomy, UnknownName, canonical_json, content_hash
 
 DETECTION, OVERALL = "detection", "overall"
 QUESTION = "validation:"
@@ -126,7 +126,7 @@ def flow_named(name: str) -> FlowOfStages:
     return FLOWS[name]
 
 
-def eligible(assessments: Iterable[Assessment]) -> list[Target]:
+def eligible(assessments: Iterable[IssueAnnotation]) -> list[Target]:
     """The turns that may be validated, by conversation and turn: all without issues, and each dialogue's first with."""
     ordered = sorted((each for each in assessments if each.target.turn is not None), key=lambda each: each.target)
     flagged: set[str] = set()
@@ -140,7 +140,7 @@ def eligible(assessments: Iterable[Assessment]) -> list[Target]:
     return found
 
 
-def sampled(assessments: Iterable[Assessment], count: int, seed: int = 0) -> tuple[Target, ...]:
+def sampled(assessments: Iterable[IssueAnnotation], count: int, seed: int = 0) -> tuple[Target, ...]:
     """Draw turns: of a dialogue a second one only where there are fewer dialogues than turns to draw.
 
     The same assessments, in whatever order, give the same turns for the same seed.
@@ -250,7 +250,7 @@ class Plan:
 
 def planned(
     flow: str,
-    assessments: Sequence[Assessment],
+    assessments: Sequence[IssueAnnotation],
     taxonomy: Taxonomy,
     count: int = 100,
     per_turn: int = 3,

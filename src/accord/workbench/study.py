@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any, NamedTuple
 
-from accord.store import Assessed, Store, now
-from accord.values import Assessment, BadInput, Conversation, Issue, Label, Span, Target, Taxonomy, sendable
+from accord.store import IssueAnnotations, Store, now
+from accord.values import BadInput, Conversation, Issue, IssueAnnotation, Label, Span, Target, Taxonomy, sendable
+from accord.workbench.participants import Participant
 from accord.workbench.plan import FlowOfStages, Plan, Stage, flow_named
-from accord.workbench.seats import Seat
 
 
 class At(NamedTuple):
@@ -189,8 +189,8 @@ class Study:
         self.flow: FlowOfStages = flow_named(plan.flow)
         names = {turn.conversation for turn in plan.turns}
         self._conversations = {each.id: each for each in store.conversations(names)}
-        found = {each.target: each for each in Assessed(store).of(self._conversations.values(), plan.made_by)}
-        self.assessments: dict[Target, Assessment] = {turn: found[turn] for turn in plan.turns if turn in found}
+        found = {each.target: each for each in IssueAnnotations(store).of(self._conversations.values(), plan.made_by)}
+        self.assessments: dict[Target, IssueAnnotation] = {turn: found[turn] for turn in plan.turns if turn in found}
         self._check_there()
         self._answered = stored_answers(store.labels(), plan)
         self._lock = Lock()
@@ -201,11 +201,11 @@ class Study:
             if turn not in self.assessments or said is None or not 0 <= (turn.turn or 0) < len(said.turns):
                 raise BadInput(f"turn {turn} of the plan is not in the store, or not assessed; name the plan's store")
 
-    def turns(self, seat: Seat) -> tuple[Target, ...]:
+    def turns(self, seat: Participant) -> tuple[Target, ...]:
         """The turns of a person, in order."""
         return self.plan.slots[seat.slot]
 
-    def current(self, seat: Seat) -> At | None:
+    def current(self, seat: Participant) -> At | None:
         """The step a person is at; `None` when it is done."""
         for place, turn in enumerate(self.turns(seat), 1):
             for stage in self.flow.stages:
@@ -213,14 +213,14 @@ class Study:
                     return At(place, stage.id)
         return None
 
-    def answer_at(self, seat: Seat, at: At) -> int | None:
+    def answer_at(self, seat: Participant, at: At) -> int | None:
         """What a person answered at a step; `None` where it has not, or has no such step."""
         stage = self._stage(at.stage)
         if stage is None or not 1 <= at.place <= len(self.turns(seat)):
             return None
         return self._answered.get((seat.name, self.turns(seat)[at.place - 1], stage.label))
 
-    def task(self, seat: Seat, at: At) -> Task:
+    def task(self, seat: Participant, at: At) -> Task:
         """What a person sees at a step.
 
         Raises:
@@ -233,7 +233,7 @@ class Study:
         before = self._answered.get((seat.name, turn, earlier[-1].label)) if earlier else None
         return replace(shown, before=before)
 
-    def answer(self, seat: Seat, at: At, value: int) -> Label:
+    def answer(self, seat: Participant, at: At, value: int) -> Label:
         """Store a person's answer to the step it is at.
 
         Raises:
@@ -252,7 +252,7 @@ class Study:
     def _stage(self, name: str) -> Stage | None:
         return next((stage for stage in self.flow.stages if stage.id == name), None)
 
-    def _step(self, seat: Seat, at: At) -> tuple[Stage, Target]:
+    def _step(self, seat: Participant, at: At) -> tuple[Stage, Target]:
         """The stage and the turn of the step a person is at."""
         stage, turns, here = self._stage(at.stage), self.turns(seat), self.current(seat)
         if stage is None or not 1 <= at.place <= len(turns):

@@ -42,7 +42,7 @@ def issues(
 ) -> None:
     """Teach a small model to find issues and to rate, from the project's assessments; 70/20/10 by dialogue."""
     from accord.finetune.data import Settings
-    from accord.pipeline import teach
+    from accord.pipeline import finetune
     from accord.pipeline.teaching import COMMAND
 
     with open_project(config_file) as project:
@@ -53,7 +53,7 @@ def issues(
         )  # fmt: skip
         folder = out or evaluator_folder("issues-small")
         with Progress("steps") as progress, project.store.run(COMMAND, project.config.shown()) as run:
-            taught = teach(
+            taught = finetune(
                 project.store, project.config, base, folder, settings, prompt, shots or (), resume, test, stage,
                 lambda at: progress.at(at.step),
             )  # fmt: skip

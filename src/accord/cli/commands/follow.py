@@ -53,8 +53,8 @@ def follow(
     with open_project(config_file) as project, RowLog(out) as rows, Progress("lines read") as progress:
         folder = evaluator or evaluator_folder(project.config.evaluator.method)
         store = project.store if watch else None
-        with opened(folder, annotator, None, store, project.config.watch, note) as intake:
-            intake.keep = rows.write
-            follower = Follower(log, intake, rows.write, noted, format, stop, note)
+        with opened(folder, annotator, None, store, project.config.watch, note) as ingestor:
+            ingestor.keep = rows.write
+            follower = Follower(log, ingestor, rows.write, noted, format, stop, note)
             lines = follower.run(once, every, progress.at)
     print(f"{lines} lines read; scores in {out}, the place in {noted}")

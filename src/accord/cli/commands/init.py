@@ -19,7 +19,7 @@ metrics: [lexical]              # cheap evidence; `accord plugins` lists what th
 # likelihood:                   # how likely a small model in this process finds each reply: accord models pull
 #   model: embedded:smollm2-135m
 # judge:                        # a model that answers the rubric
-#   way: logprobs               # how a distribution is obtained; nothing else is tried
+#   mode: logprobs               # how a distribution is obtained; nothing else is tried
 #   model: gpt-4o-mini          # at OPENAI_BASE_URL with OPENAI_API_KEY
 # writer:                       # a chat model that writes a rubric: accord fit learned-rubric
 #   model: gpt-4o-mini

@@ -67,7 +67,7 @@ def judge(
         models = project.models
         if models.judge is None and models.likelihood is None:
             raise BadInput(
-                "the project names no judge; add one to accord.yaml: judge: {way: logprobs, model: NAME}, "
+                "the project names no judge; add one to accord.yaml: judge: {mode: logprobs, model: NAME}, "
                 "or likelihood: {model: embedded:smollm2-135m}"
             )
         _warn_of_small(project.config)
@@ -90,7 +90,7 @@ def judge(
             if spent["requests"]:
                 print(f"spent: {spent_text(spent)}", file=sys.stderr)
         show({**result, "spent": spent}, as_json, _text)
-        if not result["subjects"] and not everything:
+        if not result["samples"] and not everything:
             note("nobody has rated a conversation yet, so none was judged; --all judges every one")
         if result["unanswered"]:
             stop("some questions stayed unanswered; run the command again to ask for them alone", PARTLY_UNSCORED)
@@ -128,7 +128,7 @@ def _warn_of_small(config: Config) -> None:
 
 
 def _text(result) -> str:  # type: ignore[no-untyped-def]
-    lines = [f"{result['subjects']} judged: {result['answered']} answers, {result['asked']} of them asked for now"]
+    lines = [f"{result['samples']} judged: {result['answered']} answers, {result['asked']} of them asked for now"]
     lines += [f"{result['measured']} with likelihoods"] if result["measured"] else []
     lines += [f"  {count} without an answer: {reason}" for reason, count in result["unanswered"].items()]
     return "\n".join(lines)
@@ -136,5 +136,5 @@ def _text(result) -> str:  # type: ignore[no-untyped-def]
 
 def _plan_text(plan) -> str:  # type: ignore[no-untyped-def]
     asked = plan["questions"] - plan["answered"]
-    about = f"{plan['subjects']} to judge, {plan['questions']} questions, {plan['answered']} of them answered already"
+    about = f"{plan['samples']} to judge, {plan['questions']} questions, {plan['answered']} of them answered already"
     return f"{about}\n{asked} questions to ask: {cost_text(plan)}"

@@ -70,14 +70,14 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Try what an endpoint can do, with about eight small requests, and say which way to use."""
-    from accord.models import best_way, probe, wait
+    from accord.models import best_mode, probe, wait
 
     found = wait(probe(model, base_url, timeout=timeout))
-    way, reason = best_way(found)
+    mode, reason = best_mode(found)
     rows = [{"capability": c.name, "able": c.able, "shown_by": c.shown_by} for c in found]
-    result = {"model": model, "capabilities": rows, "best_way": way, "reason": reason}
-    if injection and way is not None:
-        result["injection"] = _injected(way, model, base_url, timeout)
+    result = {"model": model, "capabilities": rows, "best_mode": mode, "reason": reason}
+    if injection and mode is not None:
+        result["injection"] = _injected(mode, model, base_url, timeout)
     show(result, as_json, _text)
 
 
@@ -108,22 +108,22 @@ def _trained_text(result: Mapping[str, Any]) -> str:
     )
 
 
-def _injected(way: str, model: str, base_url: str | None, timeout: float) -> list[dict[str, Any]]:
+def _injected(mode: str, model: str, base_url: str | None, timeout: float) -> list[dict[str, Any]]:
     """How far hostile transcripts move the answers of a model, on some conversations of the sample."""
     from itertools import islice
 
     from accord.formats import read
-    from accord.models import Subject, Terms, open_judge, wait
+    from accord.models import ClientOptions, open_judge, wait
     from accord.sample import sources
     from accord.validation import audit, injections
-    from accord.values import load_rubric
+    from accord.values import Sample, load_rubric
 
     rubric = load_rubric("llm-rubric")
-    subjects = [Subject(record.conversation) for record in islice(read(sources()[0]), 10)]
+    samples = [Sample(record.conversation) for record in islice(read(sources()[0]), 10)]
     main = rubric.model_copy(update={"questions": (rubric.main_question,)})
-    judge = open_judge(way, model, base_url, rubric.instructions, Terms(timeout=timeout), 5)
+    judge = open_judge(mode, model, base_url, rubric.instructions, ClientOptions(timeout=timeout), 5)
     try:
-        return [finding.to_json() for finding in wait(audit(judge, main, subjects, injections(rubric.main_question)))]
+        return [finding.to_json() for finding in wait(audit(judge, main, samples, injections(rubric.main_question)))]
     finally:
         wait(judge.close())
 
@@ -147,18 +147,18 @@ def audit(
         judge = project.models.judge
         if judge is None:
             raise BadInput(
-                "no judge to audit: the project names none; add one to accord.yaml: judge: {way: ..., model: NAME}"
+                "no judge to audit: the project names none; add one to accord.yaml: judge: {mode: ..., model: NAME}"
             )
         if plan:
             found = plan_audit(project.store, project.rubric, judge, project.budget, limit).to_json()
-            show(found, as_json, lambda p: f"{p['subjects']} conversations\n{cost_text(p)}")
+            show(found, as_json, lambda p: f"{p['samples']} conversations\n{cost_text(p)}")
             return
         result = audit_stored(project.store, project.config, project.rubric, judge, project.budget, limit)
         show({**result, "spent": project.budget.to_json()}, as_json, _audit_text)
 
 
 def _audit_text(result) -> str:  # type: ignore[no-untyped-def]
-    about = f"{result['judge']} by {result['way']}, {result['conversations']} conversations"
+    about = f"{result['judge']} by {result['mode']}, {result['conversations']} conversations"
     return f"{about}\n\n{_findings(result['findings'])}\n\nmove and lift are shares of the scale; 95 % intervals"
 
 
@@ -181,5 +181,5 @@ def _findings(rows: list[dict[str, Any]]) -> str:
 def _text(result) -> str:  # type: ignore[no-untyped-def]
     rows = [[c["capability"], "yes" if c["able"] else "no", c["shown_by"]] for c in result["capabilities"]]
     injected = f"\n\nunder hostile transcripts\n{_findings(result['injection'])}" if "injection" in result else ""
-    best = f"way: {result['best_way']}" if result["best_way"] else "no way"
+    best = f"mode: {result['best_mode']}" if result["best_mode"] else "no way"
     return f"{table(['capability', '', 'shown by'], rows)}\n\n{best} ({result['reason']}){injected}"

@@ -35,7 +35,7 @@ def run(
     if recorded:
         judge = config.judge.model if config.judge else None
         paths = [str(path) for path in recorded]
-        config = config.model_copy(update={"judge": JudgeConfig(way="recorded", model=judge, paths=paths)})
+        config = config.model_copy(update={"judge": JudgeConfig(mode="recorded", model=judge, paths=paths)})
     if rubric:
         config = config.model_copy(update={"rubric": rubric})
     main_job(config, sources, out, format, column_map(columns), skip_bad_rows, as_json)

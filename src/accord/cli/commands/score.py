@@ -51,12 +51,12 @@ def score(
     as_json: AsJson = False,
 ) -> None:
     """Score conversations, some hundreds at a time, for a person nobody has met unless someone is named."""
-    from accord.pipeline import How, Speaker, score_file
+    from accord.pipeline import Perspective, ScoreOptions, score_file
 
     opened, folder = open_to_score(config_file, evaluator)
     with opened as project:
-        speaker = Speaker.named(annotator, tuple(panel or ()), rule)
-        how = How(new_domain, ask, until, loss)
+        speaker = Perspective.named(annotator, tuple(panel or ()), rule)
+        how = ScoreOptions(new_domain, ask, until, loss)
         with Progress("scored") as progress:
             result = score_file(
                 project.store, project.config, project.rubric, project.models, folder, source, out, speaker,

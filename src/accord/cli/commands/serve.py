@@ -45,7 +45,7 @@ def serve(
     from functools import partial
 
     from accord.live import opened, report
-    from accord.live.service.guard import checked_binding
+    from accord.live.service.middleware import checked_binding
     from accord.live.service.server import check_installed
 
     check_installed()
@@ -57,8 +57,8 @@ def serve(
     with open_project(config_file) as project:
         folder = evaluator or evaluator_folder(project.config.evaluator.method)
         store = project.store if watch else None
-        with opened(folder, annotator, out, store, project.config.watch, note, conversations, minutes * 60) as intake:
-            watched = None if intake.watch is None else partial(report, project.store, before=intake.watch.flush)
-            note(f"serving {intake.scorer.signature} at http://{host}:{port}/docs")
-            server.serve(make_app(Service(intake, watched), token, int(body * 2**20)), host, port)
+        with opened(folder, annotator, out, store, project.config.watch, note, conversations, minutes * 60) as ingestor:
+            watched = None if ingestor.watch is None else partial(report, project.store, before=ingestor.watch.flush)
+            note(f"serving {ingestor.scorer.signature} at http://{host}:{port}/docs")
+            server.serve(make_app(Service(ingestor, watched), token, int(body * 2**20)), host, port)
     note("stopped")

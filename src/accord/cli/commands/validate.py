@@ -57,16 +57,16 @@ def validate(
             found = validating.outcome(store, config, read_plan(validating.plan_file(out, flow)))
             show(found, as_json, _text)
             return
-        study, seats = validating.open_study(store, config, out, flow, sample, per_turn, per_person, people)
+        study, participants = validating.open_study(store, config, out, flow, sample, per_turn, per_person, people)
         if release is not None:
-            seats.release(release)
+            participants.release(release)
             note(f"whoever gives the name {release!r} next goes on in its place")
             return
-        _serve(study, seats, host, port)
+        _serve(study, participants, host, port)
 
 
-def _serve(study: Any, seats: Any, host: str, port: int) -> None:
-    from accord.live.service.guard import checked_binding
+def _serve(study: Any, participants: Any, host: str, port: int) -> None:
+    from accord.live.service.middleware import checked_binding
     from accord.live.service.server import check_installed
 
     check_installed()
@@ -77,7 +77,7 @@ def _serve(study: Any, seats: Any, host: str, port: int) -> None:
 
     plan = study.plan
     note(f"{len(plan.turns)} turns for {len(plan.slots)} people at http://{host}:{port}/")
-    server.serve(validation_app(study, seats, token), host, port)
+    server.serve(validation_app(study, participants, token), host, port)
     note("stopped; answers are kept: accord validate " + plan.flow + " --outcome")
 
 

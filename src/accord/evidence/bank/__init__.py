@@ -8,9 +8,16 @@ from accord.evidence.bank import ruber  # noqa: F401 - registers RUBER
 from accord.evidence.bank.ciu import NAMES as CIU
 from accord.evidence.bank.counts import COPYING, LENGTH, NOVELTY, OVERLAP
 from accord.evidence.bank.embedding import BERTSCORES, COSINES
-from accord.evidence.bank.message import History, Message, Source, TurnMetric, source_of, turn_metrics
+from accord.evidence.bank.message import (
+    ParsedDocument,
+    ParsedText,
+    TurnHistory,
+    TurnMetric,
+    parsed_document,
+    turn_metrics,
+)
 from accord.evidence.bank.reference import NAMES as REFERENCES
-from accord.evidence.bank.session import Session, measured
+from accord.evidence.bank.session import MetricSession, measured
 
 BANK = (*CIU, *OVERLAP, *NOVELTY, *LENGTH, *COPYING)
 """The default bank: everything that needs neither a model nor a library beyond the base install."""
@@ -25,13 +32,13 @@ __all__ = [
     "BANK",
     "BERTSCORE",
     "EMBEDDING",
+    "MetricSession",
+    "ParsedDocument",
+    "ParsedText",
     "REFERENCE",
-    "History",
-    "Message",
-    "Session",
-    "Source",
+    "TurnHistory",
     "TurnMetric",
     "measured",
-    "source_of",
+    "parsed_document",
     "turn_metrics",
 ]

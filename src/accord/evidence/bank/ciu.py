@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from accord.evidence.bank.message import History, Message, Source, turn_metrics
+from accord.evidence.bank.message import ParsedDocument, ParsedText, TurnHistory, turn_metrics
 from accord.evidence.bank.words import STOP_WORDS, stems, tokens
 
 _BREAK = re.compile(r"[.,;:!?()\[\]{}\"\n\t–—/]+")
@@ -67,7 +67,7 @@ class CIU:
     unsupported: float = 0.0
     phrases: int | None = None
 
-    def __call__(self, reply: Message, history: History, sources: Sequence[Source]) -> float | None:
+    def __call__(self, reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
         """The utility of a reply; unbounded, about 0 to 10."""
         if not sources:
             return None
@@ -77,11 +77,11 @@ class CIU:
             found += self.unsupported * self._worth(reply, history, invented)
         return found - self.effort * len(reply.tokens) if self.effort else found
 
-    def _held(self, source: Source) -> frozenset[str]:
+    def _held(self, source: ParsedDocument) -> frozenset[str]:
         """The content stems of a document that count."""
         return source.content if self.phrases is None else best_phrases(source.text, self.phrases)
 
-    def _worth(self, reply: Message, history: History, counted: frozenset[str]) -> float:
+    def _worth(self, reply: ParsedText, history: TurnHistory, counted: frozenset[str]) -> float:
         """Σ γ / freq over those content stems of the reply that are to be counted."""
         before, found = history.counts, 0.0
         for stem, count in reply.content.items():

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from accord.evidence.bank.message import History, Message, Passage, Source, turn_metrics
+from accord.evidence.bank.message import ParsedDocument, ParsedText, Passage, TurnHistory, turn_metrics
 
 OVERLAP = ("document-share", "question-share", "history-share")
 
 
 @turn_metrics.register("document-share")
-def document_share(reply: Message, history: History, sources: Sequence[Source]) -> float | None:
+def document_share(reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
     """Share of the reply's content words that stand in a document; nothing where there are no documents."""
     if not sources:
         return None
@@ -19,7 +19,7 @@ def document_share(reply: Message, history: History, sources: Sequence[Source]) 
 
 
 @turn_metrics.register("question-share")
-def question_share(reply: Message, history: History, sources: Sequence[Source]) -> float | None:
+def question_share(reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
     """Share of the content words said last by somebody else that the reply takes up."""
     asked = history.asked
     if asked is None or not asked.content:
@@ -28,7 +28,7 @@ def question_share(reply: Message, history: History, sources: Sequence[Source]) 
 
 
 @turn_metrics.register("history-share")
-def history_share(reply: Message, history: History, sources: Sequence[Source]) -> float | None:
+def history_share(reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
     """Share of the reply's content words that were said before, by anybody."""
     own = reply.content
     return history.known(reply) / len(own) if own else None
@@ -38,20 +38,20 @@ NOVELTY = ("new-words", "repeated-trigrams", "distinct-share")
 
 
 @turn_metrics.register("new-words")
-def new_words(reply: Message, history: History, sources: Sequence[Source]) -> float | None:
+def new_words(reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
     """Number of content words that nobody has said before."""
     return float(len(reply.content) - history.known(reply))
 
 
 @turn_metrics.register("repeated-trigrams")
-def repeated_trigrams(reply: Message, history: History, sources: Sequence[Source]) -> float | None:
+def repeated_trigrams(reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
     """Share of the reply's runs of three words that it, or a reply before it, has said already."""
     runs = len(reply.tokens) - 2
     return (runs - len(reply.trigrams) + len(reply.trigrams & history.trigrams)) / runs if runs > 0 else 0.0
 
 
 @turn_metrics.register("distinct-share")
-def distinct_share(reply: Message, history: History, sources: Sequence[Source]) -> float | None:
+def distinct_share(reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
     """Distinct words over words (distinct-1)."""
     return len(set(reply.tokens)) / len(reply.tokens) if reply.tokens else None
 
@@ -60,31 +60,31 @@ LENGTH = ("words", "content-words", "content-share", "asks", "readability")
 
 
 @turn_metrics.register("words")
-def words(reply: Message, history: History, sources: Sequence[Source]) -> float | None:
+def words(reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
     """Number of words."""
     return float(len(reply.tokens))
 
 
 @turn_metrics.register("content-words")
-def content_words(reply: Message, history: History, sources: Sequence[Source]) -> float | None:
+def content_words(reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
     """Number of distinct content words."""
     return float(len(reply.content))
 
 
 @turn_metrics.register("content-share")
-def content_share(reply: Message, history: History, sources: Sequence[Source]) -> float | None:
+def content_share(reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
     """Share of the words that are content words."""
     return sum(reply.content.values()) / len(reply.tokens) if reply.tokens else None
 
 
 @turn_metrics.register("asks")
-def asks(reply: Message, history: History, sources: Sequence[Source]) -> float | None:
+def asks(reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
     """Whether the reply asks something: 1 or 0."""
     return float("?" in reply.text)
 
 
 @turn_metrics.register("readability")
-def readability(reply: Message, history: History, sources: Sequence[Source]) -> float | None:
+def readability(reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
     """School years that reading takes: 4.71·characters/words + 0.5·words/sentences - 21.43."""
     count = len(reply.tokens)
     if not count:
@@ -100,7 +100,7 @@ LONGEST_RUN = 200
 
 
 @turn_metrics.register("rouge-l")
-def rouge_l(reply: Message, history: History, sources: Sequence[Source]) -> float | None:
+def rouge_l(reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
     """ROUGE-L F1 of the reply's words with the passage it has most in common with, stemmed; 0 to 1."""
     if not sources:
         return None
@@ -125,7 +125,7 @@ def _f1(common: int, one: int, other: int) -> float:
 
 
 @turn_metrics.register("copied-run")
-def copied_run(reply: Message, history: History, sources: Sequence[Source]) -> float | None:
+def copied_run(reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
     """The longest run of words that stands like this in a document, in words."""
     if not sources:
         return None

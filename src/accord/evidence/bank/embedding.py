@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from accord.evidence.bank.message import History, Message, Source, turn_metrics
+from accord.evidence.bank.message import ParsedDocument, ParsedText, TurnHistory, turn_metrics
 from accord.models import DEFAULT, Embedder, open_embedder
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class ByEmbedder(ABC):
         return open_embedder(self.made_with)
 
     @abstractmethod
-    def __call__(self, reply: Message, history: History, sources: Sequence[Source]) -> float | None:
+    def __call__(self, reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
         """The metric; `None` where it says nothing."""
 
 
@@ -41,7 +41,7 @@ COSINES = ("cosine-documents", "cosine-user")
 class CosineDocuments(ByEmbedder):
     """Cosine of a reply with the document nearest to it; nothing where there are no documents."""
 
-    def __call__(self, reply: Message, history: History, sources: Sequence[Source]) -> float | None:
+    def __call__(self, reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
         """From -1 to 1; 0 where a text is empty."""
         return max(cosine(self.embedder, reply.text, source.text) for source in sources) if sources else None
 
@@ -49,7 +49,7 @@ class CosineDocuments(ByEmbedder):
 class CosineUser(ByEmbedder):
     """Cosine of a reply with what somebody else said last before it."""
 
-    def __call__(self, reply: Message, history: History, sources: Sequence[Source]) -> float | None:
+    def __call__(self, reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
         """From -1 to 1; 0 where a text is empty, nothing before anybody has asked."""
         asked = history.asked
         return cosine(self.embedder, reply.text, asked.text) if asked is not None and asked.text else None
@@ -91,7 +91,7 @@ class BertScore(ByEmbedder):
         super().__init__(embedder)
         self.place = place
 
-    def __call__(self, reply: Message, history: History, sources: Sequence[Source]) -> float | None:
+    def __call__(self, reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
         """A mean of cosines; nothing where there are no documents."""
         if not sources:
             return None

@@ -39,7 +39,7 @@ PASSAGE, SHARED, COMPARED = 1000, 100, 20_000
 words."""
 
 
-class Message:
+class ParsedText:
     """One message, taken apart once for all metrics and as far as they ask.
 
     Attributes:
@@ -79,7 +79,7 @@ class Message:
         return set(zip(words, words[1:], words[2:], strict=False))
 
 
-class History:
+class TurnHistory:
     """What was said before a reply, added up so that a message costs its own length.
 
     Attributes:
@@ -95,14 +95,14 @@ class History:
         self.keeps_trigrams = keeps_trigrams
         self.counts: dict[str, int] = {}
         self.trigrams: set[tuple[str, ...]] = set()
-        self.asked: Message | None = None
+        self.asked: ParsedText | None = None
         self.messages = 0
 
-    def known(self, message: Message) -> int:
+    def known(self, message: ParsedText) -> int:
         """How many of a message's content stems were said before, by anybody."""
         return len(self.counts.keys() & message.content.keys())  # walks the shorter side: the message
 
-    def add(self, message: Message, is_reply: bool) -> None:
+    def add(self, message: ParsedText, is_reply: bool) -> None:
         """Take a message into account."""
         counts = self.counts
         for stem, count in message.content.items():
@@ -132,7 +132,7 @@ class Passage:
             self.places[word] = self.places.get(word, 0) | 1 << place
 
 
-class Source:
+class ParsedDocument:
     """One document taken apart, as far as anybody asks."""
 
     def __init__(self, text: str) -> None:
@@ -161,15 +161,15 @@ class Source:
         return [Passage(ordered[start : start + PASSAGE]) for start in starts]
 
 
-_kept = lru_cache(KEPT_SOURCES)(Source)
+_kept = lru_cache(KEPT_SOURCES)(ParsedDocument)
 
 
-def source_of(text: str) -> Source:
+def parsed_document(text: str) -> ParsedDocument:
     """A document taken apart, kept for whoever uses it next."""
-    return _kept(text) if len(text) <= LONG_TEXT else Source(text)
+    return _kept(text) if len(text) <= LONG_TEXT else ParsedDocument(text)
 
 
-TurnMetric = Callable[[Message, History, Sequence[Source]], "float | None"]
+TurnMetric = Callable[[ParsedText, TurnHistory, Sequence[ParsedDocument]], "float | None"]
 """A number about a reply, or `None` where it says nothing (no document to compare with)."""
 
 turn_metrics: Registry[TurnMetric] = Registry("turn metric")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
-from accord.evidence.bank.message import COMPARED, History, Message, Source, turn_metrics
+from accord.evidence.bank.message import COMPARED, ParsedDocument, ParsedText, TurnHistory, turn_metrics
 from accord.evidence.bank.words import KNOWN_WORDS, WORDS, stem_of
 from accord.values import MissingExtra
 
@@ -111,7 +111,7 @@ def _sacrebleu() -> Any:
 
 
 @turn_metrics.register("bleu")
-def bleu(reply: Message, history: History, sources: Sequence[Source]) -> float | None:
+def bleu(reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
     """Sentence BLEU of the reply with all documents as its references, 0 to 1."""
     if not sources:
         return None
@@ -119,7 +119,7 @@ def bleu(reply: Message, history: History, sources: Sequence[Source]) -> float |
 
 
 @turn_metrics.register("chrf")
-def chrf(reply: Message, history: History, sources: Sequence[Source]) -> float | None:
+def chrf(reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
     """Sentence chrF of the reply with all documents as its references, 0 to 1."""
     if not sources:
         return None
@@ -134,7 +134,7 @@ class Meteor:
         """The stages in use: WordNet's only where it lies on this machine."""
         return f"{WORDS},{stages()}"
 
-    def __call__(self, reply: Message, history: History, sources: Sequence[Source]) -> float | None:
+    def __call__(self, reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
         """The score; nothing where there are no documents."""
         return max(score(reply.tokens, source.tokens[:COMPARED]) for source in sources) if sources else None
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from accord.evidence.bank.embedding import ByEmbedder
-from accord.evidence.bank.message import History, Message, Source, source_of, turn_metrics
+from accord.evidence.bank.message import ParsedDocument, ParsedText, TurnHistory, parsed_document, turn_metrics
 from accord.models import DEFAULT, Embedder, open_embedder
 from accord.values import BadInput, Conversation, content_hash
 
@@ -185,7 +185,7 @@ def pairs_of(conversations: Sequence[Conversation]) -> list[Pair]:
     found = []
     for conversation in conversations:
         ours, theirs = ({turn.role for turn in turns} for turns in (conversation.replies, conversation.others))
-        documents, asked = tuple(source_of(document.text).text for document in conversation.documents), ""
+        documents, asked = tuple(parsed_document(document.text).text for document in conversation.documents), ""
         for place, turn in enumerate(conversation.turns):
             if turn.role in theirs:
                 asked = turn.content
@@ -216,7 +216,7 @@ class Unreferenced:
         """Opened when it is first asked."""
         return open_embedder(_opened(self.folder).embedder)
 
-    def __call__(self, reply: Message, history: History, sources: Sequence[Source]) -> float | None:
+    def __call__(self, reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
         """From 0 to 1; nothing where there is neither a question nor a document."""
         asked = history.asked.text if history.asked is not None else ""
         if not asked.strip() and not sources:
@@ -227,7 +227,7 @@ class Unreferenced:
 class Referenced(ByEmbedder):
     """Cosine of a reply's and a document's word vectors, pooled by their largest and smallest values."""
 
-    def __call__(self, reply: Message, history: History, sources: Sequence[Source]) -> float | None:
+    def __call__(self, reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
         """From -1 to 1, of the document that suits best; nothing where there are no documents."""
         own = self._pooled(reply.text)
         return max(float(own @ self._pooled(source.text)) for source in sources) if sources else None
@@ -251,7 +251,7 @@ class Ruber:
         """The models, by what they hold."""
         return self._unreferenced.made_with
 
-    def __call__(self, reply: Message, history: History, sources: Sequence[Source]) -> float | None:
+    def __call__(self, reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
         """From 0 to 1; nothing where there are no documents."""
         unreferenced = self._unreferenced(reply, history, sources)
         referenced = Referenced(self._unreferenced.embedder.name)(reply, history, sources)

@@ -6,28 +6,28 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from accord.evidence.bank.counts import repeated_trigrams
-from accord.evidence.bank.message import History, Message, TurnMetric, source_of
+from accord.evidence.bank.message import ParsedText, TurnHistory, TurnMetric, parsed_document
 from accord.values import Conversation, Unmeasured
 
 
-class Session:
+class MetricSession:
     """The state that some metrics keep of one conversation."""
 
     __slots__ = ("history", "metrics", "reasons", "sources")
 
     def __init__(self, metrics: Mapping[str, TurnMetric], documents: Sequence[str] = ()) -> None:
         self.metrics = metrics
-        self.history = History(keeps_trigrams=repeated_trigrams in metrics.values())
-        self.sources = [source_of(text) for text in documents]
+        self.history = TurnHistory(keeps_trigrams=repeated_trigrams in metrics.values())
+        self.sources = [parsed_document(text) for text in documents]
         self.reasons: dict[str, str] = {}  # why a metric could not be measured last
 
     def hear(self, text: str) -> None:
         """Take in what somebody else said."""
-        self.history.add(Message(text), is_reply=False)
+        self.history.add(ParsedText(text), is_reply=False)
 
     def reply(self, text: str) -> dict[str, float | None]:
         """Measure a reply, and take it in; its cost does not grow with the conversation."""
-        message, history, sources = Message(text), self.history, self.sources
+        message, history, sources = ParsedText(text), self.history, self.sources
         try:
             found = {name: metric(message, history, sources) for name, metric in self.metrics.items()}
         except Unmeasured:
@@ -35,7 +35,7 @@ class Session:
         history.add(message, is_reply=True)
         return found
 
-    def _tried(self, name: str, message: Message) -> float | None:
+    def _tried(self, name: str, message: ParsedText) -> float | None:
         """A metric's value, or why there is none."""
         try:
             return self.metrics[name](message, self.history, self.sources)
@@ -45,7 +45,7 @@ class Session:
 
     def say(self, text: str) -> None:
         """Take in a reply that is not to be measured."""
-        self.history.add(Message(text), is_reply=True)
+        self.history.add(ParsedText(text), is_reply=True)
 
 
 def measured(
@@ -55,7 +55,7 @@ def measured(
 
     Beside it, why metrics could not be measured.
     """
-    session = Session(metrics, [document.text for document in conversation.documents])
+    session = MetricSession(metrics, [document.text for document in conversation.documents])
     ours, theirs = ({turn.role for turn in turns} for turns in (conversation.replies, conversation.others))
     found: list[dict[str, float | None]] = []
     for index, turn in enumerate(conversation.turns):

@@ -19,13 +19,13 @@ from markupsafe import Markup, escape
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, Summary, generate_latest
 from starlette.exceptions import HTTPException
 
-from accord.live.ingest import Intake, Row, refused
-from accord.live.messages import Said, said_from
+from accord.live.ingest import Ingestor, Row, refused
+from accord.live.messages import Message, message_from
 from accord.live.service import schemas
-from accord.live.service.guard import BODY, SECONDS, App, Guard, Receive, Scope, Send
+from accord.live.service.middleware import BODY, SECONDS, App, Guard, Receive, Scope, Send
 from accord.live.service.schemas import JSON, export_of, media_type, spans_of
 from accord.live.service.server import WAITING, Batcher, Busy
-from accord.live.unfolding import Unfolding
+from accord.live.unfolding import HistoryDeduplicator
 from accord.live.watching.day import Names
 from accord.values import AccordError, BadInput
 from accord.version import __version__
@@ -135,13 +135,13 @@ class Service:
     """
 
     def __init__(
-        self, intake: Intake, watched: Callable[[], dict[str, Any]] | None = None, most: int = WAITING
+        self, ingestor: Ingestor, watched: Callable[[], dict[str, Any]] | None = None, most: int = WAITING
     ) -> None:
-        self.intake, self.watched = intake, None if watched is None else _one_at_a_time(watched)
-        self.batcher, self.unfolding = Batcher(intake, most), Unfolding(intake.scorer.conversations)
+        self.ingestor, self.watched = ingestor, None if watched is None else _one_at_a_time(watched)
+        self.batcher, self.unfolding = Batcher(ingestor, most), HistoryDeduplicator(ingestor.scorer.conversations)
         self._unfolding = Lock()
-        signature = str(intake.scorer.signature)
-        self.gauges = Gauges(signature, lambda: len(intake.scorer), lambda: self.batcher.waiting)
+        signature = str(ingestor.scorer.signature)
+        self.gauges = Gauges(signature, lambda: len(ingestor.scorer), lambda: self.batcher.waiting)
 
     async def score(self, rows: Sequence[Any]) -> list[Row]:
         """Messages as they came to what came of them; one that is no message costs the others nothing.
@@ -151,8 +151,8 @@ class Service:
         """
         self.batcher.check_room(len(rows))
         read = [_read(row) for row in rows]
-        scored = iter(await self._taken([each for each in read if isinstance(each, Said)]))
-        found = [next(scored) if isinstance(each, Said) else each for each in read]
+        scored = iter(await self._taken([each for each in read if isinstance(each, Message)]))
+        found = [next(scored) if isinstance(each, Message) else each for each in read]
         self.gauges.count(found)
         return found
 
@@ -174,11 +174,11 @@ class Service:
         self.gauges.count([refused(reason) for reason in bad])
         return len(bad), bad[0] if bad else ""
 
-    def _unfolded(self, export: dict[str, Any]) -> tuple[list[Said], list[str]]:
+    def _unfolded(self, export: dict[str, Any]) -> tuple[list[Message], list[str]]:
         with self._unfolding:
             return self.unfolding.messages(export, "otlp", "otel")
 
-    async def _taken(self, batch: Sequence[Said]) -> list[Row]:
+    async def _taken(self, batch: Sequence[Message]) -> list[Row]:
         return await self.batcher.take(batch) if batch else []
 
 
@@ -196,9 +196,9 @@ def _one_at_a_time(tell: Callable[[], dict[str, Any]]) -> Callable[[], dict[str,
     return tells
 
 
-def _read(row: Any) -> Said | Row:
+def _read(row: Any) -> Message | Row:
     try:
-        return said_from(row)
+        return message_from(row)
     except BadInput as error:
         return refused(str(error), row)
 
@@ -305,7 +305,7 @@ def _add_pages(app: FastAPI, service: Service) -> None:
     @app.get("/v1/evaluator", summary="Who scores")
     def evaluator() -> dict[str, Any]:
         """What the evaluator learned."""
-        return service.intake.scorer.evaluator.describe()
+        return service.ingestor.scorer.evaluator.describe()
 
     @app.get("/v1/watch", summary="What was scored in the last days")
     def watch() -> dict[str, Any]:

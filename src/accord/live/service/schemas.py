@@ -84,7 +84,7 @@ ROW: dict[str, Any] = {
         "entropy": {**_NUMBER, "description": "Of the distribution, in nats."},
         "distribution": {"type": ["object", "null"], "description": "The probability of each option."},
         "warning": {**_TEXT, "description": "Why the score deserves less trust than others."},
-        "because": {"type": ["object", "null"], "description": "What each metric added, the weightiest first."},
+        "attributions": {"type": ["object", "null"], "description": "What each metric added, the weightiest first."},
         "net_sat": {"type": ["number", "null"], "description": "Of a learned rubric: points for less points against."},
         "label": {"type": ["string", "null"], "description": "Of a learned rubric: good, bad or uncertain."},
         "issues": {"type": ["array", "null"], "items": {"type": "object"}, "description": "What is wrong, by turn."},

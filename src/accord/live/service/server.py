@@ -14,8 +14,8 @@ from typing import NamedTuple
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from accord.live.ingest import Row, Takes
-from accord.live.messages import Said
-from accord.live.service.guard import SECONDS, App
+from accord.live.messages import Message
+from accord.live.service.middleware import SECONDS, App
 from accord.values import BadInput, MissingExtra
 
 
@@ -73,7 +73,7 @@ class Busy(Exception):
 
 
 class _Job(NamedTuple):
-    batch: Sequence[Said]
+    batch: Sequence[Message]
     done: asyncio.Future[list[Row]]
 
 
@@ -83,8 +83,8 @@ class Batcher:
     While it scores some, others gather: under load each call scores more of them, and costs less a message.
     """
 
-    def __init__(self, intake: Takes, most: int = WAITING) -> None:
-        self.intake, self.most = intake, most
+    def __init__(self, ingestor: Takes, most: int = WAITING) -> None:
+        self.ingestor, self.most = ingestor, most
         self.waiting = 0
         self._jobs: deque[_Job] = deque()
         self._wake = asyncio.Event()
@@ -95,7 +95,7 @@ class Batcher:
         if self.waiting and self.waiting + count > self.most:
             raise Busy
 
-    async def take(self, batch: Sequence[Said]) -> list[Row]:
+    async def take(self, batch: Sequence[Message]) -> list[Row]:
         """A row a message; see to it that there is room first."""
         job = _Job(batch, asyncio.get_running_loop().create_future())
         self._jobs.append(job)
@@ -120,7 +120,7 @@ class Batcher:
     async def _score(self, jobs: Sequence[_Job]) -> None:
         batch = [said for job in jobs for said in job.batch]
         try:
-            rows = await asyncio.get_running_loop().run_in_executor(self._thread, self.intake.take, batch)
+            rows = await asyncio.get_running_loop().run_in_executor(self._thread, self.ingestor.take, batch)
         except Exception as error:  # whoever asked is told; the next is served
             for job in jobs:
                 if not job.done.done():

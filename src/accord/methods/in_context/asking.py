@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from accord.evidence import Column, EvidenceTable
 from accord.methods.in_context.examples import Example, ends
-from accord.methods.in_context.template import Wording
-from accord.models import OUT_OF_BUDGET, Answer, Failure, Flow, Prompt, Reply, Subject, read_first_token
-from accord.values import BudgetReached, Question, Target
+from accord.methods.in_context.template import PromptTemplate
+from accord.models import OUT_OF_BUDGET, Answer, Failure, Flow, Prompt, Reply, read_first_token
+from accord.values import BudgetReached, Question, Sample, Target
 
 Floats = NDArray[np.float64]
 
@@ -37,7 +37,7 @@ class Reading:
     value: float
 
 
-def read(wording: Wording, prompt: Prompt, reply: Reply | Failure) -> Reading | Failure:
+def read(wording: PromptTemplate, prompt: Prompt, reply: Reply | Failure) -> Reading | Failure:
     """The score in a reply; a reply without one on the scale is a failure, never moved onto the scale."""
     if isinstance(reply, Failure):
         return reply
@@ -108,11 +108,11 @@ class Asked:
 
     demonstrations: tuple[Example, ...]
     task: str
-    subject: Subject
+    sample: Sample
 
 
 @dataclass
-class Tally:
+class Counts:
     """What asking came to.
 
     Attributes:
@@ -161,7 +161,7 @@ class Tally:
 
 
 def score_each(
-    wording: Wording, asked: Sequence[Asked], tally: Tally, on_step: Callable[[], None] = lambda: None
+    wording: PromptTemplate, asked: Sequence[Asked], counts: Counts, on_step: Callable[[], None] = lambda: None
 ) -> Flow[list[Reading | Failure]]:
     """A reading for each request, in their order; `tally` counts what they came to.
 
@@ -175,20 +175,20 @@ def score_each(
         prompts: dict[int, Prompt] = {}
         for place in order[start : start + ROUND]:
             one = asked[place]
-            made = wording.prompt(one.demonstrations, one.task, one.subject)
+            made = wording.prompt(one.demonstrations, one.task, one.sample)
             if made is not None:
                 prompts[place], dropped = made
-                tally.dropped += dropped
+                counts.dropped += dropped
         for prompt in prompts.values():
             text = prompt.messages[-1].content
-            tally.characters += len(text)
-            tally.repeated += common(before, text)
+            counts.characters += len(text)
+            counts.repeated += common(before, text)
             before = text
         replies: Sequence[Reply | Failure] = yield list(prompts.values())
         for (place, prompt), reply in zip(prompts.items(), replies, strict=True):
             found[place] = read(wording, prompt, reply)
         for place in order[start : start + ROUND]:
-            tally.count(found[place])
+            counts.count(found[place])
             on_step()
     return found
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from accord.models import Subject, documents_of, transcript_of
-from accord.values import BadInput, Conversation, Labels, Question, Target, check_value, content_hash
+from accord.models import documents_of, transcript_of
+from accord.values import BadInput, Conversation, Labels, Question, Sample, Target, check_value, content_hash
 
 TURN, DIALOGUE = "turn", "dialogue"
 LEVELS = (TURN, DIALOGUE)
@@ -32,24 +32,24 @@ class Example:
         score: The annotators' mean, on the question's own scale.
     """
 
-    subject: Subject
+    sample: Sample
     score: float
 
     @property
     def target(self) -> Target:
         """What was rated."""
-        return self.subject.target
+        return self.sample.target
 
     def to_json(self) -> dict[str, Any]:
         """The example as plain JSON values."""
         return {
-            "conversation": self.subject.conversation.to_json(), "turn": self.subject.turn, "score": self.score,
+            "conversation": self.sample.conversation.to_json(), "turn": self.sample.turn, "score": self.score,
         }  # fmt: skip
 
     @classmethod
     def from_json(cls, row: dict[str, Any]) -> Example:
         """The inverse of `to_json`."""
-        return cls(Subject(Conversation.from_json(row["conversation"]), row["turn"]), float(row["score"]))
+        return cls(Sample(Conversation.from_json(row["conversation"]), row["turn"]), float(row["score"]))
 
 
 @dataclass
@@ -85,7 +85,7 @@ def ends(question: Question) -> tuple[float, float]:
 
 
 def examples_of(
-    question: Question, subjects: Iterable[Subject], labels: Labels, level: str | None, private: Private
+    question: Question, samples: Iterable[Sample], labels: Labels, level: str | None, private: Private
 ) -> Examples:
     """What people rated, in the order of the targets; what is private or says nothing is left out.
 
@@ -99,18 +99,18 @@ def examples_of(
         said.setdefault(label.target, []).append(float(label.value))
     level = level_of(said, level, question.id)
     found = Examples(question, level, [])
-    for subject in subjects:
-        scores = said.get(subject.target)
-        if scores is None or (subject.turn is None) != (level == DIALOGUE):
+    for sample in samples:
+        scores = said.get(sample.target)
+        if scores is None or (sample.turn is None) != (level == DIALOGUE):
             continue
-        if not any(turn.content.strip() for turn in subject.conversation.up_to(subject.turn)):
+        if not any(turn.content.strip() for turn in sample.conversation.up_to(sample.turn)):
             found.left_out["nothing was said"] += 1
-        elif not question.applies_to(subject.conversation):
+        elif not question.applies_to(sample.conversation):
             found.left_out["the question does not apply"] += 1
-        elif private(subject.conversation):
+        elif private(sample.conversation):
             found.left_out["private"] += 1
         else:
-            found.all.append(Example(subject, float(np.mean(scores))))
+            found.all.append(Example(sample, float(np.mean(scores))))
     return found
 
 
@@ -131,10 +131,10 @@ def level_of(targets: Iterable[Target], level: str | None, dimension: str) -> st
     return kinds.pop() if kinds else DIALOGUE
 
 
-def told_of(subject: Subject) -> str:
+def prompt_text(sample: Sample) -> str:
     """Everything that is shown of a subject, as a text without scores: what is embedded, and what equal ones share."""
-    said = transcript_of(subject.conversation.up_to(subject.turn))
-    documents = documents_of(subject.conversation.documents)
+    said = transcript_of(sample.conversation.up_to(sample.turn))
+    documents = documents_of(sample.conversation.documents)
     return f"{said}\n\n{documents}".strip()
 
 
@@ -146,9 +146,9 @@ def groups_of(examples: Sequence[Example]) -> list[str]:
     names: dict[str, int] = {}
     pairs = []
     for place, example in enumerate(examples):
-        turns = example.subject.conversation.up_to(example.subject.turn)
+        turns = example.sample.conversation.up_to(example.sample.turn)
         before = [(turn.role, turn.content) for turn in turns[:-1]]
-        keys = [f"id {example.target.conversation}", f"same {content_hash(told_of(example.subject))}"]
+        keys = [f"id {example.target.conversation}", f"same {content_hash(prompt_text(example.sample))}"]
         keys += [f"said {content_hash(before)}"] if before else []
         pairs += [(place, names.setdefault(key, len(names))) for key in keys]
     size = len(examples)
@@ -175,7 +175,7 @@ def private_by(patterns: Sequence[str], marked: str | None) -> Private:
     def private(conversation: Conversation) -> bool:
         if marked is not None and conversation.metadata.get(marked):
             return True
-        told = told_of(Subject(conversation))
+        told = prompt_text(Sample(conversation))
         return any(pattern.search(told) for pattern in forbidden)
 
     return private

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.methods.in_context.asking import NO_PROMPTS, UNREADABLE, Asked, Reading, Tally, score_each
-from accord.methods.in_context.examples import Example, Examples, told_of, unit
+from accord.methods.in_context.asking import NO_PROMPTS, UNREADABLE, Asked, Counts, Reading, score_each
+from accord.methods.in_context.examples import Example, Examples, prompt_text, unit
 from accord.methods.in_context.tasks import TaskPrompt, distinct
-from accord.methods.in_context.template import Wording
-from accord.models import MARGIN, Failure, Flow, Message, Prompt, estimated_usage
+from accord.methods.in_context.template import PromptTemplate
+from accord.models import MARGIN, ChatMessage, Failure, Flow, Prompt, estimated_usage
 from accord.values import Question, sendable
 
 Floats = NDArray[np.float64]
@@ -36,11 +36,11 @@ def drawn(rng: np.random.Generator, examples: int, times: int, size: int = EXAMP
 
 
 def invert(
-    wording: Wording,
+    wording: PromptTemplate,
     writer: str,
     examples: Sequence[Example],
     draws: Sequence[Sequence[int]],
-    tally: Tally,
+    counts: Counts,
     own: str | None = None,
     context: int | None = None,
     on_step: Callable[[], None] = lambda: None,
@@ -63,18 +63,18 @@ def invert(
     for reply, seen in zip(replies, shown, strict=True):
         on_step()
         text = reply if isinstance(reply, Failure) else checked(reply.text, seen)
-        tally.count(text)
+        counts.count(text)
         if isinstance(text, str):
             found.append(TaskPrompt(text, writer, tuple(str(example.target) for example in seen)))
     return distinct(found)
 
 
 def _fitting(
-    wording: Wording, shown: list[Example], own: str | None, context: int | None, repeat: int
+    wording: PromptTemplate, shown: list[Example], own: str | None, context: int | None, repeat: int
 ) -> tuple[Prompt, list[Example]]:
     while True:
         text = wording.inversion(shown, own)
-        prompt = Prompt((Message("user", text),), WRITTEN_TOKENS, repeat=repeat)
+        prompt = Prompt((ChatMessage("user", text),), WRITTEN_TOKENS, repeat=repeat)
         if context is None or len(shown) <= 1 or estimated_usage(prompt).total <= MARGIN * context:
             return prompt, shown
         shown = shown[1:]
@@ -89,7 +89,7 @@ def checked(text: str, shown: Sequence[Example]) -> str | Failure:
         return Failure(SHORT, f"the reply is no prompt: {plain!r}")
     if "=====[" in plain or re.search(r"^\[\d+\] \w+:", plain, re.MULTILINE):
         return Failure(GONE_ON, f"the reply goes on with the examples: {plain[:60]!r}")
-    told = {run for example in shown for run in _runs(told_of(example.subject))}
+    told = {run for example in shown for run in _runs(prompt_text(example.sample))}
     if any(run in told for run in _runs(plain)):
         return Failure(COPY, "the reply quotes an example, which other conversations' prompts may not hold")
     return plain
@@ -104,7 +104,7 @@ def _runs(text: str) -> set[str]:
 
 
 @dataclass(frozen=True)
-class Contest:
+class PromptSearch:
     """How candidates did on the training side.
 
     Attributes:
@@ -116,16 +116,16 @@ class Contest:
     unreadable: Sequence[int]
 
 
-def contest(
-    wording: Wording,
+def prompt_search(
+    wording: PromptTemplate,
     candidates: Sequence[TaskPrompt],
     examples: Examples,
     groups: Sequence[str],
     draws: Sequence[Sequence[int]],
     k: int,
-    tally: Tally,
+    counts: Counts,
     on_step: Callable[[], None] = lambda: None,
-) -> Flow[Contest]:
+) -> Flow[PromptSearch]:
     """Each candidate's squared error on all examples (eq. 1), the best first.
 
     Args:
@@ -135,20 +135,20 @@ def contest(
         groups: (n,) the examples' groups; an input is shown none of its own.
         draws: Of each candidate, an order of the examples: the first k that may be shown are its demonstrations.
         k: Demonstrations of a request.
-        tally: Counts what asking comes to.
+        counts: Counts what asking comes to.
         on_step: Called at each answer.
     """
     asked = [
-        Asked(_first(examples, groups, draw, row, k), prompt.text, example.subject)
+        Asked(_first(examples, groups, draw, row, k), prompt.text, example.sample)
         for prompt, draw in zip(candidates, draws, strict=True)
         for row, example in enumerate(examples.all)
     ]
-    readings = yield from score_each(wording, asked, tally, on_step)
+    readings = yield from score_each(wording, asked, counts, on_step)
     said = [readings[start : start + len(examples)] for start in range(0, len(readings), len(examples))]
     errors = [squared_error(each, examples.unit, wording.question) for each in said]
     order = sorted((place for place in range(len(candidates)) if errors[place] is not None), key=lambda p: errors[p])  # type: ignore[arg-type,return-value]
     lost = [sum(isinstance(one, Failure) and one.reason in UNREADABLE for one in each) for each in said]
-    return Contest([candidates[p].tried(float(errors[p] or 0.0)) for p in order], [lost[p] for p in order])
+    return PromptSearch([candidates[p].tried(float(errors[p] or 0.0)) for p in order], [lost[p] for p in order])
 
 
 def _first(examples: Examples, groups: Sequence[str], draw: Sequence[int], row: int, k: int) -> tuple[Example, ...]:

@@ -15,7 +15,7 @@ from accord.methods.in_context.towers import Shape, bucket_edges, buckets, demon
 from accord.values import BadInput, NotFitted
 
 if TYPE_CHECKING:
-    from accord.methods.in_context.tower_training import Sheet, Terms
+    from accord.methods.in_context.tower_training import ClientOptions, Sheet
 
 
 AT_ONCE = 2048
@@ -85,9 +85,9 @@ class Towers(Selector):
         self.parameters_ = train(self.shape_, sheet, terms)
         return self
 
-    def training_sheet(self, library: Library, pairs: Pairs) -> tuple[Shape, Sheet, Terms]:
+    def training_sheet(self, library: Library, pairs: Pairs) -> tuple[Shape, Sheet, ClientOptions]:
         """What training takes: the towers' shape, the pairs as they take them in, and how they are trained."""
-        from accord.methods.in_context.tower_training import Sheet, Terms
+        from accord.methods.in_context.tower_training import ClientOptions, Sheet
 
         given, nodes = self.settings, pairs.nodes
         self.centre_, self.reduce_ = reduction(library.vectors, given.width)
@@ -115,7 +115,7 @@ class Towers(Selector):
             query=pairs.query,
             target=pairs.target,
         )
-        return shape, sheet, Terms(given.rate, given.batch, given.epochs, given.decay, self.seed)
+        return shape, sheet, ClientOptions(given.rate, given.batch, given.epochs, given.decay, self.seed)
 
     def prepare(self, nodes: Nodes) -> Prepared:
         """(N, h) what the demonstration tower makes of each node."""

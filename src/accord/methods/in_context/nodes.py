@@ -56,7 +56,7 @@ class Nodes:
         """Some of the nodes."""
         return Nodes(self.demonstrations[rows], self.prompt[rows])
 
-    def above(self, other: Nodes) -> Nodes:
+    def concat(self, other: Nodes) -> Nodes:
         """These nodes, then the other ones."""
         joined = np.concatenate([self.demonstrations, other.demonstrations])
         return Nodes(joined, np.concatenate([self.prompt, other.prompt]))

@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.methods.in_context.asking import UNREADABLE, Asked, Reading, Tally, score_each
+from accord.methods.in_context.asking import UNREADABLE, Asked, Counts, Reading, score_each
 from accord.methods.in_context.examples import Examples, unit
 from accord.methods.in_context.nodes import Nodes, Pairs
 from accord.methods.in_context.tasks import TaskPrompt
-from accord.methods.in_context.template import Wording
+from accord.methods.in_context.template import PromptTemplate
 from accord.models import Failure, Flow
 from accord.values import BadInput, Question
 
@@ -91,20 +91,20 @@ def _outside(block: Sequence[int], groups: NDArray[np.object_], showable: Indice
 
 
 def try_pairs(
-    wording: Wording,
+    wording: PromptTemplate,
     examples: Examples,
     tasks: Sequence[TaskPrompt],
     query: Indices,
     nodes: Nodes,
-    tally: Tally,
+    counts: Counts,
     on_step: Callable[[], None] = lambda: None,
 ) -> Flow[tuple[Indices, Floats]]:
     """Ask about every pair; which pairs were answered, and their targets exp(-|y - ŷ|) (eq. 6) with y on [0, 1]."""
     asked = [
-        Asked(tuple(examples.all[place] for place in shown), tasks[task].text, examples.all[row].subject)
+        Asked(tuple(examples.all[place] for place in shown), tasks[task].text, examples.all[row].sample)
         for row, shown, task in zip(query.tolist(), nodes.demonstrations.tolist(), nodes.prompt.tolist(), strict=True)
     ]
-    readings = yield from score_each(wording, asked, tally, on_step)
+    readings = yield from score_each(wording, asked, counts, on_step)
     truth = examples.unit[query]
     targets = [target(reading, true, wording.question) for reading, true in zip(readings, truth, strict=True)]
     kept = np.array([place for place, each in enumerate(targets) if each is not None], dtype=np.intp)

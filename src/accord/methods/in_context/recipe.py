@@ -18,12 +18,11 @@ import numpy as np
 
 from accord.methods.in_context.asking import Asked
 from accord.methods.in_context.choosing import make_selector
-from accord.methods.in_context.examples import Example, told_of, unit
+from accord.methods.in_context.examples import Example, prompt_text, unit
 from accord.methods.in_context.nodes import Library, Nodes, Prepared, Query, Selector, greedy_subgraph, random_nodes
 from accord.methods.in_context.tasks import TaskPrompt, dump_tasks, load_tasks
-from accord.methods.in_context.template import Wording
-from accord.models import Subject
-from accord.values import BadInput, Question, content_hash
+from accord.methods.in_context.template import PromptTemplate
+from accord.values import BadInput, Question, Sample, content_hash
 
 FORMAT = 1
 PROMPTS, DEMONSTRATIONS, CARD, ARRAYS = (
@@ -65,7 +64,7 @@ class Recipe:
         model: Who is asked, and where.
     """
 
-    wording: Wording
+    wording: PromptTemplate
     examples: Sequence[Example]
     tasks: Sequence[TaskPrompt]
     library: Library
@@ -90,13 +89,13 @@ class Recipe:
         """The examples by the digest of what is shown of them."""
         found: dict[str, list[int]] = {}
         for place, example in enumerate(self.examples):
-            found.setdefault(content_hash(told_of(example.subject)), []).append(place)
+            found.setdefault(content_hash(prompt_text(example.sample)), []).append(place)
         return found
 
     @cached_property
     def hash(self) -> str:
         """A tagged digest of all that decides what is asked."""
-        shown = [[content_hash(told_of(example.subject)), example.score] for example in self.examples]
+        shown = [[content_hash(prompt_text(example.sample)), example.score] for example in self.examples]
         arrays = [_bytes(self.library.vectors), _bytes(self.library.prompts)]
         about = [self.wording.hash, [task.hash for task in self.tasks], shown, arrays, asdict(self.sizes)]
         return content_hash([*about, _digest(self.selector), self.embedder, self.model], length=12)
@@ -121,7 +120,7 @@ class Recipe:
             tasks = np.arange(len(self.tasks), dtype=np.intp)
             more = Nodes(np.tile(np.array(own, dtype=np.intp), (len(tasks), 1)), tasks)
             weights = np.concatenate([self.selector.weights(query, self.selector.prepare(more)), weights])
-            nodes = more.above(nodes)
+            nodes = more.concat(nodes)
         rows = greedy_subgraph(weights, nodes, self.sizes.ensemble, self.sizes.edges)
         return nodes.take(np.array(rows, dtype=np.intp))
 
@@ -131,14 +130,14 @@ class Recipe:
         rng = np.random.default_rng(self.sizes.seed)
         return random_nodes(rng, free, len(self.tasks), self.sizes.k, self.sizes.each)
 
-    def left_out_of(self, subject: Subject) -> list[int]:
+    def left_out_of(self, sample: Sample) -> list[int]:
         """The examples that are the input itself: not shown beside it."""
-        return self.twins.get(content_hash(told_of(subject)), [])
+        return self.twins.get(content_hash(prompt_text(sample)), [])
 
-    def asked(self, nodes: Nodes, subject: Subject) -> list[Asked]:
+    def asked(self, nodes: Nodes, sample: Sample) -> list[Asked]:
         """The requests for an input."""
         return [
-            Asked(tuple(self.examples[place] for place in shown), self.tasks[task].text, subject)
+            Asked(tuple(self.examples[place] for place in shown), self.tasks[task].text, sample)
             for shown, task in zip(nodes.demonstrations.tolist(), nodes.prompt.tolist(), strict=True)
         ]
 
@@ -166,7 +165,7 @@ class Recipe:
         (target / CARD).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
 
     def _wording(self) -> dict[str, Any]:
-        names = ("level", "way", "background", "context", "most", "top")
+        names = ("level", "mode", "background", "context", "most", "top")
         return {name: getattr(self.wording, name) for name in names}
 
 
@@ -187,9 +186,9 @@ def load_recipe(folder: str | Path) -> Recipe:
         rows = (source / DEMONSTRATIONS).read_text(encoding="utf-8").splitlines()
         examples = [Example.from_json(json.loads(row)) for row in rows]
         arrays = load((source / ARRAYS).read_bytes())
-        wording = Wording(Question.model_validate(about["question"]), **about["wording"])
+        wording = PromptTemplate(Question.model_validate(about["question"]), **about["wording"])
         scores = np.array([example.score for example in examples])
-        texts = tuple(told_of(example.subject) for example in examples)
+        texts = tuple(prompt_text(example.sample) for example in examples)
         library = library_of(wording.question, scores, texts, arrays["library.vectors"], arrays["library.prompts"])
         own = {n.removeprefix("selector."): array for n, array in arrays.items() if n.startswith("selector.")}
         selector = make_selector(about["selector"], about["sizes"]["seed"]).restore(library, about["learned"], own)

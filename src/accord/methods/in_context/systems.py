@@ -15,17 +15,17 @@ from accord.methods.in_context.choosing import SELECTORS
 from accord.methods.in_context.nodes import Query, Selector
 from accord.methods.in_context.recipe import Recipe
 from accord.methods.in_context.tasks import TaskPrompt
-from accord.models import Subject
+from accord.values import Sample
 
 ZERO_SHOT, FEW_SHOT = "by hand, no examples", "by hand, random examples"
 AT_RANDOM, BEST, ALL = "a written prompt, random examples", "best prompt, random examples", "all prompts"
 ONE = ", one request"
 
-Choose = Callable[[Subject, Query, Collection[int]], list[Asked]]
+Choose = Callable[[Sample, Query, Collection[int]], list[Asked]]
 
 
 @dataclass(frozen=True)
-class Contestants:
+class Baselines:
     """What systems are made of.
 
     Attributes:
@@ -46,7 +46,7 @@ class Contestants:
         """Every system by name: table 1's, then each selector with the subgraph and with its one best set."""
         best = self.recipe.tasks[0]
         found: dict[str, Choose] = {
-            ZERO_SHOT: lambda subject, query, out: [Asked((), self.hand.text, subject)],
+            ZERO_SHOT: lambda sample, query, out: [Asked((), self.hand.text, sample)],
             FEW_SHOT: self._random([self.hand]),
         }
         if self.anyone is not None:
@@ -67,12 +67,12 @@ class Contestants:
     def _random(self, tasks: Sequence[TaskPrompt]) -> Choose:
         """Random demonstrations, drawn by the seed and the input: the same ones whatever the prompt."""
 
-        def choose(subject: Subject, query: Query, left_out: Collection[int]) -> list[Asked]:
-            digest = int.from_bytes(str(subject.target).encode()[-8:], "big")
+        def choose(sample: Sample, query: Query, left_out: Collection[int]) -> list[Asked]:
+            digest = int.from_bytes(str(sample.target).encode()[-8:], "big")
             rng = np.random.default_rng([self.seed, digest])
             shown = [place for place in rng.permutation(len(self.recipe.examples)) if place not in set(left_out)]
             examples = tuple(self.recipe.examples[place] for place in shown[: self.recipe.sizes.k])
-            return [Asked(examples, task.text, subject) for task in tasks]
+            return [Asked(examples, task.text, sample) for task in tasks]
 
         return choose
 
@@ -82,15 +82,15 @@ class Contestants:
         if selector.retrieved(probe, self.recipe.sizes.k, ()) is None:
             return None
 
-        def choose(subject: Subject, query: Query, left_out: Collection[int]) -> list[Asked]:
+        def choose(sample: Sample, query: Query, left_out: Collection[int]) -> list[Asked]:
             places = selector.retrieved(query, self.recipe.sizes.k, left_out) or ()
-            return [Asked(tuple(self.recipe.examples[place] for place in places), task.text, subject)]
+            return [Asked(tuple(self.recipe.examples[place] for place in places), task.text, sample)]
 
         return choose
 
 
 def _chosen(recipe: Recipe) -> Choose:
-    def choose(subject: Subject, query: Query, left_out: Collection[int]) -> list[Asked]:
-        return recipe.asked(recipe.choose(query, left_out), subject)
+    def choose(sample: Sample, query: Query, left_out: Collection[int]) -> list[Asked]:
+        return recipe.asked(recipe.choose(query, left_out), sample)
 
     return choose

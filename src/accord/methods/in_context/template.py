@@ -16,9 +16,8 @@ from accord.methods.in_context.examples import TURN, Example, ends
 from accord.models import (
     MARGIN,
     TOP_LOGPROBS,
-    Message,
+    ChatMessage,
     Prompt,
-    Subject,
     answer_labels,
     documents_of,
     estimated_usage,
@@ -26,7 +25,7 @@ from accord.models import (
     prompt_file,
     transcript_of,
 )
-from accord.values import BadInput, Conversation, Kind, Question, content_hash
+from accord.values import BadInput, Conversation, Kind, Question, Sample, content_hash
 
 NUMBER, LOGPROBS = "number", "logprobs"
 """Ways to read a score: the first number that is written, or the first token's probabilities."""
@@ -41,7 +40,7 @@ template = partial(prompt_file, "accord.evaluators.in_context")
 
 
 @dataclass(frozen=True)
-class Wording:
+class PromptTemplate:
     """How scores of one question are asked for.
 
     Attributes:
@@ -56,7 +55,7 @@ class Wording:
 
     question: Question
     level: str
-    way: str = NUMBER
+    mode: str = NUMBER
     background: str = "documents"
     context: int | None = None
     most: int = 5
@@ -72,19 +71,19 @@ class Wording:
         if self.reads_options and not self.question.can_be_judged:
             raise BadInput(
                 f"question {self.question.id!r} has too many answers for a distribution over them; "
-                f"read the first number instead: in_context: {{way: {NUMBER}}}"
+                f"read the first number instead: in_context: {{mode: {NUMBER}}}"
             )
 
     @property
     def reads_options(self) -> bool:
         """Whether a reply is a distribution over the scale's options."""
-        return self.way != NUMBER
+        return self.mode != NUMBER
 
     @property
     def hash(self) -> str:
         """A tagged digest of all that is asked around demonstrations, prompt and input."""
         files_ = [template(name).template for name in ("demonstration", "input", "form")]
-        told = [self.question.key, self.level, self.way, self.background, self.context]
+        told = [self.question.key, self.level, self.mode, self.background, self.context]
         return content_hash([files_, told], length=8)
 
     # --- the parts of a request -----------------------------------------------------------------------------------
@@ -144,9 +143,9 @@ class Wording:
             self._texts[example] = self._shortened(example)
         return self._texts[example]
 
-    def input(self, subject: Subject) -> str:
+    def input(self, sample: Sample) -> str:
         """What is to be scored, whole."""
-        return template("input").substitute(self._material(subject)).strip()
+        return template("input").substitute(self._material(sample)).strip()
 
     def fits(self, example: Example) -> bool:
         """Whether an example can be shown at all: what is scored in it is never cut."""
@@ -159,14 +158,14 @@ class Wording:
 
     # --- the whole ------------------------------------------------------------------------------------------------
 
-    def prompt(self, demonstrations: Sequence[Example], task: str, subject: Subject) -> tuple[Prompt, int] | None:
+    def prompt(self, demonstrations: Sequence[Example], task: str, sample: Sample) -> tuple[Prompt, int] | None:
         """The request, and how many demonstrations had to go; `None` where the input alone does not fit.
 
         Where everything does not fit, demonstrations go one by one, the one farthest from the input first.
         """
         shown = [self.demonstration(example) for example in demonstrations]
         asked = f"{task}\n\n{self._form()}"
-        ending = self.input(subject)
+        ending = self.input(sample)
         for dropped in range(len(shown) + 1):
             text = SEPARATOR.join([*shown[dropped:], asked, ending])
             prompt = self._prompt(text)
@@ -176,7 +175,7 @@ class Wording:
 
     def _prompt(self, text: str) -> Prompt:
         most = 1 if self.reads_options else NUMBER_TOKENS
-        return Prompt((Message("user", text),), most, 0.0, self.top if self.way == LOGPROBS else 0)
+        return Prompt((ChatMessage("user", text),), most, 0.0, self.top if self.mode == LOGPROBS else 0)
 
     def _form(self) -> str:
         return template("form").substitute(form=self.form()).strip()
@@ -184,36 +183,36 @@ class Wording:
     def _beside(self) -> str:
         return f" and the {self.background} beside it, where there is any"
 
-    def _material(self, subject: Subject) -> dict[str, str]:
-        conversation = subject.conversation
-        transcript = transcript_of(conversation.up_to(subject.turn), subject.hidden)
+    def _material(self, sample: Sample) -> dict[str, str]:
+        conversation = sample.conversation
+        transcript = transcript_of(conversation.up_to(sample.turn), sample.hidden)
         documents = documents_of([d for d in conversation.documents if d.text.strip()])
         fence = fence_for(transcript + documents)
-        about = f"The last turn, [{subject.turn}]:" if self.level == TURN else "The conversation:"
+        about = f"The last turn, [{sample.turn}]:" if self.level == TURN else "The conversation:"
         beside = f"{self.background}:\n{fence}\n{documents}\n{fence}\n" if documents else ""
         return {
             "about": about, "fence": fence, "conversation": transcript, "documents": beside,
             "dimension": self.question.id,
         }  # fmt: skip
 
-    def _scored(self, subject: Subject, score: float) -> str:
-        parts = {**self._material(subject), "score": self.shown(score)}
+    def _scored(self, sample: Sample, score: float) -> str:
+        parts = {**self._material(sample), "score": self.shown(score)}
         return template("demonstration").substitute(parts).strip()
 
     def _shortened(self, example: Example) -> str:
-        subject, share = example.subject, self.share
-        text = self._scored(subject, example.score)
+        sample, share = example.sample, self.share
+        text = self._scored(sample, example.score)
         if share is None:
             return text
-        last = len(subject.conversation.up_to(subject.turn)) - 1
+        last = len(sample.conversation.up_to(sample.turn)) - 1
         for first in range(1, last + 1):
             if _tokens(text) <= share:
                 return text
-            text = self._scored(replace(subject, hidden=(0, first)), example.score)
-        bare: Conversation = subject.conversation
+            text = self._scored(replace(sample, hidden=(0, first)), example.score)
+        bare: Conversation = sample.conversation
         while _tokens(text) > share and bare.documents:
             bare = replace(bare, documents=bare.documents[:-1])
-            text = self._scored(Subject(bare, subject.turn, (0, last) if last else None), example.score)
+            text = self._scored(Sample(bare, sample.turn, (0, last) if last else None), example.score)
         return text
 
 

@@ -36,7 +36,7 @@ _STEPS, _PAIRS = 256, 256
 
 
 @dataclass(frozen=True)
-class Terms:
+class ClientOptions:
     """How the towers are trained.
 
     Attributes:
@@ -79,7 +79,7 @@ class Sheet:
     target: Floats
 
 
-def train(shape: Shape, sheet: Sheet, terms: Terms) -> Parameters:
+def train(shape: Shape, sheet: Sheet, terms: ClientOptions) -> Parameters:
     """Train the towers; the same sheet and terms give the same towers."""
     _on_one_thread()
     tables = sheet_arrays(sheet)
@@ -103,7 +103,7 @@ def _on_one_thread() -> None:
             del os.environ["NPROC"]
 
 
-def batches(pairs: int, terms: Terms) -> Indices:
+def batches(pairs: int, terms: ClientOptions) -> Indices:
     """(S, b) the pairs of each step, drawn anew in each epoch; b is `terms.batch`, or all pairs where they are fewer.
 
     What is left of an epoch after its last whole batch is left to the others: all steps have one size.

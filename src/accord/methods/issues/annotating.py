@@ -10,21 +10,31 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from accord.methods.issues.guidance import Guidance, template, told_taxonomy
+from accord.methods.issues.guidance import IssuePromptBuilder, template, told_taxonomy
 from accord.methods.issues.reading import Unread, Verdict, read_verdict, read_verdicts
 from accord.models import (
     OUT_OF_BUDGET,
+    ChatMessage,
     Failure,
     Flow,
     Form,
-    Message,
     Prompt,
-    Subject,
     ask_for_list,
     estimated_usage,
     fence_for,
 )
-from accord.values import Assessment, Conversation, Issue, Signature, Target, Taxonomy, Unassessed, digests, span_of
+from accord.values import (
+    Conversation,
+    Issue,
+    IssueAnnotation,
+    Sample,
+    Signature,
+    Target,
+    Taxonomy,
+    Unannotated,
+    digests,
+    span_of,
+)
 
 NO_KIND = "an issue of no kind of the taxonomy"
 
@@ -33,11 +43,11 @@ NO_KIND = "an issue of no kind of the taxonomy"
 class Mended:
     """An assessment, and the places of those of its issues whose kind has to be asked for."""
 
-    assessment: Assessment
+    assessment: IssueAnnotation
     unknown: tuple[int, ...] = ()
 
 
-def mend(target: Target, verdict: Verdict, reply: str, taxonomy: Taxonomy, made_by: str) -> Mended:
+def postprocess(target: Target, verdict: Verdict, reply: str, taxonomy: Taxonomy, made_by: str) -> Mended:
     """An assessment from a verdict, as far as names and aliases go; quotes are looked up in the `reply`."""
     issues, unknown = [], []
     for place, stated in enumerate(verdict.issues):
@@ -47,11 +57,11 @@ def mend(target: Target, verdict: Verdict, reply: str, taxonomy: Taxonomy, made_
         name = stated.type if kind is None else kind.name
         said = None if name == stated.type and kind is not None else stated.type
         issues.append(Issue(name, stated.comment, stated.quote, span_of(stated.quote, reply), said))
-    made = Assessment(target, tuple(issues), verdict.score, verdict.comment, made_by, verdict.losses)
+    made = IssueAnnotation(target, tuple(issues), verdict.score, verdict.comment, made_by, verdict.losses)
     return Mended(made, tuple(unknown))
 
 
-def settled(found: Mended, taxonomy: Taxonomy, kinds: Sequence[str | None] = ()) -> Assessment:
+def settled(found: Mended, taxonomy: Taxonomy, kinds: Sequence[str | None] = ()) -> IssueAnnotation:
     """The assessment where each unknown issue has the kind that was found for it, else the residual one.
 
     Where the taxonomy has no residual kind, the issue is left out, and counted as lost.
@@ -69,7 +79,7 @@ def settled(found: Mended, taxonomy: Taxonomy, kinds: Sequence[str | None] = ())
     return replace(found.assessment, issues=tuple(issues), losses=tuple(losses))
 
 
-def mended(found: Sequence[Mended], guidance: Guidance) -> Flow[list[Assessment]]:
+def postprocessed(found: Sequence[Mended], guidance: IssuePromptBuilder) -> Flow[list[IssueAnnotation]]:
     """Assessments of one dialogue with every issue's kind settled: what is unknown is asked for, all at once.
 
     Where the model gives no answer, unknown issues become the residual kind.
@@ -82,7 +92,7 @@ def mended(found: Sequence[Mended], guidance: Guidance) -> Flow[list[Assessment]
     return (yield from _looked_at_again(assessments, guidance))
 
 
-def _kinds(issues: Sequence[Issue], guidance: Guidance) -> Flow[list[str | None]]:
+def _kinds(issues: Sequence[Issue], guidance: IssuePromptBuilder) -> Flow[list[str | None]]:
     """The kind of each issue, as the model says; `None` where it says none."""
     if not issues:
         return []
@@ -98,7 +108,9 @@ def _kinds(issues: Sequence[Issue], guidance: Guidance) -> Flow[list[str | None]
     return kinds
 
 
-def _looked_at_again(assessments: Sequence[Assessment], guidance: Guidance) -> Flow[list[Assessment]]:
+def _looked_at_again(
+    assessments: Sequence[IssueAnnotation], guidance: IssuePromptBuilder
+) -> Flow[list[IssueAnnotation]]:
     """The assessments where issues of the residual kind that the model finds to be another kind are of that kind."""
     taxonomy, again = guidance.taxonomy, guidance.taxonomy.looked_at_again
     places = [
@@ -123,10 +135,10 @@ def _looked_at_again(assessments: Sequence[Assessment], guidance: Guidance) -> F
     return found
 
 
-def _prompt(name: str, parts: dict[str, str], form: Form, guidance: Guidance) -> Prompt:
+def _prompt(name: str, parts: dict[str, str], form: Form, guidance: IssuePromptBuilder) -> Prompt:
     text = template(name).substitute({**parts, "form": form.told(by_schema=True)}).strip()
     schema = form.schema() if guidance.by_schema else None
-    return Prompt((Message("user", text),), max(form.most, 2) * form.tokens, schema=schema)
+    return Prompt((ChatMessage("user", text),), max(form.most, 2) * form.tokens, schema=schema)
 
 
 def _numbered(lines: Sequence[str]) -> str:
@@ -151,7 +163,7 @@ class Asking:
         context: Tokens of one request and its answer, where that is known.
     """
 
-    guidance: Guidance
+    guidance: IssuePromptBuilder
     together: bool = True
     context: int | None = None
 
@@ -168,7 +180,7 @@ class Asking:
 
 def annotate(
     conversation: Conversation, turns: Sequence[int], asking: Asking, model: str
-) -> Flow[list[Assessment | Unassessed]]:
+) -> Flow[list[IssueAnnotation | Unannotated]]:
     """Assess some turns of a conversation, each given all turns before it; in the order of `turns`."""
     found: dict[int, Found] = {}
     for group in _groups(conversation, turns, asking):
@@ -178,12 +190,12 @@ def annotate(
     made_by, taxonomy = asking.made_by(model), asking.guidance.taxonomy
     read = {turn: verdict for turn in turns if isinstance(verdict := found[turn], Verdict)}
     made: list[Mended] = [
-        mend(Target(conversation.id, turn), verdict, conversation.turns[turn].content, taxonomy, made_by)
+        postprocess(Target(conversation.id, turn), verdict, conversation.turns[turn].content, taxonomy, made_by)
         for turn, verdict in read.items()
     ]
-    assessments = yield from mended(made, asking.guidance)
+    assessments = yield from postprocessed(made, asking.guidance)
     said = digests(conversation)
-    by_turn: Mapping[int, Assessment] = {
+    by_turn: Mapping[int, IssueAnnotation] = {
         turn: replace(assessment, said=said[turn]) for turn, assessment in zip(read, assessments, strict=True)
     }
     return [by_turn.get(turn) or _unassessed(Target(conversation.id, turn), found[turn]) for turn in turns]
@@ -238,7 +250,7 @@ def _one_by_one(conversation: Conversation, turns: Sequence[int], asking: Asking
 
 
 def _alone(conversation: Conversation, turn: int, asking: Asking) -> Prompt:
-    return asking.guidance.of_turn(asking.guidance.shown(Subject(conversation, turn), asking.context))
+    return asking.guidance.of_turn(asking.guidance.shown(Sample(conversation, turn), asking.context))
 
 
 def _up_to(conversation: Conversation, turns: Sequence[int]) -> Conversation:
@@ -264,8 +276,8 @@ def _is_over(found: Found | None) -> bool:
     return isinstance(found, Failure) and found.reason == OUT_OF_BUDGET
 
 
-def _unassessed(target: Target, found: Found) -> Unassessed:
+def _unassessed(target: Target, found: Found) -> Unannotated:
     if isinstance(found, Failure):
-        return Unassessed(target, found.reason, found.detail)
+        return Unannotated(target, found.reason, found.detail)
     assert isinstance(found, Unread)
-    return Unassessed(target, "no verdict", found.reason)
+    return Unannotated(target, "no verdict", found.reason)

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from accord.evidence import Column, EvidenceTable
-from accord.models import Subject
-from accord.values import HIGHEST, ISSUE, LOWEST, Assessment, Target, Taxonomy
+from accord.values import HIGHEST, ISSUE, LOWEST, IssueAnnotation, Sample, Target, Taxonomy
 
 SCORE, LOWEST_SCORE = "issues:score", "issues:lowest"
 COUNT, CRITICAL = "issues:count", "issues:critical"
@@ -39,7 +38,7 @@ class Found:
     score: float | None = None
 
 
-def assessed(assessments: Iterable[Assessment]) -> dict[Target, Found]:
+def assessed(assessments: Iterable[IssueAnnotation]) -> dict[Target, Found]:
     """What assessments found: an issue is as bad as the score of its turn says."""
     found = {}
     for each in assessments:
@@ -62,7 +61,7 @@ def probable(answers: EvidenceTable, taxonomy: Taxonomy) -> dict[Target, Found]:
 
 
 def issue_table(
-    subjects: Sequence[Subject],
+    samples: Sequence[Sample],
     found: Mapping[Target, Found],
     taxonomy: Taxonomy,
     made_by: str,
@@ -82,22 +81,22 @@ def issue_table(
         by_conversation.setdefault(target.conversation, {})[target.turn or 0] = each
     rows: dict[Target, dict[str, float]] = {}
     absences = {}
-    for subject in subjects:
-        turns = by_conversation.get(subject.conversation.id, {})
-        own = turns if subject.turn is None else {t: each for t, each in turns.items() if t == subject.turn}
-        rows[subject.target] = _features(list(own.values()), taxonomy) if own else {}
+    for sample in samples:
+        turns = by_conversation.get(sample.conversation.id, {})
+        own = turns if sample.turn is None else {t: each for t, each in turns.items() if t == sample.turn}
+        rows[sample.target] = _features(list(own.values()), taxonomy) if own else {}
         if own:
-            rows[subject.target] |= _before(subject.turn or 0, turns, taxonomy)
+            rows[sample.target] |= _before(sample.turn or 0, turns, taxonomy)
         if not own:
-            absences[subject.target, COUNT] = _why_not(subject, reasons or {})
+            absences[sample.target, COUNT] = _why_not(sample, reasons or {})
     names = column_names(taxonomy, scored)
     return EvidenceTable.from_rows([Column(name, made_by) for name in names], rows, absences)
 
 
-def _why_not(subject: Subject, reasons: Mapping[Target, str]) -> str:
+def _why_not(sample: Sample, reasons: Mapping[Target, str]) -> str:
     """Why nothing is known of a subject: what came of its turns, where somebody tried."""
-    name = subject.conversation.id
-    own = {why for where, why in reasons.items() if where.conversation == name and subject.turn in {None, where.turn}}
+    name = sample.conversation.id
+    own = {why for where, why in reasons.items() if where.conversation == name and sample.turn in {None, where.turn}}
     return "; ".join(sorted(own)) or NOT_ASSESSED
 
 

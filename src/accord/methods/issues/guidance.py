@@ -14,9 +14,8 @@ from functools import partial
 from typing import Any
 
 from accord.models import (
-    Message,
+    ChatMessage,
     Prompt,
-    Subject,
     documents_of,
     estimated_usage,
     fence_for,
@@ -26,7 +25,18 @@ from accord.models import (
     strict,
     transcript_of,
 )
-from accord.values import HIGHEST, LOWEST, Assessment, BadInput, Conversation, Taxonomy, Turn, UnknownName, content_hash
+from accord.values import (
+    HIGHEST,
+    LOWEST,
+    BadInput,
+    Conversation,
+    IssueAnnotation,
+    Sample,
+    Taxonomy,
+    Turn,
+    UnknownName,
+    content_hash,
+)
 
 FULL, COMPACT = "full", "compact"
 STYLES = (FULL, COMPACT)
@@ -77,7 +87,7 @@ SHIPPED_SHOTS = (
 
 
 @dataclass(frozen=True)
-class Guidance:
+class IssuePromptBuilder:
     """How a model is told to look for issues.
 
     Attributes:
@@ -111,7 +121,7 @@ class Guidance:
         """How it is told, and the taxonomy, as JSON."""
         return {"style": self.style, "hash": self.hash, "taxonomy": self.taxonomy.model_dump(mode="json")}
 
-    def of_turn(self, shown: Subject) -> Prompt:
+    def of_turn(self, shown: Sample) -> Prompt:
         """What is asked about one turn, given those before it."""
         schema = _verdict_schema(self.taxonomy)
         if self.style == COMPACT:
@@ -123,7 +133,7 @@ class Guidance:
         """What is asked about several turns of one dialogue at once."""
         listed = ", ".join(f"[{turn}]" for turn in turns)
         form = f'{{"turns": [{{"turn": NUMBER, {FORM[1:]}, ...]}}'
-        parts = {"shared": self._shared(Subject(conversation)), "turns": listed, "form": _form(form)}
+        parts = {"shared": self._shared(Sample(conversation)), "turns": listed, "form": _form(form)}
         verdict = _verdict_schema(self.taxonomy)["properties"]
         one = strict({"turn": {"type": "integer", "enum": list(turns)}, **verdict})
         schema = strict({"turns": {"type": "array", "items": one}})
@@ -131,8 +141,8 @@ class Guidance:
 
     def again(self, prompt: Prompt, reply: str, reason: str) -> Prompt:
         """The same once more, after a reply that could not be read."""
-        asked = Message("user", template("repair").substitute(reason=reason).strip())
-        messages = (*prompt.messages, Message("assistant", reply[: 4 * prompt.max_tokens] or "-"), asked)
+        asked = ChatMessage("user", template("repair").substitute(reason=reason).strip())
+        messages = (*prompt.messages, ChatMessage("assistant", reply[: 4 * prompt.max_tokens] or "-"), asked)
         return Prompt(messages, prompt.max_tokens, prompt.temperature, schema=prompt.schema, repeat=1)
 
     def room(self, context: int, setting: str) -> int:
@@ -141,21 +151,21 @@ class Guidance:
         Raises:
             BadInput: There is hardly any beside the taxonomy and the examples.
         """
-        bare = self.of_turn(Subject(Conversation("", (Turn("user", ""),)), 0))
+        bare = self.of_turn(Sample(Conversation("", (Turn("user", ""),)), 0))
         return room_beside(estimated_usage(bare).total, context, setting)
 
-    def shown(self, subject: Subject, context: int | None, setting: str = "issues: context") -> Subject:
+    def shown(self, sample: Sample, context: int | None, setting: str = "issues: context") -> Sample:
         """A turn with as much of the dialogue before it as fits."""
-        return subject if context is None else fitted(subject, self.room(context, setting))
+        return sample if context is None else fitted(sample, self.room(context, setting))
 
-    def _shared(self, shown: Subject) -> str:
+    def _shared(self, shown: Sample) -> str:
         examples = "".join(map(_example, self.shots))
         parts = {"taxonomy": told_taxonomy(self.taxonomy), "examples": examples, **_material(shown)}
         return template("shared").substitute(parts).rstrip() + "\n"
 
     def _prompt(self, name: str, parts: Mapping[str, Any], tokens: int, schema: Mapping[str, Any]) -> Prompt:
         text = template(name).substitute(parts).strip()
-        return Prompt((Message("user", text),), tokens, TEMPERATURE, schema=schema if self.by_schema else None)
+        return Prompt((ChatMessage("user", text),), tokens, TEMPERATURE, schema=schema if self.by_schema else None)
 
 
 FORM = '{"issues": [{"type": KIND, "comment": "...", "quote": "..."}, ...], "comment": "...", "score": 1 to 5}'
@@ -170,7 +180,7 @@ def told_taxonomy(taxonomy: Taxonomy) -> str:
     return "\n".join(f"- {kind.name}: {kind.definition}" for kind in taxonomy.issues)
 
 
-def _material(shown: Subject) -> dict[str, str]:
+def _material(shown: Sample) -> dict[str, str]:
     """What is judged, and the fence around it."""
     transcript = transcript_of(shown.conversation.up_to(shown.turn), shown.hidden)
     documents = documents_of(shown.conversation.documents)
@@ -201,7 +211,7 @@ LONGEST = 2000
 """Characters of a dialogue that is shown as an example."""
 
 
-def shots_of(pairs: Sequence[tuple[Conversation, Assessment]], count: int, seed: int = 0) -> tuple[Shot, ...]:
+def shots_of(pairs: Sequence[tuple[Conversation, IssueAnnotation]], count: int, seed: int = 0) -> tuple[Shot, ...]:
     """So many examples, drawn by a seed: by turns one with issues and one without, of dialogues that are short enough.
 
     Fewer come out where there are fewer.
@@ -222,7 +232,7 @@ def shots_of(pairs: Sequence[tuple[Conversation, Assessment]], count: int, seed:
     return tuple(found)
 
 
-def verdict_of(assessment: Assessment) -> dict[str, object]:
+def verdict_of(assessment: IssueAnnotation) -> dict[str, object]:
     """An assessment as the verdict that a model should write: issues first, then the comment, the score last.
 
     A quote that the reply does not have is left empty: nobody is taught to make one up.

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from accord.values import HIGHEST, LOWEST, Assessment, Conversation, Taxonomy
+from accord.values import HIGHEST, LOWEST, Conversation, IssueAnnotation, Taxonomy
 
 SCORES = range(LOWEST, HIGHEST + 1)
 LATEST_POSITION = 20
@@ -17,7 +17,7 @@ LATEST_POSITION = 20
 
 
 def statistics(
-    assessments: Sequence[Assessment], conversations: Iterable[Conversation], taxonomy: Taxonomy
+    assessments: Sequence[IssueAnnotation], conversations: Iterable[Conversation], taxonomy: Taxonomy
 ) -> dict[str, Any]:
     """The statistics of some assessments, as JSON.
 
@@ -48,7 +48,7 @@ def statistics(
     }
 
 
-def _types(assessments: Sequence[Assessment], taxonomy: Taxonomy) -> list[dict[str, Any]]:
+def _types(assessments: Sequence[IssueAnnotation], taxonomy: Taxonomy) -> list[dict[str, Any]]:
     """Each kind: in how many turns it occurs, and how these are rated; kinds of another taxonomy come last."""
     scores: dict[str, list[int]] = defaultdict(list)
     for each in assessments:
@@ -69,12 +69,12 @@ def _types(assessments: Sequence[Assessment], taxonomy: Taxonomy) -> list[dict[s
     ]
 
 
-def _by_score(assessments: Sequence[Assessment]) -> dict[int, int]:
+def _by_score(assessments: Sequence[IssueAnnotation]) -> dict[int, int]:
     counts = Counter(each.score for each in assessments)
     return {score: counts[score] for score in SCORES}
 
 
-def _types_by_score(assessments: Sequence[Assessment], taxonomy: Taxonomy) -> list[dict[str, Any]]:
+def _types_by_score(assessments: Sequence[IssueAnnotation], taxonomy: Taxonomy) -> list[dict[str, Any]]:
     """How many issues of each kind turns of each score have (figure 8)."""
     counts = Counter((each.score, issue.type) for each in assessments for issue in each.issues)
     names = [*taxonomy.names, *sorted({name for _, name in counts} - set(taxonomy.names))]
@@ -86,7 +86,7 @@ def _types_by_score(assessments: Sequence[Assessment], taxonomy: Taxonomy) -> li
     ]
 
 
-def _dialogues(assessments: Sequence[Assessment], mean: bool) -> list[dict[str, Any]]:
+def _dialogues(assessments: Sequence[IssueAnnotation], mean: bool) -> list[dict[str, Any]]:
     """How many dialogues have which score: the rounded mean of their turns', or the lowest (figures 4 and 5)."""
     scores: dict[str, list[int]] = defaultdict(list)
     for each in assessments:
@@ -95,9 +95,9 @@ def _dialogues(assessments: Sequence[Assessment], mean: bool) -> list[dict[str, 
     return [{"score": score, "dialogues": found[score]} for score in SCORES]
 
 
-def _groups(assessments: Sequence[Assessment], key: Any) -> list[dict[str, Any]]:
+def _groups(assessments: Sequence[IssueAnnotation], key: Any) -> list[dict[str, Any]]:
     """For each group how many turns it has, their mean score, and the share with an issue."""
-    grouped: dict[Any, list[Assessment]] = defaultdict(list)
+    grouped: dict[Any, list[IssueAnnotation]] = defaultdict(list)
     for each in assessments:
         name = key(each)
         if name is not None:
@@ -117,7 +117,7 @@ def _system(conversation: Conversation | None) -> str:
     return (conversation.system if conversation is not None else None) or "not said"
 
 
-def _day(each: Assessment, conversation: Conversation | None) -> str | None:
+def _day(each: IssueAnnotation, conversation: Conversation | None) -> str | None:
     """The day of a turn, where the log says when it was said."""
     turn = each.target.turn
     if conversation is None or turn is None or turn >= len(conversation.turns):

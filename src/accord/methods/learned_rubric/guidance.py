@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import Field
 
-from accord.models import Form, Message, Prompt
+from accord.models import ChatMessage, Form, Prompt
 from accord.values import BadInput, Frozen, Side, UnknownName, check, load_yaml
 
 PROMPTS = ("deduplicate", "domain", "extract", "judge", "maxims", "responsibility", "rewrite", "summarise")
@@ -47,7 +47,7 @@ def load_task(path: str | Path) -> Task:
 
 
 @dataclass(frozen=True)
-class Guidance:
+class RubricPromptBuilder:
     """How a writing model is told what to do.
 
     Attributes:
@@ -77,7 +77,7 @@ class Guidance:
         named = {"domain": self.told_domain(), "principles": told, "form": form.told(self.by_schema), **(parts or {})}
         schema = form.schema() if self.by_schema else None
         tokens = form.most * (form.tokens if self.by_schema else form.tokens_of_line)
-        return Prompt((Message("user", self._filled(name, named)),), max_tokens=tokens, schema=schema)
+        return Prompt((ChatMessage("user", self._filled(name, named)),), max_tokens=tokens, schema=schema)
 
     def told_domain(self) -> str:
         """The paragraph of domain sensitisation; empty where there is none."""

@@ -12,73 +12,72 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.evidence import counted_stems, pieces
-from accord.methods.learned_rubric.guidance import VERDICTS, Guidance
+from accord.methods.learned_rubric.guidance import VERDICTS, RubricPromptBuilder
 from accord.models import (
     Failure,
     Flow,
     Form,
     Prompt,
-    Subject,
     ask_for_list,
     estimated_usage,
     fence_for,
     fitted,
-    left_out,
     room_beside,
     transcript_of,
+    truncated_share,
 )
-from accord.values import Conversation, Reason, Side
+from accord.values import Conversation, Reason, Sample, Side
 
 MOST = 3
 """k: reasons a conversation."""
 LONGEST = 400
 """Characters of a reason."""
 
-Show = Callable[[Subject], Subject]
+Show = Callable[[Sample], Sample]
 
 
 @dataclass(frozen=True)
 class Extracted:
-    """What was noticed in one conversation; `failure` says why nothing was, `left_out` which share was not shown."""
+    """What was noticed in one conversation; `failure` says why nothing was, `truncated_share` what was not shown."""
 
     reasons: tuple[Reason, ...]
     side: Side
     failure: Failure | None = None
-    left_out: float = 0.0
+    truncated_share: float = 0.0
 
 
-def extract(subject: Subject, good: bool, guidance: Guidance, show: Show, most: int = MOST) -> Flow[Extracted]:
+def extract(sample: Sample, good: bool, guidance: RubricPromptBuilder, show: Show, most: int = MOST) -> Flow[Extracted]:
     """The weightiest reasons why a conversation (or one reply in it) went as people say it went."""
-    side, shown = Side.SAT if good else Side.DSAT, show(subject)
-    missing = left_out(subject, shown)
+    side, shown = Side.SAT if good else Side.DSAT, show(sample)
+    missing = truncated_share(sample, shown)
     entries = yield from ask_for_list(extraction_prompt(shown, side, guidance, most), _form(most))
     if isinstance(entries, Failure):
         return Extracted((), side, entries, missing)
-    whole = transcript_of(subject.conversation.up_to(subject.turn))
-    name = subject.conversation.id
+    whole = transcript_of(sample.conversation.up_to(sample.turn))
+    name = sample.conversation.id
     named = ((" ".join(e.get("reason", "").split())[:LONGEST], e.get("quote", "")) for e in entries)
     reasons = (Reason(conversation=name, text=text, quote=_found(quote, whole)) for text, quote in named if text)
     return Extracted(tuple(reasons), side, None, missing)
 
 
-def extraction_prompt(shown: Subject, side: Side, guidance: Guidance, most: int = MOST) -> Prompt:
+def extraction_prompt(shown: Sample, side: Side, guidance: RubricPromptBuilder, most: int = MOST) -> Prompt:
     """What is asked about a conversation as it is shown."""
     transcript = transcript_of(shown.conversation.up_to(shown.turn), shown.hidden)
     parts = {"fence": fence_for(transcript), "conversation": transcript, "verdict": VERDICTS[side], "most": most}
     return guidance.prompt("extract", _form(most), "responsibility", parts)
 
 
-def windowed(guidance: Guidance, context: int | None, most: int = MOST) -> Show:
+def windowed(guidance: RubricPromptBuilder, context: int | None, most: int = MOST) -> Show:
     """What a model is shown of a conversation, where a prompt and its answer may have no more than `context` tokens.
 
     Raises:
         BadInput: There is hardly any room beside the prompt.
     """
     if context is None:
-        return lambda subject: subject
-    bare = extraction_prompt(Subject(Conversation("", ())), Side.DSAT, guidance, most)
+        return lambda sample: sample
+    bare = extraction_prompt(Sample(Conversation("", ())), Side.DSAT, guidance, most)
     room = room_beside(estimated_usage(bare).total, context, "writer: context")
-    return lambda subject: fitted(subject, room)
+    return lambda sample: fitted(sample, room)
 
 
 def _form(most: int) -> Form:
@@ -137,7 +136,7 @@ class Written:
             self.assertions.append(Assertion(plain, side, reasons))
 
 
-def summarise(reasons: Sequence[Reason], side: Side, guidance: Guidance, most: int) -> Flow[Written]:
+def summarise(reasons: Sequence[Reason], side: Side, guidance: RubricPromptBuilder, most: int) -> Flow[Written]:
     """Fresh assertions from each mini-batch of reasons of one class, beside all that were written before."""
     written = Written()
     form = _summarising_form(MOST_A_BATCH)
@@ -158,7 +157,9 @@ def summarise(reasons: Sequence[Reason], side: Side, guidance: Guidance, most: i
     return written
 
 
-def rewrite(reasons: Sequence[Reason], side: Side, guidance: Guidance, size: int = SPUR_SIZE) -> Flow[Written]:
+def rewrite(
+    reasons: Sequence[Reason], side: Side, guidance: RubricPromptBuilder, size: int = SPUR_SIZE
+) -> Flow[Written]:
     """SPUR's list: at most `size` assertions of one class, written anew with every mini-batch of reasons."""
     written, form = Written(), _summarising_form(size)
     for start in range(0, len(reasons), BATCH):
@@ -220,7 +221,7 @@ class Distinct:
     failures: list[Failure] = field(default_factory=list)
 
 
-def deduplicate(assertions: Sequence[Assertion], guidance: Guidance) -> Flow[Distinct]:
+def deduplicate(assertions: Sequence[Assertion], guidance: RubricPromptBuilder) -> Flow[Distinct]:
     """Assertions of one class without those that a model finds to repeat an earlier one; their reasons move to it.
 
     Where a prompt fails, its assertions stay, and the failure is told.

@@ -16,7 +16,7 @@ import numpy as np
 from accord.models.embedded.gguf import fingerprint
 from accord.models.embedded.language_model import drawn
 from accord.models.embedded.llama import Floats
-from accord.models.model import HF, IN_PROCESS_CONTEXT, CallFailed, Message, Prompt, Reply, Usage
+from accord.models.model import HF, IN_PROCESS_CONTEXT, CallFailed, ChatMessage, Prompt, Reply, Usage
 from accord.values import BadInput, MissingExtra, ModelError
 
 MADE = "accord.json"
@@ -120,7 +120,7 @@ def without_bars() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def prompt_tokens(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
+def prompt_tokens(tokenizer: Any, messages: Sequence[ChatMessage]) -> list[int]:
     """Messages up to where the answer begins: by the tokenizer's chat template, else as plain text.
 
     Raises:

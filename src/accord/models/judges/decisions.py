@@ -11,9 +11,9 @@ from typing import Any
 
 from accord.models.client import Endpoint, failures
 from accord.models.flow import OUT_OF_BUDGET
-from accord.models.model import Answer, CallFailed, Model, Prompt, Reply, Subject, Unanswered, Usage
+from accord.models.model import Answer, CallFailed, Model, Prompt, Reply, Unanswered, Usage
 from accord.models.prompts import answer_labels, material_hash, material_of
-from accord.values import BadInput, BudgetReached, Conversation, Kind, Question, sendable
+from accord.values import BadInput, BudgetReached, Conversation, Kind, Question, Sample, sendable
 
 MOST_QUESTIONS = 400
 REFUSAL = "refusal"
@@ -52,7 +52,7 @@ DecisionsModel = Model[Request, Decided]
 class DecisionsJudge:
     """Asks a decisions endpoint. Its probabilities are conditional on not refusing; a refusal is one question's own."""
 
-    way = "decisions"
+    mode = "decisions"
     together = MOST_QUESTIONS
 
     def __init__(
@@ -69,22 +69,22 @@ class DecisionsJudge:
         """The model's name."""
         return self.model.name
 
-    def made_from(self, subject: Subject, question: Question) -> Mapping[str, Any]:
+    def made_from(self, sample: Sample, question: Question) -> Mapping[str, Any]:
         """The input, and the question as the wire sees it; what else is asked in the same request is no part of it."""
-        asked = asked_of(subject, question)
+        asked = asked_of(sample, question)
         about = [asked.type, asked.instructions, [list(option) for option in asked.options]]
-        material = material_hash(subject, self.instructions)
-        where = {"judge": self.name, "endpoint": self.endpoint, "way": self.way, "dialect": self.dialect}
+        material = material_hash(sample, self.instructions)
+        where = {"judge": self.name, "endpoint": self.endpoint, "mode": self.mode, "dialect": self.dialect}
         return {**where, "input": material, "question": about}
 
-    def requests(self, subject: Subject, questions: Sequence[Question]) -> Sequence[Request]:
+    def requests(self, sample: Sample, questions: Sequence[Question]) -> Sequence[Request]:
         """One request for all the questions."""
-        asked = tuple(asked_of(subject, question) for question in questions)
-        return [Request(material_of(subject, self.instructions), asked)]
+        asked = tuple(asked_of(sample, question) for question in questions)
+        return [Request(material_of(sample, self.instructions), asked)]
 
-    async def answer(self, subject: Subject, questions: Sequence[Question]) -> list[Answer | Unanswered]:
+    async def answer(self, sample: Sample, questions: Sequence[Question]) -> list[Answer | Unanswered]:
         """All questions in one request; one that is refused does not lose the others."""
-        [request] = self.requests(subject, questions)
+        [request] = self.requests(sample, questions)
         try:
             decided = await self.model.ask(request)
         except CallFailed as error:
@@ -99,7 +99,7 @@ class DecisionsJudge:
         await self.model.close()
 
 
-def asked_of(subject: Subject, question: Question) -> Asked:
+def asked_of(sample: Sample, question: Question) -> Asked:
     """A question in the wire's types: two options 0 and 1 are a predicate, ordered ones a score, others a choice.
 
     Raises:
@@ -108,7 +108,7 @@ def asked_of(subject: Subject, question: Question) -> Asked:
     scale = question.scale
     if scale.kind is Kind.REAL:
         raise BadInput(f"question {question.id!r} has a real-valued scale, which a decisions endpoint cannot answer")
-    where = "" if subject.turn is None else f"About turn [{subject.turn}] alone, given all turns before it: "
+    where = "" if sample.turn is None else f"About turn [{sample.turn}] alone, given all turns before it: "
     text = where + question.text
     if tuple(scale.options) == (0, 1):
         words = (("0", "no"), ("1", "yes"))
@@ -279,4 +279,4 @@ def request_of(prompt: Prompt, question: Question) -> Request:
         BadInput: The question's scale is real-valued.
     """
     said = "\n\n".join(message.content for message in prompt.messages)
-    return Request(sendable(said), (asked_of(Subject(Conversation("", ())), question),))
+    return Request(sendable(said), (asked_of(Sample(Conversation("", ())), question),))

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from accord.models.flow import ask
-from accord.models.model import Answer, ChatModel, Failure, Prompt, Reply, Subject, Unanswered
+from accord.models.model import Answer, ChatModel, Failure, Prompt, Reply, Unanswered
 from accord.models.prompts import answer_labels, prompt_for, prompt_hash
-from accord.values import Kind, Question
+from accord.values import Kind, Question, Sample
 
 TOP_LOGPROBS = 20
 """How many tokens are asked for; the most that chat-completion endpoints return."""
@@ -24,7 +24,7 @@ class LogprobsJudge:
     question unanswered: nothing else is tried in their place.
     """
 
-    way = "logprobs"
+    mode = "logprobs"
     together = 1
 
     def __init__(
@@ -41,31 +41,31 @@ class LogprobsJudge:
         """The chat model's name."""
         return self.model.name
 
-    def made_from(self, subject: Subject, question: Question) -> Mapping[str, Any]:
+    def made_from(self, sample: Sample, question: Question) -> Mapping[str, Any]:
         """The whole prompt, and the model it goes to."""
-        about = {"judge": self.name, "endpoint": self.endpoint, "way": self.way, "top_logprobs": self.top_logprobs}
-        return {**about, "prompt": prompt_hash("question", subject, question, self.instructions)}
+        about = {"judge": self.name, "endpoint": self.endpoint, "mode": self.mode, "top_logprobs": self.top_logprobs}
+        return {**about, "prompt": prompt_hash("question", sample, question, self.instructions)}
 
-    def requests(self, subject: Subject, questions: Sequence[Question]) -> Sequence[Prompt]:
+    def requests(self, sample: Sample, questions: Sequence[Question]) -> Sequence[Prompt]:
         """One prompt a question."""
         return [
-            prompt_for(subject, q, self.instructions, self.top_logprobs)
+            prompt_for(sample, q, self.instructions, self.top_logprobs)
             for q in questions
             if q.scale.kind is not Kind.REAL
         ]
 
-    async def answer(self, subject: Subject, questions: Sequence[Question]) -> list[Answer | Unanswered]:
+    async def answer(self, sample: Sample, questions: Sequence[Question]) -> list[Answer | Unanswered]:
         """One request a question, all at once."""
-        return list(await asyncio.gather(*(self._one(subject, question) for question in questions)))
+        return list(await asyncio.gather(*(self._one(sample, question) for question in questions)))
 
     async def close(self) -> None:
         """Let go of the model's connections."""
         await self.model.close()
 
-    async def _one(self, subject: Subject, question: Question) -> Answer | Unanswered:
+    async def _one(self, sample: Sample, question: Question) -> Answer | Unanswered:
         if question.scale.kind is Kind.REAL:
             return Unanswered(question.id, "no options", "a real-valued scale has no answer tokens")
-        reply = await ask(self.model, prompt_for(subject, question, self.instructions, self.top_logprobs))
+        reply = await ask(self.model, prompt_for(sample, question, self.instructions, self.top_logprobs))
         if isinstance(reply, Failure):
             return Unanswered(question.id, reply.reason, reply.detail)
         return read_first_token(question, reply)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from accord.formats import read_rows
-from accord.models.model import Answer, Subject, Unanswered
-from accord.values import ISSUE, BadInput, BadRow, Question, Scale, UnknownName
+from accord.models.model import Answer, Unanswered
+from accord.values import ISSUE, BadInput, BadRow, Question, Sample, Scale, UnknownName
 
 JUDGEMENTS_FILE = "judgments.jsonl.gz"
 
@@ -20,7 +20,7 @@ class RecordedJudge:
     Where a question was asked several times (`run`), the distributions are averaged.
     """
 
-    way = "recorded"
+    mode = "recorded"
     together = 1000
 
     def __init__(self, recorded: Mapping[tuple[str, str], Sequence[Mapping[str, float]]], name: str) -> None:
@@ -55,38 +55,38 @@ class RecordedJudge:
             raise UnknownName("recorded model", chosen, recorded)
         return cls(recorded[chosen], chosen)
 
-    def made_from(self, subject: Subject, question: Question) -> Mapping[str, Any]:
+    def made_from(self, sample: Sample, question: Question) -> Mapping[str, Any]:
         """The recorded distributions themselves: another recording is another answer."""
-        runs = self._runs(subject, question)
+        runs = self._runs(sample, question)
         recorded = [dict(run) for run in runs]
         return {
             "judge": self.name,
-            "way": self.way,
-            "target": str(subject.target),
+            "mode": self.mode,
+            "target": str(sample.target),
             "question": question.id,
             "runs": recorded,
         }
 
-    def requests(self, subject: Subject, questions: Sequence[Question]) -> Sequence[Any]:
+    def requests(self, sample: Sample, questions: Sequence[Question]) -> Sequence[Any]:
         """Nothing goes over a wire."""
         return ()
 
-    async def answer(self, subject: Subject, questions: Sequence[Question]) -> list[Answer | Unanswered]:
+    async def answer(self, sample: Sample, questions: Sequence[Question]) -> list[Answer | Unanswered]:
         """The recorded answers; `not recorded` for a question nobody asked then."""
-        return [self._one(subject, question) for question in questions]
+        return [self._one(sample, question) for question in questions]
 
     async def close(self) -> None:
         """Nothing is open."""
 
-    def _runs(self, subject: Subject, question: Question) -> Sequence[Mapping[str, float]]:
+    def _runs(self, sample: Sample, question: Question) -> Sequence[Mapping[str, float]]:
         """What was recorded of a subject; turns of a dialogue may have been recorded as items of their own."""
-        items = subject.conversation.metadata.get("items")
-        item = items.get(str(subject.turn)) if isinstance(items, Mapping) else None
-        name = item if isinstance(item, str) else subject.conversation.id
+        items = sample.conversation.metadata.get("items")
+        item = items.get(str(sample.turn)) if isinstance(items, Mapping) else None
+        name = item if isinstance(item, str) else sample.conversation.id
         return self._recorded.get((name, question.id.removeprefix(ISSUE)), ())
 
-    def _one(self, subject: Subject, question: Question) -> Answer | Unanswered:
-        runs = self._runs(subject, question)
+    def _one(self, sample: Sample, question: Question) -> Answer | Unanswered:
+        runs = self._runs(sample, question)
         if not runs:
             return Unanswered(question.id, "not recorded", "the recording has no answer for this conversation")
         mean = {option: sum(run.get(option, 0.0) for run in runs) / len(runs) for option in set().union(*runs)}

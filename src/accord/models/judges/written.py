@@ -10,9 +10,9 @@ from typing import Any
 
 from accord.models.flow import LATER, ask
 from accord.models.listed import strict
-from accord.models.model import Answer, ChatModel, Failure, Prompt, Reply, Subject, Unanswered
+from accord.models.model import Answer, ChatModel, Failure, Prompt, Reply, Unanswered
 from accord.models.prompts import answer_labels, prompt_for, prompt_hash, verbalised_prompt
-from accord.values import Kind, Question
+from accord.values import Kind, Question, Sample
 
 PRIOR = 0.5
 """Pseudo-counts on each option (Jeffreys' prior of a Dirichlet)."""
@@ -31,35 +31,35 @@ class SamplingJudge:
     def __init__(self, model: ChatModel, k: int = 10, instructions: str = "", endpoint: str = "") -> None:
         """`k` replies a question; it stands in the signature."""
         self.model, self.k, self.instructions, self.endpoint = model, k, instructions, endpoint
-        self.way = f"sampling-{k}"
+        self.mode = f"sampling-{k}"
 
     @property
     def name(self) -> str:
         """The chat model's name."""
         return self.model.name
 
-    def _prompts(self, subject: Subject, question: Question) -> list[Prompt]:
-        prompt = prompt_for(subject, question, self.instructions, 0)
+    def _prompts(self, sample: Sample, question: Question) -> list[Prompt]:
+        prompt = prompt_for(sample, question, self.instructions, 0)
         return [replace(prompt, temperature=TEMPERATURE, max_tokens=4, repeat=repeat) for repeat in range(self.k)]
 
-    def made_from(self, subject: Subject, question: Question) -> Mapping[str, Any]:
+    def made_from(self, sample: Sample, question: Question) -> Mapping[str, Any]:
         """The prompt, how often it is asked, and the model."""
-        about = {"judge": self.name, "endpoint": self.endpoint, "way": self.way, "prior": PRIOR}
-        shown = prompt_hash("question", subject, question, self.instructions)
+        about = {"judge": self.name, "endpoint": self.endpoint, "mode": self.mode, "prior": PRIOR}
+        shown = prompt_hash("question", sample, question, self.instructions)
         return {**about, "temperature": TEMPERATURE, "prompt": shown}
 
-    def requests(self, subject: Subject, questions: Sequence[Question]) -> Sequence[Prompt]:
+    def requests(self, sample: Sample, questions: Sequence[Question]) -> Sequence[Prompt]:
         """K prompts a question."""
-        return [prompt for q in questions if q.scale.kind is not Kind.REAL for prompt in self._prompts(subject, q)]
+        return [prompt for q in questions if q.scale.kind is not Kind.REAL for prompt in self._prompts(sample, q)]
 
-    async def answer(self, subject: Subject, questions: Sequence[Question]) -> list[Answer | Unanswered]:
+    async def answer(self, sample: Sample, questions: Sequence[Question]) -> list[Answer | Unanswered]:
         """K requests a question."""
-        return list(await asyncio.gather(*(self._one(subject, question) for question in questions)))
+        return list(await asyncio.gather(*(self._one(sample, question) for question in questions)))
 
-    async def _one(self, subject: Subject, question: Question) -> Answer | Unanswered:
+    async def _one(self, sample: Sample, question: Question) -> Answer | Unanswered:
         if question.scale.kind is Kind.REAL:
             return Unanswered(question.id, "no options", "a real-valued scale has no options to draw")
-        replies = await asyncio.gather(*(ask(self.model, prompt) for prompt in self._prompts(subject, question)))
+        replies = await asyncio.gather(*(ask(self.model, prompt) for prompt in self._prompts(sample, question)))
         failed = [reply for reply in replies if isinstance(reply, Failure)]
         later = [reply for reply in failed if reply.reason in LATER]
         if later:  # the others are kept, and the answer comes from all of them
@@ -101,7 +101,7 @@ TOLERANCE = 0.02
 class VerbalisedJudge:
     """Asks up to ten questions in one request. Numbers outside [0, 1], or that sum to more than 1, are no answer."""
 
-    way = "verbalised"
+    mode = "verbalised"
     together = TOGETHER
 
     def __init__(self, model: ChatModel, instructions: str = "", endpoint: str = "") -> None:
@@ -113,24 +113,24 @@ class VerbalisedJudge:
         """The chat model's name."""
         return self.model.name
 
-    def _prompt(self, subject: Subject, questions: Sequence[Question]) -> Prompt:
-        prompt = verbalised_prompt(subject, questions, self.instructions)
+    def _prompt(self, sample: Sample, questions: Sequence[Question]) -> Prompt:
+        prompt = verbalised_prompt(sample, questions, self.instructions)
         return replace(prompt, schema=schema_of(questions), max_tokens=MAX_TOKENS_A_QUESTION * len(questions))
 
-    def made_from(self, subject: Subject, question: Question) -> Mapping[str, Any]:
+    def made_from(self, sample: Sample, question: Question) -> Mapping[str, Any]:
         """The prompt as if the question were asked alone, and the model."""
-        about = {"judge": self.name, "endpoint": self.endpoint, "way": self.way}
-        return {**about, "prompt": prompt_hash("verbalised", subject, question, self.instructions)}
+        about = {"judge": self.name, "endpoint": self.endpoint, "mode": self.mode}
+        return {**about, "prompt": prompt_hash("verbalised", sample, question, self.instructions)}
 
-    def requests(self, subject: Subject, questions: Sequence[Question]) -> Sequence[Prompt]:
+    def requests(self, sample: Sample, questions: Sequence[Question]) -> Sequence[Prompt]:
         """One prompt for all the questions."""
         askable = [question for question in questions if question.scale.kind is not Kind.REAL]
-        return [self._prompt(subject, askable)] if askable else []
+        return [self._prompt(sample, askable)] if askable else []
 
-    async def answer(self, subject: Subject, questions: Sequence[Question]) -> list[Answer | Unanswered]:
+    async def answer(self, sample: Sample, questions: Sequence[Question]) -> list[Answer | Unanswered]:
         """One request; a question whose numbers make no sense does not lose the others."""
         askable = [question for question in questions if question.scale.kind is not Kind.REAL]
-        reply = await ask(self.model, self._prompt(subject, askable)) if askable else Failure("no options")
+        reply = await ask(self.model, self._prompt(sample, askable)) if askable else Failure("no options")
         if isinstance(reply, Failure):
             return [Unanswered(question.id, reply.reason, reply.detail) for question in questions]
         try:

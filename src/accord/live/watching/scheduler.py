@@ -90,7 +90,7 @@ FLUSH, LOOK, LAST = 10.0, 300.0, 15.0
 """Seconds between keeping what was scored, between looks at it, and for a look under way at the end."""
 
 
-class Rounds:
+class Scheduler:
     """A thread that keeps and looks; a context manager that keeps a last time when it ends.
 
     Args:

@@ -17,7 +17,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Seat:
+class Participant:
     """A person's place.
 
     Attributes:
@@ -31,7 +31,7 @@ class Seat:
     digest: str
 
 
-class Seats:
+class Participants:
     """The seats of one plan, kept in a file that a restarted server reads again; one process at a time uses it.
 
     Keys are random and never stored: whoever reads the file cannot answer as somebody else.
@@ -52,16 +52,16 @@ class Seats:
     def __len__(self) -> int:
         return len(self._seats)
 
-    def __iter__(self) -> Iterator[Seat]:
+    def __iter__(self) -> Iterator[Participant]:
         return iter(list(self._seats))
 
-    def of(self, key: str) -> Seat | None:
+    def of(self, key: str) -> Participant | None:
         """The seat of whoever has this key."""
         self._read_again()
         digest = _digest(key)
         return next((seat for seat in self._seats if seat.digest == digest), None) if key else None
 
-    def take(self, name: str, key: str) -> Seat:
+    def take(self, name: str, key: str) -> Participant:
         """Seat a person on the next free slot; the same person again gets the same.
 
         Raises:
@@ -80,7 +80,7 @@ class Seats:
                 return mine
             return self._seated(name, key)
 
-    def _seated(self, name: str, key: str) -> Seat:
+    def _seated(self, name: str, key: str) -> Participant:
         taken = next((seat for seat in self._seats if seat.name.lower() == name.lower()), None)
         if taken is not None and taken.digest:
             raise BadInput(
@@ -91,9 +91,9 @@ class Seats:
         free = sorted(set(range(self.slots)) - {seat.slot for seat in self._seats})
         if not free:
             raise BadInput(f"all {self.slots} places are taken; ask whoever invited you for another study")
-        return self._keep(self._seats, Seat(name, free[0], _digest(key)))
+        return self._keep(self._seats, Participant(name, free[0], _digest(key)))
 
-    def release(self, name: str) -> Seat:
+    def release(self, name: str) -> Participant:
         """Let a person come back from another browser: the next who gives this name takes its seat.
 
         Raises:
@@ -106,11 +106,11 @@ class Seats:
                 raise BadInput(f"nobody is called {name!r}; seated are: {[seat.name for seat in self._seats]}")
             return self._keep([seat for seat in self._seats if seat is not found], replace(found, digest=""))
 
-    def _keep(self, others: list[Seat], seat: Seat) -> Seat:
+    def _keep(self, others: list[Participant], seat: Participant) -> Participant:
         """What is on disk first, then what is in memory: a seat that cannot be kept is not given."""
-        seats = [*others, seat]
-        write_whole(self.path, canonical_json({"seats": [asdict(each) for each in seats]}) + "\n")
-        self._seats, self._stamp = seats, _stamp(self.path)
+        participants = [*others, seat]
+        write_whole(self.path, canonical_json({"seats": [asdict(each) for each in participants]}) + "\n")
+        self._seats, self._stamp = participants, _stamp(self.path)
         return seat
 
     def _read_again(self) -> None:
@@ -133,11 +133,11 @@ def _digest(key: str) -> str:
     return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()
 
 
-def _read(path: Path) -> list[Seat]:
+def _read(path: Path) -> list[Participant]:
     if not path.exists():
         return []
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))["seats"]
-        return [Seat(row["name"], row["slot"], row["digest"]) for row in rows]
+        return [Participant(row["name"], row["slot"], row["digest"]) for row in rows]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BadInput(f"{path} holds no seats ({type(error).__name__}); restore it, or name another file") from None
