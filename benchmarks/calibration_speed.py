@@ -36,7 +36,8 @@ from numpy.typing import NDArray
 from scipy import optimize
 
 from accord.evidence import EvidenceTable
-from accord.learning import Calibration, MixedCore, Ratings, Shape, answers_to, predict, ratings
+from accord.learning import Calibration, MixedCore, Shape, answers_to, predict
+from accord.evidence import Ratings, ratings
 from accord.learning.network_grid import Cell, Grid, losses, search
 from accord.learning.network_training import Job, Schedule, Sheets, train
 from accord.models import RecordedJudge

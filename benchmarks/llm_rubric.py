@@ -37,9 +37,8 @@ from accord.learning import (
     JudgeArgmax,
     JudgeExpected,
     RandomDraw,
-    Ratings,
-    ratings,
 )
+from accord.evidence import Ratings, ratings
 from accord.models import RecordedJudge
 from accord.statistics import (
     STATISTICS,

@@ -19,8 +19,8 @@ from accord.learning import (
     RandomDraw,
     evaluators,
     held_out,
-    ratings,
 )
+from accord.evidence import ratings
 from accord.statistics import grouped_folds
 from accord.testing import Planted, check_evaluator, planted
 from accord.validation import is_better, other_people, people_alpha

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from accord import Conversation, Document, EvidenceTable, Rubric, Store, Target, Turn, load_rubric, metrics
-from accord.evidence import LEXICAL, Column, Judged, answer_table, judge_samples, measure
+from accord.evidence import LEXICAL, Column, answer_table, judge_samples, measure
+from accord.models import Judged
 from accord.models import Answer, Failure, ScriptedJudge, Unanswered
 from accord.testing import check_metric
 from accord.values import BadInput, ModelError, Registry, Sample, UnknownName

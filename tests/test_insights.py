@@ -10,17 +10,8 @@ import pytest
 
 from accord import Calibration, Label, Labels, Score, Target, Unscored
 from accord.evidence import Column, EvidenceTable
-from accord.learning import (
-    AdaptiveRubric,
-    LargeDesign,
-    System,
-    band_width,
-    bands,
-    held_out,
-    importance,
-    ratings,
-    suggest_labels,
-)
+from accord.learning import AdaptiveRubric, LargeDesign, System, band_width, bands, held_out, importance, suggest_labels
+from accord.evidence import ratings
 from accord.learning.equations import Design
 from accord.statistics import Clusters, Paired, diagrams, grouped_folds, smece_by_option
 from accord.testing import Planted, planted

@@ -19,7 +19,7 @@ from accord.models import (
     ChatCompletions,
     ChatMessage,
     Failure,
-    Flow,
+    PromptFlow,
     LogprobsJudge,
     Prompt,
     RecordedJudge,
@@ -274,7 +274,7 @@ def test_the_real_recording(data: Path, rubric: Rubric) -> None:
 # --- flows --------------------------------------------------------------------------------------------------------
 
 
-def loudest(words: list[str]) -> Flow[str]:
+def loudest(words: list[str]) -> PromptFlow[str]:
     """Ask twice for each word at once, then once more about the result."""
     replies = yield [ask_prompt(word) for word in words]
     heard = [reply.text for reply in replies if isinstance(reply, Reply)]

@@ -11,7 +11,8 @@ import pytest
 
 from accord import Calibration, Label, Labels, load_evaluator
 from accord.evidence import EvidenceTable
-from accord.learning import PAPER, NetworkSettings, Shape, answers_to, blocks, chances, inputs, predict, ratings
+from accord.learning import PAPER, NetworkSettings, Shape, answers_to, blocks, chances, inputs, predict
+from accord.evidence import ratings
 from accord.learning.network_grid import Grid, losses, search
 from accord.learning.network_training import ClientOptions, Job, Sheets, train
 from accord.testing import planted

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from accord import Label, Labels, Question, Rubric, Scale, Score, Target
-from accord.evidence import NOT_APPLICABLE, Column, EvidenceTable
+from accord.evidence import Column, EvidenceTable
+from accord.models import NOT_APPLICABLE
 from accord.learning import LearnedRubric, load_evaluator
 from accord.methods import (
     DIGITS,

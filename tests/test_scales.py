@@ -14,7 +14,8 @@ from accord import Calibration, Label, Labels, Question, Scale, Score, Target, c
 from accord.cli import commands  # noqa: F401 - registers the commands
 from accord.cli.app import app  # noqa: F401 - registers the commands
 from accord.evidence import Column, EvidenceTable, differences, in_pairs
-from accord.learning import MOST_LEVELS, Levels, ratings
+from accord.learning import MOST_LEVELS, Levels
+from accord.evidence import ratings
 from accord.sample import sources
 from accord.statistics import Clusters, Paired, diagrams, pearson, range_names, smece_by_option
 from accord.testing import planted

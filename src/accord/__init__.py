@@ -20,7 +20,7 @@ _HOME = {
     "Document": "accord.values",
     "Evaluator": "accord.learning",
     "EvidenceTable": "accord.evidence",
-    "Flow": "accord.models",
+    "PromptFlow": "accord.models",
     "Judge": "accord.models",
     "Label": "accord.values",
     "Labels": "accord.values",

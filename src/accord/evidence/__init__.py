@@ -1,5 +1,6 @@
 """Evidence: what is known of a conversation before anyone learns from it."""
 
+from accord.evidence import lexical as _lexical  # noqa: F401 - registers its metrics
 from accord.evidence.bank import BANK, BERTSCORE, EMBEDDING, REFERENCE
 from accord.evidence.bank.ciu import CIU, PAPER_EFFORT, best_phrases, phrases
 from accord.evidence.bank.message import (
@@ -15,24 +16,39 @@ from accord.evidence.bank.reference import align, score, stages
 from accord.evidence.bank.ruber import FOLDS, Pair, Relatedness, Ruber, Unreferenced, fold_of, pairs_of
 from accord.evidence.bank.session import MetricSession, measured
 from accord.evidence.bank.words import STOP_WORDS, counted_stems, pieces, stems, tokens
-from accord.evidence.lexical import LEXICAL
-from accord.evidence.likelihood import LIKELIHOOD, key_of_passage, measure_likelihoods, passages_of
-from accord.evidence.meaning import MEANING, measure_meaning
-from accord.evidence.metrics import NOTHING, Metric, measure, metrics, signature_of
-from accord.evidence.pairs import differences, in_pairs
-from accord.evidence.rubric_answers import (
-    AT_ONCE,
-    NOT_APPLICABLE,
-    Judged,
-    answer_table,
-    judge_all,
-    judge_samples,
-    judging_signature,
+from accord.evidence.likelihood import LIKELIHOOD, Likelihoods, measure_likelihoods, passages_of
+from accord.evidence.meaning import MEANING, Meaning
+from accord.evidence.metrics import (
+    GROUPS,
+    LEXICAL,
+    NOTHING,
+    Metric,
+    Metrics,
+    measure,
+    metric_names,
+    metrics,
+    signature_of,
 )
-from accord.evidence.table import Column, EvidenceTable
+from accord.evidence.pairs import differences, in_pairs
+from accord.evidence.ratings import Ratings, options_of, ratings
+from accord.evidence.rubric_answers import RubricAnswers, answer_table, ask_rubric, judge_samples
+from accord.evidence.source import (
+    Arrays,
+    Learned,
+    Settings,
+    Source,
+    SourceContext,
+    State,
+    Training,
+    joined,
+    make_source,
+    measure_all,
+    sources,
+)
+from accord.evidence.table import Column, EvidenceTable, Note
 
 __all__ = [
-    "AT_ONCE",
+    "Arrays",
     "BANK",
     "BERTSCORE",
     "CIU",
@@ -40,49 +56,64 @@ __all__ = [
     "EMBEDDING",
     "EvidenceTable",
     "FOLDS",
-    "Judged",
+    "GROUPS",
     "LEXICAL",
     "LIKELIHOOD",
+    "Learned",
+    "Likelihoods",
     "MEANING",
+    "Meaning",
     "Metric",
     "MetricSession",
+    "Metrics",
     "NOTHING",
-    "NOT_APPLICABLE",
+    "Note",
     "PAPER_EFFORT",
     "Pair",
     "ParsedDocument",
     "ParsedText",
     "Passage",
     "REFERENCE",
+    "Ratings",
     "Relatedness",
     "Ruber",
+    "RubricAnswers",
     "STOP_WORDS",
+    "Settings",
+    "Source",
+    "SourceContext",
+    "State",
+    "Training",
     "TurnHistory",
     "TurnMetric",
     "Unreferenced",
     "align",
     "answer_table",
+    "ask_rubric",
     "best_phrases",
     "counted_stems",
     "differences",
     "fold_of",
     "in_pairs",
-    "judge_all",
+    "joined",
     "judge_samples",
-    "judging_signature",
-    "key_of_passage",
+    "make_source",
     "measure",
+    "measure_all",
     "measure_likelihoods",
-    "measure_meaning",
     "measured",
+    "metric_names",
     "metrics",
+    "options_of",
     "pairs_of",
     "parsed_document",
     "passages_of",
     "phrases",
     "pieces",
+    "ratings",
     "score",
     "signature_of",
+    "sources",
     "stages",
     "stems",
     "tokens",

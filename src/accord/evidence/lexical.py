@@ -22,12 +22,6 @@ STOP_WORDS = frozenset(
     will with would you your""".split()  # noqa: SIM905 - a list of literals would be a page long
 )
 
-LEXICAL = (
-    "turns", "words-per-reply", "question-rate", "citation-rate", "apology-rate", "distinct-words", "repetition",
-    "overlap-documents", "overlap-user", "user-words",
-)  # fmt: skip
-"""The metrics of this file, in the order of their columns."""
-
 
 def content_words(texts: Iterable[str]) -> set[str]:
     """The distinct words of some texts, stop words left out."""

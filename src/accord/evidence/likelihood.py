@@ -7,32 +7,33 @@ replies much as people do; log p(reply | ...) alone (GPTScore; Fu et al., NAACL 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from accord.evidence.source import Settings, Source, SourceContext, sources
 from accord.evidence.table import Column, EvidenceTable
+from accord.models import LIKELIHOOD as LIKELIHOOD_ROLE
 from accord.models import (
-    OUT_OF_BUDGET,
     ChatMessage,
     Failure,
+    Flow,
     Likelihood,
     LikelihoodModel,
     Measured,
+    Models,
     Passage,
+    Request,
+    Who,
     documents_of,
-    wait,
+    run,
 )
-from accord.store import Store, batches
-from accord.values import BudgetReached, Conversation, Sample, Signature, Target, content_hash, sendable
+from accord.store import Store
+from accord.values import Conversation, Rubric, Sample, Signature, Target, sendable
 
 GIVEN_ALL, GIVEN_TURNS, ALONE = "log-p-given-all", "log-p-given-turns", "log-p-alone"
 PMI, PMI_TURNS, PMI_DOCUMENTS = "pmi", "pmi-turns", "pmi-documents"
 PER_TOKEN = "-per-token"
-
-SAMPLES_AT_ONCE = 16
-"""Subjects measured together: what they share is read once, and an interrupt loses no more than these."""
 
 LIKELIHOOD = tuple(
     name + unit for name in (GIVEN_ALL, GIVEN_TURNS, ALONE, PMI, PMI_TURNS, PMI_DOCUMENTS) for unit in ("", PER_TOKEN)
@@ -55,37 +56,45 @@ class _Wanted:
         return tuple(dict.fromkeys((self.given_all, self.given_turns, *self.alone)))
 
 
-def measure_likelihoods(
-    model: LikelihoodModel,
-    samples: Iterable[Sample],
-    store: Store,
-    on_measured: Callable[[Sample], None] | None = None,
-    ask: bool = True,
-) -> EvidenceTable:
-    """The likelihood columns of each subject; what the store holds is not measured again, failures are not stored.
+class LikelihoodSettings(Settings):
+    """Nothing is to be set; the model has the role `likelihood`."""
 
-    A subject that is a turn is measured on that turn alone, a conversation on all its replies. With `ask` unset
-    nothing is measured: what the store lacks is missing, and says so.
 
-    Raises:
-        ModelError: No call can succeed; what was measured before is kept.
-        BudgetReached: The next call would pass the budget; what was measured before is kept.
-    """
-    made_by = str(Signature.of("likelihood", model=model.name))
-    columns = [Column(name, made_by) for name in LIKELIHOOD]
-    rows: dict[Target, dict[str, float]] = {}
-    absences: dict[tuple[Target, str], str] = {}
-    for batch in batches(samples, SAMPLES_AT_ONCE):
-        wanted = [passages_of(sample) for sample in batch]
-        measured = wait(_measured(model, _in_order(filter(None, wanted)), store, ask))
-        for sample, passages in zip(batch, wanted, strict=True):
-            found = "no reply to measure" if passages is None else _features(passages, measured)
+@sources.register("likelihood")
+class Likelihoods(Source):
+    """How likely a language model finds each reply: given everything, given the turns alone, on its own."""
+
+    settings_type = LikelihoodSettings
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The likelihood model."""
+        return (LIKELIHOOD_ROLE,)
+
+    def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
+        """The likelihood columns; a sample that is a turn is measured on that turn, a conversation on its replies."""
+        [who] = yield [Request(LIKELIHOOD_ROLE, Who())]
+        made_by = str(Signature.of("likelihood", model=who.name))
+        wanted = [passages_of(sample) for sample in samples]
+        passages = _in_order(filter(None, wanted))
+        requests = [Request(LIKELIHOOD_ROLE, passage, purpose="passages measured") for passage in passages]
+        measured = dict(zip(passages, (yield requests), strict=True))
+        rows: dict[Target, dict[str, float]] = {}
+        absences: dict[tuple[Target, str], str] = {}
+        for sample, mine in zip(samples, wanted, strict=True):
+            found = "no reply to measure" if mine is None else _features(mine, measured)
             features, why = ({}, found) if isinstance(found, str) else (found, "no documents")
             rows[sample.target] = features
             absences |= {(sample.target, name): why for name in LIKELIHOOD if name not in features}
-            if on_measured is not None:
-                on_measured(sample)
-    return EvidenceTable.from_rows(columns, rows, absences)
+        return EvidenceTable.from_rows([Column(name, made_by) for name in LIKELIHOOD], rows, absences)
+
+
+def measure_likelihoods(
+    model: LikelihoodModel, samples: Sequence[Sample], store: Store, ask: bool = True
+) -> EvidenceTable:
+    """The likelihood columns of some samples by a model of one's own; what the store holds is not measured again."""
+    source = Likelihoods(LikelihoodSettings(), SourceContext(Rubric.model_construct()))
+    return run(source.measure(samples), Models({}, store, asks=ask, given={LIKELIHOOD_ROLE: model}))
 
 
 def _in_order(wanted: Iterable[_Wanted]) -> list[Passage]:
@@ -117,35 +126,6 @@ def _role(role: str, replies: set[str]) -> str:
 
 def _documents(conversation: Conversation) -> tuple[ChatMessage, ...]:
     return (ChatMessage("user", documents_of(conversation.documents)),) if conversation.documents else ()
-
-
-def key_of_passage(model: LikelihoodModel, passage: Passage) -> str:
-    """The key under which the store keeps a passage's likelihoods."""
-    return content_hash(dict(model.made_from(passage)), length=40)
-
-
-async def _measured(
-    model: LikelihoodModel, passages: Sequence[Passage], store: Store, ask: bool
-) -> dict[Passage, Measured]:
-    """Each passage's likelihoods, from the store where it holds them."""
-    keys = {passage: key_of_passage(model, passage) for passage in passages}
-    kept = {passage: store.reply(key) for passage, key in keys.items()}
-    missing = [passage for passage in passages if kept[passage] is None] if ask else []
-    found = dict(zip(missing, await model.measure(missing) if missing else (), strict=True))
-    for passage, measured in found.items():
-        if not isinstance(measured, Failure):
-            pairs = [[each.log_probability, each.tokens] for each in measured]
-            store.add_reply(keys[passage], model.name, json.dumps(pairs))
-    for measured in found.values():
-        if isinstance(measured, Failure) and measured.reason == OUT_OF_BUDGET:
-            raise BudgetReached(measured.detail)
-    return {passage: found[passage] if passage in found else _from_store(kept[passage]) for passage in passages}
-
-
-def _from_store(kept: str | None) -> Measured:
-    if kept is None:
-        return Failure("not measured yet", "run: accord judge")
-    return tuple(Likelihood(*pair) for pair in json.loads(kept))
 
 
 def _features(wanted: _Wanted, measured: Mapping[Passage, Measured]) -> dict[str, float] | str:

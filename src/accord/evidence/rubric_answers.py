@@ -1,185 +1,96 @@
-"""Judging: a judge's answers to a rubric, asked only where the store does not hold them, as blocks of columns."""
+"""The source `rubric`: a judge's answers to the rubric's questions, one block of columns per question (LLM-RUBRIC)."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
-from itertools import takewhile
-from typing import Any
+from dataclasses import replace
+from typing import Self
 
+from accord.evidence.source import Settings, Source, SourceContext, State, sources
 from accord.evidence.table import Column, EvidenceTable
 from accord.models import (
-    OUT_OF_BUDGET,
+    AT_ONCE,
+    JUDGE,
     Answer,
+    Flow,
     Judge,
-    Unanswered,
-    as_finished,
-    in_requests,
-    truncated_share,
+    Judged,
+    Named,
+    Questions,
+    Request,
+    Who,
+    judge_all,
+    judging_signature,
     wait,
-    windowing,
 )
-from accord.store import Store, batches
-from accord.values import BudgetReached, Question, Rubric, Sample, Signature, Target, canonical_json, content_hash
+from accord.store import Store
+from accord.values import Question, Rubric, Sample, Target
 
-PREPARED_AT_ONCE = 64
-MOMENT_SECONDS = 0.05
-AT_ONCE = 16
-"""Subjects that are judged at the same time."""
-NOT_APPLICABLE = "does not apply"
 TRUNCATED = "truncated-share"
-"""The column that says which share of a subject the judge was not shown."""
+"""The column that says which share of a sample the judge was not shown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """One subject's answers, question by question, and how many of them had to be asked for.
+class RubricSettings(Settings):
+    """The rubric is the project's: nothing is to be set."""
 
-    `left_out` is the share of the subject that the judge was not shown, since it did not fit.
-    """
 
-    target: Target
-    answers: Sequence[Answer | Unanswered]
-    asked: int
-    truncated_share: float = 0.0
+@sources.register("rubric")
+class RubricAnswers(Source):
+    """A judge's distributions over the options of each question of the rubric (LLM-RUBRIC, section 2)."""
+
+    settings_type = RubricSettings
+
+    def __init__(self, settings: Settings, context: SourceContext) -> None:
+        super().__init__(settings, context)
+        self.rubric = context.rubric
 
     @property
-    def version(self) -> str:
-        """What the endpoint said answered; several versions, where it changed between questions, joined by `+`."""
-        return "+".join(sorted({a.version for a in self.answers if isinstance(a, Answer) and a.version}))
+    def roles(self) -> tuple[str, ...]:
+        """The judge."""
+        return (JUDGE,)
+
+    def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
+        """The answers; what nobody answered is missing, with the reason."""
+        return ask_rubric(self.rubric, samples)
+
+    def asking(self, questions: Sequence[str]) -> RubricAnswers:
+        """The same with some of the questions alone: what an adaptive rubric asks next."""
+        chosen = tuple(self.rubric[name] for name in questions)
+        part = self.rubric.model_copy(update={"questions": chosen, "main": chosen[0].id})
+        found = RubricAnswers(self.settings, replace(self.context, rubric=part))
+        found.name = self.name
+        return found
+
+    def keep_only(self, columns: Sequence[Column]) -> Source | None:
+        """Only the questions whose answers were learned from are asked."""
+        named = {column.question for column in columns}
+        wanted = [question.id for question in self.rubric.judged if question.id in named]
+        return self.asking(wanted) if 0 < len(wanted) < len(self.rubric.judged) else (self if wanted else None)
+
+    def state(self) -> State:
+        """The rubric, which need not be the project's any more when scores are made."""
+        return State({"rubric": self.rubric.model_dump(mode="json")})
+
+    def restored(self, state: State) -> Self:
+        """The same with the rubric that was learned from."""
+        self.rubric = Rubric.model_validate(state.card["rubric"])
+        return self
 
 
-async def judge_all(
-    judge: Judge,
-    rubric: Rubric,
-    samples: Iterable[Sample],
-    store: Store,
-    at_once: int = AT_ONCE,
-    context: int | None = None,
-) -> AsyncGenerator[Judged, None]:
-    """Judge subjects as they come, each kept in the store as soon as it is answered.
-
-    Questions that do not apply are not asked; answers that the store holds are not asked for again; failures are
-    returned and counted but never stored, so that the next run asks for them again. Where a request may have no more
-    than `context` tokens, longer conversations are shown in part.
-
-    Raises:
-        ModelError: No call can succeed; what was answered before is kept.
-        BudgetReached: The next call would pass the budget; what was under way is finished and kept.
-    """
-    over: list[str] = []
-    keeper = _Keeper(store)
-
-    async def one(work: _Work) -> Judged:
-        judged = await _judge(judge, rubric, work, keeper)
-        over.extend(a.detail for a in judged.answers if isinstance(a, Unanswered) and a.reason == OUT_OF_BUDGET)
-        return judged
-
-    within = takewhile(lambda _: not over, _prepared(judge, rubric, samples, store, context))
-    async with aclosing(as_finished(one, within, at_once)) as finished:
-        async for _, judged in finished:
-            yield judged
-    if over:
-        raise BudgetReached(over[0])
+def ask_rubric(
+    rubric: Rubric, samples: Sequence[Sample], role: str = JUDGE, purpose: str = "judged"
+) -> Flow[EvidenceTable]:
+    """A judge's answers to a rubric about some samples, as evidence."""
+    [who] = yield [Request(role, Who())]
+    judged = yield [Request(role, Questions(sample, rubric), purpose=purpose) for sample in samples]
+    return answer_table(who, rubric, judged, who.context is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """A subject with the questions that apply, how each answer would be made, and what is kept already."""
+def answer_table(judge: Named, rubric: Rubric, judged: Iterable[Judged], windowed: bool = False) -> EvidenceTable:
+    """Answers as evidence: one column per option of each question that a judge can be asked, masses as given.
 
-    sample: Sample
-    truncated_share: float
-    applicable: Sequence[Question]
-    made_from: Mapping[str, Mapping[str, Any]]
-    keys: Mapping[str, str]
-    kept: Mapping[str, Answer]
-
-
-def _prepared(
-    judge: Judge, rubric: Rubric, samples: Iterable[Sample], store: Store, context: int | None
-) -> Iterator[_Work]:
-    """Each subject's work; the store is asked for some dozens of subjects at a time."""
-    show = windowing(judge, rubric.judged, context)
-    for batch in batches(samples, PREPARED_AT_ONCE):
-        shown = [show(sample) for sample in batch]
-        missing = [truncated_share(whole, part) for whole, part in zip(batch, shown, strict=True)]
-        asked = [(s, [question for question in rubric.judged if question.applies_to(s.conversation)]) for s in shown]
-        made = [{q.id: judge.made_from(sample, q) for q in applicable} for sample, applicable in asked]
-        keys = [{name: content_hash(how, length=40) for name, how in each.items()} for each in made]
-        stored = store.answers(key for each in keys for key in each.values())
-        for (sample, applicable), how, of, lost in zip(asked, made, keys, missing, strict=True):
-            kept = {name: _from_row(name, stored[key]) for name, key in of.items() if key in stored}
-            yield _Work(sample, lost, applicable, how, of, kept)
-
-
-class _Keeper:
-    """Writes answers that arrive within a moment of each other in one transaction; `keep` returns when it is done."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._rows: list[dict[str, Any]] = []
-        self._writing: asyncio.Task[None] | None = None
-
-    async def keep(self, rows: Iterable[dict[str, Any]]) -> None:
-        self._rows += rows
-        if self._writing is None:
-            self._writing = asyncio.create_task(self._write())
-        await asyncio.shield(self._writing)
-
-    async def _write(self) -> None:
-        await asyncio.sleep(MOMENT_SECONDS)
-        rows, self._rows, self._writing = self._rows, [], None
-        self._store.add_answers(rows)
-
-
-async def _judge(judge: Judge, rubric: Rubric, work: _Work, keeper: _Keeper) -> Judged:
-    answers: dict[str, Answer | Unanswered] = dict(work.kept)
-    missing = [question for question in work.applicable if question.id not in answers]
-
-    async def request(questions: Sequence[Question]) -> None:
-        """Ask some questions in one request, and keep the answers."""
-        found = await judge.answer(work.sample, questions)
-        answers.update((answer.question, answer) for answer in found)
-        await keeper.keep(_row(work, judge, answer) for answer in found if isinstance(answer, Answer))
-
-    await asyncio.gather(*(request(group) for group in in_requests(judge, missing)))
-    target = work.sample.target
-    found = [_answer_to(question, answers) for question in rubric.judged]
-    return Judged(target, found, len(missing), work.truncated_share)
-
-
-def _answer_to(question: Question, answers: dict[str, Answer | Unanswered]) -> Answer | Unanswered:
-    return answers.get(question.id) or Unanswered(question.id, NOT_APPLICABLE)
-
-
-def _row(work: _Work, judge: Judge, answer: Answer) -> dict[str, Any]:
-    conversation, turn = work.sample.target
-    return {
-        "key": work.keys[answer.question],
-        "conversation": conversation,
-        "turn": turn,
-        "question": answer.question,
-        "judge": judge.name,
-        "mode": judge.mode,
-        "probabilities": canonical_json(dict(answer.probabilities)),
-        "outside": answer.outside,
-        "made_from": canonical_json(work.made_from[answer.question]),
-        "version": answer.version or None,
-    }
-
-
-def _from_row(question: str, row: Mapping[str, Any]) -> Answer:
-    # Under another rubric the same question may have another name: the key says what was asked, not the name.
-    return Answer(question, json.loads(row["probabilities"]), row["outside"], row["version"])
-
-
-def answer_table(judge: Judge, rubric: Rubric, judged: Iterable[Judged], windowed: bool = False) -> EvidenceTable:
-    """Answers as evidence: one column an option of each question that a judge can be asked, masses as given.
-
-    Where subjects are `windowed`, shown in part if they are long, one more column says which share of each was not
+    Where samples are `windowed`, shown in part if they are long, one more column says which share of each was not
     shown.
     """
     made_by = judging_signature(judge, rubric)
@@ -209,12 +120,6 @@ def _position(question: Question, index: int) -> float:
     """An option's place on the number line: its value on an ordered scale, its index on a nominal one."""
     option = question.scale.options[index]
     return float(index) if isinstance(option, str) else float(option)
-
-
-def judging_signature(judge: Judge, rubric: Rubric) -> Signature:
-    """How answers were made: the judge, the way to its distributions, what it is told before every question."""
-    told = content_hash(rubric.instructions, length=6) if rubric.instructions else None
-    return Signature.of("judge", model=judge.name, via=judge.mode, instructions=told)
 
 
 def judge_samples(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,8 @@ class Column:
 
     `question` and `option` are set for a column of an answer block: the probability that the judge gave to one
     option of one question. `made_by` is the signature of what produced it. In a table of differences (`pairs`),
-    `centre` is the mean over the conversations that were compared.
+    `centre` is the mean over the conversations that were compared. A column whose value 0 says that there is nothing
+    of something is `part_of` that: attributions say what it added. `source` is the name of the source that gave it.
     """
 
     name: str
@@ -25,6 +27,26 @@ class Column:
     question: str | None = None
     option: float | None = None
     centre: float | None = None
+    part_of: str | None = None
+    source: str | None = None
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a source attaches to the score of one target.
+
+    Attributes:
+        shown: Values that scores, reports and pages show, by name (`issues`, `net_sat`, ...).
+        warning: Why the score deserves less trust.
+    """
+
+    shown: Mapping[str, Any] = field(default_factory=dict)
+    warning: str | None = None
+
+    def plus(self, other: Note) -> Note:
+        """Both notes as one."""
+        warnings = [each for each in (self.warning, other.warning) if each]
+        return Note({**self.shown, **other.shown}, "; ".join(warnings) or None)
 
 
 @dataclass(frozen=True)
@@ -38,6 +60,7 @@ class EvidenceTable:
         present: (n, d) booleans.
         absences: Why a value is missing, by (target, question or column name).
         versions: Which version of the judge answered about a target, where its endpoint said so.
+        notes: What sources attach to a target's score.
     """
 
     targets: tuple[Target, ...]
@@ -46,6 +69,7 @@ class EvidenceTable:
     present: NDArray[np.bool_]
     absences: Mapping[tuple[Target, str], str] = field(default_factory=dict)
     versions: Mapping[Target, str] = field(default_factory=dict)
+    notes: Mapping[Target, Note] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         shape = (len(self.targets), len(self.columns))
@@ -90,12 +114,16 @@ class EvidenceTable:
         targets = tuple(self.targets[row] for row in index)
         kept = frozenset(targets)
         absences = {key: reason for key, reason in self.absences.items() if key[0] in kept}
-        return EvidenceTable(targets, self.columns, self.values[index], self.present[index], absences, self.versions)
+        return EvidenceTable(
+            targets, self.columns, self.values[index], self.present[index], absences, self.versions, self.notes
+        )
 
-    def filter(self, conversations: Iterable[str]) -> EvidenceTable:
-        """The rows of the named conversations."""
-        wanted = frozenset(conversations)
-        return self.take([row for row, target in enumerate(self.targets) if target.conversation in wanted])
+    def filter(
+        self, groups: Iterable[str], group_of: Callable[[Target], str] = lambda target: target.conversation
+    ) -> EvidenceTable:
+        """The rows of some groups (`Labels.group_of`); by default a group is a conversation."""
+        wanted = frozenset(groups)
+        return self.take([row for row, target in enumerate(self.targets) if group_of(target) in wanted])
 
     def with_only(self, present: NDArray[np.bool_]) -> EvidenceTable:
         """The same table where no more than `present` (n, d) is known."""
@@ -111,6 +139,7 @@ class EvidenceTable:
             np.vstack([self.present, other.present]),
             {**self.absences, **other.absences},
             {**self.versions, **other.versions},
+            _both(self.notes, other.notes),
         )
 
     def join(self, other: EvidenceTable) -> EvidenceTable:
@@ -124,6 +153,7 @@ class EvidenceTable:
             np.hstack([present for _, present in parts]),
             {**self.absences, **other.absences},
             {**self.versions, **other.versions},
+            _both(self.notes, other.notes),
         )
 
     def align(self, columns: Sequence[Column]) -> EvidenceTable:
@@ -182,6 +212,7 @@ class EvidenceTable:
             _stacked(present, len(self)).astype(bool),
             self.absences,
             self.versions,
+            self.notes,
         )
 
     def distribution(self, question: str) -> tuple[tuple[float, ...], NDArray[np.float64], NDArray[np.bool_]]:
@@ -221,6 +252,12 @@ class EvidenceTable:
                 by_question[column.question] = [place]
                 blocks.append((column.question, by_question[column.question]))
         return blocks
+
+
+def _both(own: Mapping[Target, Note], other: Mapping[Target, Note]) -> dict[Target, Note]:
+    """Two tables' notes: where both have one of a target, as one."""
+    shared = {target: note.plus(other[target]) for target, note in own.items() if target in other}
+    return {**own, **other, **shared}
 
 
 def _spread(table: EvidenceTable, targets: Sequence[Target]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

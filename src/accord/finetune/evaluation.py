@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from accord.methods import IssuePromptBuilder, Verdict, postprocess, read_verdict, settled
-from accord.models import Failure, Flow, Reply
+from accord.models import Failure, PromptFlow, Reply
 from accord.statistics import RANK_DRAWS, STATISTICS, Clusters, Floats, Interval, Paired, bootstrap, interval, number
 from accord.values import HIGHEST, LOWEST, BadInput, IssueAnnotation, MissingExtra, Sample, Signature, Unannotated
 
 
 def predict(
     samples: Sequence[Sample], guidance: IssuePromptBuilder, model: str
-) -> Flow[list[IssueAnnotation | Unannotated]]:
+) -> PromptFlow[list[IssueAnnotation | Unannotated]]:
     """Assess turns, each given all turns before it; in their order.
 
     A kind that is neither in the taxonomy nor among its aliases becomes the residual one.

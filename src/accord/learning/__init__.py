@@ -44,7 +44,6 @@ from accord.learning.mixture import Mixture
 from accord.learning.network import Shape, blocks, chances, inputs, predict
 from accord.learning.network_core import PAPER, NetworkSettings, answers_to
 from accord.learning.panel import RULES, predict_panel
-from accord.learning.ratings import Ratings, ratings
 from accord.learning.trained_on import MOST_LEVELS, Levels
 
 __all__ = [
@@ -91,7 +90,6 @@ __all__ = [
     "RIDGE",
     "RULES",
     "RandomDraw",
-    "Ratings",
     "SLOPE",
     "Shape",
     "System",
@@ -119,7 +117,6 @@ __all__ = [
     "predict",
     "predict_panel",
     "predicted",
-    "ratings",
     "suggest_labels",
     "verdicts",
 ]

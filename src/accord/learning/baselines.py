@@ -9,9 +9,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.evidence import EvidenceTable
+from accord.evidence import EvidenceTable, options_of, ratings
 from accord.learning.base import Arrays, Evaluator, evaluators
-from accord.learning.ratings import options_of, ratings
 from accord.methods import LOWEST_SCORE, NOT_ASSESSED, SCORE
 from accord.values import (
     HIGHEST,

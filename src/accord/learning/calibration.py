@@ -11,13 +11,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.evidence import EvidenceTable
+from accord.evidence import EvidenceTable, Ratings, ratings
 from accord.learning.base import Arrays, Evaluator, evaluators
 from accord.learning.conformal import bands
 from accord.learning.core import Core
 from accord.learning.mixed import MixedCore
 from accord.learning.network_core import NetworkCore, NetworkSettings
-from accord.learning.ratings import Ratings, ratings
 from accord.learning.trained_on import Levels, TrainedOn
 from accord.statistics import INNER_FOLDS, grouped_folds
 from accord.values import (
@@ -69,8 +68,8 @@ def better_core(
 def _across_folds(make: Callable[[str], Core], evidence: EvidenceTable, rated: Ratings, labels: Labels) -> Floats:
     """(n, K) each rating predicted by a mixed core that did not see its conversation."""
     shares = np.zeros((len(rated), len(rated.options)))
-    for split in grouped_folds(list(rated.conversation), INNER_FOLDS):
-        core, tested = make("mixed"), np.array([name in split.test for name in rated.conversation])
+    for split in grouped_folds(list(rated.group), INNER_FOLDS):
+        core, tested = make("mixed"), np.array([name in split.test for name in rated.group])
         features, rows = core.shown(evidence), np.flatnonzero(tested)
         core.learn(features, rated.take(np.flatnonzero(~tested)), labels)
         shares[rows] = core.distributions(features.take(rated.row[rows]), list(rated.annotator[rows]))
@@ -79,7 +78,7 @@ def _across_folds(make: Callable[[str], Core], evidence: EvidenceTable, rated: R
 
 def _why_not(rated: Ratings) -> str | None:
     """Why the network is not tried on these ratings; `None` where it is."""
-    conversations = len(set(rated.conversation))
+    conversations = len(set(rated.group))
     if len(rated) < FEWEST_FOR_NETWORK:
         return f"{len(rated)} labels, it is tried from {FEWEST_FOR_NETWORK}"
     if conversations < INNER_FOLDS:

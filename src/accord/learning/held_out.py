@@ -9,9 +9,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.evidence import EvidenceTable
+from accord.evidence import EvidenceTable, Ratings, ratings
 from accord.learning.base import Evaluator
-from accord.learning.ratings import Ratings, ratings
 from accord.statistics import INNER_FOLDS, Paired, Split, grouped_folds
 from accord.values import AccordError, Labels, Question, Score, Unscored
 
@@ -81,11 +80,11 @@ def held_out(
     probabilities, value, scored = np.zeros((n, options)), np.zeros(n), np.zeros(n, dtype=bool)
     anybody, band = np.full(n, np.nan), np.full((n, 2), np.nan)
     reasons: dict[str, int] = {}
-    conversation = rated.conversation
+    group = rated.group
     for split in splits:
-        rows = np.flatnonzero([each in split.test for each in conversation])
+        rows = np.flatnonzero([each in split.test for each in group])
         try:
-            learned = make(question).fit(evidence.filter(split.train), labels.filter(split.train))
+            learned = make(question).fit(evidence.filter(split.train, labels.group_of), labels.filter(split.train))
             tested = evidence.take(rated.row[rows])
             scores = learned.predict_each(tested, list(rated.annotator[rows]))
             strangers = learned.predict_each(tested, [None] * len(rows))
@@ -130,7 +129,7 @@ class Choice:
     def _loss(self, make: Callable[[Question], Evaluator], evidence: EvidenceTable, labels: Labels) -> float:
         """Mean -log probability of each rating, predicted without its conversation; unscored rows are left out."""
         rated = ratings(evidence, labels, self.question)
-        splits = grouped_folds(list(rated.conversation), INNER_FOLDS, self.seed)
+        splits = grouped_folds(list(rated.group), INNER_FOLDS, self.seed)
         found = held_out("candidate", make, self.question, evidence, labels, rated, splits)
         chance = found.probabilities[np.arange(len(rated)), rated.answer]
         return float(-np.log(chance[chance > 0]).mean()) if (chance > 0).any() else np.inf

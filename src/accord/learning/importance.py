@@ -15,10 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.evidence import EvidenceTable
+from accord.evidence import EvidenceTable, Ratings, ratings
 from accord.learning.core import matrix
 from accord.learning.mixed import MixedEffects, standardisation
-from accord.learning.ratings import Ratings, ratings
 from accord.statistics import Clusters, Interval, interval
 from accord.values import BadInput, Kind, Labels, Question
 
@@ -67,7 +66,7 @@ def importance(
         raise BadInput(f"all labels on {main.id!r} are equal; nothing moves them")
     whole = {name: fit.gradient(None) for name, fit in fits.items()}
     others = [name for name in fits if name != main.id and fits[name].explains(whole[name]) >= _LEAST_EXPLAINED]
-    names = sorted({str(name) for fit in fits.values() for name in fit.rated.conversation})
+    names = sorted({str(name) for fit in fits.values() for name in fit.rated.group})
     counts = Clusters(names).counts(draws, seed)
     drawn = [
         {name: fit.gradient(dict(zip(names, count, strict=True))) for name, fit in fits.items()} for count in counts
@@ -102,7 +101,7 @@ class _Fit:
     def __init__(self, Z: Floats, rated: Ratings) -> None:
         self.rated = rated
         self.X = Z[rated.row]
-        self.of = Clusters(rated.conversation)
+        self.of = Clusters(rated.group)
         self.ratios = MixedEffects(own_slopes=False).fit(self.X, rated.value, rated.annotator, rated.text).ratios_
 
     def explains(self, gradient: Floats) -> float:

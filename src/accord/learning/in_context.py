@@ -11,10 +11,9 @@ from copy import copy
 from dataclasses import asdict, replace
 from typing import Any, Self
 
-from accord.evidence import Column, EvidenceTable
+from accord.evidence import Column, EvidenceTable, options_of, ratings
 from accord.learning.base import Arrays, Evaluator, evaluators
 from accord.learning.calibration import Calibration
-from accord.learning.ratings import options_of, ratings
 from accord.methods import BLOCK, SPREAD
 from accord.values import POPULATION, BadInput, Labels, Question, Score, Signature, Unscored, score_from
 from accord.version import __version__

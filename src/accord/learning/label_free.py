@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from accord.evidence import EvidenceTable
+from accord.evidence import EvidenceTable, options_of
 from accord.learning.base import Arrays, Evaluator, evaluators
-from accord.learning.ratings import options_of
 from accord.values import POPULATION, BadInput, Labels, Question, Score, Signature, Unscored, score_from
 from accord.version import __version__
 

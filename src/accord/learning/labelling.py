@@ -17,11 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accord.evidence import EvidenceTable
+from accord.evidence import EvidenceTable, ratings
 from accord.learning.core import matrix
 from accord.learning.equations import TEXT
 from accord.learning.mixed import MixedEffects
-from accord.learning.ratings import ratings
 from accord.values import BadInput, Labels, Question, Target, UnknownName
 
 Floats = NDArray[np.float64]

@@ -9,11 +9,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.evidence import Column, EvidenceTable
+from accord.evidence import Column, EvidenceTable, Ratings, ratings
 from accord.learning.base import Arrays, Evaluator, evaluators
 from accord.learning.calibration import FEWEST_LABELS, Calibration
 from accord.learning.mixed import MixedCore
-from accord.learning.ratings import Ratings, ratings
 from accord.methods import (
     EXPECTED,
     POINT,

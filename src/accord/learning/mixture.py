@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.evidence import EvidenceTable
+from accord.evidence import EvidenceTable, Ratings, ratings
 from accord.learning.base import Arrays, Evaluator, evaluators
 from accord.learning.calibration import why_nothing
 from accord.learning.conformal import bands
@@ -20,7 +20,6 @@ from accord.learning.core import matrix
 from accord.learning.curves import STRENGTHS, Additive, Form
 from accord.learning.experts import LOSSES, Experts
 from accord.learning.link import OrdinalLink
-from accord.learning.ratings import Ratings, ratings
 from accord.learning.trained_on import Levels, TrainedOn
 from accord.statistics import INNER_FOLDS, fold_of
 from accord.values import POPULATION, BadInput, Labels, Question, Score, Signature, UnknownName, Unscored, score_from
@@ -90,10 +89,10 @@ class Mixture(Evaluator):
                 f"{len(texts)} rated texts have evidence; a mixture needs {FEWEST_TEXTS} or more, and {ENOUGH_TEXTS} "
                 "to be trusted. Rate more."
             )
-        if len(set(rated.conversation)) < 2:
+        if len(set(rated.group)) < 2:
             raise BadInput("all rated texts belong to one conversation; what is learned cannot be checked on another")
         X, y, weight = _by_text(matrix(features), rated, texts)
-        place = fold_of(names := [features.targets[row].conversation for row in texts], INNER_FOLDS)
+        place = fold_of(names := [labels.group_of(features.targets[row]) for row in texts], INNER_FOLDS)
         fold = np.array([place[name] for name in names])
         self.form_, held_out = self._learned(X, y, weight, fold, (float(rated.options[0]), float(rated.options[-1])))
         levels = Levels.fit(rated)

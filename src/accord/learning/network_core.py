@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.evidence import EvidenceTable
+from accord.evidence import EvidenceTable, Ratings
 from accord.learning.base import Arrays
 from accord.learning.core import Core, Floats
 from accord.learning.network import Indices, Inputs, Parameters, Shape, inputs, predict
-from accord.learning.ratings import Ratings
 from accord.statistics import INNER_FOLDS, fold_of
 from accord.values import BadInput, Labels, Target, Value
 

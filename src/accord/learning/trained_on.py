@@ -16,12 +16,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.evidence import Column, EvidenceTable
+from accord.evidence import Column, EvidenceTable, Ratings
 from accord.learning.base import Arrays
 from accord.learning.conformal import band_width
 from accord.learning.core import matrix
 from accord.learning.mixed import standardisation
-from accord.learning.ratings import Ratings
 from accord.values import Target, content_hash
 
 Floats = NDArray[np.float64]

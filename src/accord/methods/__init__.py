@@ -97,6 +97,16 @@ from accord.methods.issues.selection import (
     largest,
     speakers,
 )
+from accord.methods.issues.source import (
+    Detected,
+    IssueCounts,
+    Issues,
+    IssueSettings,
+    asking_of,
+    issue_rows,
+    tuned_with,
+    turns_of,
+)
 from accord.methods.issues.statistics import statistics
 from accord.methods.learned_rubric.figures import ROW, SHAKY, Outcome, figures, stability, with_intervals
 from accord.methods.learned_rubric.guidance import PROMPTS, Task, load_prompts, load_task, shipped
@@ -184,6 +194,7 @@ __all__ = [
     "Counts",
     "DIALOGUE",
     "DIGITS",
+    "Detected",
     "Distinct",
     "Diverse",
     "ECHO",
@@ -199,7 +210,10 @@ __all__ = [
     "Floats",
     "GONE_ON",
     "Indices",
+    "IssueCounts",
     "IssuePromptBuilder",
+    "IssueSettings",
+    "Issues",
     "LEAST_TARGET",
     "LOGPROBS",
     "LOWEST_SCORE",
@@ -268,6 +282,7 @@ __all__ = [
     "annotate",
     "answered",
     "as_evidence",
+    "asking_of",
     "assessed",
     "brute_force",
     "bucket_edges",
@@ -294,6 +309,7 @@ __all__ = [
     "initial",
     "input_tower",
     "invert",
+    "issue_rows",
     "issue_table",
     "judged_turns",
     "kinds_of",
@@ -349,6 +365,8 @@ __all__ = [
     "try_pairs",
     "try_selectors",
     "tuned",
+    "tuned_with",
+    "turns_of",
     "ucb",
     "verdict_of",
     "windowed",

@@ -13,15 +13,40 @@ from accord.models.embedded.catalogue import (
     opened,
 )
 from accord.models.embedded.chat import EmbeddedChat
+from accord.models.embedded.hf import MADE
 from accord.models.embedded.language_model import LanguageModel, open_language_model
 from accord.models.embedded.llama import Llama, Prefix, Shape
 from accord.models.embedded.minilm import open_sentence_embedder
 from accord.models.embedders import DEFAULT, Embedder, Local, Remote, open_embedder
-from accord.models.flow import IN_BATCH, OUT_OF_BUDGET, Flow, as_finished, drive, run_flow
-from accord.models.judges.decisions import Asked, Request, request_of
+from accord.models.flow import (
+    IN_BATCH,
+    OUT_OF_BUDGET,
+    Flow,
+    PromptFlow,
+    Request,
+    as_finished,
+    ask,
+    drive,
+    nothing,
+    run_flow,
+    to,
+    together,
+)
+from accord.models.judges.decisions import Asked, DecisionsRequest, request_of
 from accord.models.judges.logprobs import IN_PROCESS_LOGPROBS, TOP_LOGPROBS, LogprobsJudge, read_first_token
 from accord.models.judges.recorded import RecordedJudge
 from accord.models.judges.written import VerbalisedJudge, frequencies, read_stated
+from accord.models.judging import (
+    AT_ONCE,
+    NOT_APPLICABLE,
+    NOT_YET,
+    Judged,
+    Named,
+    judge_all,
+    judging_signature,
+    kept_answers,
+    unjudged,
+)
 from accord.models.kept_embeddings import embedded
 from accord.models.likelihood import EmbeddedLikelihood, Likelihood, LikelihoodModel, Measured, Passage
 from accord.models.listed import PROSE, Form, ask_for_list, listed, strict
@@ -54,6 +79,7 @@ from accord.models.opening import (
     open_likelihood,
     open_uncached,
 )
+from accord.models.plan import Plan
 from accord.models.probing import attacked, attacks, best_mode, probe
 from accord.models.prompts import (
     answer_labels,
@@ -64,7 +90,29 @@ from accord.models.prompts import (
     prompt_for,
     transcript_of,
 )
+from accord.models.roles import (
+    EMBEDDER,
+    FINDER,
+    JUDGE,
+    LIKELIHOOD,
+    NOT_ASKED,
+    SCORER,
+    STORE,
+    WRITER,
+    Keep,
+    Known,
+    Makers,
+    Models,
+    Questions,
+    Recall,
+    Text,
+    Who,
+    memory_models,
+    plan,
+    run,
+)
 from accord.models.scripted import ScriptedJudge, ScriptedModel
+from accord.models.settings import Mode, ModelSettings
 from accord.models.waiting import wait
 from accord.models.windowing import MARGIN, fitted, own_context, room_beside, room_for, truncated_share, windowing
 from accord.models.wrappers import Cached, Limit, Limited, Once, Retrying, decode_reply, kept_key
@@ -72,6 +120,7 @@ from accord.values import Sample
 
 __all__ = [
     "AGAIN",
+    "AT_ONCE",
     "Answer",
     "Asked",
     "Batch",
@@ -88,17 +137,25 @@ __all__ = [
     "ChatModel",
     "ClientOptions",
     "DEFAULT",
+    "DecisionsRequest",
+    "EMBEDDER",
     "EmbeddedChat",
     "EmbeddedLikelihood",
     "Embedder",
     "EmbeddingsEndpoint",
+    "FINDER",
     "Failure",
     "Flow",
     "Form",
     "HF",
     "IN_BATCH",
     "IN_PROCESS_LOGPROBS",
+    "JUDGE",
     "Judge",
+    "Judged",
+    "Keep",
+    "Known",
+    "LIKELIHOOD",
     "LanguageModel",
     "Likelihood",
     "LikelihoodModel",
@@ -107,32 +164,51 @@ __all__ = [
     "Llama",
     "Local",
     "LogprobsJudge",
+    "MADE",
     "MARGIN",
     "MODES",
+    "Makers",
     "Measured",
+    "Mode",
+    "ModelSettings",
+    "Models",
+    "NOT_APPLICABLE",
+    "NOT_ASKED",
+    "NOT_YET",
+    "Named",
     "OUT_OF_BUDGET",
     "Once",
     "PROSE",
     "Passage",
+    "Plan",
     "Prefix",
     "Price",
     "Prompt",
+    "PromptFlow",
     "Published",
+    "Questions",
+    "Recall",
     "RecordedJudge",
     "Remote",
     "Reply",
     "Request",
     "Retrying",
+    "SCORER",
+    "STORE",
     "Sample",
     "ScriptedJudge",
     "ScriptedModel",
     "Shape",
     "TOP_LOGPROBS",
+    "Text",
     "Unanswered",
     "Usage",
     "VerbalisedJudge",
+    "WRITER",
+    "Who",
     "answer_labels",
     "as_finished",
+    "ask",
     "ask_for_list",
     "asked_on",
     "attacked",
@@ -153,12 +229,17 @@ __all__ = [
     "in_requests",
     "is_pulled",
     "is_ready",
+    "judge_all",
+    "judging_signature",
+    "kept_answers",
     "kept_key",
     "list_models",
     "listed",
     "load_prices",
     "material_of",
+    "memory_models",
     "models_folder",
+    "nothing",
     "open_batched",
     "open_chat",
     "open_decided",
@@ -170,6 +251,7 @@ __all__ = [
     "open_uncached",
     "opened",
     "own_context",
+    "plan",
     "probe",
     "prompt_file",
     "prompt_for",
@@ -178,10 +260,14 @@ __all__ = [
     "request_of",
     "room_beside",
     "room_for",
+    "run",
     "run_flow",
     "strict",
+    "to",
+    "together",
     "transcript_of",
     "truncated_share",
+    "unjudged",
     "wait",
     "windowing",
 ]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from accord.models.model import CallFailed, Prompt, Reply, Usage
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 
 TIMEOUT_SECONDS = 60.0
+DEFAULT_URL = "https://api.openai.com/v1"
+"""Where the SDK asks unless it is told otherwise."""
 
 
 def open_client(model: str, base_url: str | None, api_key: str | None, timeout: float) -> AsyncOpenAI:
@@ -46,10 +50,16 @@ class Endpoint(ABC):
     def __init__(
         self, model: str, base_url: str | None = None, api_key: str | None = None, timeout: float = TIMEOUT_SECONDS
     ) -> None:
-        """See `open_client` for where the key and the base URL come from, and what is raised without a key."""
+        """See `open_client` for where the key and the base URL come from; a key is needed once something is asked."""
         self.name = model
-        self.client = open_client(model, base_url, api_key, timeout)
-        self.endpoint = plain_url(self.client.base_url)
+        self._options = (base_url, api_key, timeout)
+        self.endpoint = plain_url(base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_URL).rstrip("/") + "/"
+
+    @cached_property
+    def client(self) -> AsyncOpenAI:
+        """The SDK's client, opened when something is first asked; see `open_client` for what is raised."""
+        base_url, api_key, timeout = self._options
+        return open_client(self.name, base_url, api_key, timeout)
 
     @abstractmethod
     async def ask(self, question: Any, /) -> Any:
@@ -62,7 +72,8 @@ class Endpoint(ABC):
 
     async def close(self) -> None:
         """Close the connections; the event loop that asked has to be running still."""
-        await self.client.close()
+        if "client" in vars(self):
+            await self.client.close()
 
 
 @contextmanager

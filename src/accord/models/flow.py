@@ -1,9 +1,14 @@
-"""Methods yield prompts, one driver does the waiting: a method is a plain generator, testable without a model."""
+"""Methods yield requests, one driver does the waiting: a method is a plain generator, testable without a model.
+
+A `PromptFlow` yields prompts for one chat model. A `Flow` yields requests, each naming the role it is for (`judge`,
+`writer`, ...); `to` turns the first into the second, `together` runs several at once.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -18,11 +23,77 @@ LATER = frozenset({OUT_OF_BUDGET, IN_BATCH})
 T = TypeVar("T")
 R = TypeVar("R")
 
-Flow = Generator[Sequence[Prompt], Sequence[Reply | Failure], T]
+PromptFlow = Generator[Sequence[Prompt], Sequence[Reply | Failure], T]
 """Yields the prompts it needs answered together, is sent their replies in order, returns its result."""
 
 
-async def drive(flow: Flow[T], model: ChatModel) -> T:
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Something that whoever has a role is to answer.
+
+    Attributes:
+        role: Whose: a name under `models:` of `accord.yaml`, or one that needs no model (`embedder`, `store`).
+        content: What is asked: a `Prompt`, or one of the values of `accord.models.roles`.
+        about: The question that a prompt asks, where its answer is a distribution over the question's options.
+        purpose: What progress and counts call it.
+        stand_in: The answer that is assumed where a flow is only priced; what follows from it is priced too.
+    """
+
+    role: str
+    content: Any
+    about: Any = None
+    purpose: str = ""
+    stand_in: Any = None
+
+
+Flow = Generator[Sequence[Request], Sequence[Any], T]
+"""Yields the requests it needs answered together, is sent their answers in order, returns its result."""
+
+
+def to(
+    role: str,
+    flow: PromptFlow[T],
+    purpose: str = "",
+    about: Any = None,
+    stand_in: Callable[[Prompt], Reply] | None = None,
+) -> Flow[T]:
+    """A flow of prompts with all of them addressed to one role."""
+    try:
+        prompts = next(flow)
+        while True:
+            found = [stand_in(prompt) if stand_in else None for prompt in prompts]
+            requests = zip(prompts, found, strict=True)
+            prompts = flow.send((yield [Request(role, prompt, about, purpose, reply) for prompt, reply in requests]))
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+
+
+def together(flows: Iterable[Flow[T]]) -> Flow[list[T]]:
+    """The results of several flows, in their order; what they ask in the same round is asked at once."""
+    running = list(flows)
+    results: dict[int, T] = {}
+    waiting: dict[int, Sequence[Request]] = {}
+    answers: dict[int, Sequence[Any] | None] = dict.fromkeys(range(len(running)))
+    while len(results) < len(running):
+        for place, given in answers.items():
+            try:
+                waiting[place] = running[place].send(given)  # type: ignore[arg-type]
+            except StopIteration as end:
+                results[place] = end.value
+                waiting.pop(place, None)
+        if waiting:
+            flat = iter((yield [request for requests in waiting.values() for request in requests]))
+            answers = {place: list(islice(flat, len(requests))) for place, requests in waiting.items()}
+    return [results[place] for place in range(len(running))]
+
+
+def nothing(result: T) -> Flow[T]:
+    """A flow that asks nobody."""
+    yield from ()
+    return result
+
+
+async def drive(flow: PromptFlow[T], model: ChatModel) -> T:
     """Run one flow to its end, answering each round of prompts at once."""
     try:
         prompts = next(flow)
@@ -75,6 +146,6 @@ async def as_finished(
         await asyncio.gather(*running, return_exceptions=True)
 
 
-def run_flow(flow: Flow[T], model: ChatModel) -> T:
+def run_flow(flow: PromptFlow[T], model: ChatModel) -> T:
     """`drive`, for callers without an event loop."""
     return wait(drive(flow, model))

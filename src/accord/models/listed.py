@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from accord.models.flow import Flow
+from accord.models.flow import PromptFlow
 from accord.models.model import Failure, Prompt
 from accord.values import sendable
 
@@ -66,7 +66,7 @@ def _kind(name: str) -> dict[str, Any]:
     return {"type": "integer"} if name.startswith("number") else {"type": "string"}
 
 
-def ask_for_list(prompt: Prompt, form: Form) -> Flow[list[dict[str, Any]] | Failure]:
+def ask_for_list(prompt: Prompt, form: Form) -> PromptFlow[list[dict[str, Any]] | Failure]:
     """The entries of the reply; a reply that is no list is asked for once more, with some chance of another one."""
     for attempt in (prompt, replace(prompt, temperature=0.5, repeat=1)):
         [reply] = yield [attempt]

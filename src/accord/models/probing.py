@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from accord.models.client import TIMEOUT_SECONDS, ChatCompletions, failures, open_client
-from accord.models.judges.decisions import Asked, Decided, OpenAIDecisions, Request, SystemOne
+from accord.models.judges.decisions import Asked, Decided, DecisionsRequest, OpenAIDecisions, SystemOne
 from accord.models.judges.logprobs import TOP_LOGPROBS
 from accord.models.judges.written import schema_of
 from accord.models.model import CallFailed, ChatMessage, Prompt, in_process
@@ -127,10 +127,10 @@ async def _system_one(model: str, base_url: str | None, api_key: str | None, tim
     return _decided(await _asked(SystemOne(model, base_url, api_key, timeout), _request()))
 
 
-def _request() -> Request:
+def _request() -> DecisionsRequest:
     levels = tuple((str(option), "") for option in QUESTION.scale.options)
     asked = Asked("polite", "score", QUESTION.text, levels), Asked("thanks", "predicate", "The user says thank you.")
-    return Request("user: Thank you!\nassistant: You are welcome.", asked)
+    return DecisionsRequest("user: Thank you!\nassistant: You are welcome.", asked)
 
 
 def _decided(decided: Decided) -> tuple[bool, str]:

@@ -20,7 +20,7 @@ def prompt_file(room: str, name: str) -> Template:
     return Template((files(room) / "prompts" / f"{name}.md").read_text(encoding="utf-8"))
 
 
-template = partial(prompt_file, "accord.llm")
+template = partial(prompt_file, "accord.models")
 """A prompt file of this package."""
 
 

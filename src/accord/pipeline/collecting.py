@@ -10,21 +10,18 @@ from typing import Any
 
 from accord.config import Config, JudgeConfig
 from accord.evidence import (
-    AT_ONCE,
     BANK,
     BERTSCORE,
     EMBEDDING,
     LEXICAL,
     LIKELIHOOD,
-    NOT_APPLICABLE,
     REFERENCE,
     EvidenceTable,
-    Judged,
     judge_samples,
     measure,
     measure_likelihoods,
 )
-from accord.models import Answer, Budget, Judge, Unanswered, own_context
+from accord.models import AT_ONCE, NOT_APPLICABLE, Answer, Budget, Judge, Judged, Unanswered, own_context
 from accord.pipeline.issues import issue_evidence
 from accord.pipeline.models import Models
 from accord.pipeline.planning import Plan, plan_asking

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from accord.config import Config, InContextConfig
-from accord.evidence import EvidenceTable
-from accord.learning import AnnotatorMean, Constant, Factory, InContext, held_out, ratings
+from accord.evidence import EvidenceTable, ratings
+from accord.learning import AnnotatorMean, Constant, Factory, InContext, held_out
 from accord.methods import (
     AUTO,
     BY_HAND,

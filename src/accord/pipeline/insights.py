@@ -9,8 +9,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from accord.evidence import EvidenceTable
-from accord.learning import Calibration, Evaluator, Importance, Ratings, importance
+from accord.evidence import EvidenceTable, Ratings
+from accord.learning import Calibration, Evaluator, Importance, importance
 from accord.statistics import Clusters, Diagram, diagrams, grouped_folds
 from accord.validation import (
     Asked,
@@ -64,7 +64,7 @@ def insights(
     """All of it, from a trial's parts. What cannot be said of these data is left out."""
     rated, system = comparison.ratings, comparison.systems[0]
     scored = np.flatnonzero(system.scored)
-    clusters = Clusters(rated.conversation[scored])
+    clusters = Clusters(rated.group[scored])
     question, folds, seed, seen = comparison.question, comparison.folds, comparison.seed, comparison.seen
     groups = [g for by in AUTOMATIC for g in groups_of(comparison, samples, evidence, by)]
     return Insights(
@@ -148,10 +148,10 @@ def _adaptive(evaluator: Evaluator, comparison: Comparison, evidence: EvidenceTa
     if not isinstance(evaluator, Calibration):
         return []
     rated = comparison.ratings
-    splits = list(grouped_folds(list(rated.conversation), comparison.folds, comparison.seed, comparison.seen))
+    splits = list(grouped_folds(list(rated.group), comparison.folds, comparison.seed, comparison.seen))
     if len(rated) > _CURVE_RATINGS:
         splits = splits[:1]
     tested = {name for split in splits for name in split.test}
-    rows = np.flatnonzero([name in tested for name in rated.conversation])
+    rows = np.flatnonzero([name in tested for name in rated.group])
     part = rated.take(rows)
     return adaptive_curve(make_like(evaluator), comparison.question, evidence, labels, part, splits)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from accord.config import Config, IssuesConfig
-from accord.evidence import EvidenceTable, Judged, judge_samples, judging_signature, measure_meaning
+from accord.evidence import EvidenceTable, judge_samples, measure_meaning
 from accord.formats import REPEAT
 from accord.methods import (
     SHIPPED_SHOTS,
@@ -36,10 +36,12 @@ from accord.models import (
     Budget,
     ChatModel,
     Judge,
+    Judged,
     Unanswered,
     as_finished,
     drive,
     in_process,
+    judging_signature,
     own_context,
     wait,
 )

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from accord.config import Config, WriterConfig
-from accord.evidence import EvidenceTable
-from accord.learning import FEWEST, FEWEST_LABELS, LearnedRubric, check_both, ratings, verdicts
+from accord.evidence import EvidenceTable, ratings
+from accord.learning import FEWEST, FEWEST_LABELS, LearnedRubric, check_both, verdicts
 from accord.methods import (
     PROMPTS,
     SPUR_SIZE,
@@ -38,7 +38,7 @@ from accord.models import (
     OUT_OF_BUDGET,
     ChatModel,
     Failure,
-    Flow,
+    PromptFlow,
     as_finished,
     drive,
     in_process,
@@ -255,7 +255,7 @@ async def _extracted(
 
     async def one(place: int) -> Extracted:
         sample, good = studied[place]
-        flow: Flow[Extracted] = extract(sample, good, guidance, show, config.reasons)
+        flow: PromptFlow[Extracted] = extract(sample, good, guidance, show, config.reasons)
         return await drive(flow, model)
 
     def places() -> Iterable[int]:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from accord.config import Config, WriterConfig
-from accord.evidence import EvidenceTable, judge_samples
-from accord.learning import LearnedRubric, ratings
+from accord.evidence import EvidenceTable, judge_samples, ratings
+from accord.learning import LearnedRubric
 from accord.methods import (
     AMOUNT,
     NUMBERS,

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.evidence import EvidenceTable
-from accord.learning import PMI, Factory, RandomDraw, Ratings, System, evaluators, held_out, ratings
+from accord.evidence import EvidenceTable, Ratings, ratings
+from accord.learning import PMI, Factory, RandomDraw, System, evaluators, held_out
 from accord.methods import LOWEST_SCORE, SCORE
 from accord.statistics import (
     DRAWS,
@@ -163,9 +163,9 @@ def compare(
     names = [*methods, *(name for name in _possible(evidence, question) if name not in methods)]
     chosen: dict[str, Factory] = {"random": partial(RandomDraw, random_state=seed), **(factories or {})}
     make = {name: chosen.get(name, evaluators.get(name)) for name in names}
-    splits = list(grouped_folds(list(rated.conversation), folds, seed, shaped))
+    splits = list(grouped_folds(list(rated.group), folds, seed, shaped))
     systems = [held_out(name, make[name], question, evidence, labels, rated, splits) for name in names]
-    clusters = Clusters(rated.conversation)
+    clusters = Clusters(rated.group)
     results = [result_of(system, rated, clusters, draws, seed) for system in systems]
     return Comparison(
         question=question,
@@ -196,7 +196,7 @@ def result_of(system: System, rated: Ratings, clusters: Clusters, draws: int, se
     rows = np.flatnonzero(system.scored)
     paired = system.paired(rated).take(rows)
     shown = paired.in_ranges()
-    own = clusters if len(rows) == len(rated) else Clusters(rated.conversation[rows])
+    own = clusters if len(rows) == len(rated) else Clusters(rated.group[rows])
     intervals = {name: bootstrap(own, statistic, [paired], draws, seed) for name, statistic in STATISTICS.items()}
     return Result(
         system=system.name,
@@ -224,7 +224,7 @@ def differences_of(
         if not len(rows):
             continue
         ours, theirs = first.paired(rated).take(rows), other.paired(rated).take(rows)
-        own = clusters if len(rows) == len(rated) else Clusters(rated.conversation[rows])
+        own = clusters if len(rows) == len(rated) else Clusters(rated.group[rows])
         for name in TESTED:
             statistic = STATISTICS[name]
             assert isinstance(statistic, MeanStatistic)
@@ -276,7 +276,7 @@ def other_people(rated: Ratings, draws: int, seed: int) -> Result | None:
         return None
     nobody, band = np.full(len(rated), np.nan), np.full((len(rated), 2), np.nan)
     system = System("other people", probabilities, value, nobody, scored, band)
-    return result_of(system, rated, Clusters(rated.conversation), draws, seed)
+    return result_of(system, rated, Clusters(rated.group), draws, seed)
 
 
 def people_alpha(rated: Ratings) -> float | None:

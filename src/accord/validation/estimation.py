@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.evidence import EvidenceTable
-from accord.learning import Evaluator, ratings
+from accord.evidence import EvidenceTable, ratings
+from accord.learning import Evaluator
 from accord.statistics import CONFIDENCE, FOLDS, grouped_folds, holm
 from accord.values import BadInput, Labels, Question, Score
 

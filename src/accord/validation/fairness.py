@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from accord.learning import Ratings, System
+from accord.evidence import Ratings
+from accord.learning import System
 from accord.statistics import (
     STATISTICS,
     Clusters,
@@ -116,7 +117,7 @@ def by_group(
     found = []
     for name, (apart, _), p in zip(large, tests, corrected, strict=True):
         rows = np.flatnonzero(known & (names == name))
-        mine, clusters = paired.take(rows), Clusters(rated.conversation[rows])
+        mine, clusters = paired.take(rows), Clusters(rated.group[rows])
         intervals = {
             stat: bootstrap(clusters, of, [mine], _SMECE_DRAWS if stat == "calibration_error" else draws, seed)
             for stat, of in SHOWN.items()
@@ -138,7 +139,7 @@ def _apart(paired: Paired, rated: Ratings, known: NDArray[np.bool_], inside: NDA
     influence = np.zeros(len(error))
     influence[here] = (error[here] - error[here].mean()) / here.sum()
     influence[rest] = -(error[rest] - error[rest].mean()) / rest.sum()
-    total = Clusters(rated.conversation).sums(influence[:, None])[:, 0]
+    total = Clusters(rated.group).sums(influence[:, None])[:, 0]
     spread = float(np.sqrt((total**2).sum()))
     return difference, float(2 * norm.sf(abs(difference) / spread)) if spread > 0 else 1.0
 

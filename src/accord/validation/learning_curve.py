@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.evidence import EvidenceTable
-from accord.learning import AdaptiveRubric, Calibration, Factory, Ratings, System, held_out
+from accord.evidence import EvidenceTable, Ratings
+from accord.learning import AdaptiveRubric, Calibration, Factory, System, held_out
 from accord.statistics import FOLDS, STATISTICS, Clusters, Interval, Paired, Split, bootstrap, grouped_folds, summary
 from accord.values import Labels, Question
 
@@ -61,8 +61,8 @@ def learning_curve(
     `whole` are the predictions from all of them, on the same folds: the last point. `always` are conversations that
     are learned from and never tested.
     """
-    splits = list(grouped_folds(list(rated.conversation), folds, seed, always))
-    conversations = [label.target.conversation for label in labels.on(question.id)]
+    splits = list(grouped_folds(list(rated.group), folds, seed, always))
+    conversations = [labels.group_of(label.target) for label in labels.on(question.id)]
 
     def labels_of(some: Sequence[Split]) -> float:
         return sum(name in split.train for split in some for name in conversations) / len(some)
@@ -87,7 +87,7 @@ def _point(share: float, count: float, run: System, rated: Ratings) -> Point:
     if not len(rows):
         nothing = Interval(None, None)
         return Point(share, count, dict.fromkeys(SHOWN), dict.fromkeys(SHOWN, nothing))
-    paired, clusters = run.paired(rated).take(rows), Clusters(rated.conversation[rows])
+    paired, clusters = run.paired(rated).take(rows), Clusters(rated.group[rows])
     intervals = {name: bootstrap(clusters, STATISTICS[name], [paired], DRAWS, 0) for name in SHOWN}
     return Point(share, count, summary(paired, SHOWN), intervals)
 
@@ -135,8 +135,10 @@ def adaptive_curve(
     shares: list[Floats] = []
     asked: list[Floats] = []
     for split in splits:
-        rubric = AdaptiveRubric(make(question).fit(evidence.filter(split.train), labels.filter(split.train)))
-        features = rubric.evaluator.features(evidence.filter(split.test))
+        rubric = AdaptiveRubric(
+            make(question).fit(evidence.filter(split.train, labels.group_of), labels.filter(split.train))
+        )
+        features = rubric.evaluator.features(evidence.filter(split.test, labels.group_of))
         count = len(rubric.questions) if most is None else min(most, len(rubric.questions))
         while len(shares) <= count:
             shares.append(np.zeros((len(rated), len(rated.options))))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from accord.values.conversation import Target
@@ -29,28 +29,40 @@ class Label:
 
 
 class Labels(Sequence[Label]):
-    """Labels in the order they were read. The same person may rate twice; both ratings stay."""
+    """Labels in the order they were read. The same person may rate twice; both ratings stay.
 
-    def __init__(self, labels: Iterable[Label] = ()) -> None:
+    `groups` says of targets what splits keep together; a target that it does not name belongs to its conversation.
+    """
+
+    def __init__(self, labels: Iterable[Label] = (), groups: Mapping[Target, str] | None = None) -> None:
         self._labels = tuple(labels)
+        self.groups = {} if groups is None else groups
+
+    def group_of(self, target: Target) -> str:
+        """The group of a target: what splits and resampling keep together."""
+        return self.groups.get(target) or target.conversation
+
+    def grouped(self, groups: Mapping[Target, str]) -> Labels:
+        """The same labels, in other groups."""
+        return Labels(self._labels, groups)
 
     def __len__(self) -> int:
         return len(self._labels)
 
     def __getitem__(self, index: int | slice) -> Label | Labels:  # type: ignore[override]
-        return Labels(self._labels[index]) if isinstance(index, slice) else self._labels[index]
+        return Labels(self._labels[index], self.groups) if isinstance(index, slice) else self._labels[index]
 
     def __iter__(self) -> Iterator[Label]:
         return iter(self._labels)
 
     def on(self, question: str) -> Labels:
         """The labels that answer one question; those that say "does not apply" are left out."""
-        return Labels(label for label in self if label.question == question and label.value is not None)
+        return Labels((each for each in self if each.question == question and each.value is not None), self.groups)
 
-    def filter(self, conversations: Iterable[str]) -> Labels:
-        """The labels of the named conversations."""
-        wanted = frozenset(conversations)
-        return Labels(label for label in self if label.target.conversation in wanted)
+    def filter(self, groups: Iterable[str]) -> Labels:
+        """The labels of some groups; of some conversations, where nothing else is grouped."""
+        wanted = frozenset(groups)
+        return Labels((label for label in self if self.group_of(label.target) in wanted), self.groups)
 
     @property
     def annotators(self) -> list[str]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from accord.evidence import Column, EvidenceTable
 from accord.methods.in_context.examples import Example, ends
 from accord.methods.in_context.template import PromptTemplate
-from accord.models import OUT_OF_BUDGET, Answer, Failure, Flow, Prompt, Reply, read_first_token
+from accord.models import OUT_OF_BUDGET, Answer, Failure, Prompt, PromptFlow, Reply, read_first_token
 from accord.values import BudgetReached, Question, Sample, Target
 
 Floats = NDArray[np.float64]
@@ -162,7 +162,7 @@ class Counts:
 
 def score_each(
     wording: PromptTemplate, asked: Sequence[Asked], counts: Counts, on_step: Callable[[], None] = lambda: None
-) -> Flow[list[Reading | Failure]]:
+) -> PromptFlow[list[Reading | Failure]]:
     """A reading for each request, in their order; `tally` counts what they came to.
 
     Raises:

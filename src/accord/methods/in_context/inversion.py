@@ -13,7 +13,7 @@ from accord.methods.in_context.asking import NO_PROMPTS, UNREADABLE, Asked, Coun
 from accord.methods.in_context.examples import Example, Examples, prompt_text, unit
 from accord.methods.in_context.tasks import TaskPrompt, distinct
 from accord.methods.in_context.template import PromptTemplate
-from accord.models import MARGIN, ChatMessage, Failure, Flow, Prompt, estimated_usage
+from accord.models import MARGIN, ChatMessage, Failure, Prompt, PromptFlow, estimated_usage
 from accord.values import Question, sendable
 
 Floats = NDArray[np.float64]
@@ -44,7 +44,7 @@ def invert(
     own: str | None = None,
     context: int | None = None,
     on_step: Callable[[], None] = lambda: None,
-) -> Flow[list[TaskPrompt]]:
+) -> PromptFlow[list[TaskPrompt]]:
     """Task prompts written from draws of examples; replies that are none are counted in `tally`.
 
     Where `context` is given, a draw shows as many of its examples as fit.
@@ -125,7 +125,7 @@ def prompt_search(
     k: int,
     counts: Counts,
     on_step: Callable[[], None] = lambda: None,
-) -> Flow[PromptSearch]:
+) -> PromptFlow[PromptSearch]:
     """Each candidate's squared error on all examples (eq. 1), the best first.
 
     Args:

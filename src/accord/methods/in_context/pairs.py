@@ -17,7 +17,7 @@ from accord.methods.in_context.examples import Examples, unit
 from accord.methods.in_context.nodes import Nodes, Pairs
 from accord.methods.in_context.tasks import TaskPrompt
 from accord.methods.in_context.template import PromptTemplate
-from accord.models import Failure, Flow
+from accord.models import Failure, PromptFlow
 from accord.values import BadInput, Question
 
 Floats = NDArray[np.float64]
@@ -98,7 +98,7 @@ def try_pairs(
     nodes: Nodes,
     counts: Counts,
     on_step: Callable[[], None] = lambda: None,
-) -> Flow[tuple[Indices, Floats]]:
+) -> PromptFlow[tuple[Indices, Floats]]:
     """Ask about every pair; which pairs were answered, and their targets exp(-|y - ŷ|) (eq. 6) with y on [0, 1]."""
     asked = [
         Asked(tuple(examples.all[place] for place in shown), tasks[task].text, examples.all[row].sample)

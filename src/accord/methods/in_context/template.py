@@ -35,7 +35,7 @@ OWN_SHARES = 2
 """Shares of the context that are the input's own; every demonstration has one."""
 
 
-template = partial(prompt_file, "accord.evaluators.in_context")
+template = partial(prompt_file, "accord.methods.in_context")
 """A prompt file of this room."""
 
 

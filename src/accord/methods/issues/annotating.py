@@ -16,9 +16,9 @@ from accord.models import (
     OUT_OF_BUDGET,
     ChatMessage,
     Failure,
-    Flow,
     Form,
     Prompt,
+    PromptFlow,
     ask_for_list,
     estimated_usage,
     fence_for,
@@ -79,7 +79,7 @@ def settled(found: Mended, taxonomy: Taxonomy, kinds: Sequence[str | None] = ())
     return replace(found.assessment, issues=tuple(issues), losses=tuple(losses))
 
 
-def postprocessed(found: Sequence[Mended], guidance: IssuePromptBuilder) -> Flow[list[IssueAnnotation]]:
+def postprocessed(found: Sequence[Mended], guidance: IssuePromptBuilder) -> PromptFlow[list[IssueAnnotation]]:
     """Assessments of one dialogue with every issue's kind settled: what is unknown is asked for, all at once.
 
     Where the model gives no answer, unknown issues become the residual kind.
@@ -92,7 +92,7 @@ def postprocessed(found: Sequence[Mended], guidance: IssuePromptBuilder) -> Flow
     return (yield from _looked_at_again(assessments, guidance))
 
 
-def _kinds(issues: Sequence[Issue], guidance: IssuePromptBuilder) -> Flow[list[str | None]]:
+def _kinds(issues: Sequence[Issue], guidance: IssuePromptBuilder) -> PromptFlow[list[str | None]]:
     """The kind of each issue, as the model says; `None` where it says none."""
     if not issues:
         return []
@@ -110,7 +110,7 @@ def _kinds(issues: Sequence[Issue], guidance: IssuePromptBuilder) -> Flow[list[s
 
 def _looked_at_again(
     assessments: Sequence[IssueAnnotation], guidance: IssuePromptBuilder
-) -> Flow[list[IssueAnnotation]]:
+) -> PromptFlow[list[IssueAnnotation]]:
     """The assessments where issues of the residual kind that the model finds to be another kind are of that kind."""
     taxonomy, again = guidance.taxonomy, guidance.taxonomy.looked_at_again
     places = [
@@ -180,7 +180,7 @@ class Asking:
 
 def annotate(
     conversation: Conversation, turns: Sequence[int], asking: Asking, model: str
-) -> Flow[list[IssueAnnotation | Unannotated]]:
+) -> PromptFlow[list[IssueAnnotation | Unannotated]]:
     """Assess some turns of a conversation, each given all turns before it; in the order of `turns`."""
     found: dict[int, Found] = {}
     for group in _groups(conversation, turns, asking):
@@ -220,7 +220,7 @@ def _groups(conversation: Conversation, turns: Sequence[int], asking: Asking) ->
                 yield group
 
 
-def _together(conversation: Conversation, turns: Sequence[int], asking: Asking) -> Flow[dict[int, Found]]:
+def _together(conversation: Conversation, turns: Sequence[int], asking: Asking) -> PromptFlow[dict[int, Found]]:
     """The verdicts of one request about several turns."""
     prompt = asking.guidance.of_dialogue(_up_to(conversation, turns), turns)
     [reply] = yield [prompt]
@@ -229,7 +229,7 @@ def _together(conversation: Conversation, turns: Sequence[int], asking: Asking) 
     return dict(read_verdicts(reply.text, turns))
 
 
-def _one_by_one(conversation: Conversation, turns: Sequence[int], asking: Asking) -> Flow[dict[int, Found]]:
+def _one_by_one(conversation: Conversation, turns: Sequence[int], asking: Asking) -> PromptFlow[dict[int, Found]]:
     """The verdicts of a request for each turn, and of a second one where the first reply had losses."""
     if not turns:
         return {}

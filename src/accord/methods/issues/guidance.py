@@ -171,7 +171,7 @@ class IssuePromptBuilder:
 FORM = '{"issues": [{"type": KIND, "comment": "...", "quote": "..."}, ...], "comment": "...", "score": 1 to 5}'
 
 
-template = partial(prompt_file, "accord.issues")
+template = partial(prompt_file, "accord.methods.issues")
 """A prompt file of this room."""
 
 

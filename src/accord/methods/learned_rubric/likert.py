@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.evidence import NOT_APPLICABLE, EvidenceTable, counted_stems, pieces
+from accord.evidence import EvidenceTable, counted_stems, pieces
 from accord.methods.learned_rubric.sharpness import POINT, TOP, Flags, Whole
 from accord.methods.learned_rubric.writing import Assertion
+from accord.models import NOT_APPLICABLE
 from accord.values import Conversation, Question, Rubric, Scale, Side, Turn
 
 EXPECTED, LIKELIEST = "expected", "likeliest"

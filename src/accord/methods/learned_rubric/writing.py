@@ -15,9 +15,9 @@ from accord.evidence import counted_stems, pieces
 from accord.methods.learned_rubric.guidance import VERDICTS, RubricPromptBuilder
 from accord.models import (
     Failure,
-    Flow,
     Form,
     Prompt,
+    PromptFlow,
     ask_for_list,
     estimated_usage,
     fence_for,
@@ -46,7 +46,9 @@ class Extracted:
     truncated_share: float = 0.0
 
 
-def extract(sample: Sample, good: bool, guidance: RubricPromptBuilder, show: Show, most: int = MOST) -> Flow[Extracted]:
+def extract(
+    sample: Sample, good: bool, guidance: RubricPromptBuilder, show: Show, most: int = MOST
+) -> PromptFlow[Extracted]:
     """The weightiest reasons why a conversation (or one reply in it) went as people say it went."""
     side, shown = Side.SAT if good else Side.DSAT, show(sample)
     missing = truncated_share(sample, shown)
@@ -136,7 +138,7 @@ class Written:
             self.assertions.append(Assertion(plain, side, reasons))
 
 
-def summarise(reasons: Sequence[Reason], side: Side, guidance: RubricPromptBuilder, most: int) -> Flow[Written]:
+def summarise(reasons: Sequence[Reason], side: Side, guidance: RubricPromptBuilder, most: int) -> PromptFlow[Written]:
     """Fresh assertions from each mini-batch of reasons of one class, beside all that were written before."""
     written = Written()
     form = _summarising_form(MOST_A_BATCH)
@@ -159,7 +161,7 @@ def summarise(reasons: Sequence[Reason], side: Side, guidance: RubricPromptBuild
 
 def rewrite(
     reasons: Sequence[Reason], side: Side, guidance: RubricPromptBuilder, size: int = SPUR_SIZE
-) -> Flow[Written]:
+) -> PromptFlow[Written]:
     """SPUR's list: at most `size` assertions of one class, written anew with every mini-batch of reasons."""
     written, form = Written(), _summarising_form(size)
     for start in range(0, len(reasons), BATCH):
@@ -221,7 +223,7 @@ class Distinct:
     failures: list[Failure] = field(default_factory=list)
 
 
-def deduplicate(assertions: Sequence[Assertion], guidance: RubricPromptBuilder) -> Flow[Distinct]:
+def deduplicate(assertions: Sequence[Assertion], guidance: RubricPromptBuilder) -> PromptFlow[Distinct]:
     """Assertions of one class without those that a model finds to repeat an earlier one; their reasons move to it.
 
     Where a prompt fails, its assertions stay, and the failure is told.

@@ -30,7 +30,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class DecisionsRequest:
     """Questions about one input."""
 
     input: str
@@ -46,7 +46,7 @@ class Decided:
     version: str = ""
 
 
-DecisionsModel = Model[Request, Decided]
+DecisionsModel = Model[DecisionsRequest, Decided]
 
 
 class DecisionsJudge:
@@ -77,10 +77,10 @@ class DecisionsJudge:
         where = {"judge": self.name, "endpoint": self.endpoint, "mode": self.mode, "dialect": self.dialect}
         return {**where, "input": material, "question": about}
 
-    def requests(self, sample: Sample, questions: Sequence[Question]) -> Sequence[Request]:
+    def requests(self, sample: Sample, questions: Sequence[Question]) -> Sequence[DecisionsRequest]:
         """One request for all the questions."""
         asked = tuple(asked_of(sample, question) for question in questions)
-        return [Request(material_of(sample, self.instructions), asked)]
+        return [DecisionsRequest(material_of(sample, self.instructions), asked)]
 
     async def answer(self, sample: Sample, questions: Sequence[Question]) -> list[Answer | Unanswered]:
         """All questions in one request; one that is refused does not lose the others."""
@@ -134,7 +134,7 @@ def read_decided(question: Question, mass: Mapping[str, float] | None, reason: s
 class OpenAIDecisions(Endpoint):
     """OpenAI's dialect, through the SDK's own method."""
 
-    async def ask(self, request: Request, /) -> Decided:
+    async def ask(self, request: DecisionsRequest, /) -> Decided:
         """Send one request.
 
         Raises:
@@ -187,7 +187,7 @@ class SystemOne(Endpoint):
     `base_url` ends in `/v1`, as for OpenAI; the request goes to `systemone` under it.
     """
 
-    async def ask(self, request: Request, /) -> Decided:
+    async def ask(self, request: DecisionsRequest, /) -> Decided:
         """Send one request; a question that is missing from the answers was not answered.
 
         Raises:
@@ -272,11 +272,11 @@ class DecidedChat:
         await self._model.close()
 
 
-def request_of(prompt: Prompt, question: Question) -> Request:
+def request_of(prompt: Prompt, question: Question) -> DecisionsRequest:
     """What is sent for a prompt, so that it can be priced: its messages' words one after another, and the question.
 
     Raises:
         BadInput: The question's scale is real-valued.
     """
     said = "\n\n".join(message.content for message in prompt.messages)
-    return Request(sendable(said), (asked_of(Sample(Conversation("", ())), question),))
+    return DecisionsRequest(sendable(said), (asked_of(Sample(Conversation("", ())), question),))

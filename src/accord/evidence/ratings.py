@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.evidence import EvidenceTable
+from accord.evidence.table import EvidenceTable
 from accord.values import BadInput, Kind, Label, Labels, Question, Target, check_value
 
 _LEAST_CHANCE = 1e-12
@@ -24,6 +24,7 @@ class Ratings:
         answer: (n,) index of the chosen option, 0 to K-1.
         value: (n,) the chosen option's number.
         options: (K,) the question's options as numbers, rising.
+        groups: What splits keep together, where that is more than a conversation (`Labels.groups`).
     """
 
     labels: Sequence[Label]
@@ -31,6 +32,7 @@ class Ratings:
     answer: NDArray[np.intp]
     value: NDArray[np.float64]
     options: NDArray[np.float64]
+    groups: Mapping[Target, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -38,7 +40,7 @@ class Ratings:
     def take(self, rows: NDArray[np.intp]) -> Ratings:
         """The ratings with these indices."""
         kept = [self.labels[int(row)] for row in rows]
-        return Ratings(kept, self.row[rows], self.answer[rows], self.value[rows], self.options)
+        return Ratings(kept, self.row[rows], self.answer[rows], self.value[rows], self.options, self.groups)
 
     def counts(self, annotators: Sequence[str]) -> dict[str, int]:
         """How many of these ratings each of some annotators gave."""
@@ -66,8 +68,14 @@ class Ratings:
 
     @property
     def conversation(self) -> NDArray[np.object_]:
-        """(n,) the conversation that was rated, or whose turn was: what splits and resampling keep together."""
+        """(n,) the conversation that was rated, or whose turn was."""
         return np.array([label.target.conversation for label in self.labels], dtype=object)
+
+    @property
+    def group(self) -> NDArray[np.object_]:
+        """(n,) what splits and resampling keep together: the conversation, or more (`Labels.groups`)."""
+        named = (self.groups.get(label.target) or label.target.conversation for label in self.labels)
+        return np.array(list(named), dtype=object)
 
 
 def options_of(question: Question) -> NDArray[np.float64]:
@@ -105,4 +113,5 @@ def ratings(evidence: EvidenceTable, labels: Labels, question: Question) -> Rati
         answer=answer,
         value=options[answer],
         options=options,
+        groups=labels.groups,
     )

@@ -1,0 +1,194 @@
+"""The contract of a source: everything that knows something about a conversation, as columns of evidence.
+
+A source is one file: settings, what it learns (most learn nothing), what it measures. Both are flows: what they ask is
+asked by one driver, priced by another, and answered from the store by a third (`accord.models`), without code of
+their own. A source never opens a model, a store or a file.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
+
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+
+from accord.evidence.table import Column, EvidenceTable
+from accord.models import Flow, nothing
+from accord.statistics import Split
+from accord.values import BadInput, Labels, Question, Registry, Rubric, Sample, Target, check
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+class Settings(BaseModel):
+    """Settings of a source: `accord.yaml`, JSON Schema and docs follow from them. Unknown names are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True)
+class State:
+    """What was learned: JSON, arrays, and the files that people may read and edit, by name."""
+
+    card: Mapping[str, Any] = field(default_factory=dict)
+    arrays: Arrays = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Training:
+    """Everything that learning may look at, and nothing else.
+
+    Attributes:
+        samples: What was rated, and what else may be learned from.
+        labels: All labels of these, with their groups; those on `question` are learned.
+        question: The question whose answers are predicted.
+        seed: Of every draw.
+    """
+
+    samples: tuple[Sample, ...]
+    labels: Labels
+    question: Question
+    seed: int = 0
+
+    @property
+    def targets(self) -> list[Target]:
+        """The targets of the samples."""
+        return [sample.target for sample in self.samples]
+
+    def group_of(self, target: Target) -> str:
+        """The group that splits keep together."""
+        return self.labels.group_of(target)
+
+    def only(self, groups: Iterable[str]) -> Training:
+        """The part that belongs to some groups."""
+        kept = frozenset(groups)
+        samples = tuple(sample for sample in self.samples if self.group_of(sample.target) in kept)
+        return replace(self, samples=samples, labels=self.labels.filter(kept))
+
+
+@dataclass(frozen=True)
+class SourceContext:
+    """What a project says beyond a source's own settings: the rubric, and the seed of every draw."""
+
+    rubric: Rubric
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A source that has learned, and its evidence of what it learned from, as if it had not seen it."""
+
+    source: Source
+    evidence: EvidenceTable
+
+
+class Source(ABC):
+    """Columns of evidence.
+
+    Attributes:
+        name: What it is called in `accord.yaml`; the registry gives it.
+        settings: As they were given.
+    """
+
+    settings_type: ClassVar[type[Settings]] = Settings
+    name: str = ""
+
+    def __init__(self, settings: Any, context: SourceContext) -> None:
+        self.settings, self.context = settings, context
+
+    @property
+    def is_live(self) -> bool:
+        """Whether one reply can be measured at once, without asking anybody."""
+        return False
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Whom `measure` may ask, by role."""
+        return ()
+
+    def learn(self, train: Training) -> Flow[Learned]:
+        """The source after learning, with out-of-sample evidence of what it learned from; most only measure.
+
+        Raises:
+            BadInput: There is too little to learn from.
+        """
+        return Learned(self, (yield from self.measure(train.samples)))
+
+    def hold_out(self, train: Training) -> Split | None:
+        """The groups to learn from and those to try it on, of a source that pays to learn.
+
+        `None` where learning is free, and is repeated for every fold.
+        """
+        return None
+
+    def examine(self, test: Training) -> Flow[Self]:
+        """The learned source after a look at the side that was held out: what else `describe` should tell.
+
+        Nothing that `measure` gives may change.
+        """
+        return (yield from nothing(self))
+
+    @abstractmethod
+    def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
+        """One row per sample: a pure function of the batch; live scoring is a batch of one."""
+
+    def keep_only(self, columns: Sequence[Column]) -> Source | None:
+        """This source where no more than some of its columns are needed; `None` where it need not measure at all."""
+        return self if columns else None
+
+    def describe(self) -> Mapping[str, Any]:
+        """What was learned, and how it was found out, as JSON for a report; empty where nothing was."""
+        return {}
+
+    def state(self) -> State:
+        """What was learned."""
+        return State()
+
+    def restored(self, state: State) -> Self:
+        """This source with what `state` gave."""
+        return self
+
+
+sources: Registry[type[Source]] = Registry("source")
+
+
+def make_source(name: str, settings: Mapping[str, Any], context: SourceContext) -> Source:
+    """A source by its registered name.
+
+    Raises:
+        UnknownName: No source is called so.
+        BadInput: A setting does not exist, or has a value that cannot be.
+    """
+    kind = sources.get(name)
+    made = kind(check(kind.settings_type, dict(settings), f"sources: {name}"), context)
+    made.name = name
+    return made
+
+
+def measure_all(parts: Sequence[Source], samples: Sequence[Sample]) -> Flow[EvidenceTable]:
+    """The evidence of several sources, side by side.
+
+    Raises:
+        BadInput: Two of them give a column of the same name.
+    """
+    table = EvidenceTable.from_rows([], {sample.target: {} for sample in samples})
+    for source in parts:
+        table = joined(table, (yield from source.measure(samples)), source.name)
+    return table
+
+
+def joined(table: EvidenceTable, more: EvidenceTable, source: str) -> EvidenceTable:
+    """A table with the columns of one more source.
+
+    Raises:
+        BadInput: One of its columns is there already.
+    """
+    there = {column.name for column in table.columns}
+    twice = next((column.name for column in more.columns if column.name in there), None)
+    if twice is not None:
+        raise BadInput(f"two sources give {twice!r}, the second is {source!r}; leave one of them out")
+    return table.join(replace(more, columns=tuple(replace(column, source=source) for column in more.columns)))

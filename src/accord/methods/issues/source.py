@@ -1,0 +1,331 @@
+"""The source `issues` (SODA-EVAL): what is wrong with each turn, as columns, with the issues and their quotes as notes.
+
+Issues are found by a chat model that writes annotations (`by: chat`, the role `finder`), by the project's judge, a
+probability per kind (`by: judge`), or were found before and imported (`by: recorded`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from accord.evidence import EvidenceTable, Note, Settings, Source, SourceContext, ask_rubric, sources
+from accord.formats import REPEAT
+from accord.methods.issues.annotating import Asking, annotate
+from accord.methods.issues.evidence import LOWEST_SCORE, SCORE, WORST, assessed, issue_table, probable
+from accord.methods.issues.guidance import SHIPPED_SHOTS, IssuePromptBuilder
+from accord.methods.issues.selection import judged_turns
+from accord.models import (
+    FINDER,
+    HF,
+    JUDGE,
+    MADE,
+    NOT_ASKED,
+    OUT_OF_BUDGET,
+    STORE,
+    Flow,
+    Keep,
+    Known,
+    Makers,
+    Prompt,
+    Recall,
+    Reply,
+    Request,
+    Who,
+    in_process,
+    judging_signature,
+    to,
+    together,
+)
+from accord.values import (
+    ISSUE,
+    BadInput,
+    BudgetReached,
+    Conversation,
+    IssueAnnotation,
+    Sample,
+    Target,
+    Taxonomy,
+    Unannotated,
+    load_taxonomy,
+)
+
+DIALOGUES_AT_ONCE = 100
+"""Dialogues whose annotations are kept together: what an interruption may lose of the reading, not of the replies."""
+PART = "assessed in part"
+
+
+class IssueSettings(Settings):
+    """Who finds issues in turns, and by which taxonomy."""
+
+    by: Literal["chat", "judge", "recorded"] = Field(
+        default="chat",
+        description="A chat model that writes annotations (models: finder), the project's judge (a probability per "
+        "kind), or annotations that were imported.",
+    )
+    model: str | None = Field(default=None, description="Of recorded: whose annotations.")
+    taxonomy: str = Field(default="soda-eval", description="A shipped taxonomy's name, or a YAML file.")
+    labels: str | None = Field(
+        default=None,
+        description="The taxonomy of people's labels, where it is another one that names its counterparts.",
+    )
+    together: bool = Field(
+        default=True, description="Of chat: ask about a whole dialogue in one request where it fits."
+    )
+    examples: bool = Field(
+        default=True, description="Of chat: show two examples, where their kinds are in the taxonomy."
+    )
+    everyone: bool = Field(default=False, description="Assess the turns of all speakers, not the assistant's alone.")
+    columns: Literal["findings", "all"] = Field(
+        default="findings",
+        description="`findings`: amounts and severity per kind, and overall scores; `all`: also sums over kinds, and "
+        "what earlier turns had.",
+    )
+
+
+@dataclass
+class IssueCounts:
+    """What looking for issues came to."""
+
+    dialogues: int = 0
+    turns: int = 0
+    known: int = 0
+    assessed: int = 0
+    issues: int = 0
+    made_up_quotes: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+    odd: Counter[str] = field(default_factory=Counter)
+    losses: Counter[str] = field(default_factory=Counter)
+    unassessed: Counter[str] = field(default_factory=Counter)
+
+    def found(self, each: IssueAnnotation | Unannotated) -> None:
+        """Count what came of one turn."""
+        if isinstance(each, Unannotated):
+            self.unassessed[_why(each)] += 1
+            return
+        self.assessed += 1
+        self.issues += len(each.issues)
+        self.made_up_quotes += sum(issue.is_made_up for issue in each.issues)
+        self.losses.update(each.losses)
+
+    def to_json(self) -> dict[str, object]:
+        """The counts."""
+        return {name: dict(value) if isinstance(value, Counter) else value for name, value in vars(self).items()}
+
+
+@dataclass(frozen=True)
+class Detected:
+    """What was found in some conversations.
+
+    Attributes:
+        signature: How the annotations are made.
+        annotations: By conversation, in the order of turns.
+        reasons: Why a turn has none.
+        counts: What it came to.
+    """
+
+    signature: str
+    annotations: Mapping[str, Sequence[IssueAnnotation]]
+    reasons: Mapping[Target, str]
+    counts: IssueCounts
+
+
+@sources.register("issues")
+class Issues(Source):
+    """What is wrong with each turn: amounts and severity per kind of issue, overall scores, the issues as notes."""
+
+    settings_type = IssueSettings
+    settings: IssueSettings
+
+    def __init__(self, settings: Settings, context: SourceContext) -> None:
+        super().__init__(settings, context)
+        self.taxonomy: Taxonomy = load_taxonomy(self.settings.taxonomy)
+        if self.settings.by == "recorded" and not self.settings.model:
+            raise BadInput("issues that were recorded are somebody's: sources: {issues: {by: recorded, model: NAME}}")
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The finder, or the judge."""
+        return {"chat": (FINDER,), "judge": (JUDGE,)}.get(self.settings.by, ())
+
+    def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
+        """What was found in each sample; turns that nobody has assessed yet are assessed."""
+        if self.settings.by == "judge":
+            return self._chosen((yield from self._judged(samples)))
+        found = yield from self.detect(_conversations(samples))
+        annotations = [each for mine in found.annotations.values() for each in mine]
+        table = issue_table(samples, assessed(annotations), self.taxonomy, found.signature, found.reasons)
+        return self._chosen(replace(table, notes=self._notes(samples, found.annotations)))
+
+    def detect(self, conversations: Sequence[Conversation]) -> Flow[Detected]:
+        """The annotations of some conversations; a finder is asked about turns that have none.
+
+        Raises:
+            BudgetReached: The budget is spent; what was found is kept.
+        """
+        counts = IssueCounts()
+        asking, name = None, ""
+        if self.settings.by == "chat":
+            [who] = yield [Request(FINDER, Who())]
+            asking, name = asking_of(self.settings, self.taxonomy, who), who.name
+        signature = (yield from self._recorded()) if asking is None else asking.made_by(name)
+        kept: dict[str, list[IssueAnnotation]] = {}
+        reasons: dict[Target, str] = {}
+        for start in range(0, len(conversations), DIALOGUES_AT_ONCE):
+            part = conversations[start : start + DIALOGUES_AT_ONCE]
+            [known] = yield [Request(STORE, Recall(signature, tuple(Sample(each) for each in part)))]
+            for each in known:
+                kept.setdefault(each.target.conversation, []).append(each)
+            missing = [(c, turns) for c in part if (turns := self._missing(c, kept.get(c.id, ()), counts))]
+            if asking is None or not missing:
+                continue
+            flows = [
+                to(FINDER, annotate(c, turns, asking, name), "dialogues assessed", stand_in=_stand_in)
+                for c, turns in missing
+            ]
+            found = [each for mine in (yield from together(flows)) for each in mine]
+            new = [each for each in found if isinstance(each, IssueAnnotation)]
+            yield [Request(STORE, Keep(tuple(new)))]
+            for each in found:
+                counts.found(each)
+                if isinstance(each, IssueAnnotation):
+                    kept.setdefault(each.target.conversation, []).append(each)
+                elif each.reason != NOT_ASKED:
+                    reasons[each.target] = f"not assessed: {_why(each)}"
+            over = next((e for e in found if isinstance(e, Unannotated) and e.reason == OUT_OF_BUDGET), None)
+            if over is not None:
+                raise BudgetReached(over.detail)
+        ordered = {name: sorted(mine, key=lambda each: each.target.turn or 0) for name, mine in kept.items()}
+        return Detected(signature, ordered, reasons, counts)
+
+    def _missing(self, conversation: Conversation, known: Iterable[IssueAnnotation], counts: IssueCounts) -> list[int]:
+        """The turns that are to be assessed and were not, counted on the way."""
+        selection, there = judged_turns(conversation, self.settings.everyone), {each.target.turn for each in known}
+        missing = [turn for turn in selection.turns if turn not in there]
+        counts.dialogues += 1
+        counts.turns += len(selection.turns)
+        counts.known += len(selection.turns) - len(missing)
+        counts.skipped += selection.skipped
+        counts.odd += selection.odd
+        return missing
+
+    def _recorded(self) -> Flow[str]:
+        """The signature of the annotations that were imported.
+
+        Raises:
+            BadInput: Nothing was imported from that model, or several kinds of it were.
+        """
+        [makers] = yield [Request(STORE, Makers())]
+        named = [name for name in makers if f"|model:{self.settings.model}|" in name and REPEAT not in name]
+        if len(named) != 1:
+            known = ", ".join(makers) or "none"
+            raise BadInput(
+                f"{len(named)} sets of annotations by {self.settings.model!r} are in the store; there are: {known}"
+            )
+        return str(named[0])
+
+    def _judged(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
+        """A probability of each kind, by the project's judge."""
+        [who] = yield [Request(JUDGE, Who())]
+        turns, rubric = turns_of(samples, self.settings.everyone), self.taxonomy.rubric
+        answers = yield from ask_rubric(rubric, turns, purpose="turns judged")
+        made_by = str(judging_signature(who, rubric).with_part("taxonomy", self.taxonomy.hash))
+        return issue_table(samples, probable(answers, self.taxonomy), self.taxonomy, made_by, scored=False)
+
+    def _chosen(self, table: EvidenceTable) -> EvidenceTable:
+        """The columns that the settings ask for; those of one kind say so, so that it is told what the kind added."""
+        kinds = {ISSUE + name: name for name in self.taxonomy.names}
+        parts = {**kinds, **{f"{column}{WORST}": name for column, name in kinds.items()}}
+        places = [
+            place
+            for place, column in enumerate(table.columns)
+            if self.settings.columns == "all" or column.name in parts or column.name in {SCORE, LOWEST_SCORE}
+        ]
+        columns = tuple(replace(table.columns[place], part_of=parts.get(table.columns[place].name)) for place in places)
+        return replace(table, columns=columns, values=table.values[:, places], present=table.present[:, places])
+
+    def _notes(self, samples: Sequence[Sample], found: Mapping[str, Sequence[IssueAnnotation]]) -> dict[Target, Note]:
+        """The issues behind each sample, and a warning where turns of it have no annotation."""
+        notes = {}
+        for sample in samples:
+            mine = [e for e in found.get(sample.conversation.id, ()) if sample.turn in {None, e.target.turn}]
+            wanted = set(judged_turns(sample.conversation, self.settings.everyone).turns)
+            lost = wanted - {each.target.turn for each in mine} if sample.turn is None else set()
+            caution = f"{PART}: {len(lost)} of {len(wanted)} turns have no annotation" if mine and lost else None
+            shown = {"issues": issue_rows(mine)} if any(each.issues for each in mine) else {}
+            if shown or caution:
+                notes[sample.target] = Note(shown, caution)
+        return notes
+
+
+def asking_of(settings: IssueSettings, taxonomy: Taxonomy, who: Known) -> Asking:
+    """How a chat model is asked; one that Accord fine-tuned is asked as it was while it learned.
+
+    Raises:
+        BadInput: A fine-tuned model learned another taxonomy.
+    """
+    here = in_process(who.name)
+    tuned = tuned_with(who.name.removeprefix(HF)) if who.name.startswith(HF) else None
+    if tuned is not None:
+        builder = IssuePromptBuilder(taxonomy, by_schema=False, style=tuned["style"])
+        if builder.hash != tuned["hash"]:
+            raise BadInput(
+                f"{who.name} learned the taxonomy {tuned['taxonomy']['name']!r} as it was then; the project's "
+                f"{taxonomy.name!r} says otherwise. Name the same one, or fine-tune the model again"
+            )
+        return Asking(builder, together=False, context=who.context)
+    shown = {entry["type"] for shot in SHIPPED_SHOTS for entry in shot.verdict["issues"]}
+    shots = SHIPPED_SHOTS if settings.examples and shown <= set(taxonomy.names) else ()
+    return Asking(IssuePromptBuilder(taxonomy, not here, shots), settings.together and not here, who.context)
+
+
+def tuned_with(folder: str) -> dict[str, Any] | None:
+    """How a model that Accord fine-tuned was asked while it learned; `None` for any other folder."""
+    made = Path(folder) / MADE
+    return json.loads(made.read_text(encoding="utf-8"))["guidance"] if made.is_file() else None
+
+
+def issue_rows(found: Iterable[IssueAnnotation]) -> list[dict[str, Any]]:
+    """Issues as JSON rows, turn by turn."""
+    return [
+        {"turn": each.target.turn, "score": each.score, **issue.to_json()} for each in found for issue in each.issues
+    ]
+
+
+def turns_of(samples: Iterable[Sample], everyone: bool = False) -> list[Sample]:
+    """The turns that a judge is asked about: those of the samples' conversations, up to the last that is a sample."""
+    upto: dict[str, tuple[Conversation, int]] = {}
+    for sample in samples:
+        last = len(sample.conversation.turns) - 1 if sample.turn is None else sample.turn
+        before = upto.get(sample.conversation.id)
+        upto[sample.conversation.id] = (sample.conversation, max(last, before[1] if before else -1))
+    return [
+        Sample(conversation, turn)
+        for conversation, last in upto.values()
+        for turn in judged_turns(conversation, everyone).turns
+        if turn <= last
+    ]
+
+
+def _conversations(samples: Iterable[Sample]) -> list[Conversation]:
+    return list({sample.conversation.id: sample.conversation for sample in samples}.values())
+
+
+def _why(each: Unannotated) -> str:
+    return each.detail if each.reason == "no verdict" else each.reason
+
+
+def _stand_in(prompt: Prompt) -> Reply:
+    """A verdict of the expected form and length, for every turn that is asked about."""
+    verdict = {"issues": [], "comment": "It answers what was asked.", "score": 4}
+    turns = (prompt.schema or {}).get("properties", {}).get("turns")
+    if turns is None:
+        return Reply(json.dumps(verdict))
+    places = turns["items"]["properties"]["turn"]["enum"]
+    return Reply(json.dumps({"turns": [{"turn": place, **verdict} for place in places]}))

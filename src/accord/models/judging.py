@@ -1,0 +1,204 @@
+"""Judging: a judge's answers to a rubric's questions, asked only where the store does not hold them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any, Protocol
+
+from accord.models.flow import OUT_OF_BUDGET, as_finished
+from accord.models.model import Answer, Judge, Unanswered, in_requests
+from accord.models.windowing import truncated_share, windowing
+from accord.store import Store, batches
+from accord.values import BudgetReached, Question, Rubric, Sample, Signature, Target, canonical_json, content_hash
+
+PREPARED_AT_ONCE = 64
+MOMENT_SECONDS = 0.05
+AT_ONCE = 16
+"""Subjects that are judged at the same time."""
+NOT_APPLICABLE, NOT_YET = "does not apply", "not judged yet"
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One subject's answers, question by question, and how many of them had to be asked for.
+
+    `left_out` is the share of the subject that the judge was not shown, since it did not fit.
+    """
+
+    target: Target
+    answers: Sequence[Answer | Unanswered]
+    asked: int
+    truncated_share: float = 0.0
+
+    @property
+    def version(self) -> str:
+        """What the endpoint said answered; several versions, where it changed between questions, joined by `+`."""
+        return "+".join(sorted({a.version for a in self.answers if isinstance(a, Answer) and a.version}))
+
+
+async def judge_all(
+    judge: Judge,
+    rubric: Rubric,
+    samples: Iterable[Sample],
+    store: Store,
+    at_once: int = AT_ONCE,
+    context: int | None = None,
+) -> AsyncGenerator[Judged, None]:
+    """Judge subjects as they come, each kept in the store as soon as it is answered.
+
+    Questions that do not apply are not asked; answers that the store holds are not asked for again; failures are
+    returned and counted but never stored, so that the next run asks for them again. Where a request may have no more
+    than `context` tokens, longer conversations are shown in part.
+
+    Raises:
+        ModelError: No call can succeed; what was answered before is kept.
+        BudgetReached: The next call would pass the budget; what was under way is finished and kept.
+    """
+    over: list[str] = []
+    keeper = _WriteBatcher(store)
+
+    async def one(work: _Work) -> Judged:
+        judged = await _judge(judge, rubric, work, keeper)
+        over.extend(a.detail for a in judged.answers if isinstance(a, Unanswered) and a.reason == OUT_OF_BUDGET)
+        return judged
+
+    within = takewhile(lambda _: not over, _prepared(judge, rubric, samples, store, context))
+    async with aclosing(as_finished(one, within, at_once)) as finished:
+        async for _, judged in finished:
+            yield judged
+    if over:
+        raise BudgetReached(over[0])
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """A subject with the questions that apply, how each answer would be made, and what is kept already."""
+
+    sample: Sample
+    truncated_share: float
+    applicable: Sequence[Question]
+    made_from: Mapping[str, Mapping[str, Any]]
+    keys: Mapping[str, str]
+    kept: Mapping[str, Answer]
+
+
+def _prepared(
+    judge: Judge, rubric: Rubric, samples: Iterable[Sample], store: Store, context: int | None
+) -> Iterator[_Work]:
+    """Each subject's work; the store is asked for some dozens of subjects at a time."""
+    show = windowing(judge, rubric.judged, context)
+    for batch in batches(samples, PREPARED_AT_ONCE):
+        shown = [show(sample) for sample in batch]
+        missing = [truncated_share(whole, part) for whole, part in zip(batch, shown, strict=True)]
+        asked = [(s, [question for question in rubric.judged if question.applies_to(s.conversation)]) for s in shown]
+        made = [{q.id: judge.made_from(sample, q) for q in applicable} for sample, applicable in asked]
+        keys = [{name: content_hash(how, length=40) for name, how in each.items()} for each in made]
+        stored = store.answers(key for each in keys for key in each.values())
+        for (sample, applicable), how, of, lost in zip(asked, made, keys, missing, strict=True):
+            kept = {name: _from_row(name, stored[key]) for name, key in of.items() if key in stored}
+            yield _Work(sample, lost, applicable, how, of, kept)
+
+
+class _WriteBatcher:
+    """Writes answers that arrive within a moment of each other in one transaction; `keep` returns when it is done."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._rows: list[dict[str, Any]] = []
+        self._writing: asyncio.Task[None] | None = None
+
+    async def keep(self, rows: Iterable[dict[str, Any]]) -> None:
+        self._rows += rows
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write())
+        await asyncio.shield(self._writing)
+
+    async def _write(self) -> None:
+        await asyncio.sleep(MOMENT_SECONDS)
+        rows, self._rows, self._writing = self._rows, [], None
+        self._store.add_answers(rows)
+
+
+async def _judge(judge: Judge, rubric: Rubric, work: _Work, keeper: _WriteBatcher) -> Judged:
+    answers: dict[str, Answer | Unanswered] = dict(work.kept)
+    missing = [question for question in work.applicable if question.id not in answers]
+
+    async def request(questions: Sequence[Question]) -> None:
+        """Ask some questions in one request, and keep the answers."""
+        found = await judge.answer(work.sample, questions)
+        answers.update((answer.question, answer) for answer in found)
+        await keeper.keep(_row(work, judge, answer) for answer in found if isinstance(answer, Answer))
+
+    await asyncio.gather(*(request(group) for group in in_requests(judge, missing)))
+    target = work.sample.target
+    found = [_answer_to(question, answers) for question in rubric.judged]
+    return Judged(target, found, len(missing), work.truncated_share)
+
+
+def _answer_to(question: Question, answers: dict[str, Answer | Unanswered]) -> Answer | Unanswered:
+    return answers.get(question.id) or Unanswered(question.id, NOT_APPLICABLE)
+
+
+def _row(work: _Work, judge: Judge, answer: Answer) -> dict[str, Any]:
+    conversation, turn = work.sample.target
+    return {
+        "key": work.keys[answer.question],
+        "conversation": conversation,
+        "turn": turn,
+        "question": answer.question,
+        "judge": judge.name,
+        "mode": judge.mode,
+        "probabilities": canonical_json(dict(answer.probabilities)),
+        "outside": answer.outside,
+        "made_from": canonical_json(work.made_from[answer.question]),
+        "version": answer.version or None,
+    }
+
+
+def _from_row(question: str, row: Mapping[str, Any]) -> Answer:
+    # Under another rubric the same question may have another name: the key says what was asked, not the name.
+    return Answer(question, json.loads(row["probabilities"]), row["outside"], row["version"])
+
+
+def kept_answers(
+    judge: Judge, rubric: Rubric, samples: Iterable[Sample], store: Store, context: int | None
+) -> Iterator[Judged]:
+    """What the store holds of each sample's answers; the others are `not judged yet`. Nobody is asked."""
+    for work in _prepared(judge, rubric, samples, store, context):
+        missing = [question for question in work.applicable if question.id not in work.kept]
+        lacking = {q.id: Unanswered(q.id, NOT_YET, "run: accord judge") for q in missing}
+        answers = [_answer_to(question, {**work.kept, **lacking}) for question in rubric.judged]
+        yield Judged(work.sample.target, answers, 0, work.truncated_share)
+
+
+def unjudged(
+    judge: Judge, rubric: Rubric, samples: Iterable[Sample], store: Store, context: int | None
+) -> Iterator[tuple[Sample, list[Question], list[Question]]]:
+    """Each sample as the judge would be shown it, the questions that apply, and those that the store lacks."""
+    for work in _prepared(judge, rubric, samples, store, context):
+        yield work.sample, list(work.applicable), [q for q in work.applicable if q.id not in work.kept]
+
+
+class Named(Protocol):
+    """Who answered, and how its distributions were obtained."""
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        ...
+
+    @property
+    def mode(self) -> str:
+        """How a distribution is obtained."""
+        ...
+
+
+def judging_signature(judge: Named, rubric: Rubric) -> Signature:
+    """How answers were made: the judge, the way to its distributions, what it is told before every question."""
+    told = content_hash(rubric.instructions, length=6) if rubric.instructions else None
+    return Signature.of("judge", model=judge.name, via=judge.mode, instructions=told)

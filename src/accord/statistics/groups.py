@@ -1,0 +1,169 @@
+"""What belongs together: samples that honest splits keep on one side, found without being told.
+
+Turns of one conversation, replies to the same turns, and equal or nearly equal texts share what an evaluator could
+remember; so does whatever `group_by` names (a user, a topic). Texts are nearly equal where the Jaccard similarity of
+their word 5-grams is at least `ALIKE`; candidates are found by MinHash (Broder, 1997).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from accord.values import Sample, Target, Turn
+
+ALIKE = 0.8
+FEWEST_WORDS = 12
+"""Shorter openings, of conversations that go on after the reply, are greetings: they join nothing."""
+OPENING, TEXT = "the same turns before the reply", "the same text"
+_WORD = re.compile(r"\w+")
+_GRAM, _BANDS, _ROWS = 5, 16, 4
+_PRIME = (1 << 61) - 1
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Which targets stay together.
+
+    Attributes:
+        of: The group of each target whose group is more than its conversation; others belong to their conversation.
+        count: How many groups there are.
+        largest: How many targets the largest has.
+        joined: Why conversations were joined, with the number of conversations that were.
+    """
+
+    of: Mapping[Target, str] = field(default_factory=dict)
+    count: int = 0
+    largest: int = 0
+    joined: Mapping[str, int] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, object]:
+        """The counts."""
+        return {"groups": self.count, "largest": self.largest, "joined": dict(self.joined)}
+
+    def __str__(self) -> str:
+        why = ", ".join(f"{count} conversations by {reason}" for reason, count in self.joined.items())
+        return f"{self.count} groups" + (f" (joined: {why})" if why else " (conversations)")
+
+
+def groups_of(samples: Sequence[Sample], group_by: Iterable[str] = ()) -> Groups:
+    """The groups of some samples.
+
+    Args:
+        samples: What was rated.
+        group_by: Names of metadata entries, or `system`: conversations with the same value stay together.
+    """
+    union = _Union()
+    for sample in samples:
+        union.find(sample.target.conversation)
+    for reason, keys in _keys(samples, tuple(group_by)).items():
+        for names in keys:
+            union.join(names, reason)
+    members: dict[str, list[str]] = {}
+    for name in union.parent:
+        members.setdefault(union.find(name), []).append(name)
+    named = {name: min(names) for names in members.values() for name in names if len(names) > 1}
+    of = {s.target: named[s.target.conversation] for s in samples if s.target.conversation in named}
+    sizes = Counter(named.get(s.target.conversation, s.target.conversation) for s in samples)
+    return Groups(of, len(sizes), max(sizes.values(), default=0), union.reasons)
+
+
+class _Union:
+    """Names that were joined, and why (union-find)."""
+
+    def __init__(self) -> None:
+        self.parent: dict[str, str] = {}
+        self.reasons: Counter[str] = Counter()
+
+    def find(self, name: str) -> str:
+        self.parent.setdefault(name, name)
+        while self.parent[name] != name:
+            self.parent[name] = self.parent[self.parent[name]]
+            name = self.parent[name]
+        return name
+
+    def join(self, names: Sequence[str], reason: str) -> None:
+        first = self.find(names[0])
+        for name in names[1:]:
+            other = self.find(name)
+            if other != first:
+                self.parent[other] = first
+                self.reasons[reason] += 1
+
+
+def _keys(samples: Sequence[Sample], group_by: Sequence[str]) -> dict[str, list[list[str]]]:
+    """By reason, lists of conversations that belong together."""
+    found: dict[str, list[list[str]]] = {}
+    texts: dict[str, dict[str, list[str]]] = {OPENING: {}, TEXT: {}}
+    openings = {" ".join(_words(sample.conversation.turns[: sample.turn])) for sample in samples if sample.turn}
+    for sample in samples:
+        for reason, text in _texts(sample, openings):
+            texts[reason].setdefault(text, []).append(sample.target.conversation)
+    for reason, lines in texts.items():
+        equal = [names for names in lines.values() if len(names) > 1]
+        found[reason] = equal + [[lines[a][0], lines[b][0]] for a, b in nearly_equal(list(lines))]
+    for by in group_by:
+        values: dict[str, list[str]] = {}
+        for sample in samples:
+            about = sample.conversation
+            value = about.system if by == "system" else about.metadata.get(by)
+            if value is not None:
+                values.setdefault(str(value), []).append(about.id)
+        found[f"the same {by}"] = [names for names in values.values() if len(set(names)) > 1]
+    return found
+
+
+def _texts(sample: Sample, openings: Collection[str]) -> Iterator[tuple[str, str]]:
+    """What a sample shares with others that have it too: its text, or the openings of rated turns it began with."""
+    turns = sample.conversation.turns
+    if sample.turn is None:
+        if words := _words(turns):
+            yield TEXT, " ".join(words)
+        return
+    is_last = sample.turn == len(turns) - 1
+    begun: list[str] = []
+    for place, turn in enumerate(turns[: sample.turn], 1):
+        begun += _words([turn])
+        opening = " ".join(begun)
+        if begun and (len(begun) >= FEWEST_WORDS or (is_last and place == sample.turn)) and opening in openings:
+            yield OPENING, opening
+
+
+def _words(turns: Sequence[Turn]) -> list[str]:
+    return [word for turn in turns for word in _WORD.findall(turn.content.casefold())]
+
+
+def nearly_equal(texts: Sequence[str]) -> list[tuple[str, str]]:
+    """Pairs of different texts whose word 5-grams have a Jaccard similarity of at least `ALIKE`."""
+    grams = {text: _grams(text) for text in texts}
+    long = [text for text in texts if len(grams[text]) > _GRAM]
+    if len(long) < 2:
+        return []
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(1, 1 << 31, size=_BANDS * _ROWS, dtype=np.uint64) for _ in range(2))
+    buckets: dict[tuple[int, bytes], list[str]] = {}
+    for text in long:
+        hashes = np.fromiter(grams[text], dtype=np.uint64)
+        least = ((hashes[:, None] * a + b) % np.uint64(_PRIME)).min(axis=0).reshape(_BANDS, _ROWS)
+        for band, row in enumerate(least):
+            buckets.setdefault((band, row.tobytes()), []).append(text)
+    pairs = {
+        (mine[0], other) for mine in buckets.values() for other in mine[1:] if _alike(grams[mine[0]], grams[other])
+    }
+    return sorted(pairs)
+
+
+def _alike(one: set[int], other: set[int]) -> bool:
+    return len(one & other) >= ALIKE * len(one | other)
+
+
+def _grams(text: str) -> set[int]:
+    """The hashes of a text's word 5-grams, below 2³²."""
+    words = text.split()
+    runs = (" ".join(words[place : place + _GRAM]) for place in range(max(len(words) - _GRAM + 1, 1)))
+    return {int.from_bytes(hashlib.blake2b(run.encode(), digest_size=4).digest(), "big") for run in runs}
