@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Connection, MetaData, inspect, select, text
 
 from accord import Conversation, Document, Label, Store, Target, Turn
-from accord.store import Added, Embedded, StoreError
-from accord.values import BadInput
+from accord.evidence import judge_samples
+from accord.models import (
+    Cached,
+    ChatMessage,
+    Failure,
+    LogprobsJudge,
+    Prompt,
+    ScriptedJudge,
+    ScriptedModel,
+    decode_reply,
+    wait,
+)
+from accord.store import Added, Embedded, IssueAnnotations, StoreError
+from accord.values import Annotation, BadInput, IssueAnnotation, Rubric, Sample, canonical_json, content_hash
 
 
 def chat(name: str, words: str = "hello") -> Conversation:
@@ -101,15 +118,191 @@ def test_vectors_come_back_as_they_went_in_and_the_first_of_a_key_stays(store: S
     again._store.close()
 
 
-def test_a_store_from_before_there_were_vectors_gets_room_for_them(store: Store) -> None:
-    store.add_conversations([chat("a")])
-    with store._engine.begin() as connection:
-        connection.execute(text("DROP TABLE embeddings"))
-        connection.execute(text("UPDATE alembic_version SET version_num = '0006'"))
-    store.close()
-    opened = Store(store.url)
+OLD = Path(__file__).parent / "data" / "store-0.1.sql"
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    """A store as Accord 0.1 wrote it, as a file beside the one that is opened."""
+    connection = sqlite3.connect(tmp_path / "old.db")
+    connection.executescript(OLD.read_text(encoding="utf-8"))
+    connection.row_factory = sqlite3.Row
+    yield connection
+    connection.close()
+
+
+@pytest.fixture
+def migrated(database: str, old: sqlite3.Connection) -> Iterator[Store]:
+    """That store as today's Accord opens it: the tables of that time with its rows."""
+    with migrated_to("0007", database) as connection:
+        for table in metadata_at(connection).sorted_tables:
+            if table.name != "alembic_version":
+                rows = [dict(row) for row in old.execute(f"SELECT * FROM {table.name}")]
+                connection.execute(table.insert(), rows)
+    opened = Store(database)
+    yield opened
+    opened.close()
+
+
+@contextmanager
+def migrated_to(version: str, url: str) -> Iterator[Connection]:
+    """A connection to a new database whose tables are those of a migration."""
+    from alembic.command import upgrade
+    from alembic.config import Config
+
+    from accord.store import engine
+
+    opened = engine._engine(url)
+    config = Config()
+    config.set_main_option("script_location", str(files("accord.store.migrations")))
+    with opened.begin() as connection:
+        config.attributes["connection"] = connection
+        upgrade(config, version)
+        yield connection
+    opened.dispose()
+
+
+def metadata_at(connection: Connection) -> MetaData:
+    found = MetaData()
+    found.reflect(connection)
+    return found
+
+
+def test_a_store_of_0_1_keeps_every_label(migrated: Store, old: sqlite3.Connection) -> None:
+    rows = old.execute("SELECT * FROM labels ORDER BY place, key").fetchall()
+    expected = [
+        Label(
+            Target(row["conversation"], row["turn"]), row["question"], row["annotator"], json.loads(row["value"]),
+            row["time"], row["wording"], Target(row["against"], row["against_turn"]) if row["against"] else None,
+        )
+        for row in rows
+    ]  # fmt: skip
+    assert len(expected) == 13 and list(migrated.labels()) == expected
+    assert [type(label.value) for label in migrated.labels()] == [type(label.value) for label in expected]
+    assert list(migrated.annotations(["person"])) == [Annotation.from_label(label) for label in expected]
+    assert migrated.add_labels(expected) == Added(0, 13), "the same labels again are known"
+    kept = "key", "added", "place"
+    assert {tuple(row[name] for name in kept) for row in rows} == stored(migrated, "annotations", *kept, kind="person")
+
+
+def test_a_store_of_0_1_keeps_every_answer_and_none_is_paid_for_twice(
+    migrated: Store, old: sqlite3.Connection, rubric: Rubric
+) -> None:
+    rows = old.execute("SELECT * FROM answers").fetchall()
+    answers = [each for each in migrated.annotations(["model"]) if each.is_answer]
+    found = {
+        (a.target, a.question, a.by): (a.mode, dict(a.distribution or {}), a.outside, a.made_from, a.version, a.value)
+        for a in answers
+    }
+    expected = {}
+    for row in rows:
+        made_from = json.loads(row["made_from"])
+        made_from["mode"] = made_from.pop("way")
+        target, probabilities = Target(row["conversation"], row["turn"]), json.loads(row["probabilities"])
+        said = (row["way"], probabilities, row["outside"], made_from, row["version"] or "", None)
+        expected[target, row["question"], row["judge"]] = said
+    assert len(answers) == len(rows) == len(expected) == 45 and found == expected
+    assert sorted(migrated.answered()) == sorted((row["conversation"], row["question"]) for row in rows)
+    by_name = {chat.id: chat for chat in migrated.conversations()}
+    scripted = ScriptedJudge(lambda *_: Failure("asked again"), "small")
+    judge_samples(scripted, rubric, [Sample(by_name["a"]), Sample(by_name["b"]), Sample(by_name["odd"], 1)], migrated)
+    assert scripted.asked == []
+    silent = ScriptedModel(lambda _: Failure("asked again"), "tiny")
+    by_tokens = LogprobsJudge(silent, rubric.instructions, "https://example.org/v1")
+    table = judge_samples(by_tokens, rubric, [Sample(by_name["a"]), Sample(by_name["odd"])], migrated)
+    assert silent.asked == [] and not np.isnan(table.values).any()
+    assert set(table.versions.values()) == {"tiny-2026-01-01"}
+
+
+def test_a_store_of_0_1_keeps_replies_and_vectors(migrated: Store, old: sqlite3.Connection) -> None:
+    for row in old.execute("SELECT * FROM replies").fetchall():
+        assert migrated.reply(row["key"]) == row["content"]
+        assert (row["model"], row["added"]) in stored(migrated, "cache", "maker", "added", key=row["key"])
+    silent = ScriptedModel(lambda _: Failure("asked again"), "tiny")
+    cached = Cached(silent, migrated, "https://example.org/v1", decode_reply)
+    reply = wait(cached.ask(Prompt((ChatMessage("user", "hello"),))))
+    assert reply.text == "said: hello" and silent.asked == []
+    rows = old.execute("SELECT * FROM embeddings").fetchall()
+    vectors = Embedded(migrated).vectors([row["key"] for row in rows])
+    assert {row["key"]: row["vector"] for row in rows} == {key: each.tobytes() for key, each in vectors.items()}
+    assert len(rows) == 2 and {("small-vectors",)} == stored(migrated, "cache", "maker", kind="vector")
+
+
+def test_a_store_of_0_1_keeps_every_issue(migrated: Store, old: sqlite3.Connection) -> None:
+    rows = old.execute("SELECT * FROM assessments").fetchall()
+    expected = [
+        IssueAnnotation.from_json(Target(row["conversation"], row["turn"]), row["made_by"], json.loads(row["content"]))
+        for row in rows
+    ]
+    issues = IssueAnnotations(migrated)
+    everything = list(migrated.conversations())
+    found = [each for maker in issues.makers() for each in issues.of(everything, maker)]
+    assert len(expected) == 4 and sorted(found, key=repr) == sorted(expected, key=repr)
+    assert issues.add(expected) == Added(0, 4), "the same issues again are known"
+    assert {row["added"] for row in rows} == {
+        added for (added,) in stored(migrated, "annotations", "added", kind="model", question="overall")
+    }
+
+
+def test_a_store_of_0_1_keeps_conversations_runs_scores_days_and_alarms(
+    migrated: Store, old: sqlite3.Connection
+) -> None:
+    for table in ("conversations", "runs", "scores", "days", "alarms"):
+        rows = old.execute(f"SELECT * FROM {table}").fetchall()
+        assert rows and {tuple(row) for row in rows} == stored(migrated, table, *rows[0].keys())
+    assert {"labels", "answers", "assessments", "replies", "embeddings"}.isdisjoint(
+        inspect(migrated._engine).get_table_names()
+    )
+
+
+def stored(store: Store, table: str, *columns: str, **equal: str) -> set[tuple[object, ...]]:
+    """Columns of a table's rows as the database has them."""
+    from accord.store import metadata
+
+    found = metadata.tables[table].c
+    with store._engine.connect() as connection:
+        rows = connection.execute(select(*(found[name] for name in columns)).filter_by(**equal))
+        return {tuple(row) for row in rows}
+
+
+def test_a_file_of_0_1_is_opened_as_it_is(old: sqlite3.Connection, tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "copy.db") as copy:
+        old.backup(copy)
+    copy.close()
+    opened = Store(str(tmp_path / "copy.db"))
+    assert (len(opened.labels()), len(opened.answered()), len(opened.runs())) == (13, 45, 2)
+    opened.close()
+
+
+def test_a_migration_moves_more_rows_than_a_page(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/many.db"
+    with migrated_to("0007", url) as connection:
+        rows = [{**old_answer(f"c{place}"), "added": "then", "version": None} for place in range(2500)]
+        connection.execute(metadata_at(connection).tables["answers"].insert(), rows)
+    opened = Store(url)
+    found = list(opened.annotations(["model"]))
+    assert len(found) == 2500 and {each.target.conversation for each in found} == {f"c{n}" for n in range(2500)}
+    assert len(opened.answers(content_hash(each.made_from, length=40) for each in found)) == 2500
+    opened.close()
+
+
+def old_answer(name: str) -> dict[str, object]:
+    made_from = {"judge": "j", "way": "logprobs", "target": name}
+    return {
+        "key": content_hash(made_from, length=40), "conversation": name, "turn": None, "question": "Q0", "judge": "j",
+        "way": "logprobs", "probabilities": '{"1":0.5}', "outside": 0.5, "made_from": canonical_json(made_from),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("version", ["0001", "0004", "0006"])
+def test_an_older_store_is_brought_up_to_date(version: str, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/older.db"
+    with migrated_to(version, url) as connection:
+        label = {"key": "k", "conversation": "a", "question": "Q0", "annotator": "ann", "value": "3", "added": "then"}
+        connection.execute(metadata_at(connection).tables["labels"].insert(), {**label, "place": 1})
+    opened = Store(url)
+    assert list(opened.labels()) == [Label(Target("a"), "Q0", "ann", 3)]
     assert Embedded(opened).add("small", {"k": np.ones(2)}) == Added(1, 0)
-    assert list(opened.conversations()) == [chat("a")]
     opened.close()
 
 
@@ -229,7 +422,7 @@ def test_tables_after_migration_are_those_of_the_schema(store: Store) -> None:
 def test_a_clock_that_was_set_back_changes_no_order(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     from datetime import datetime, timedelta
 
-    from accord.store import store as rows
+    from accord.store import rows
 
     class SetBack(datetime):
         @classmethod

@@ -7,13 +7,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
-from accord.formats import benchmark as abc_eval  # noqa: F401
+from accord.formats import benchmark, langfuse, mlflow, soda_eval, table, traces  # noqa: F401
+from accord.formats.annotations import looks_like_annotations
 from accord.formats.label_files import looks_like_labels, mapped, read_labels
 from accord.formats.record import Fields, Format, Record, Row, WrongShape, formats, grouped
 from accord.formats.rows import locate, read_rows
 from accord.values import BadInput, BadRow
 
-# Importing a format registers it; benchmark comes before the formats its rows also resemble.
+# Importing a format registers it.
 
 __all__ = ["Record", "columns_of", "detect", "formats", "is_label_file", "read", "read_labels"]
 
@@ -87,6 +88,12 @@ def is_label_file(path: str | Path, columns: Mapping[str, str] | None = None) ->
         return first is not None and looks_like_labels(first.fields)
     except WrongShape as error:
         raise BadInput(f"{path}: {error}") from None
+
+
+def is_annotation_file(path: str | Path, columns: Mapping[str, str] | None = None) -> bool:
+    """Whether a file holds annotations as `accord export` writes them, told by its first readable row."""
+    first = next(_good_rows(locate(path), columns, lambda _: None), None)
+    return first is not None and looks_like_annotations(first.fields)
 
 
 def columns_of(path: str | Path) -> set[str]:

@@ -12,7 +12,7 @@ from accord.values import ROW as COLUMNS
 from accord.values import BadInput
 
 ENDINGS = (".jsonl", ".csv", ".parquet")
-NESTED = ("distribution", "attributions", "issues")
+NESTED = ("distribution", "attributions", "notes")
 """What is no plain value: in a table, a cell of JSON."""
 
 
@@ -68,8 +68,7 @@ def _to_parquet(lines: Path, path: Path) -> None:
         "distribution",
         "warning",
         "attributions",
-        "label",
-        "issues",
+        "notes",
         "unscored",
         "signature",
     }

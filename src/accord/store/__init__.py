@@ -2,8 +2,9 @@
 
 from accord.store.engine import StoreError
 from accord.store.parts import Embedded, IssueAnnotations, Watched
+from accord.store.rows import Added, batches, changed_conversation, now, unknown_target
 from accord.store.schema import metadata
-from accord.store.store import Added, Store, batches, changed_conversation, now, unknown_target
+from accord.store.store import Store
 
 __all__ = [
     "Added",

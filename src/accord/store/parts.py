@@ -1,4 +1,4 @@
-"""What was found wrong with each turn, in the store: one assessment a turn and a way of making it."""
+"""Parts of a store with callers of their own: issues found by models, vectors of texts, watched days and alarms."""
 
 from __future__ import annotations
 
@@ -11,55 +11,58 @@ from numpy.typing import NDArray
 from sqlalchemy import func, select, update
 
 from accord.store.engine import said
-from accord.store.schema import alarms, assessments, days, embeddings
-from accord.store.store import BATCH, Added, Store, batches, now
-from accord.values import Conversation, IssueAnnotation, Target, canonical_json, content_hash, digests
+from accord.store.rows import BATCH, Added, Keys, annotation_from, batches, now
+from accord.store.schema import alarms, annotated, cache, days
+from accord.store.store import MODEL, Store
+from accord.values import OVERALL, Annotation, Conversation, IssueAnnotation, canonical_json, digests, issues_from
+
+_OVERALL = (annotated.c.kind == MODEL, annotated.c.question == OVERALL, annotated.c.signature.is_not(None))
 
 
 class IssueAnnotations:
-    """The assessments of a store. The first one of a turn stays, for each way of making them."""
+    """What models found wrong with turns. The first annotation of a turn stays, per signature."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def add(self, found: Iterable[IssueAnnotation]) -> Added:
-        """Keep assessments, a batch a transaction; those of a turn that the same maker has assessed change nothing."""
-        total = Added()
+        """Keep them, one transaction per batch; a turn that the same maker has annotated already stays as it is."""
+        total, keys, places = Added(), Keys(), self._store._places()
         for batch in batches(found, BATCH):
-            rows = {row["key"]: row for row in map(_row, reversed(batch))}
-            with said(self._store.url), self._store._engine.begin() as connection:
-                new = self._store._add(connection, assessments, list(rows.values()))
+            rows = [row for each in batch for row in Annotation.from_issues(each)]
+            new = self._store._add_annotations(rows, keys, places).new
             total = total.plus(Added(new, len(batch) - new))
         return total
 
     def of(self, conversations: Iterable[Conversation], made_by: str) -> Iterator[IssueAnnotation]:
         """What one maker said of the turns of some conversations, in their order and by turn.
 
-        An assessment of other words under the same id is none of theirs.
+        An annotation of other words under the same id is none of theirs.
         """
+        table = annotated.c
+        query = select(annotated).where(table.signature == made_by)
         for batch in batches(conversations, BATCH):
-            names = [conversation.id for conversation in batch]
-            query = select(assessments).where(assessments.c.conversation.in_(names), assessments.c.made_by == made_by)
+            here = query.where(table.conversation.in_([conversation.id for conversation in batch]))
+            rows = self._store._stream(here.order_by(table.turn, table.place, table.key))
             found: dict[str, list[IssueAnnotation]] = {}
-            for row in self._store._stream(query.order_by(assessments.c.turn, assessments.c.key)):
-                target, content = Target(row.conversation, row.turn), json.loads(row.content)
-                found.setdefault(row.conversation, []).append(IssueAnnotation.from_json(target, row.made_by, content))
+            for each in issues_from(row for row in map(annotation_from, rows) if row.is_of_issues):
+                found.setdefault(each.target.conversation, []).append(each)
             for conversation in batch:
                 yield from _of(conversation, found.get(conversation.id, ()))
 
     def conversations(self, made_by: str) -> list[str]:
-        """The ids of conversations of which one maker has assessed a turn."""
-        query = select(assessments.c.conversation).where(assessments.c.made_by == made_by).distinct()
+        """The ids of conversations of which one maker has annotated a turn."""
+        query = select(annotated.c.conversation).where(*_OVERALL, annotated.c.signature == made_by).distinct()
         return sorted(name for (name,) in self._store._stream(query))
 
     def makers(self) -> dict[str, int]:
-        """How many turns each maker has assessed."""
-        query = select(assessments.c.made_by, func.count()).group_by(assessments.c.made_by)
+        """How many turns each maker has annotated."""
+        query = select(annotated.c.signature, func.count()).where(*_OVERALL).group_by(annotated.c.signature)
         return dict(sorted(tuple(row) for row in self._store._stream(query)))
 
 
 def _of(conversation: Conversation, found: Sequence[IssueAnnotation]) -> Iterator[IssueAnnotation]:
-    """Those of some assessments that are about these words, one a turn."""
+    """Those of some annotations that are about these words, one per turn."""
     said = digests(conversation) if found else []
     seen = set()
     for each in found:
@@ -71,33 +74,23 @@ def _of(conversation: Conversation, found: Sequence[IssueAnnotation]) -> Iterato
             yield each
 
 
-def _row(found: IssueAnnotation) -> dict[str, object]:
-    return {
-        "key": content_hash([*found.target, found.made_by, found.said], length=40),
-        "conversation": found.target.conversation,
-        "turn": found.target.turn,
-        "made_by": found.made_by,
-        "content": canonical_json(found.to_json()),
-        "added": now(),
-    }
-
-
 WIRE = np.dtype("<f4")
+VECTOR = "vector"
 
 
 class Embedded:
-    """The embeddings of a store. The first one of a key stays."""
+    """The embeddings in a store's cache. The first one of a key stays."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def vectors(self, keys: Iterable[str]) -> dict[str, NDArray[np.float32]]:
         """(width,) the vector of each of these keys that the store holds."""
-        columns = (embeddings.c.key, embeddings.c.vector)
+        query = select(cache.c.key, cache.c.bytes).where(cache.c.kind == VECTOR)
         return {
             key: np.frombuffer(vector, dtype=WIRE).astype(np.float32)
             for batch in batches(dict.fromkeys(keys), BATCH)
-            for key, vector in self._store._stream(select(*columns).where(embeddings.c.key.in_(batch)))
+            for key, vector in self._store._stream(query.where(cache.c.key.in_(batch)))
         }
 
     def add(self, embedder: str, rows: Mapping[str, NDArray[Any]]) -> Added:
@@ -106,13 +99,14 @@ class Embedded:
         for batch in batches(rows.items(), BATCH):
             stamped = [_embedded_row(embedder, key, vector) for key, vector in batch]
             with said(self._store.url), self._store._engine.begin() as connection:
-                new = self._store._add(connection, embeddings, stamped)
+                new = self._store._add(connection, cache, stamped)
             total = total.plus(Added(new, len(batch) - new))
         return total
 
 
 def _embedded_row(embedder: str, key: str, vector: NDArray[Any]) -> dict[str, object]:
-    return {"key": key, "embedder": embedder, "vector": np.asarray(vector, dtype=WIRE).tobytes(), "added": now()}
+    content = np.asarray(vector, dtype=WIRE).tobytes()
+    return {"key": key, "kind": VECTOR, "maker": embedder, "content": None, "bytes": content, "added": now()}
 
 
 class Watched:

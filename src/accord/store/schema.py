@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Column, Float, Index, Integer, LargeBinary, MetaData, String, Table, Text
+from sqlalchemy import Column, Index, Integer, LargeBinary, MetaData, String, Table, Text
 
 metadata = MetaData()
 
@@ -17,70 +17,41 @@ conversations = Table(
     Column("added", String, nullable=False),
 )
 
-labels = Table(
-    "labels",
+annotated = Table(
+    "annotations",
     metadata,
     Column("key", String, primary_key=True),
     Column("conversation", String, nullable=False),
     Column("turn", Integer),
     Column("question", String, nullable=False),
-    Column("annotator", String, nullable=False),
+    Column("by", String, nullable=False),
+    Column("kind", String, nullable=False),
     Column("value", Text),
+    Column("distribution", Text),
+    Column("signature", String),
     Column("time", String),
     Column("wording", String),
     Column("against", String),
     Column("against_turn", Integer),
+    Column("content", Text),
     Column("added", String, nullable=False),
     Column("place", Integer, nullable=False),
-    Index("labels_by_conversation", "conversation"),
+    Index("annotations_by_conversation", "conversation"),
+    Index("annotations_by_kind", "kind", "place"),
 )
+"""One row per annotation: what SQL selects by as columns, an annotation's other fields as JSON in `content`."""
 
-answers = Table(
-    "answers",
+cache = Table(
+    "cache",
     metadata,
     Column("key", String, primary_key=True),
-    Column("conversation", String, nullable=False),
-    Column("turn", Integer),
-    Column("question", String, nullable=False),
-    Column("judge", String, nullable=False),
-    Column("way", String, nullable=False),
-    Column("probabilities", Text, nullable=False),
-    Column("outside", Float, nullable=False),
-    Column("made_from", Text, nullable=False),
-    Column("version", String),
-    Column("added", String, nullable=False),
-    Index("answers_by_conversation", "conversation"),
-)
-
-replies = Table(
-    "replies",
-    metadata,
-    Column("key", String, primary_key=True),
-    Column("model", String, nullable=False),
-    Column("content", Text, nullable=False),
+    Column("kind", String, primary_key=True),
+    Column("maker", String, nullable=False),
+    Column("content", Text),
+    Column("bytes", LargeBinary),
     Column("added", String, nullable=False),
 )
-
-assessments = Table(
-    "assessments",
-    metadata,
-    Column("key", String, primary_key=True),
-    Column("conversation", String, nullable=False),
-    Column("turn", Integer, nullable=False),
-    Column("made_by", String, nullable=False),
-    Column("content", Text, nullable=False),
-    Column("added", String, nullable=False),
-    Index("assessments_by_conversation", "conversation"),
-)
-
-embeddings = Table(
-    "embeddings",
-    metadata,
-    Column("key", String, primary_key=True),
-    Column("embedder", String, nullable=False),
-    Column("vector", LargeBinary, nullable=False),
-    Column("added", String, nullable=False),
-)
+"""What a model made, under the hash of all that can change it: a `reply` as JSON, a `vector` as bytes."""
 
 runs = Table(
     "runs",

@@ -1,134 +1,41 @@
-"""Values as rows of tables, and what is said of those that cannot become one."""
+"""The store: conversations, annotations, runs, scores and the cache, behind one URL."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Table, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from accord.store.engine import open_engine, said
-from accord.store.schema import answers, conversations, labels, replies, runs, scores
-from accord.values import BadInput, Conversation, Label, Labels, Target, canonical_json, content_hash
+from accord.store.rows import (
+    BATCH,
+    Added,
+    Kept,
+    Keys,
+    annotation_from,
+    annotation_row,
+    answer_from,
+    batches,
+    changed_conversation,
+    conversation_row,
+    is_there,
+    issue_alone,
+    label_from,
+    now,
+    overall_key,
+    unknown_target,
+)
+from accord.store.schema import annotated, cache, conversations, runs, scores
+from accord.values import ANNOTATOR_KINDS, Annotation, BadInput, Conversation, Label, Labels, canonical_json
 
-T = TypeVar("T")
-
-
-def unknown_target(label: Label) -> str:
-    """What to say of a label of something that is not in the store."""
-    who, sides = f"label of {label.annotator!r}", [label.target, *([label.against] if label.against else [])]
-    counted = " (turns count from 0)" if any(side.turn is not None for side in sides) else ""
-    return f"{who}: no {' or no '.join(map(_named, sides))} in the store{counted}; import it first"
-
-
-def _named(target: Target) -> str:
-    conversation, turn = target
-    whole = f"conversation {conversation!r}"
-    return whole if turn is None else f"turn {turn} of a {whole}"
-
-
-def changed_conversation(name: str) -> str:
-    """What to say of a conversation whose id is taken."""
-    taken = f"conversation {name!r} is in the store with other content"
-    return f"{taken}; give the new one another id, or use another store"
-
-
-def is_there(label: Label, turns: Mapping[str, int]) -> bool:
-    """Whether a label's target exists, and what it is held against; of a log without texts any turn may."""
-    return all(_is_there(side, turns) for side in (label.target, label.against) if side is not None)
-
-
-def _is_there(target: Target, turns: Mapping[str, int]) -> bool:
-    if target.conversation not in turns:
-        return False
-    count = turns[target.conversation]
-    return target.turn is None or count == 0 or target.turn < count
-
-
-def batches(rows: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Lists of at most `size` rows, in order; where the source fails, the rows before the failure come out first."""
-    batch: list[T] = []
-    try:
-        for row in rows:
-            batch.append(row)
-            if len(batch) == size:
-                full, batch = batch, []
-                yield full
-    except (Exception, KeyboardInterrupt):
-        if batch:
-            yield batch
-        raise
-    if batch:
-        yield batch
-
-
-def conversation_row(conversation: Conversation) -> dict[str, Any]:
-    """A row of `conversations`."""
-    content = canonical_json(conversation.to_json())
-    digest = "s256:" + hashlib.sha256(content.encode("ascii")).hexdigest()
-    return {
-        "id": conversation.id,
-        "hash": digest,
-        "system": _storable(conversation.system),
-        "turns": len(conversation.turns),
-        "content": content,
-        "added": now(),
-    }
-
-
-def label_row(label: Label, seen: Counter[bytes], place: int) -> dict[str, Any]:
-    """A row of `labels`; `seen` counts equal labels, so that each has a key of its own."""
-    said_ = [*label.target, label.question, label.annotator, label.value, label.time, *(label.against or ())]
-    digest = hashlib.sha256(canonical_json(said_).encode("ascii")).digest()[:12]
-    seen[digest] += 1
-    return {
-        "key": content_hash([*said_, seen[digest]], length=40),
-        "conversation": label.target.conversation,
-        "turn": label.target.turn,
-        "question": label.question,
-        "annotator": label.annotator,
-        "value": canonical_json(label.value),
-        "time": label.time,
-        "wording": label.wording,
-        "against": label.against.conversation if label.against else None,
-        "against_turn": label.against.turn if label.against else None,
-        "added": now(),
-        "place": place,
-    }
-
-
-def _storable(text: str | None) -> str | None:
-    """A text without what databases refuse; the conversation's own content keeps it."""
-    return None if text is None else text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
-
-
-def now(after: str | None = None) -> str:
-    """The time, as the tables keep it; a millisecond `after` a time that the clock, set back, has not reached."""
-    time = datetime.now(UTC)
-    if after is not None:
-        time = max(time, datetime.fromisoformat(after) + timedelta(milliseconds=1))
-    return time.isoformat(timespec="milliseconds")
-
-
-BATCH = 500
-
-
-class Added(NamedTuple):
-    """How many rows were new, and how many the store had already."""
-
-    new: int = 0
-    known: int = 0
-
-    def plus(self, other: Added) -> Added:
-        """Both counts added up."""
-        return Added(self.new + other.new, self.known + other.known)
+PERSON, MODEL = "person", "model"
+REPLY = "reply"
 
 
 class Run(NamedTuple):
@@ -139,7 +46,7 @@ class Run(NamedTuple):
 
 
 class Store:
-    """Conversations, labels, answers, runs and scores behind one URL.
+    """Conversations, annotations, runs, scores and the cache behind one URL.
 
     Every write is one transaction a batch: what a batch wrote stays, whatever happens after it. Writing the same
     row again changes nothing, so an interrupted command can be run again.
@@ -214,7 +121,106 @@ class Store:
         """How many conversations the store holds."""
         return self._one(select(func.count()).select_from(conversations)) or 0
 
-    # --- labels -------------------------------------------------------------------------------------------------
+    # --- annotations --------------------------------------------------------------------------------------------
+
+    def add_annotations(self, found: Iterable[Annotation], on_bad: Callable[[BadInput], None] | None = None) -> Added:
+        """Keep annotations of every kind, one transaction per batch; the same call again adds nothing.
+
+        Equal annotations of a person within one call are kept apart (a person may rate twice). Of what a model made,
+        the first stays: a judge's answer per what it was made from, an overall score with its issues per signature
+        and words of the turn. A person's annotation names something that the store holds; a model may have been asked
+        about conversations that were only scored.
+
+        Args:
+            found: The annotations. An issue may stand before the overall score of its turn.
+            on_bad: Called with what is wrong with each one that cannot be kept, which is then skipped.
+
+        Raises:
+            BadInput: There is one, and `on_bad` is not given; the others of its batch are kept.
+        """
+        total, keys, places = Added(), Keys(), self._places()
+        early: list[Annotation] = []
+        for batch in batches(found, BATCH):
+            named = Labels(each.to_label() for each in batch if each.kind == PERSON).targets
+            turns = self._turns(side.conversation for side in named)
+            known = [each for each in batch if each.kind != PERSON or is_there(each, turns)]
+            kept = self._add_annotations(known, keys, places)
+            total, early = total.plus(kept.added(len(known))), early + kept.alone
+            for each in batch if len(known) < len(batch) else ():
+                if each.kind == PERSON and not is_there(each, turns):
+                    _complain(unknown_target(each), on_bad)
+        for batch in batches(early, BATCH):
+            kept = self._add_annotations(batch, keys, places)
+            total = total.plus(kept.added(len(batch)))
+            for each in kept.alone:
+                _complain(issue_alone(each), on_bad)
+        return total
+
+    def _add_annotations(self, batch: Sequence[Annotation], keys: Keys, places: Counter[str]) -> Kept:
+        """Keep a batch, overall scores before their issues: only those of the score that stayed are kept."""
+        rows: list[dict[str, Any]] = []
+        issues: list[tuple[Annotation, dict[str, Any]]] = []
+        for each in batch:
+            places[each.kind] += 1
+            row = annotation_row(each, keys.of(each), places[each.kind])
+            if each.is_of_issues and each.part:
+                issues.append((each, row))
+            else:
+                rows.append(row)
+        with said(self.url), self._engine.begin() as connection:
+            new = self._add(connection, annotated, rows)
+            groups = self._groups(connection, {overall_key(each) for each, _ in issues})
+            kept = [row for each, row in issues if groups.get(overall_key(each)) == each.group]
+            new_issues = self._add(connection, annotated, kept)
+        return Kept(new, new_issues, [each for each, _ in issues if overall_key(each) not in groups])
+
+    def _groups(self, connection: Connection, overall: Collection[str]) -> dict[str, str]:
+        """The group of each of these overall scores that the store holds: issues of another belong to none of them."""
+        query = select(annotated.c.key, annotated.c.content).where(annotated.c.key.in_(sorted(overall)))
+        rows = connection.execute(query).all() if overall else ()
+        return {key: json.loads(content or "{}").get("group", "") for key, content in rows}
+
+    def _places(self) -> Counter[str]:
+        """The last place of each kind of annotation."""
+        last = {kind: select(func.max(annotated.c.place)).where(annotated.c.kind == kind) for kind in ANNOTATOR_KINDS}
+        [found] = self._stream(select(*(query.scalar_subquery() for query in last.values())))
+        return Counter({kind: place or 0 for kind, place in zip(last, found, strict=True)})
+
+    def annotations(
+        self,
+        kinds: Collection[str] | None = None,
+        question: str | None = None,
+        conversations: Iterable[str] | None = None,
+    ) -> Iterator[Annotation]:
+        """All annotations, one at a time: kind by kind, and within each in the order they were added.
+
+        Args:
+            kinds: Only what these said: `person`, `model`, `metric`.
+            question: Only answers to this question.
+            conversations: Only those of these conversations and their turns, some hundred conversations at a time.
+        """
+        table, query = annotated.c, select(annotated)
+        if question is not None:
+            query = query.where(table.question == question)
+        if conversations is None:
+            wanted = query if kinds is None else query.where(table.kind.in_(sorted(kinds)))
+            ordered = wanted.order_by(table.kind, table.place, table.key)
+            yield from map(annotation_from, self._stream(ordered))
+            return
+        for batch in batches(sorted(set(conversations)), BATCH):
+            # SQLite takes a kind to be rarer than a conversation, and would read all of it: no condition on kinds here.
+            rows = list(self._stream(query.where(table.conversation.in_(batch))))
+            for row in sorted(rows, key=lambda row: (row.kind, row.place, row.key)):
+                if kinds is None or row.kind in kinds:
+                    yield annotation_from(row)
+
+    def _turns(self, ids: Iterable[str]) -> dict[str, int]:
+        """How many turns each of the named conversations has; those the store does not hold are left out."""
+        query = select(conversations.c.id, conversations.c.turns)
+        wanted = sorted(set(ids))
+        return dict(tuple(row) for row in self._stream(query.where(conversations.c.id.in_(wanted)))) if wanted else {}
+
+    # --- people's labels, judges' answers -----------------------------------------------------------------------
 
     def add_labels(self, found: Iterable[Label], on_unknown: Callable[[Label], None] | None = None) -> Added:
         """Keep labels of conversations, and of turns of them, that the store holds.
@@ -228,16 +234,11 @@ class Store:
         Raises:
             BadInput: Such a label, and `on_unknown` is not given; the others of its batch are kept.
         """
-        total, seen = Added(), Counter[bytes]()
-        place = self._one(select(func.max(labels.c.place))) or 0
+        total, keys, places = Added(), Keys(), self._places()
         for batch in batches(found, BATCH):
             turns = self._turns(side.conversation for side in Labels(batch).targets)
-            known = [label for label in batch if is_there(label, turns)]
-            rows = [label_row(label, seen, place + offset) for offset, label in enumerate(known, 1)]
-            place += len(rows)
-            with said(self.url), self._engine.begin() as connection:
-                new = self._add(connection, labels, rows)
-            total = total.plus(Added(new, len(rows) - new))
+            known = [Annotation.from_label(label) for label in batch if is_there(label, turns)]
+            total = total.plus(self._add_annotations(known, keys, places).added(len(known)))
             for label in batch if len(known) < len(batch) else ():
                 if not is_there(label, turns):
                     if on_unknown is None:
@@ -245,53 +246,60 @@ class Store:
                     on_unknown(label)
         return total
 
-    def _turns(self, ids: Iterable[str]) -> dict[str, int]:
-        """How many turns each of the named conversations has; those the store does not hold are left out."""
-        query = select(conversations.c.id, conversations.c.turns)
-        return dict(tuple(row) for row in self._stream(query.where(conversations.c.id.in_(sorted(set(ids))))))
-
     def labels(self) -> Labels:
-        """All labels, in the order they were added."""
-        columns = (labels.c.conversation, labels.c.turn, labels.c.question, labels.c.annotator, labels.c.value)
-        others = (labels.c.time, labels.c.wording, labels.c.against, labels.c.against_turn)
-        query = select(*columns, *others).order_by(labels.c.place, labels.c.key)
-        return Labels(map(_label, self._stream(query)))
-
-    # --- answers ------------------------------------------------------------------------------------------------
+        """All labels of people, in the order they were added."""
+        columns = ("conversation", "turn", "question", "by", "value", "time", "wording", "against", "against_turn")
+        query = select(*(annotated.c[name] for name in columns)).where(annotated.c.kind == PERSON)
+        return Labels(map(label_from, self._stream(query.order_by(annotated.c.place, annotated.c.key))))
 
     def add_answers(self, rows: Iterable[Mapping[str, Any]]) -> Added:
-        """Keep judge answers, given as rows of the `answers` table without its `added`; equal keys are kept once."""
-        total = Added()
+        """Keep a judge's answers; equal keys are kept once.
+
+        Each has a `key`, its `conversation` and `turn`, the `question`, the `judge` and its `mode`, `probabilities`
+        and `made_from` as JSON, the mass `outside` the options, and the endpoint's `version`.
+        """
+        total, places = Added(), self._places()
         for batch in batches(rows, BATCH):
-            stamped = [{**row, "added": now()} for row in batch]
+            stored = []
+            for row in batch:
+                places[MODEL] += 1
+                stored.append(annotation_row(answer_from(row), str(row["key"]), places[MODEL]))
             with said(self.url), self._engine.begin() as connection:
-                new = self._add(connection, answers, stamped)
-            total = total.plus(Added(new, len(stamped) - new))
+                new = self._add(connection, annotated, stored)
+            total = total.plus(Added(new, len(stored) - new))
         return total
 
     def answers(self, keys: Iterable[str]) -> dict[str, Mapping[str, Any]]:
         """The answers with these keys, by key: `probabilities` (JSON), the mass `outside`, the judge's `version`."""
-        columns = (answers.c.key, answers.c.probabilities, answers.c.outside, answers.c.version)
-        return {
-            key: {"probabilities": probabilities, "outside": outside, "version": version or ""}
-            for batch in batches(keys, BATCH)
-            for key, probabilities, outside, version in self._stream(select(*columns).where(answers.c.key.in_(batch)))
-        }
+        query = select(annotated.c.key, annotated.c.distribution, annotated.c.content)
+        query = query.where(annotated.c.distribution.is_not(None))
+        found: dict[str, Mapping[str, Any]] = {}
+        for batch in batches(keys, BATCH):
+            for key, distribution, content in self._stream(query.where(annotated.c.key.in_(batch))):
+                more = json.loads(content)
+                found[key] = {
+                    "probabilities": distribution, "outside": more["outside"], "version": more.get("version", ""),
+                }  # fmt: skip
+        return found
 
     def answered(self) -> list[tuple[str, str]]:
         """The conversation and the question of every answer."""
-        return [(name, question) for name, question in self._stream(select(answers.c.conversation, answers.c.question))]
+        query = select(annotated.c.conversation, annotated.c.question)
+        query = query.where(annotated.c.kind == MODEL, annotated.c.distribution.is_not(None))
+        return [(name, question) for name, question in self._stream(query)]
+
+    # --- cache --------------------------------------------------------------------------------------------------
 
     def add_reply(self, key: str, model: str, content: str) -> None:
         """Keep one reply of a chat model, given as JSON."""
+        row = {"key": key, "kind": REPLY, "maker": model, "content": content, "bytes": None, "added": now()}
         with said(self.url), self._engine.begin() as connection:
-            self._add(connection, replies, [{"key": key, "model": model, "content": content, "added": now()}])
+            self._add(connection, cache, [row])
 
     def reply(self, key: str) -> str | None:
         """The reply with this key, as JSON."""
-        return next(
-            (content for (content,) in self._stream(select(replies.c.content).where(replies.c.key == key))), None
-        )
+        query = select(cache.c.content).where(cache.c.key == key, cache.c.kind == REPLY)
+        return next((content for (content,) in self._stream(query)), None)
 
     # --- runs and scores ----------------------------------------------------------------------------------------
 
@@ -380,10 +388,11 @@ class Store:
             return connection.execution_options(reading=True).execute(query).scalar()
 
 
-def _label(row: Any) -> Label:
-    against = None if row.against is None else Target(row.against, row.against_turn)
-    target, value = Target(row.conversation, row.turn), json.loads(row.value)
-    return Label(target, row.question, row.annotator, value, row.time, row.wording, against)
+def _complain(reason: str, on_bad: Callable[[BadInput], None] | None) -> None:
+    error = BadInput(reason)
+    if on_bad is None:
+        raise error
+    on_bad(error)
 
 
 def _ids_after(last: str) -> Any:

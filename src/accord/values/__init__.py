@@ -1,5 +1,12 @@
 """What everything else speaks of: conversations, rubrics, annotations, scores, errors."""
 
+from accord.values.annotation import (
+    ANNOTATOR_KINDS,
+    OVERALL,
+    Annotation,
+    AnnotatorKind,
+    issues_from,
+)
 from accord.values.assessment import (
     HIGHEST,
     LOWEST,
@@ -49,11 +56,14 @@ from accord.values.rubric import (
 )
 from accord.values.scale import MOST_ASKED, Frozen, Kind, Scale, Value
 from accord.values.score import POPULATION, ROW, Score, Signature, Unscored, decision, decode, least_cost, score_from
-from accord.values.strict_yaml import check, is_web_address, load_yaml, plain_url, reasons
+from accord.values.strict_yaml import check, is_web_address, load_yaml, parse_yaml, plain_url, reasons
 from accord.values.taxonomy import ISSUE, IssueType, Taxonomy, load_taxonomy, read_taxonomy
 
 __all__ = [
+    "ANNOTATOR_KINDS",
     "AccordError",
+    "Annotation",
+    "AnnotatorKind",
     "Applies",
     "BadInput",
     "BadRow",
@@ -76,6 +86,7 @@ __all__ = [
     "ModelError",
     "NOBODY",
     "NotFitted",
+    "OVERALL",
     "POPULATION",
     "Question",
     "ROW",
@@ -106,11 +117,13 @@ __all__ = [
     "digests",
     "dump_rubric",
     "is_web_address",
+    "issues_from",
     "least_cost",
     "load_rubric",
     "load_taxonomy",
     "load_yaml",
     "located",
+    "parse_yaml",
     "plain_url",
     "read_rubric",
     "read_taxonomy",

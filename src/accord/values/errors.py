@@ -35,7 +35,8 @@ class UnknownName(BadInput):
 
     def __init__(self, kind: str, got: str, available: Iterable[str]) -> None:
         names = sorted(available)
-        close = difflib.get_close_matches(got, names, n=1)
+        swapped = [name for name in names if sorted(name) == sorted(got)]
+        close = swapped or difflib.get_close_matches(got, names, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
         listed = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
         super().__init__(f"unknown {kind} {got!r}.{hint} Available: {listed or 'none'}.")

@@ -103,8 +103,8 @@ INTERVAL_MASS = 0.8
 """Share of the distribution that a score's interval holds."""
 
 
-Issues = tuple[Mapping[str, Any], ...]
-"""Issues as JSON: `turn`, `type`, and what is known of each (`comment`, `quote`, `span`, `probability`)."""
+Notes = Mapping[str, Any]
+"""Values as JSON, by name."""
 
 POPULATION = "population"
 """Who a score speaks for when it names no annotator: a person drawn from those of whom the annotators are some."""
@@ -147,11 +147,9 @@ class Score:
         band: A conformal interval around the mean, where the evaluator has measured one: ratings fall into it as
             often as it says, whether or not the distribution is right.
         warning: Why the score deserves less trust than others; `None` where nothing speaks against it.
-        because: Pieces of evidence with what each added to the score, in units of the scale, the weightiest first;
+        attributions: Pieces of evidence with what each added to the score, in units of the scale, the weightiest first;
             empty where an evaluator does not say.
-        net_sat: What speaks for the conversation less what speaks against it, in points, of a learned rubric.
-        label: Its verdict: `good`, `bad` or `uncertain`.
-        issues: What was found wrong with the turns, a mapping an issue; empty where nobody looked, or nothing was.
+        notes: What sources attach, by name: issues with their quotes, NetSAT and its verdict, demonstrations, ...
     """
 
     target: Target
@@ -164,9 +162,7 @@ class Score:
     band: tuple[float, float] | None = None
     warning: str | None = None
     attributions: tuple[tuple[str, float], ...] = ()
-    net_sat: float | None = None
-    label: str | None = None
-    issues: Issues = field(default=(), hash=False)
+    notes: Notes = field(default_factory=dict, hash=False)
 
     @property
     def entropy(self) -> float:
@@ -205,9 +201,7 @@ class Score:
             "distribution": {_text(o): p for o, p in zip(self.options, self.probabilities, strict=True)},
             "warning": self.warning,
             "attributions": dict(self.attributions) or None,
-            "net_sat": self.net_sat,
-            "label": self.label,
-            "issues": list(self.issues) or None,
+            "notes": dict(self.notes) or None,
         }
 
 
@@ -219,16 +213,16 @@ class Unscored:
     annotator: str
     reason: str
     signature: Signature
-    issues: Issues = field(default=(), hash=False)
+    notes: Notes = field(default_factory=dict, hash=False)
 
     def to_json(self) -> dict[str, Any]:
         """The same flat row as a score's, with the reason and without a value."""
-        return {**_row(self), "issues": list(self.issues) or None, "unscored": self.reason}
+        return {**_row(self), "notes": dict(self.notes) or None, "unscored": self.reason}
 
 
 ROW = (
     "conversation", "turn", "annotator", "value", "low", "high", "band_low", "band_high", "variance", "entropy",
-    "distribution", "warning", "attributions", "net_sat", "label", "issues", "unscored",
+    "distribution", "warning", "attributions", "notes", "unscored",
     "signature",
 )  # fmt: skip
 """The names in a score's flat row, in their order."""

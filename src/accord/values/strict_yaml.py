@@ -56,15 +56,26 @@ def load_yaml(path: Path) -> Any:
         BadInput: The file is missing, empty, not UTF-8 or not YAML.
     """
     try:
-        content = yaml.load(path.read_text(encoding="utf-8-sig"), _UniqueKeys)  # noqa: S506 - a SafeLoader
+        text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise BadInput(f"{path} is not UTF-8; save it as UTF-8") from None
+    return parse_yaml(text, str(path))
+
+
+def parse_yaml(text: str, where: str) -> Any:
+    """Parse the text of one YAML file, which messages call `where`.
+
+    Raises:
+        BadInput: The text is empty or not YAML.
+    """
+    try:
+        content = yaml.load(text, _UniqueKeys)  # noqa: S506 - a SafeLoader
     except yaml.YAMLError as error:
-        raise BadInput(f"{path} is no YAML: {' '.join(str(error).split())}") from None
+        raise BadInput(f"{where} is no YAML: {' '.join(str(error).split())}") from None
     if content is None:
-        raise BadInput(f"{path} is empty")
+        raise BadInput(f"{where} is empty")
     return content
 
 

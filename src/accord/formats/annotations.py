@@ -1,0 +1,276 @@
+"""Annotations to files and back, to the last field: JSON lines, CSV or Parquet, told by the ending.
+
+JSON lines hold `Annotation.to_json`. A table has a column per field; `value`, `distribution`, `span`, `made_from` and
+`losses` are cells of JSON. A text cell that a spreadsheet would take for a formula (it begins with `=`, `+`, `-`, `@`,
+a tab or a line break) is written behind an apostrophe, as is one that begins with an apostrophe; a text that no table
+can hold (NUL, half a surrogate pair) is written as JSON behind `'json:`, and an empty text as a lone apostrophe.
+Reading takes that away again, so that what comes back equals what was written.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from accord.formats.label_files import mapped
+from accord.formats.messages import checked_id, is_storable, turn_index
+from accord.formats.record import Fields, WrongShape
+from accord.formats.rows import TABLE_SUFFIXES, locate, read_rows, suffix
+from accord.values import (
+    ANNOTATOR_KINDS,
+    ISSUE,
+    OVERALL,
+    Annotation,
+    BadInput,
+    BadRow,
+    Rubric,
+    canonical_json,
+    check_label,
+)
+
+ENDINGS = (".jsonl", ".csv", ".parquet")
+
+_IDS = ("conversation", "question", "by")
+_INDEXES = ("turn", "against_turn", "part")
+_IN_COLUMNS = ("signature", "time", "wording")
+_TEXTS = ("quote", "comment", "mode", "version", "called", "seen", "group")
+_JSON = ("value", "distribution", "span", "made_from", "losses")
+COLUMNS = (
+    "conversation", "turn", "question", "by", "kind", "value", "distribution", "outside", "quote", "span", "comment",
+    "signature", "mode", "made_from", "version", "time", "wording", "against", "against_turn", "called", "losses",
+    "seen", "group", "part",
+)  # fmt: skip
+_TELLING = frozenset({*_IDS, "kind", "value"})
+
+_LIVE = frozenset("=+-@\t\r\n'\uff1d\uff0b\uff0d\uff20")
+"""A cell that begins with one of these may be run by a spreadsheet; an apostrophe is what marks such a cell here."""
+_MARK, _AS_JSON = "'", "'json:"
+
+
+def looks_like_annotations(fields: Fields) -> bool:
+    """Whether a row is an annotation, told by its columns."""
+    return fields.keys() >= _TELLING
+
+
+def read_annotations(
+    path: str | Path,
+    rubric: Rubric,
+    columns: Mapping[str, str] | None = None,
+    on_bad_row: Callable[[BadInput], None] | None = None,
+) -> Iterator[Annotation]:
+    """Every annotation of a file, in order.
+
+    Args:
+        path: JSON lines or a table.
+        rubric: People's answers to its questions are checked against its scales.
+        columns: Our name to the file's name, for columns that are called otherwise.
+        on_bad_row: Called with each bad row, which is then skipped; without it a bad row is raised.
+
+    Raises:
+        BadInput: The file cannot be read as a whole.
+        BadRow: A row is no annotation, or outside its question's scale, and `on_bad_row` is not given.
+    """
+    found = locate(path)
+    is_table = suffix(found) in TABLE_SUFFIXES
+    for row in mapped(read_rows(found), columns, str(found)):
+        error: BadRow
+        if isinstance(row, BadRow):
+            error = row
+        else:
+            try:
+                annotation = _annotation(_from_cells(row.fields) if is_table else row.fields)
+                if annotation.kind == "person":
+                    check_label(annotation.to_label(), rubric)
+            except BadInput as wrong:
+                error = BadRow(str(found), row.line, str(wrong))
+            else:
+                yield annotation
+                continue
+        if on_bad_row is None:
+            raise error
+        on_bad_row(error)
+
+
+# --- a row that comes in -------------------------------------------------------------------------------------------
+
+
+def _annotation(fields: Fields) -> Annotation:
+    """The annotation that a row of JSON values says.
+
+    Raises:
+        WrongShape: A value is missing, or is none that the field can hold.
+    """
+    row = {name: fields[name] for name in COLUMNS if fields.get(name) is not None}
+    missing = next((name for name in (*_IDS, "kind") if name not in row), None)
+    if missing is not None:
+        raise WrongShape(f"an annotation needs {', '.join(_IDS)} and kind; {missing} is empty")
+    if row["kind"] not in ANNOTATOR_KINDS:
+        raise WrongShape(f"kind {row['kind']!r} is unknown; allowed: {', '.join(ANNOTATOR_KINDS)}")
+    for name in row.keys() & {*_IDS, "against"}:
+        row[name] = checked_id(row[name])
+    for name in row.keys() & {*_INDEXES}:
+        row[name] = turn_index(row[name])
+    for name in row.keys() & {*_TEXTS, *_IN_COLUMNS}:
+        if not isinstance(row[name], str) or (name in _IN_COLUMNS and not is_storable(row[name])):
+            raise WrongShape(f"{name} {row[name]!r} is no text")
+    for name in row.keys() & _SHAPES.keys():
+        holds, expected = _SHAPES[name]
+        if not holds(row[name]):
+            raise WrongShape(f"{name} is {expected}, got {_short(row[name])}")
+    found = Annotation.from_json({"value": None, **row})
+    _check_issue(found)
+    return found
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_span(value: Any) -> bool:
+    ends = value if isinstance(value, list | tuple) and len(value) == 2 else [None]
+    return all(isinstance(end, int) and not isinstance(end, bool) and end >= 0 for end in ends)
+
+
+_SHAPES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "value": (lambda value: isinstance(value, str) or _is_number(value), "a number or a text"),
+    "distribution": (
+        lambda value: isinstance(value, Mapping) and all(map(_is_number, value.values())),
+        "an object with a probability per option",
+    ),
+    "outside": (_is_number, "a number"),
+    "span": (_is_span, "two places in a text"),
+    "made_from": (lambda value: isinstance(value, Mapping), "an object"),
+    "losses": (
+        lambda value: isinstance(value, list | tuple) and all(isinstance(each, str) for each in value),
+        "a list of texts",
+    ),
+}
+
+
+def _check_issue(found: Annotation) -> None:
+    """Refuse a row that says it belongs to the issues of a turn, and cannot.
+
+    Raises:
+        WrongShape: Says why.
+    """
+    if not found.group and not found.part:
+        return
+    if found.kind != "model" or found.signature is None or found.target.turn is None or not found.group:
+        raise WrongShape("an issue that a model found needs a turn, a signature and a group")
+    if found.part and not found.question.startswith(ISSUE):
+        raise WrongShape(f"question {found.question!r} is no issue; an issue's question begins with {ISSUE!r}")
+    if not found.part and (found.question != OVERALL or type(found.value) is not int):
+        raise WrongShape(f"the first of a group answers {OVERALL!r} with a whole number, got {_short(found.value)}")
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+# --- cells of tables -----------------------------------------------------------------------------------------------
+
+
+def _to_cells(annotation: Annotation) -> dict[str, Any]:
+    """The annotation as cells of a table; `None` for an empty one."""
+    row = annotation.to_json()
+    return {name: _cell(name, row[name]) if row.get(name) is not None else None for name in COLUMNS}
+
+
+def _cell(name: str, value: Any) -> Any:
+    if name in _JSON:
+        return canonical_json(value)
+    if not isinstance(value, str):
+        return value
+    if not is_storable(value):
+        return _AS_JSON + canonical_json(value)
+    return value if value and value[0] not in _LIVE else _MARK + value
+
+
+def _from_cells(fields: Fields) -> dict[str, Any]:
+    """The inverse of `_to_cells`, from a line of CSV or a row of Parquet.
+
+    Raises:
+        WrongShape: A cell of JSON, or of a number, is none.
+    """
+    row = {}
+    for name in COLUMNS:
+        cell = fields.get(name)
+        if cell in (None, ""):
+            continue
+        try:
+            if name in _JSON or name == "outside":
+                row[name] = json.loads(cell) if isinstance(cell, str) else cell
+            else:
+                row[name] = _text(cell) if isinstance(cell, str) else cell
+        except (ValueError, RecursionError):
+            raise WrongShape(f"{name} {_short(cell)} is no JSON (a word stands in quotation marks)") from None
+    return row
+
+
+def _text(cell: str) -> Any:
+    if cell.startswith(_AS_JSON):
+        return json.loads(cell.removeprefix(_AS_JSON))
+    marked = cell[0] == _MARK and (len(cell) == 1 or cell[1] in _LIVE)
+    return cell[1:] if marked else cell
+
+
+# --- a file that goes out ------------------------------------------------------------------------------------------
+
+
+class AnnotationWriter:
+    """Writes annotations as they come. Use as a context manager.
+
+    Rows go to `NAME.partial`, which takes the file's place when all are written: a failure leaves what was there.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Prepare to write.
+
+        Raises:
+            BadInput: The file's ending is none of `ENDINGS`.
+        """
+        if path.suffix not in ENDINGS:
+            raise BadInput(f"cannot write annotations to {path.name!r}; the ending is one of {', '.join(ENDINGS)}")
+        self.path = path
+        self._partial = path.with_name(path.name + ".partial")
+        self._stream: IO[str]
+
+    def __enter__(self) -> AnnotationWriter:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._stream = self._partial.open("w", encoding="utf-8", newline="")
+        if self.path.suffix == ".csv":
+            csv.writer(self._stream).writerow(COLUMNS)
+        return self
+
+    def write(self, annotation: Annotation) -> None:
+        """Write one annotation."""
+        if self.path.suffix == ".csv":
+            csv.writer(self._stream).writerow(_to_cells(annotation).values())
+        else:
+            row = annotation.to_json() if self.path.suffix == ".jsonl" else _to_cells(annotation)
+            self._stream.write(json.dumps(row) + "\n")
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._stream.close()
+        if kind is None and self.path.suffix == ".parquet":
+            _to_parquet(self._partial, self.path)
+        elif kind is None:
+            self._partial.replace(self.path)
+
+
+def _to_parquet(lines: Path, path: Path) -> None:
+    """JSON lines to Parquet, streamed."""
+    import polars as pl
+
+    types = dict.fromkeys(_INDEXES, pl.Int64) | {"outside": pl.Float64}
+    schema = {name: types.get(name, pl.String) for name in COLUMNS}
+    if lines.stat().st_size:
+        pl.scan_ndjson(lines, schema=schema).select(COLUMNS).sink_parquet(path)
+    else:
+        pl.DataFrame(schema=schema).write_parquet(path)
+    lines.unlink()

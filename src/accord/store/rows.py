@@ -1,0 +1,227 @@
+"""Values as rows of tables and back, and what is said of those that cannot become one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple, TypeVar
+
+from accord.values import Annotation, Conversation, Label, Target, canonical_json, content_hash
+
+T = TypeVar("T")
+
+BATCH = 500
+
+
+class Added(NamedTuple):
+    """How many rows were new, and how many the store had already."""
+
+    new: int = 0
+    known: int = 0
+
+    def plus(self, other: Added) -> Added:
+        """Both counts added up."""
+        return Added(self.new + other.new, self.known + other.known)
+
+
+class Kept(NamedTuple):
+    """How many annotations of a batch were new, and the issues whose overall score the store lacks."""
+
+    new: int
+    issues: int
+    alone: list[Annotation]
+
+    def added(self, given: int) -> Added:
+        """The counts of a batch of so many annotations."""
+        new = self.new + self.issues
+        return Added(new, given - len(self.alone) - new)
+
+
+def batches(rows: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Lists of at most `size` rows, in order; where the source fails, the rows before the failure come out first."""
+    batch: list[T] = []
+    try:
+        for row in rows:
+            batch.append(row)
+            if len(batch) == size:
+                full, batch = batch, []
+                yield full
+    except (Exception, KeyboardInterrupt):
+        if batch:
+            yield batch
+        raise
+    if batch:
+        yield batch
+
+
+def now(after: str | None = None) -> str:
+    """The time, as the tables keep it; a millisecond `after` a time that the clock, set back, has not reached."""
+    time = datetime.now(UTC)
+    if after is not None:
+        time = max(time, datetime.fromisoformat(after) + timedelta(milliseconds=1))
+    return time.isoformat(timespec="milliseconds")
+
+
+# --- what is said of rows that cannot be kept ----------------------------------------------------------------------
+
+
+def unknown_target(label: Label | Annotation) -> str:
+    """The message about a label of something that is not in the store."""
+    annotator = label.annotator if isinstance(label, Label) else label.by
+    who, sides = f"label of {annotator!r}", [label.target, *([label.against] if label.against else [])]
+    counted = " (turns count from 0)" if any(side.turn is not None for side in sides) else ""
+    return f"{who}: no {' or no '.join(map(_named, sides))} in the store{counted}; import it first"
+
+
+def issue_alone(issue: Annotation) -> str:
+    """The message about an issue whose turn has no overall score in the store."""
+    overall = f"the overall score that {issue.by!r} gave with it"
+    return f"{issue.question!r} of {issue.target}: {overall} is neither in the store nor in the file; import it too"
+
+
+def changed_conversation(name: str) -> str:
+    """The message about a conversation whose id is taken."""
+    taken = f"conversation {name!r} is in the store with other content"
+    return f"{taken}; give the new one another id, or use another store"
+
+
+def _named(target: Target) -> str:
+    conversation, turn = target
+    whole = f"conversation {conversation!r}"
+    return whole if turn is None else f"turn {turn} of a {whole}"
+
+
+def is_there(label: Label | Annotation, turns: Mapping[str, int]) -> bool:
+    """Whether a label's target exists, and what it is held against; of a log without texts any turn may."""
+    return all(_is_there(side, turns) for side in (label.target, label.against) if side is not None)
+
+
+def _is_there(target: Target, turns: Mapping[str, int]) -> bool:
+    if target.conversation not in turns:
+        return False
+    count = turns[target.conversation]
+    return target.turn is None or count == 0 or target.turn < count
+
+
+# --- conversations -------------------------------------------------------------------------------------------------
+
+
+def conversation_row(conversation: Conversation) -> dict[str, Any]:
+    """A row of `conversations`."""
+    content = canonical_json(conversation.to_json())
+    digest = "s256:" + hashlib.sha256(content.encode("ascii")).hexdigest()
+    return {
+        "id": conversation.id,
+        "hash": digest,
+        "system": _storable(conversation.system),
+        "turns": len(conversation.turns),
+        "content": content,
+        "added": now(),
+    }
+
+
+def _storable(text: str | None) -> str | None:
+    """A text without what databases refuse; the conversation's own content keeps it."""
+    return None if text is None else text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
+
+
+# --- annotations ---------------------------------------------------------------------------------------------------
+
+
+class Keys:
+    """The key of each annotation of one call.
+
+    A person may say the same thing twice: equal annotations of a person are counted, so that each has a key of its
+    own. A judge's answer has the hash of what it was made from. The first overall score of a turn stays, per
+    signature and words of the turn. Anything else has the hash of all it says.
+    """
+
+    def __init__(self) -> None:
+        self._seen = Counter[bytes]()
+
+    def of(self, annotation: Annotation) -> str:
+        """The annotation's key."""
+        if annotation.kind == "person":
+            return self._of_person(annotation)
+        if annotation.is_of_issues:
+            key = overall_key(annotation)
+            return content_hash([key, annotation.group, annotation.part], length=40) if annotation.part else key
+        if annotation.is_answer:
+            return content_hash(annotation.made_from, length=40)
+        return content_hash({**annotation.to_json(), "time": None}, length=40)
+
+    def _of_person(self, annotation: Annotation) -> str:
+        said: list[Any] = [*annotation.target, annotation.question, annotation.by, annotation.value, annotation.time]
+        said += annotation.against or ()
+        more = annotation.details()
+        said += [more] if more else []
+        digest = hashlib.sha256(canonical_json(said).encode("ascii")).digest()[:12]
+        self._seen[digest] += 1
+        return content_hash([*said, self._seen[digest]], length=40)
+
+
+def overall_key(annotation: Annotation) -> str:
+    """The key of the overall score that an annotation of issues belongs to."""
+    return content_hash([*annotation.target, annotation.signature, annotation.seen], length=40)
+
+
+def annotation_row(annotation: Annotation, key: str, place: int) -> dict[str, Any]:
+    """A row of `annotations`."""
+    details, against = annotation.details(), annotation.against
+    return {
+        "key": key,
+        "conversation": annotation.target.conversation,
+        "turn": annotation.target.turn,
+        "question": annotation.question,
+        "by": annotation.by,
+        "kind": annotation.kind,
+        "value": canonical_json(annotation.value),
+        "distribution": None if annotation.distribution is None else canonical_json(dict(annotation.distribution)),
+        "signature": annotation.signature,
+        "time": annotation.time,
+        "wording": annotation.wording,
+        "against": against.conversation if against else None,
+        "against_turn": against.turn if against else None,
+        "content": canonical_json(details) if details else None,
+        "added": now(),
+        "place": place,
+    }
+
+
+def annotation_from(row: Any) -> Annotation:
+    """The inverse of `annotation_row`."""
+    named = (
+        "conversation",
+        "turn",
+        "question",
+        "by",
+        "kind",
+        "signature",
+        "time",
+        "wording",
+        "against",
+        "against_turn",
+    )
+    plain = {name: getattr(row, name) for name in named}
+    distribution = None if row.distribution is None else json.loads(row.distribution)
+    details = json.loads(row.content) if row.content else {}
+    return Annotation.from_json(
+        {**plain, "value": json.loads(row.value or "null"), "distribution": distribution, **details}
+    )
+
+
+def label_from(row: Any) -> Label:
+    """The label in a person's row, whatever else it says."""
+    against = None if row.against is None else Target(row.against, row.against_turn)
+    target, value = Target(row.conversation, row.turn), json.loads(row.value or "null")
+    return Label(target, row.question, row.by, value, row.time, row.wording, against)
+
+
+def answer_from(row: Mapping[str, Any]) -> Annotation:
+    """A judge's answer as `Store.add_answers` is given it."""
+    target = Target(row["conversation"], row["turn"])
+    read = {name: json.loads(row[name]) for name in ("probabilities", "made_from")}
+    return Annotation.from_answer(target, row["question"], row["judge"], {**row, **read})

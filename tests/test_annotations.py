@@ -1,0 +1,341 @@
+"""Annotations: one record for what people, models and metrics say; kept, filtered, exported and read back whole."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from accord import Conversation, Label, Store, Target, Turn
+from accord.cli import commands  # noqa: F401 - registers the commands
+from accord.cli.app import app
+from accord.formats import AnnotationWriter, read_annotations
+from accord.project import export_annotations, import_files
+from accord.store import Added, IssueAnnotations
+from accord.values import (
+    Annotation,
+    BadInput,
+    BadRow,
+    Issue,
+    IssueAnnotation,
+    Rubric,
+    UnknownName,
+    issues_from,
+    located,
+)
+
+ODD = "NUL \0, half a pair \ud83d, \u202ertl, line\r\nbreak\rand\ttab, Grüße, 你好, 🙂, \ufeff"
+FORMULAS = (
+    "=1+1",
+    "+1",
+    "-1",
+    "@SUM(A1)",
+    "\t=1",
+    "\r=1",
+    "\n=1",
+    "'=1",
+    "''",
+    "'",
+    "＝1",
+    '\'json:"x"',
+    "=cmd|' /C x'!A0",
+)
+REPLY = "It is on its way. It is much better now."
+
+
+def chat(name: str) -> Conversation:
+    return Conversation(name, (Turn("user", "Where is it?"), Turn("assistant", REPLY)))
+
+
+CHATS = [chat("a"), chat("b"), chat('=a,b;"c"')]
+
+FOUND = [
+    located(
+        IssueAnnotation(
+            Target("a", 1),
+            (
+                Issue("Commonsense", "Not so.", "much  Better"),
+                Issue("Incoherence", ODD, "nowhere", None, "odd: " + ODD),
+                Issue("Incoherence", ODD, "nowhere", None, "odd: " + ODD),
+                Issue("Antisocial", ""),
+            ),
+            2, ODD, "issues|model:small|taxonomy:s256:1f3c", ("unknown kind", ODD), "s256:0123",
+        ),
+        REPLY,
+    ),
+    IssueAnnotation(Target("a", 1), (), 5, "", "by hand"),
+    IssueAnnotation(Target("b", 0), (Issue("Antisocial", "=rude"),), 1, "-", "issues|model:small|taxonomy:s256:1f3c"),
+]  # fmt: skip
+
+
+def annotations() -> list[Annotation]:
+    """Some of every kind, each field filled by one of them at least."""
+    labels = [
+        Label(Target("a"), "Q0", "ann", 3, wording="s256:1"),
+        Label(Target("a"), "Q0", "ann", 3, wording="s256:1"),
+        Label(Target("a", 1), "Q0", "bob", 2, "2026-01-01"),
+        Label(Target("b"), "Q2", "ann", None, ""),
+        Label(Target("b"), "kind", "ann", "good\nor bad"),
+        Label(Target("b"), "length", "ann", 0.1 + 0.2),
+        Label(Target("b"), "length", "ann", 3.0),
+        Label(Target("a", 1), "better", "=bob", -1, against=Target("b", 0)),
+        Label(Target('=a,b;"c"'), "better", "bob", 1, against=Target("a")),
+        *(Label(Target("a"), "words", "ann", text) for text in (*FORMULAS, "", "3", "null", "[1]")),
+    ]
+    marked = Annotation(
+        Target("a", 1), "issue:Commonsense", "bob", "person", 1, quote="much better", span=(24, 35), comment=ODD
+    )
+    texts = [replace(marked, comment=text) for text in (*FORMULAS, "json:", "'tis", "a'b", "  =1")]
+    answers = [
+        Annotation.from_answer(
+            Target("a"), "Q0", "judge", {
+                "probabilities": {"1": 0.1, "2": 1 / 3}, "outside": 0.25, "mode": "logprobs", "version": "v-1",
+                "made_from": {"judge": "judge", "mode": "logprobs", "prompt": ODD},
+            }
+        ),
+        Annotation.from_answer(
+            Target("only scored", 3), "=Q1", "judge", {
+                "probabilities": {}, "outside": 0.0, "mode": "sampling-10", "version": None,
+                "made_from": {"judge": "judge", "runs": [{"1": 1.0}]},
+            }
+        ),
+    ]  # fmt: skip
+    metric = Annotation(Target("a"), "length", "words", "metric", 17, signature="words|version:1", time="2026-01-01")
+    issues = [each for found in FOUND for each in Annotation.from_issues(found)]
+    return [*map(Annotation.from_label, labels), marked, *texts, *answers, *issues, metric]
+
+
+def by_kind(found: list[Annotation]) -> list[Annotation]:
+    """In the order that a store gives them."""
+    return sorted(found, key=lambda each: each.kind)
+
+
+# --- the record ----------------------------------------------------------------------------------------------------
+
+
+def test_an_annotation_as_json_is_whole() -> None:
+    filled = set()
+    for each in annotations():
+        row = json.loads(json.dumps(each.to_json()))
+        assert Annotation.from_json(row) == each
+        filled |= row.keys()
+    assert filled == {
+        "conversation", "turn", "question", "by", "kind", "value", "distribution", "outside", "quote", "span", "comment",
+        "signature", "mode", "made_from", "version", "time", "wording", "against", "against_turn", "called", "losses",
+        "seen", "group", "part",
+    }  # fmt: skip
+
+
+def test_views_are_the_annotations_and_back() -> None:
+    for each in annotations():
+        if each.kind == "person" and not each.details():
+            assert Annotation.from_label(each.to_label()) == each
+    rows = [each for each in annotations() if each.is_of_issues]
+    random.Random(0).shuffle(rows)
+    assert sorted(issues_from(rows), key=repr) == sorted(FOUND, key=repr), "in whatever order"
+    assert {each.by for each in rows} == {"small", "by hand"}, "the model that the signature names"
+
+
+# --- the store -----------------------------------------------------------------------------------------------------
+
+
+def test_the_store_keeps_annotations_of_every_kind_once(store: Store) -> None:
+    store.add_conversations(CHATS)
+    given = annotations()
+    assert store.add_annotations(given) == Added(len(given), 0)
+    assert store.add_annotations(given) == Added(0, len(given))
+    kept = list(store.annotations())
+    assert kept == by_kind(given)
+    assert [type(each.value) for each in kept] == [type(each.value) for each in by_kind(given)], "3.0 is not 3"
+
+
+def test_annotations_are_filtered_by_kind_question_and_conversation(store: Store) -> None:
+    store.add_conversations(CHATS)
+    given = annotations()
+    store.add_annotations(given)
+    for kinds in (["person"], ["model", "metric"], []):
+        assert list(store.annotations(kinds)) == by_kind([each for each in given if each.kind in kinds])
+    assert list(store.annotations(question="Q0")) == by_kind([each for each in given if each.question == "Q0"])
+    found = list(store.annotations(["person"], "length", ["b", "nobody"]))
+    assert [each.value for each in found] == [0.1 + 0.2, 3.0]
+    assert list(store.annotations(conversations=[])) == []
+
+
+def test_the_same_label_is_known_whichever_way_it_came(store: Store) -> None:
+    store.add_conversations(CHATS)
+    labels = [Label(Target("a"), "Q0", "ann", 3)] * 2
+    assert store.add_labels(labels) == Added(2, 0)
+    assert store.add_annotations(map(Annotation.from_label, labels)) == Added(0, 2)
+    same = Annotation.from_label(labels[0])
+    assert store.add_annotations([same, same, same]) == Added(1, 2), "a third time is another rating"
+    assert list(store.labels()) == [*labels, labels[0]]
+
+
+def test_models_never_replace_people_or_become_their_labels(store: Store) -> None:
+    store.add_conversations(CHATS)
+    store.add_labels([Label(Target("a", 1), "overall", "ann", 4), Label(Target("a", 1), "issue:Antisocial", "ann", 0)])
+    IssueAnnotations(store).add(FOUND)
+    assert [(label.annotator, label.value) for label in store.labels()] == [("ann", 4), ("ann", 0)]
+    assert IssueAnnotations(store).makers() == {"by hand": 1, "issues|model:small|taxonomy:s256:1f3c": 2}
+    assert store.answered() == []
+
+
+def test_the_first_issues_of_a_turn_stay_and_are_not_mixed_with_others(store: Store) -> None:
+    store.add_conversations(CHATS)
+    issues = IssueAnnotations(store)
+    assert issues.add(FOUND[:1]) == Added(1, 0)
+    other = replace(FOUND[0], issues=(*FOUND[0].issues, Issue("Antisocial", "late")), score=1)
+    assert issues.add([other]) == Added(0, 1)
+    assert store.add_annotations(Annotation.from_issues(other)) == Added(0, 6)
+    assert list(issues.of(CHATS, FOUND[0].made_by)) == []  # the words were others: `said` is not theirs
+    assert issues_from(store.annotations(["model"])) == FOUND[:1]
+    assert issues.add([replace(FOUND[1], issues=(Issue("x", "y"),)), FOUND[1]]) == Added(1, 1)
+    assert [len(each.issues) for each in issues.of(CHATS, "by hand")] == [1], "the first of a batch stays"
+
+
+def test_issues_may_come_before_their_overall_score_and_never_without(store: Store) -> None:
+    store.add_conversations(CHATS)
+    overall, *issues = Annotation.from_issues(FOUND[0])
+    with pytest.raises(BadInput, match="the overall score that 'small' gave with it is neither in the store nor in"):
+        store.add_annotations(issues)
+    assert list(store.annotations()) == []
+    assert store.add_annotations([*reversed(issues), overall]) == Added(5, 0)
+    assert issues_from(store.annotations()) == FOUND[:1]
+
+
+def test_a_persons_annotation_of_something_unknown_is_refused_or_said(store: Store) -> None:
+    store.add_conversations(CHATS)
+    good, bad = (Annotation(Target(name), "Q0", "ann", "person", 3) for name in ("a", "nobody"))
+    with pytest.raises(BadInput, match="no conversation 'nobody' in the store; import it first"):
+        store.add_annotations([good, bad])
+    said: list[BadInput] = []
+    assert store.add_annotations([good, bad], said.append) == Added(0, 1) and len(said) == 1
+
+
+# --- files ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv", "parquet"])
+def test_what_is_exported_comes_back_to_the_last_field(ending: str, tmp_path: Path, rubric: Rubric) -> None:
+    first, second = (Store(f"sqlite:///{tmp_path}/{name}.db") for name in ("first", "second"))
+    for store in (first, second):
+        store.add_conversations(CHATS)
+    given = annotations()
+    first.add_annotations(given)
+    out, again = tmp_path / f"annotations.{ending}", tmp_path / f"again.{ending}"
+    counts = export_annotations(first, out)
+    assert counts == {kind: sum(each.kind == kind for each in given) for kind in ("person", "model", "metric")}
+    done = import_files(second, rubric, [out])
+    assert (done.annotations, done.labels, done.conversations) == (Added(len(given), 0), Added(), Added())
+    assert list(second.annotations()) == list(first.annotations()) == by_kind(given)
+    assert export_annotations(second, again) == counts and again.read_bytes() == out.read_bytes()
+    assert import_files(second, rubric, [out]).annotations == Added(0, len(given)), "importing again adds nothing"
+    assert sorted(path.name for path in tmp_path.glob("*.partial")) == []
+    for store in (first, second):
+        store.close()
+
+
+def test_no_cell_of_a_csv_begins_like_a_formula(tmp_path: Path) -> None:
+    with AnnotationWriter(tmp_path / "annotations.csv") as writer:
+        for each in annotations():
+            writer.write(each)
+    with (tmp_path / "annotations.csv").open(encoding="utf-8", newline="") as stream:
+        cells = [cell for row in csv.reader(stream) for cell in row]
+    live = [cell for cell in cells if cell[:1] in set("=+-@\t\r\n＝") and cell[:1]]
+    assert live == ["-1"], "a number, and nothing else"
+    assert "'=1+1" in cells and "''tis" in cells
+
+
+def test_an_empty_export_is_a_file_that_can_be_read(tmp_path: Path, memory: Store, rubric: Rubric) -> None:
+    assert export_annotations(memory, tmp_path / "none.csv", ["metric"]) == {"metric": 0}
+    assert export_annotations(memory, tmp_path / "none.parquet") == {"person": 0, "model": 0, "metric": 0}
+    assert list(read_annotations(tmp_path / "none.csv", rubric)) == []
+    assert list(read_annotations(tmp_path / "none.parquet", rubric)) == []
+
+
+GOOD: dict[str, Any] = {"conversation": "a", "question": "Q0", "by": "ann", "kind": "person", "value": 3}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"by": ""}, "'' cannot be an id"),
+        ({"kind": None}, "an annotation needs conversation, question, by and kind; kind is empty"),
+        ({"kind": "robot"}, "kind 'robot' is unknown; allowed: person, model, metric"),
+        ({"turn": -1}, "turn -1 is no index"),
+        ({"value": 7}, "question 'Q0': got 7, allowed: 1, 2, 3, 4"),
+        ({"value": [3]}, r"value is a number or a text, got \[3\]"),
+        ({"value": True}, "value is a number or a text, got True"),
+        ({"conversation": "nobody"}, "no conversation 'nobody' in the store; import it first"),
+        ({"turn": 9}, "no turn 9 of a conversation 'a'"),
+        ({"span": [1]}, "span is two places in a text"),
+        ({"time": 5}, "time 5 is no text"),
+        ({"signature": "\0"}, "is no text"),
+        ({"distribution": {"1": "x"}}, "distribution is an object with a probability per option"),
+        ({"made_from": "x"}, "made_from is an object"),
+        ({"losses": "x"}, "losses is a list of texts"),
+        ({"part": 2}, "an issue that a model found needs a turn, a signature and a group"),
+        ({"kind": "model", "turn": 1, "signature": "s", "group": "g"}, "answers 'overall' with a whole number"),
+        ({"kind": "model", "turn": 1, "signature": "s", "group": "g", "part": 1}, "question 'Q0' is no issue"),
+    ],
+)
+def test_a_bad_row_stops_the_import_or_is_skipped(
+    change: dict[str, Any], reason: str, tmp_path: Path, memory: Store, rubric: Rubric
+) -> None:
+    memory.add_conversations(CHATS)
+    path = tmp_path / "annotations.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in (GOOD, GOOD | change, GOOD | {"by": "bob"})))
+    with pytest.raises(BadInput, match=reason) as caught:
+        import_files(memory, rubric, [path])
+    assert str(path) in str(caught.value) and len(memory.labels()) >= 1, "what stood before it is kept"
+    done = import_files(memory, rubric, [path], skip_bad_rows=True)
+    assert (done.skipped, len(memory.labels())) == (1, 2) and reason.split("\\")[0][:12] in done.bad_rows[0]
+
+
+def test_a_broken_cell_of_a_table_is_a_bad_row(tmp_path: Path, rubric: Rubric) -> None:
+    path = tmp_path / "annotations.csv"
+    path.write_text("conversation,question,by,kind,value\na,Q0,ann,person,3\na,kind,ann,person,good\n")
+    rows = read_annotations(path, rubric)
+    assert next(rows).value == 3
+    with pytest.raises(
+        BadRow, match=r"annotations.csv, line 3: value 'good' is no JSON \(a word stands in quotation marks"
+    ):
+        next(rows)
+
+
+def test_an_unknown_kind_or_ending_is_refused_before_anything_is_written(tmp_path: Path, memory: Store) -> None:
+    with pytest.raises(UnknownName, match="unknown kind of annotation 'persons'"):
+        export_annotations(memory, tmp_path / "a.csv", ["persons"])
+    with pytest.raises(BadInput, match=r"cannot write annotations to 'a.xlsx'; the ending is one of .jsonl, .csv"):
+        export_annotations(memory, tmp_path / "a.xlsx")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_commands_export_and_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from accord.sample import sources
+
+    monkeypatch.chdir(tmp_path)
+
+    def accord(*arguments: str) -> str:
+        result = CliRunner().invoke(app, list(arguments))
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    chats, ratings = map(str, sources())
+    accord("init")
+    accord("import", chats, ratings)
+    kept = json.loads(accord("export", "people.csv", "--kind", "person", "--json"))
+    assert kept["annotations"]["person"] > 100 and kept["out"] == "people.csv"
+    assert "by people, 0 by models, 0 by metrics" in accord("export", "all.parquet")
+    (tmp_path / "accord.db").rename(tmp_path / "before.db")
+    done = json.loads(accord("import", "people.csv", chats, "--json"))
+    assert done["annotations"] == {"new": kept["annotations"]["person"], "known": 0}
+    assert "annotations imported" in accord("import", "all.parquet")
+    again = json.loads(accord("import", ratings, "--json"))
+    assert again["labels"]["new"] == 0, "the labels they were made of are known"
