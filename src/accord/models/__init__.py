@@ -85,12 +85,13 @@ from accord.models.prompts import (
     answer_labels,
     documents_of,
     fence_for,
+    fenced,
     material_of,
     prompt_file,
     prompt_for,
     transcript_of,
 )
-from accord.models.roles import (
+from accord.models.requests import (
     EMBEDDER,
     FINDER,
     JUDGE,
@@ -102,15 +103,12 @@ from accord.models.roles import (
     Keep,
     Known,
     Makers,
-    Models,
     Questions,
     Recall,
     Text,
     Who,
-    memory_models,
-    plan,
-    run,
 )
+from accord.models.running import Models, Step, memory_models, plan, run
 from accord.models.scripted import ScriptedJudge, ScriptedModel
 from accord.models.settings import Mode, ModelSettings
 from accord.models.waiting import wait
@@ -199,6 +197,7 @@ __all__ = [
     "ScriptedJudge",
     "ScriptedModel",
     "Shape",
+    "Step",
     "TOP_LOGPROBS",
     "Text",
     "Unanswered",
@@ -223,6 +222,7 @@ __all__ = [
     "endpoint_of",
     "estimated_usage",
     "fence_for",
+    "fenced",
     "fitted",
     "frequencies",
     "in_process",

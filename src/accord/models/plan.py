@@ -26,6 +26,13 @@ class Plan:
     money: float | None = None
     unpriced: str | None = None
     used: dict[str, Usage] = field(default_factory=dict)
+    seen: set[object] = field(default_factory=set)
+
+    def is_new(self, request: object) -> bool:
+        """Whether this was not counted before: what is asked twice is answered from the store the second time."""
+        known = request in self.seen
+        self.seen.add(request)
+        return not known
 
     def add(self, model: str, requests: Sequence[Any]) -> None:
         """Count requests to a model."""
@@ -54,4 +61,4 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """The counts."""
-        return {name: value for name, value in vars(self).items() if name != "used"}
+        return {name: value for name, value in vars(self).items() if name not in {"used", "seen"}}

@@ -60,15 +60,20 @@ def material_of(sample: Sample, instructions: str) -> str:
 @lru_cache(maxsize=256)
 def _shared(sample: Sample, instructions: str) -> Mapping[str, str]:
     """What all prompts about one subject share, byte for byte, so that prefix caches hit."""
+    return {"instructions": instructions or DEFAULT_INSTRUCTIONS, **fenced(sample)}
+
+
+def fenced(sample: Sample) -> Mapping[str, str]:
+    """The places `fence`, `conversation` and `documents` of a prompt file that shows a sample.
+
+    The file puts the conversation between two lines of the fence; documents come with theirs, and are empty where
+    there are none.
+    """
     transcript = transcript_of(sample.conversation.up_to(sample.turn), sample.hidden)
     documents = documents_of(sample.conversation.documents)
     fence = fence_for(transcript + documents)
-    return {
-        "instructions": instructions or DEFAULT_INSTRUCTIONS,
-        "fence": fence,
-        "conversation": transcript,
-        "documents": f"\nDocuments the assistant could see:\n{fence}\n{documents}\n{fence}\n" if documents else "",
-    }
+    shown = f"\nDocuments the assistant could see:\n{fence}\n{documents}\n{fence}\n" if documents else ""
+    return {"fence": fence, "conversation": transcript, "documents": shown}
 
 
 @lru_cache(maxsize=1024)

@@ -1,26 +1,20 @@
-"""Who answers a flow's requests: roles by name, each opened when it is first asked, and the drivers of a flow.
-
-`run` asks, `plan` prices without asking, and a `Models` that may not ask (`ask=False`) answers from the store alone:
-what needs nobody needs no key. Providers' batch files are `accord.models.overnight`.
-"""
+"""What each role does with a flow's requests: asks its model, and keeps every answer in the store."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 from accord.models.batching import Batched, BatchEndpoint
-from accord.models.budget import Budget, Caps
-from accord.models.embedders import open_embedder
-from accord.models.flow import OUT_OF_BUDGET, Flow, Request, as_finished, ask
+from accord.models.budget import Budget
+from accord.models.flow import OUT_OF_BUDGET, Request, as_finished, ask
 from accord.models.judges.recorded import RecordedJudge
 from accord.models.judging import AT_ONCE, Judged, judge_all, kept_answers, unjudged
-from accord.models.kept_embeddings import embedded
 from accord.models.likelihood import Likelihood, LikelihoodModel, Measured, Passage
 from accord.models.model import ChatModel, Failure, Judge, Prompt, Reply, in_requests
 from accord.models.opening import (
@@ -35,96 +29,28 @@ from accord.models.opening import (
     open_likelihood,
 )
 from accord.models.plan import Plan
+from accord.models.requests import (
+    GIVEN,
+    NOT_ASKED,
+    Known,
+    Questions,
+)
 from accord.models.settings import ModelSettings
-from accord.models.waiting import wait
 from accord.models.windowing import own_context
 from accord.models.wrappers import Cached, decode_reply, kept_key
-from accord.store import IssueAnnotations, Store
+from accord.store import Store
 from accord.values import (
     BadInput,
     BudgetReached,
-    IssueAnnotation,
     Rubric,
-    Sample,
     content_hash,
 )
-
-JUDGE, WRITER, SCORER, FINDER, LIKELIHOOD = "judge", "writer", "scorer", "finder", "likelihood"
-EMBEDDER, STORE = "embedder", "store"
-"""Roles that need no entry under `models:`."""
-NOT_ASKED = "not asked yet"
-GIVEN = "given"
-"""Where a model of one's own answers, as its kept replies are keyed."""
-T = TypeVar("T")
-Step = Callable[[str], None]
-
-
-# --- what can be asked, beside a Prompt -----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Who:
-    """Asks who has a role; the answer is a `Known`. Nobody is asked anything."""
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """Who has a role.
-
-    Attributes:
-        name: The model's name.
-        mode: How a distribution is obtained from it; empty where it gives none.
-        where: Where it answers: the same name elsewhere is another model.
-        context: Tokens of one request, where that is known.
-    """
-
-    name: str
-    mode: str = ""
-    where: str = ""
-    context: int | None = None
-
-
-@dataclass(frozen=True)
-class Questions:
-    """A rubric's questions about one sample; the answer is a `Judged`."""
-
-    sample: Sample
-    rubric: Rubric
-
-
-@dataclass(frozen=True, slots=True)
-class Text:
-    """A text to place; the answer is its vector. `embedder` is a name that `open_embedder` knows."""
-
-    embedder: str
-    text: str
-
-
-@dataclass(frozen=True)
-class Recall:
-    """The issue annotations of a signature that the store holds of some samples' conversations."""
-
-    signature: str
-    samples: tuple[Sample, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Makers:
-    """The signatures of all issue annotations in the store, with how many turns each has."""
-
-
-@dataclass(frozen=True)
-class Keep:
-    """Issue annotations to be kept; the answer is `None`."""
-
-    annotations: tuple[IssueAnnotation, ...]
-
 
 # --- roles ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass
-class _Shared:
+class Shared:
     """What all roles of a run share."""
 
     store: Store
@@ -132,12 +58,13 @@ class _Shared:
     asks: bool
     in_batches: bool
     batches: list[tuple[Batched, BatchEndpoint]] = field(default_factory=list)
+    asked: Counter[str] = field(default_factory=Counter)
 
 
-class _Role:
+class Role:
     """One role's model, opened when it is first needed."""
 
-    def __init__(self, name: str, settings: ModelSettings, shared: _Shared, given: Any = None) -> None:
+    def __init__(self, name: str, settings: ModelSettings, shared: Shared, given: Any = None) -> None:
         self.name, self.settings, self.shared, self.given = name, settings, shared, given
         self._judges: dict[str, Judge] = {}
         self._chats: dict[str, ChatModel] = {}
@@ -213,6 +140,7 @@ class _Role:
             async with aclosing(run) as answered:
                 async for judged in answered:
                     found |= dict.fromkeys(by_target[judged.target], judged)
+                    self.shared.asked[self.name] += judged.asked
                     step()
         return [found[place] for place in range(len(asked))]
 
@@ -221,9 +149,12 @@ class _Role:
         for rubric, places in _by_rubric(asked):
             judge, samples = self.judge(rubric), [asked[place].sample for place in places]
             for shown, applicable, missing in unjudged(judge, rubric, samples, self.shared.store, self.context):
-                plan.samples += 1
-                plan.questions += len(applicable)
-                plan.answered += len(applicable) - len(missing)
+                about = (judge.name, judge.mode, rubric.instructions, shown.target, shown.hidden)
+                new = [question for question in applicable if plan.is_new((*about, question.key))]
+                missing = [question for question in missing if question in new]
+                plan.samples += plan.is_new(about)
+                plan.questions += len(new)
+                plan.answered += len(new) - len(missing)
                 groups = in_requests(judge, missing)
                 plan.add(judge.name, [request for group in groups for request in judge.requests(shown, group)])
 
@@ -252,9 +183,13 @@ class _Role:
             )
         return self._chats[key]
 
+    def key_of(self, prompt: Prompt, about: Any) -> str:
+        """Under which key a reply is kept."""
+        return kept_key(self.endpoint(about), self.model, prompt)
+
     def kept_reply(self, prompt: Prompt, about: Any) -> Reply | None:
         """The reply that the store holds."""
-        kept = self.shared.store.reply(kept_key(self.endpoint(about), self.model, prompt))
+        kept = self.shared.store.reply(self.key_of(prompt, about))
         return None if kept is None else decode_reply(json.loads(kept))
 
     async def replied(self, asked: Sequence[Request], step: Callable[[], None]) -> list[Reply | Failure]:
@@ -312,6 +247,7 @@ class _Role:
             part = missing[start : start + PASSAGES_KEPT]
             for passage, measured in zip(part, await self.likelihood.measure(part), strict=True):
                 found[passage] = measured
+                self.shared.asked[self.name] += 1
                 step()
                 if not isinstance(measured, Failure):
                     pairs = [[each.log_probability, each.tokens] for each in measured]
@@ -352,201 +288,3 @@ def _by_rubric(asked: Sequence[Questions]) -> list[tuple[Rubric, list[int]]]:
 
 def _is_over(found: Reply | Failure) -> bool:
     return isinstance(found, Failure) and found.reason == OUT_OF_BUDGET
-
-
-class Models:
-    """The models of a run, by role.
-
-    Args:
-        settings: Which model has which role.
-        store: Keeps and gives back what was answered.
-        budget: What may be spent.
-        asks: Whether anybody may be asked; otherwise what the store holds is all there is.
-        in_batches: Whether chat models are asked by a provider's batch files.
-        given: Models of one's own, by role: a `Judge`, a `ChatModel`, a `LikelihoodModel`; they are left open.
-    """
-
-    def __init__(
-        self,
-        settings: Mapping[str, ModelSettings],
-        store: Store,
-        budget: Budget | None = None,
-        asks: bool = True,
-        in_batches: bool = False,
-        given: Mapping[str, Any] | None = None,
-    ) -> None:
-        self.settings = {**settings, **{role: ModelSettings() for role in given or {} if role not in settings}}
-        self._given = given or {}
-        self.budget = budget or Budget(Caps(), {})
-        self._shared = _Shared(store, self.budget, asks, in_batches)
-        self._roles: dict[str, _Role] = {}
-
-    @property
-    def store(self) -> Store:
-        """Where answers are kept."""
-        return self._shared.store
-
-    @property
-    def batches(self) -> Sequence[tuple[Batched, BatchEndpoint]]:
-        """The batch models that were opened, with their endpoints."""
-        return self._shared.batches
-
-    def has(self, role: str) -> bool:
-        """Whether somebody has a role."""
-        return role in {EMBEDDER, STORE} or _substitute(role, self.settings) in self.settings
-
-    def role(self, name: str) -> _Role:
-        """A role's model; where nobody writes, whoever scores does.
-
-        Raises:
-            BadInput: The project names nobody for it.
-        """
-        own = _substitute(name, self.settings)
-        if own not in self.settings:
-            raise BadInput(f"nobody has the role {name!r}; name a model: models: {{{name}: {{model: NAME}}}}")
-        if own not in self._roles:
-            self._roles[own] = _Role(own, self.settings[own], self._shared, self._given.get(own))
-        return self._roles[own]
-
-    def close(self) -> None:
-        """Let go of connections."""
-
-        async def close() -> None:
-            for role in self._roles.values():
-                await role.close()
-
-        if self._roles:
-            wait(close())
-
-    # --- answering ----------------------------------------------------------------------------------------------
-
-    async def answer(self, requests: Sequence[Request], step: Step = lambda purpose: None) -> list[Any]:
-        """An answer to each request, in their order; those of different roles are asked at the same time."""
-        groups: dict[tuple[str, type, str], list[int]] = {}
-        for place, request in enumerate(requests):
-            groups.setdefault((request.role, type(request.content), request.purpose), []).append(place)
-        found: dict[int, Any] = {}
-
-        async def one(key: tuple[str, type, str], places: list[int]) -> None:
-            mine = [requests[place] for place in places]
-            answers = await self._answer_alike(key[0], key[1], mine, lambda: step(key[2] or key[0]))
-            found.update(zip(places, answers, strict=True))
-
-        await asyncio.gather(*(one(key, places) for key, places in groups.items()))
-        return [found[place] for place in range(len(requests))]
-
-    async def _answer_alike(
-        self, role: str, kind: type, requests: Sequence[Request], step: Callable[[], None]
-    ) -> Sequence[Any]:
-        contents = [request.content for request in requests]
-        if kind is Prompt:
-            return await self.role(role).replied(requests, step)
-        if kind is Questions:
-            return await self.role(role).judged(contents, step)
-        if kind is Passage:
-            return await self.role(role).measured(contents, step)
-        return [self._without_asking(role, request) for request in requests] if kind is not Text else (
-            await asyncio.to_thread(self._vectors, contents)
-        )  # fmt: skip
-
-    def _vectors(self, texts: Sequence[Text]) -> list[Any]:
-        found: list[Any] = [None] * len(texts)
-        for name in dict.fromkeys(each.embedder for each in texts):
-            places = [place for place, each in enumerate(texts) if each.embedder == name]
-            vectors = embedded([texts[place].text for place in places], open_embedder(name), self.store)
-            for place, vector in zip(places, vectors, strict=True):
-                found[place] = vector
-        return found
-
-    def _without_asking(self, role: str, request: Request) -> Any:
-        """What the store, or the project itself, answers."""
-        content = request.content
-        if isinstance(content, Who):
-            return self.role(role).known(request.about)
-        if isinstance(content, Recall):
-            conversations = {sample.conversation.id: sample.conversation for sample in content.samples}
-            return list(IssueAnnotations(self.store).of(conversations.values(), content.signature))
-        if isinstance(content, Makers):
-            return IssueAnnotations(self.store).makers()
-        if isinstance(content, Keep):
-            IssueAnnotations(self.store).add(content.annotations)
-            return None
-        raise TypeError(f"nobody answers a {type(content).__name__}")
-
-    def price(self, requests: Sequence[Request], plan: Plan) -> list[Any]:
-        """What is kept, or a stand-in, for each request; what would be asked is counted."""
-        found: list[Any] = []
-        for request in requests:
-            content = request.content
-            if isinstance(content, Prompt):
-                role = self.role(request.role)
-                kept = role.kept_reply(content, request.about)
-                plan.questions += 1
-                plan.answered += kept is not None
-                if kept is None:
-                    plan.add(role.model, [content])
-                found.append(kept or request.stand_in or Failure(NOT_ASKED, f"the {request.role}"))
-            elif isinstance(content, Questions):
-                role = self.role(request.role)
-                role.price_judging([content], plan)
-                judge = role.judge(content.rubric)
-                found += kept_answers(judge, content.rubric, [content.sample], self.store, role.context)
-            elif isinstance(content, Passage):
-                role = self.role(request.role)
-                known = role.kept_likelihood(content)
-                plan.questions += 1
-                plan.answered += known is not None
-                if known is None:
-                    plan.add(role.likelihood.name, role.likelihood.requests([content]))
-                found.append(known or Failure("not measured yet"))
-            elif isinstance(content, Text):
-                found += self._vectors([content])
-            else:
-                found.append(None if isinstance(content, Keep) else self._without_asking(request.role, request))
-        return found
-
-
-def _substitute(role: str, settings: Mapping[str, ModelSettings]) -> str:
-    """Whoever scores also writes and finds where nobody else does."""
-    return SCORER if role == WRITER and role not in settings and SCORER in settings else role
-
-
-# --- drivers --------------------------------------------------------------------------------------------------------
-
-
-def run(flow: Flow[T], models: Models, step: Step = lambda purpose: None) -> T:
-    """A flow's result, every round of its requests answered at once.
-
-    Raises:
-        BudgetReached: The budget is spent; what was answered is kept, and the same flow goes on from there.
-        ModelError: No call can succeed.
-    """
-    try:
-        requests = next(flow)
-        while True:
-            requests = flow.send(wait(models.answer(requests, step)))
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
-
-
-def plan(flow: Flow[Any], models: Models) -> Plan:
-    """What running a flow would cost: it is run with what is kept and with stand-ins; nobody is asked."""
-    found = Plan()
-    try:
-        requests = next(flow)
-        while True:
-            requests = flow.send(models.price(requests, found))
-    except StopIteration:
-        found.price(models.budget)
-        return found
-    except BadInput:
-        # What stands in for answers may be too little to go on with: what was counted so far is what can be said.
-        if not found.requests:
-            raise
-        found.price(models.budget)
-        return found
-
-
-def memory_models(settings: Mapping[str, ModelSettings] | None = None) -> Models:
-    """Models whose answers nothing outlives: for one process, or where there is no project."""
-    return Models(settings or {}, Store("sqlite:///:memory:"))

@@ -1,0 +1,250 @@
+"""The models by role, each opened when it is first asked, and the drivers of a flow.
+
+`run` asks, `plan` prices without asking, and a `Models` that may not ask answers from the store alone: what needs
+nobody needs no key. Providers' batch files are `accord.models.batching`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from accord.models.batching import Batched, BatchEndpoint
+from accord.models.budget import Budget, Caps
+from accord.models.embedders import open_embedder
+from accord.models.flow import Flow, Request
+from accord.models.judging import kept_answers
+from accord.models.kept_embeddings import embedded
+from accord.models.likelihood import Passage
+from accord.models.model import Failure, Prompt, key_of
+from accord.models.plan import Plan
+from accord.models.requests import (
+    EMBEDDER,
+    NOT_ASKED,
+    SCORER,
+    STORE,
+    WRITER,
+    Keep,
+    Makers,
+    Questions,
+    Recall,
+    Text,
+    Who,
+)
+from accord.models.roles import Role, Shared
+from accord.models.settings import ModelSettings
+from accord.models.waiting import wait
+from accord.store import IssueAnnotations, Store
+from accord.values import (
+    BadInput,
+)
+
+T = TypeVar("T")
+Step = Callable[[str], None]
+
+
+class Models:
+    """The models of a run, by role.
+
+    Args:
+        settings: Which model has which role.
+        store: Keeps and gives back what was answered.
+        budget: What may be spent.
+        asks: Whether anybody may be asked; otherwise what the store holds is all there is.
+        in_batches: Whether chat models are asked by a provider's batch files.
+        given: Models of one's own, by role: a `Judge`, a `ChatModel`, a `LikelihoodModel`; they are left open.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, ModelSettings],
+        store: Store,
+        budget: Budget | None = None,
+        asks: bool = True,
+        in_batches: bool = False,
+        given: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.settings = {**settings, **{role: ModelSettings() for role in given or {} if role not in settings}}
+        self._given = given or {}
+        self.budget = budget or Budget(Caps(), {})
+        self._shared = Shared(store, self.budget, asks, in_batches)
+        self._roles: dict[str, Role] = {}
+
+    @property
+    def store(self) -> Store:
+        """Where answers are kept."""
+        return self._shared.store
+
+    @property
+    def asked(self) -> Counter[str]:
+        """How many answers and passages were asked for, by role; what was kept is not counted."""
+        return self._shared.asked
+
+    @property
+    def batches(self) -> Sequence[tuple[Batched, BatchEndpoint]]:
+        """The batch models that were opened, with their endpoints."""
+        return self._shared.batches
+
+    def has(self, role: str) -> bool:
+        """Whether somebody has a role."""
+        return role in {EMBEDDER, STORE} or _substitute(role, self.settings) in self.settings
+
+    def role(self, name: str) -> Role:
+        """A role's model; where nobody writes, whoever scores does.
+
+        Raises:
+            BadInput: The project names nobody for it.
+        """
+        own = _substitute(name, self.settings)
+        if own not in self.settings:
+            raise BadInput(f"nobody has the role {name!r}; name a model: models: {{{name}: {{model: NAME}}}}")
+        if own not in self._roles:
+            self._roles[own] = Role(own, self.settings[own], self._shared, self._given.get(own))
+        return self._roles[own]
+
+    def close(self) -> None:
+        """Let go of connections."""
+
+        async def close() -> None:
+            for role in self._roles.values():
+                await role.close()
+
+        if self._roles:
+            wait(close())
+
+    # --- answering ----------------------------------------------------------------------------------------------
+
+    async def answer(self, requests: Sequence[Request], step: Step = lambda purpose: None) -> list[Any]:
+        """An answer to each request, in their order; those of different roles are asked at the same time."""
+        groups: dict[tuple[str, type, str], list[int]] = {}
+        for place, request in enumerate(requests):
+            groups.setdefault((request.role, type(request.content), request.purpose), []).append(place)
+        found: dict[int, Any] = {}
+
+        async def one(key: tuple[str, type, str], places: list[int]) -> None:
+            mine = [requests[place] for place in places]
+            answers = await self._answer_alike(key[0], key[1], mine, lambda: step(key[2] or key[0]))
+            found.update(zip(places, answers, strict=True))
+
+        await asyncio.gather(*(one(key, places) for key, places in groups.items()))
+        return [found[place] for place in range(len(requests))]
+
+    async def _answer_alike(
+        self, role: str, kind: type, requests: Sequence[Request], step: Callable[[], None]
+    ) -> Sequence[Any]:
+        contents = [request.content for request in requests]
+        if kind is Prompt:
+            return await self.role(role).replied(requests, step)
+        if kind is Questions:
+            return await self.role(role).judged(contents, step)
+        if kind is Passage:
+            return await self.role(role).measured(contents, step)
+        return [self._without_asking(role, request) for request in requests] if kind is not Text else (
+            await asyncio.to_thread(self._vectors, contents)
+        )  # fmt: skip
+
+    def _vectors(self, texts: Sequence[Text]) -> list[Any]:
+        found: list[Any] = [None] * len(texts)
+        for name in dict.fromkeys(each.embedder for each in texts):
+            places = [place for place, each in enumerate(texts) if each.embedder == name]
+            vectors = embedded([texts[place].text for place in places], open_embedder(name), self.store)
+            for place, vector in zip(places, vectors, strict=True):
+                found[place] = vector
+        return found
+
+    def _without_asking(self, role: str, request: Request) -> Any:
+        """What the store, or the project itself, answers."""
+        content = request.content
+        if isinstance(content, Who):
+            return self.role(role).known(request.about)
+        if isinstance(content, Recall):
+            conversations = {sample.conversation.id: sample.conversation for sample in content.samples}
+            return list(IssueAnnotations(self.store).of(conversations.values(), content.signature))
+        if isinstance(content, Makers):
+            return IssueAnnotations(self.store).makers()
+        if isinstance(content, Keep):
+            IssueAnnotations(self.store).add(content.annotations)
+            return None
+        raise TypeError(f"nobody answers a {type(content).__name__}")
+
+    def price(self, requests: Sequence[Request], plan: Plan) -> list[Any]:
+        """What is kept, or a stand-in, for each request; what would be asked is counted."""
+        found: list[Any] = []
+        for request in requests:
+            content = request.content
+            if isinstance(content, Prompt):
+                role = self.role(request.role)
+                kept = role.kept_reply(content, request.about)
+                # What is assumed may make requests the same that will differ: those are all counted.
+                if request.stand_in is not None or plan.is_new(role.key_of(content, request.about)):
+                    plan.questions += 1
+                    plan.answered += kept is not None
+                    plan.add(role.model, [content] if kept is None else [])
+                found.append(kept or request.stand_in or Failure(NOT_ASKED, f"the {request.role}"))
+            elif isinstance(content, Questions):
+                role = self.role(request.role)
+                judge = role.judge(content.rubric)
+                if plan.is_new(key_of(request.role, [content.sample, *(q.key for q in content.rubric.judged)])):
+                    role.price_judging([content], plan)
+                found += kept_answers(judge, content.rubric, [content.sample], self.store, role.context)
+            elif isinstance(content, Passage):
+                role = self.role(request.role)
+                known = role.kept_likelihood(content)
+                if plan.is_new(key_of(request.role, content)):
+                    plan.questions += 1
+                    plan.answered += known is not None
+                    plan.add(role.likelihood.name, role.likelihood.requests([content]) if known is None else [])
+                found.append(known or Failure("not measured yet"))
+            elif isinstance(content, Text):
+                found += self._vectors([content])
+            else:
+                found.append(None if isinstance(content, Keep) else self._without_asking(request.role, request))
+        return found
+
+
+def _substitute(role: str, settings: Mapping[str, ModelSettings]) -> str:
+    """Whoever scores also writes and finds where nobody else does."""
+    return SCORER if role == WRITER and role not in settings and SCORER in settings else role
+
+
+# --- drivers --------------------------------------------------------------------------------------------------------
+
+
+def run(flow: Flow[T], models: Models, step: Step = lambda purpose: None) -> T:
+    """A flow's result, every round of its requests answered at once.
+
+    Raises:
+        BudgetReached: The budget is spent; what was answered is kept, and the same flow goes on from there.
+        ModelError: No call can succeed.
+    """
+    try:
+        requests = next(flow)
+        while True:
+            requests = flow.send(wait(models.answer(requests, step)))
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+
+
+def plan(flow: Flow[Any], models: Models) -> Plan:
+    """What running a flow would cost: it is run with what is kept and with stand-ins; nobody is asked."""
+    found = Plan()
+    try:
+        requests = next(flow)
+        while True:
+            requests = flow.send(models.price(requests, found))
+    except StopIteration:
+        found.price(models.budget)
+        return found
+    except BadInput:
+        # What stands in for answers may be too little to go on with: what was counted so far is what can be said.
+        if not found.requests:
+            raise
+        found.price(models.budget)
+        return found
+
+
+def memory_models(settings: Mapping[str, ModelSettings] | None = None) -> Models:
+    """Models whose answers nothing outlives: for one process, or where there is no project."""
+    return Models(settings or {}, Store("sqlite:///:memory:"))
