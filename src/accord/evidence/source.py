@@ -128,9 +128,25 @@ class Source(ABC):
     def examine(self, test: Training) -> Flow[Self]:
         """The learned source after a look at the side that was held out: what else `describe` should tell.
 
-        Nothing that `measure` gives may change.
+        Nothing that `measure` gives may change. Another object than this one has asked of that side all that `measure`
+        asks.
         """
         return (yield from nothing(self))
+
+    def rivals(self) -> Mapping[str, EvidenceTable]:
+        """Answers of other systems about the held-out side, by name: lines of the table beside what was learned."""
+        return {}
+
+    def own_questions(self) -> Mapping[str, tuple[Question, str, Mapping[str, Any]]]:
+        """Questions of the source's own that people may have labelled, such as kinds of issues, by their ids.
+
+        Each with the head that learns it, and the settings with which this source is its evidence.
+        """
+        return {}
+
+    def read_labels(self, labels: Labels) -> Labels:
+        """Labels as this source's questions ask for them; other labels as they are."""
+        return labels
 
     @abstractmethod
     def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:

@@ -125,6 +125,12 @@ class EvidenceTable:
         wanted = frozenset(groups)
         return self.take([row for row, target in enumerate(self.targets) if group_of(target) in wanted])
 
+    def select(self, places: Sequence[int]) -> EvidenceTable:
+        """The columns at these places, in this order."""
+        index = np.asarray(places, dtype=np.intp)
+        columns = tuple(self.columns[place] for place in index)
+        return replace(self, columns=columns, values=self.values[:, index], present=self.present[:, index])
+
     def with_only(self, present: NDArray[np.bool_]) -> EvidenceTable:
         """The same table where no more than `present` (n, d) is known."""
         known = self.present & present
@@ -202,7 +208,8 @@ class EvidenceTable:
                 present.append(self.present[:, place])
             else:
                 mean, known = self._expected_answer(places)
-                columns.append(Column(question, self.columns[places[0]].made_by, question))
+                first = self.columns[places[0]]
+                columns.append(Column(question, first.made_by, question, source=first.source))
                 values.append(mean)
                 present.append(known)
         return EvidenceTable(

@@ -16,6 +16,7 @@ from accord.statistics.agreement import (
     smece_by_option,
     summary,
 )
+from accord.statistics.groups import Groups, groups_of
 from accord.statistics.kappa import cohen_kappa, counted, fleiss_kappa, mean_kappa, no_fleiss, pairwise_kappas
 from accord.statistics.reliability import Diagram, diagrams
 from accord.statistics.resampling import (
@@ -43,6 +44,7 @@ __all__ = [
     "Diagram",
     "FOLDS",
     "Floats",
+    "Groups",
     "INNER_FOLDS",
     "Interval",
     "LOWER_IS_BETTER",
@@ -60,6 +62,7 @@ __all__ = [
     "fleiss_kappa",
     "fold_of",
     "grouped_folds",
+    "groups_of",
     "holm",
     "interval",
     "krippendorff_alpha",

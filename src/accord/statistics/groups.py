@@ -43,12 +43,12 @@ class Groups:
     joined: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, object]:
-        """The counts."""
-        return {"groups": self.count, "largest": self.largest, "joined": dict(self.joined)}
+        """The counts, and the same as words."""
+        return {"groups": self.count, "largest": self.largest, "joined": dict(self.joined), "said": str(self)}
 
     def __str__(self) -> str:
         why = ", ".join(f"{count} conversations by {reason}" for reason, count in self.joined.items())
-        return f"{self.count} groups" + (f" (joined: {why})" if why else " (conversations)")
+        return f"{self.count} groups of conversations (joined: {why})" if why else "whole conversations"
 
 
 def groups_of(samples: Sequence[Sample], group_by: Iterable[str] = ()) -> Groups:

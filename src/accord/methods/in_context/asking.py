@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import cycle, islice
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,14 +15,27 @@ from numpy.typing import NDArray
 from accord.evidence import Column, EvidenceTable
 from accord.methods.in_context.examples import Example, ends
 from accord.methods.in_context.template import PromptTemplate
-from accord.models import OUT_OF_BUDGET, Answer, Failure, Prompt, PromptFlow, Reply, read_first_token
+from accord.models import (
+    OUT_OF_BUDGET,
+    SCORER,
+    Answer,
+    Failure,
+    Flow,
+    Prompt,
+    PromptFlow,
+    Reply,
+    answer_labels,
+    read_first_token,
+    to,
+)
 from accord.values import BudgetReached, Question, Sample, Target
 
 Floats = NDArray[np.float64]
+T = TypeVar("T")
 
 NO_NUMBER, OUTSIDE, ECHO = "no number", "outside the scale", "echo"
 UNREADABLE = frozenset({NO_NUMBER, OUTSIDE, ECHO, "no option", "refused"})
-"""What a model answered, and no score is in it: asked again it would answer the same."""
+"""Reasons that lie in the reply: asked again, a model would answer the same."""
 LONGEST_ECHO = 20
 """So many characters of the request in a reply are no answer."""
 
@@ -31,7 +46,7 @@ _TURN = re.compile(r"^\W*(?:The last turn, \[|\[\d+\]\s*\w+\s*:)")
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one reply says: a distribution over the scale's options, (K,) summing to 1, and its mean."""
+    """The score in one reply: a distribution over the scale's options, (K,) summing to 1, and its mean."""
 
     shares: tuple[float, ...]
     value: float
@@ -77,7 +92,7 @@ def _answer(question: Question, text: str) -> str:
 
 
 def _is_echo(text: str, shown: str) -> bool:
-    """Whether what stands before the first number was copied from the request."""
+    """Test whether the text before the first number was copied from the request."""
     found = _NUMBER.search(text)
     before = " ".join(text[: found.start() if found else None].split())
     copied = len(before) >= LONGEST_ECHO and before in " ".join(shown.split())
@@ -93,13 +108,15 @@ def spread_out(value: float, options: Floats) -> Floats:
     return shares
 
 
+STAND_IN = "stand-in"
+"""The model's name in replies that are assumed where a flow is only priced."""
 ROUND = 256
 """Requests that are under way together."""
 TOO_LONG = "too long"
 NO_PROMPTS = ("no prompt", "repeats an example", "goes on with the examples")
-"""What a writer's reply can be that is no prompt."""
+"""Reasons why a writer's reply is no prompt."""
 LASTING = UNREADABLE | {TOO_LONG, *NO_PROMPTS}
-"""Why a request gave nothing and will give nothing again."""
+"""Reasons of requests that will give nothing again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +130,7 @@ class Asked:
 
 @dataclass
 class Counts:
-    """What asking came to.
+    """Counts of requests and of what they came to.
 
     Attributes:
         asked: Requests.
@@ -122,6 +139,7 @@ class Counts:
         dropped: Demonstrations that did not fit.
         characters: Of all requests.
         repeated: Of these, how many repeat the beginning of the request before.
+        assumed: Replies that are stand-ins, where learning is only priced.
     """
 
     asked: int = 0
@@ -130,6 +148,7 @@ class Counts:
     dropped: int = 0
     characters: int = 0
     repeated: int = 0
+    assumed: int = 0
 
     def count(self, found: object) -> None:
         """Count what one request came to; anything but a failure is an answer.
@@ -146,12 +165,12 @@ class Counts:
 
     @property
     def unreadable(self) -> int:
-        """How many replies held no score on the scale."""
+        """The number of replies without a score on the scale."""
         return sum(count for reason, count in self.failures.items() if reason in UNREADABLE)
 
     @property
     def again(self) -> int:
-        """How many requests failed for a reason that may pass."""
+        """The number of requests that failed for a reason that may pass."""
         return sum(count for reason, count in self.failures.items() if reason not in LASTING)
 
     @property
@@ -160,10 +179,8 @@ class Counts:
         return self.repeated / self.characters if self.characters else None
 
 
-def score_each(
-    wording: PromptTemplate, asked: Sequence[Asked], counts: Counts, on_step: Callable[[], None] = lambda: None
-) -> PromptFlow[list[Reading | Failure]]:
-    """A reading for each request, in their order; `tally` counts what they came to.
+def score_each(wording: PromptTemplate, asked: Sequence[Asked], counts: Counts) -> PromptFlow[list[Reading | Failure]]:
+    """A reading for each request, in their order; `counts` says what they came to.
 
     Raises:
         BudgetReached: The budget is spent; the same call goes on from there.
@@ -187,9 +204,9 @@ def score_each(
         replies: Sequence[Reply | Failure] = yield list(prompts.values())
         for (place, prompt), reply in zip(prompts.items(), replies, strict=True):
             found[place] = read(wording, prompt, reply)
+            counts.assumed += isinstance(reply, Reply) and reply.model == STAND_IN
         for place in order[start : start + ROUND]:
             counts.count(found[place])
-            on_step()
     return found
 
 
@@ -198,7 +215,7 @@ def _beginning(asked: Asked) -> tuple[list[str], str]:
 
 
 def common(one: str, other: str) -> int:
-    """How many characters two texts begin with alike."""
+    """The length of the longest common beginning of two texts."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2
@@ -207,14 +224,14 @@ def common(one: str, other: str) -> int:
 
 
 BLOCK, SPREAD = "in-context", "in-context:spread"
-"""What the names of the columns begin with, and the column of the answers' standard deviation."""
+"""The prefix of the columns' names, and the column of the answers' standard deviation."""
 LEAST_ANSWERED = 0.5
 """An input with fewer of its requests answered has no score."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ensemble:
-    """What several requests said of one input.
+    """The answers of several requests about one input.
 
     Attributes:
         shares: (K,) the mean of their distributions.
@@ -229,7 +246,7 @@ class Ensemble:
     lost: int = 0
 
 
-def together(readings: Sequence[Reading | Failure]) -> Ensemble | Failure:
+def ensemble_of(readings: Sequence[Reading | Failure]) -> Ensemble | Failure:
     """The mean of the distributions; a failure where more than half of the requests gave no score."""
     said = [reading for reading in readings if isinstance(reading, Reading)]
     lost = [reading for reading in readings if isinstance(reading, Failure)]
@@ -241,8 +258,34 @@ def together(readings: Sequence[Reading | Failure]) -> Ensemble | Failure:
     return Ensemble(tuple((shares / shares.sum()).tolist()), float(values.mean()), float(values.std()), len(lost))
 
 
+def ask_ensembles(
+    wording: PromptTemplate, asked: Sequence[Sequence[Asked]], counts: Counts, purpose: str
+) -> Flow[list[Ensemble | Failure]]:
+    """The scorer's ensemble about each input, from the requests about it.
+
+    Raises:
+        BudgetReached: The budget is spent; the same call goes on from there.
+    """
+    flat = [one for each in asked for one in each]
+    readings = iter((yield from to_scorer(wording, score_each(wording, flat, counts), purpose)))
+    return [ensemble_of(list(islice(readings, len(each)))) for each in asked]
+
+
+def to_scorer(wording: PromptTemplate, flow: PromptFlow[T], purpose: str) -> Flow[T]:
+    """A flow of requests for scores, addressed to the scorer; the scale's scores in turn stand in for answers."""
+    question = wording.question
+    labels = list(answer_labels(question.scale)) if wording.reads_options else list(question.scale.options)
+    said = cycle([str(label) for label in labels] or [f"{question.scale.numbers[0]:g}"])
+
+    def stand_in(prompt: Prompt) -> Reply:
+        label = next(said)
+        return Reply(label, STAND_IN, {label: 1.0})
+
+    return to(SCORER, flow, purpose, question, stand_in)
+
+
 def as_evidence(question: Question, made_by: str, found: Sequence[tuple[Target, Ensemble | Failure]]) -> EvidenceTable:
-    """Ensembles as a table: a column an option, and how far the answers were apart."""
+    """Ensembles as a table: one column per option, and how far the answers were apart."""
     options = question.scale.numbers
     columns = [Column(f"{BLOCK}={option:.12g}", made_by, question.id, option) for option in options]
     columns.append(Column(SPREAD, made_by))
@@ -250,7 +293,8 @@ def as_evidence(question: Question, made_by: str, found: Sequence[tuple[Target, 
     absences: dict[tuple[Target, str], str] = {}
     for target, said in found:
         if isinstance(said, Failure):
-            rows[target], absences[target, BLOCK] = {}, f"{said.reason} ({said.detail})"
+            why = f"{said.reason} ({said.detail})" if said.detail else said.reason
+            rows[target], absences[target, question.id] = {}, why
         else:
             shares = {f"{BLOCK}={option:.12g}": share for option, share in zip(options, said.shares, strict=True)}
             rows[target] = {**shares, SPREAD: said.spread}

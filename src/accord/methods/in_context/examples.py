@@ -1,10 +1,10 @@
-"""Rated examples: what people said of a dimension, one mean score a conversation or turn, and which belong together."""
+"""Rated examples: what people said of a dimension, one mean score per target, and which examples belong together."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,13 +14,24 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from accord.models import documents_of, transcript_of
-from accord.values import BadInput, Conversation, Labels, Question, Sample, Target, check_value, content_hash
+from accord.values import (
+    BadInput,
+    Conversation,
+    Labels,
+    Question,
+    Rubric,
+    Sample,
+    Target,
+    UnknownName,
+    check_value,
+    content_hash,
+)
 
 TURN, DIALOGUE = "turn", "dialogue"
 LEVELS = (TURN, DIALOGUE)
 
 Private = Callable[[Conversation], bool]
-"""Whether a conversation may not be shown beside another one."""
+"""Tells conversations that may not be shown beside others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +39,7 @@ class Example:
     """A conversation or turn with the mean of what people said of it.
 
     Attributes:
-        subject: What was rated; a turn given all turns before it.
+        sample: What was rated; a turn given all turns before it.
         score: The annotators' mean, on the question's own scale.
     """
 
@@ -37,7 +48,7 @@ class Example:
 
     @property
     def target(self) -> Target:
-        """What was rated."""
+        """The target that was rated."""
         return self.sample.target
 
     def to_json(self) -> dict[str, Any]:
@@ -54,15 +65,20 @@ class Example:
 
 @dataclass
 class Examples:
-    """The examples of a dimension, and what was left out of them, counted by its reason."""
+    """The examples of a dimension, and why other rated targets are none."""
 
     question: Question
     level: str
     all: list[Example]
-    left_out: Counter[str] = field(default_factory=Counter)
+    reasons: Mapping[Target, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.all)
+
+    @property
+    def left_out(self) -> Counter[str]:
+        """The reasons, counted."""
+        return Counter(self.reasons.values())
 
     @property
     def unit(self) -> NDArray[np.float64]:
@@ -87,7 +103,7 @@ def ends(question: Question) -> tuple[float, float]:
 def examples_of(
     question: Question, samples: Iterable[Sample], labels: Labels, level: str | None, private: Private
 ) -> Examples:
-    """What people rated, in the order of the targets; what is private or says nothing is left out.
+    """The rated samples, in their order; those that are private or say nothing are left out.
 
     Raises:
         BadInput: Turns and whole conversations were rated and no level is named, or a label is outside the scale.
@@ -98,24 +114,25 @@ def examples_of(
         check_value(label.value, question, f"label of {label.annotator!r} on {label.target}")
         said.setdefault(label.target, []).append(float(label.value))
     level = level_of(said, level, question.id)
-    found = Examples(question, level, [])
+    kept: list[Example] = []
+    reasons: dict[Target, str] = {}
     for sample in samples:
         scores = said.get(sample.target)
         if scores is None or (sample.turn is None) != (level == DIALOGUE):
             continue
         if not any(turn.content.strip() for turn in sample.conversation.up_to(sample.turn)):
-            found.left_out["nothing was said"] += 1
+            reasons[sample.target] = "nothing was said"
         elif not question.applies_to(sample.conversation):
-            found.left_out["the question does not apply"] += 1
+            reasons[sample.target] = "the question does not apply"
         elif private(sample.conversation):
-            found.left_out["private"] += 1
+            reasons[sample.target] = "private"
         else:
-            found.all.append(Example(sample, float(np.mean(scores))))
-    return found
+            kept.append(Example(sample, float(np.mean(scores))))
+    return Examples(question, level, kept, reasons)
 
 
 def level_of(targets: Iterable[Target], level: str | None, dimension: str) -> str:
-    """Whether turns or whole conversations were rated.
+    """The level that was rated: turns or whole conversations.
 
     Raises:
         BadInput: Both were, and no level is named.
@@ -126,22 +143,48 @@ def level_of(targets: Iterable[Target], level: str | None, dimension: str) -> st
     if len(kinds) == 2:
         raise BadInput(
             f"people rated {dimension!r} of turns and of whole conversations; say which one is meant: "
-            "in_context: {level: turn}"
+            "in-context: {level: turn}"
         )
     return kinds.pop() if kinds else DIALOGUE
 
 
+def dimension_of(rubric: Rubric, name: str | None, labels: Labels) -> Question:
+    """The question that is scored: the named one, or the rubric's main one.
+
+    Raises:
+        BadInput: Nobody rated it, or the rubric does not say what its scale is.
+    """
+    wanted = name or rubric.main
+    rated = Counter(label.question for label in labels if label.value is not None)
+    question = rubric.get(wanted)
+    if question is None and wanted in rated:
+        raise BadInput(
+            f"people rated {wanted!r} {rated[wanted]} times, and the rubric {rubric.name!r} does not say on which "
+            f"scale; add the question: questions: [{{id: {wanted}, text: ..., options: [1, 2, 3, 4, 5]}}]"
+        )
+    if question is None:
+        raise UnknownName("dimension", wanted, sorted({*(q.id for q in rubric.questions), *rated}))
+    if not rated[wanted]:
+        others = ", ".join(f"{each} ({count})" for each, count in rated.most_common(5)) or "nothing"
+        raise BadInput(
+            f"nobody has rated the dimension {wanted!r}; rated are: {others}. Import labels: accord import FILE, or "
+            "collect some: accord label"
+        )
+    return question
+
+
 def prompt_text(sample: Sample) -> str:
-    """Everything that is shown of a subject, as a text without scores: what is embedded, and what equal ones share."""
+    """Everything that is shown of a sample, as a text without scores: what is embedded, and what equal ones share."""
     said = transcript_of(sample.conversation.up_to(sample.turn))
     documents = documents_of(sample.conversation.documents)
     return f"{said}\n\n{documents}".strip()
 
 
-def groups_of(examples: Sequence[Example]) -> list[str]:
-    """(n,) a name for what has to stay on one side of a split.
+def contexts_of(examples: Sequence[Example], group_of: Callable[[Target], str] = str) -> list[str]:
+    """(n,) a name for what has to stay on one side of a split, and is never shown beside each other.
 
-    Turns of one conversation belong together, and so do several replies to the same turns, and equal texts.
+    Turns of one conversation belong together, and so do several replies to the same turns, equal texts, and what
+    `group_of` gives one name.
     """
     names: dict[str, int] = {}
     pairs = []
@@ -149,7 +192,7 @@ def groups_of(examples: Sequence[Example]) -> list[str]:
         turns = example.sample.conversation.up_to(example.sample.turn)
         before = [(turn.role, turn.content) for turn in turns[:-1]]
         keys = [f"id {example.target.conversation}", f"same {content_hash(prompt_text(example.sample))}"]
-        keys += [f"said {content_hash(before)}"] if before else []
+        keys += [f"group {group_of(example.target)}", *([f"said {content_hash(before)}"] if before else [])]
         pairs += [(place, names.setdefault(key, len(names))) for key in keys]
     size = len(examples)
     rows, columns = [place for place, _ in pairs], [size + key for _, key in pairs]
@@ -170,7 +213,7 @@ def private_by(patterns: Sequence[str], marked: str | None) -> Private:
     try:
         forbidden = [re.compile(pattern, re.IGNORECASE) for pattern in patterns]
     except re.error as error:
-        raise BadInput(f"in_context: private: {error.pattern!r} is no regular expression: {error}") from None
+        raise BadInput(f"in-context: private: {error.pattern!r} is no regular expression: {error}") from None
 
     def private(conversation: Conversation) -> bool:
         if marked is not None and conversation.metadata.get(marked):

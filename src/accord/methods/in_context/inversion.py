@@ -1,22 +1,117 @@
-"""Prompt inversion (section 4.2): a model writes task prompts from rated examples; those with the least error stay."""
+"""Prompt inversion (section 4.2): a model writes task prompts from rated examples; those with the least error stay.
+
+A task prompt is an artefact: who wrote it from which examples, how well it did, and a file that people can edit.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from accord.methods.in_context.asking import NO_PROMPTS, UNREADABLE, Asked, Counts, Reading, score_each
 from accord.methods.in_context.examples import Example, Examples, prompt_text, unit
-from accord.methods.in_context.tasks import TaskPrompt, distinct
 from accord.methods.in_context.template import PromptTemplate
 from accord.models import MARGIN, ChatMessage, Failure, Prompt, PromptFlow, estimated_usage
-from accord.values import Question, sendable
+from accord.values import BadInput, Frozen, Question, check, content_hash, load_yaml, parse_yaml, sendable
 
 Floats = NDArray[np.float64]
+
+BY_HAND = "by hand"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPrompt:
+    """A task prompt and its origin.
+
+    Attributes:
+        text: The prompt.
+        by: The model that wrote it, or `by hand`.
+        examples: What that model was shown: the examples' targets.
+        error: Mean squared error on the training side, scores on [0, 1]; `None` before it was tried.
+    """
+
+    text: str
+    by: str = BY_HAND
+    examples: tuple[str, ...] = ()
+    error: float | None = None
+
+    @property
+    def hash(self) -> str:
+        """A tagged digest of the text: a prompt that is edited is another version."""
+        return content_hash(self.text, length=12)
+
+    def tried(self, error: float) -> TaskPrompt:
+        """This prompt with the error that it made."""
+        return replace(self, error=error)
+
+    def to_json(self) -> dict[str, Any]:
+        """The prompt as plain JSON values."""
+        about = {"hash": self.hash, "by": self.by, "error": self.error, "examples": list(self.examples)}
+        return {**about, "text": self.text}
+
+
+class _Entry(Frozen):
+    text: str = Field(min_length=1)
+    hash: str | None = None
+    by: str = BY_HAND
+    error: float | None = None
+    examples: tuple[str, ...] = ()
+
+    def prompt(self) -> TaskPrompt:
+        """The prompt; one that was edited since it was written is by hand."""
+        text = self.text.strip()
+        if self.hash is not None and self.hash != content_hash(text, length=12):
+            return TaskPrompt(text, f"{BY_HAND}, from {self.hash}" if self.by != BY_HAND else BY_HAND)
+        return TaskPrompt(text, self.by, self.examples, self.error)
+
+
+class _File(Frozen):
+    dimension: str | None = None
+    prompts: tuple[_Entry, ...] = Field(min_length=1)
+
+
+def load_tasks(path: str | Path) -> list[TaskPrompt]:
+    """Read task prompts: `prompts: [{text: TEXT}, ...]`, or a file that `fit in-context` wrote, edited or not.
+
+    Raises:
+        BadInput: The file cannot be read, has unknown keys, or holds no prompt.
+    """
+    return _prompts_in(load_yaml(Path(path)), str(path))
+
+
+def read_tasks(text: str, where: str) -> list[TaskPrompt]:
+    """The same from the text of such a file; messages call it `where`."""
+    return _prompts_in(parse_yaml(text, where), where)
+
+
+def _prompts_in(content: Any, where: str) -> list[TaskPrompt]:
+    found = [entry.prompt() for entry in check(_File, content, where).prompts]
+    if not all(prompt.text for prompt in found):
+        raise BadInput(f"{where}: a prompt has no text")
+    return found
+
+
+def dump_tasks(dimension: str, prompts: Iterable[TaskPrompt]) -> str:
+    """The prompts as YAML that `load_tasks` reads back."""
+    import yaml
+
+    content = {"dimension": dimension, "prompts": [prompt.to_json() for prompt in prompts]}
+    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=110)
+
+
+def distinct(prompts: Sequence[TaskPrompt]) -> list[TaskPrompt]:
+    """The prompts without those whose text came before."""
+    return list({" ".join(prompt.text.split()).casefold(): prompt for prompt in reversed(prompts)}.values())[::-1]
+
+
+# --- prompts that a model writes ---------------------------------------------------------------------------------
 
 EXAMPLES = 14
 """Rated examples that a writer is shown."""
@@ -43,9 +138,8 @@ def invert(
     counts: Counts,
     own: str | None = None,
     context: int | None = None,
-    on_step: Callable[[], None] = lambda: None,
 ) -> PromptFlow[list[TaskPrompt]]:
-    """Task prompts written from draws of examples; replies that are none are counted in `tally`.
+    """Task prompts written from draws of examples; replies that are none are counted in `counts`.
 
     Where `context` is given, a draw shows as many of its examples as fit.
 
@@ -61,7 +155,6 @@ def invert(
     replies = yield asked
     found: list[TaskPrompt] = []
     for reply, seen in zip(replies, shown, strict=True):
-        on_step()
         text = reply if isinstance(reply, Failure) else checked(reply.text, seen)
         counts.count(text)
         if isinstance(text, str):
@@ -105,7 +198,7 @@ def _runs(text: str) -> set[str]:
 
 @dataclass(frozen=True)
 class PromptSearch:
-    """How candidates did on the training side.
+    """Results of the candidates on the training side.
 
     Attributes:
         prompts: All that were tried, with their errors, the best first.
@@ -124,7 +217,6 @@ def prompt_search(
     draws: Sequence[Sequence[int]],
     k: int,
     counts: Counts,
-    on_step: Callable[[], None] = lambda: None,
 ) -> PromptFlow[PromptSearch]:
     """Each candidate's squared error on all examples (eq. 1), the best first.
 
@@ -136,14 +228,13 @@ def prompt_search(
         draws: Of each candidate, an order of the examples: the first k that may be shown are its demonstrations.
         k: Demonstrations of a request.
         counts: Counts what asking comes to.
-        on_step: Called at each answer.
     """
     asked = [
         Asked(_first(examples, groups, draw, row, k), prompt.text, example.sample)
         for prompt, draw in zip(candidates, draws, strict=True)
         for row, example in enumerate(examples.all)
     ]
-    readings = yield from score_each(wording, asked, counts, on_step)
+    readings = yield from score_each(wording, asked, counts)
     said = [readings[start : start + len(examples)] for start in range(0, len(readings), len(examples))]
     errors = [squared_error(each, examples.unit, wording.question) for each in said]
     order = sorted((place for place in range(len(candidates)) if errors[place] is not None), key=lambda p: errors[p])  # type: ignore[arg-type,return-value]

@@ -1,4 +1,4 @@
-"""What a selector chooses from: rated examples and prompts, sets of them (nodes), and what they did to an input."""
+"""Choices of a selector: rated examples and prompts, sets of them (nodes), their observed effect, and the subgraph."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Pairs:
 
 
 def random_nodes(rng: np.random.Generator, examples: Sequence[int], prompts: int, k: int, each: int) -> Nodes:
-    """Random ordered sets of k different examples, `each` (ζ) of them a prompt; all orders are equally likely.
+    """Random ordered sets of k different examples, `each` (ζ) of them per prompt; all orders are equally likely.
 
     The j-th example is drawn by its rank among those that are left, which each smaller chosen one moves up by one.
 
@@ -180,7 +180,7 @@ class Selector(ABC):
         """(N,) W_v of each node for an input, in [0, 1]."""
 
     def prepare(self, nodes: Nodes) -> Prepared:
-        """What depends on nodes alone: computed once, used for every input."""
+        """The part that depends on nodes alone: computed once, used for every input."""
         return Prepared(nodes)
 
     def retrieved(self, query: Query, k: int, left_out: Collection[int] = ()) -> tuple[int, ...] | None:
@@ -188,7 +188,7 @@ class Selector(ABC):
         return None
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        """What was learned, as JSON and arrays, without the library."""
+        """The learned state as JSON and arrays, without the library."""
         return {}, {}
 
     def restore(self, library: Library, card: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:

@@ -7,15 +7,15 @@ turns, another turn of the same conversation), since no such example will stand 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accord.methods.in_context.asking import UNREADABLE, Asked, Counts, Reading, score_each
 from accord.methods.in_context.examples import Examples, unit
+from accord.methods.in_context.inversion import TaskPrompt
 from accord.methods.in_context.nodes import Nodes, Pairs
-from accord.methods.in_context.tasks import TaskPrompt
 from accord.methods.in_context.template import PromptTemplate
 from accord.models import Failure, PromptFlow
 from accord.values import BadInput, Question
@@ -36,7 +36,7 @@ def pair_draws(
     each: int,
     together: int,
 ) -> tuple[Indices, Nodes]:
-    """What is tried: for every input and prompt, `each` (γ) random sets of k demonstrations.
+    """Draw the pairs to try: for every input and prompt, `each` (γ) random sets of k demonstrations.
 
     Args:
         rng: Of the draws.
@@ -81,7 +81,7 @@ def _blocks(order: Indices, groups: NDArray[np.object_], showable: Indices, k: i
         if len(_outside(block, groups, showable)) < k:
             raise BadInput(
                 f"beside some example there are fewer than {k} others to show that are not of its own conversation or "
-                f"context; rate more conversations, or show fewer: in_context: {{demonstrations: {max(k - 1, 1)}}}"
+                f"context; rate more conversations, or show fewer: in-context: {{demonstrations: {max(k - 1, 1)}}}"
             )
     return blocks
 
@@ -97,14 +97,13 @@ def try_pairs(
     query: Indices,
     nodes: Nodes,
     counts: Counts,
-    on_step: Callable[[], None] = lambda: None,
 ) -> PromptFlow[tuple[Indices, Floats]]:
     """Ask about every pair; which pairs were answered, and their targets exp(-|y - ŷ|) (eq. 6) with y on [0, 1]."""
     asked = [
         Asked(tuple(examples.all[place] for place in shown), tasks[task].text, examples.all[row].sample)
         for row, shown, task in zip(query.tolist(), nodes.demonstrations.tolist(), nodes.prompt.tolist(), strict=True)
     ]
-    readings = yield from score_each(wording, asked, counts, on_step)
+    readings = yield from score_each(wording, asked, counts)
     truth = examples.unit[query]
     targets = [target(reading, true, wording.question) for reading, true in zip(readings, truth, strict=True)]
     kept = np.array([place for place, each in enumerate(targets) if each is not None], dtype=np.intp)

@@ -1,7 +1,7 @@
-"""What is asked for an input: prompts, demonstrations and the selector that puts them together, as plain files.
+"""The requests about an input: prompts, demonstrations and the selector that puts them together.
 
-`prompts.yaml` can be read and edited, `demonstrations.jsonl` holds the examples with their scores, `selector.json` and
-`selector.safetensors` what was learned about them.
+As a state they are files that people can read (`prompts.yaml`, `demonstrations.jsonl`), and what was learned about
+them.
 """
 
 from __future__ import annotations
@@ -11,33 +11,33 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
+from accord.evidence import State
 from accord.methods.in_context.asking import Asked
-from accord.methods.in_context.choosing import make_selector
-from accord.methods.in_context.examples import Example, prompt_text, unit
+from accord.methods.in_context.examples import TURN, Example, prompt_text, unit
+from accord.methods.in_context.inversion import TaskPrompt, dump_tasks, read_tasks
 from accord.methods.in_context.nodes import Library, Nodes, Prepared, Query, Selector, greedy_subgraph, random_nodes
-from accord.methods.in_context.tasks import TaskPrompt, dump_tasks, load_tasks
+from accord.methods.in_context.selectors import make_selector
 from accord.methods.in_context.template import PromptTemplate
-from accord.values import BadInput, Question, Sample, content_hash
+from accord.models import Failure
+from accord.values import BadInput, Question, Sample, Signature, content_hash
 
 FORMAT = 1
-PROMPTS, DEMONSTRATIONS, CARD, ARRAYS = (
-    "prompts.yaml", "demonstrations.jsonl", "selector.json", "selector.safetensors",
-)  # fmt: skip
+PROMPTS_FILE, DEMONSTRATIONS_FILE = "prompts.yaml", "demonstrations.jsonl"
+FIT_AGAIN = "fit again: accord fit"
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is shown and asked.
+    """Sizes of what is shown and asked.
 
     Attributes:
         k: Demonstrations of a request.
-        each: ζ, random sets a prompt that are ranked for an input.
-        ensemble: Requests an input; 1 takes the heaviest set alone.
+        each: ζ, random sets per prompt that are ranked for an input.
+        ensemble: Requests per input; 1 takes the heaviest set alone.
         edges: How the subgraph is scored: `sum` is eq. 8, `mean` the authors' own code.
         seed: Of the random sets.
     """
@@ -81,7 +81,7 @@ class Recipe:
 
     @cached_property
     def prepared(self) -> Prepared:
-        """What the selector computes of the sets alone."""
+        """The part that the selector computes of the sets alone."""
         return self.selector.prepare(self.nodes)
 
     @cached_property
@@ -141,14 +141,29 @@ class Recipe:
             for shown, task in zip(nodes.demonstrations.tolist(), nodes.prompt.tolist(), strict=True)
         ]
 
-    # --- as files ---------------------------------------------------------------------------------------------------
+    def unasked(self, sample: Sample) -> Failure | None:
+        """The reason why an input cannot be asked about; `None` where it can."""
+        if not any(turn.content.strip() for turn in sample.conversation.up_to(sample.turn)):
+            return Failure("nothing was said", "no turn has words")
+        if not self.wording.question.applies_to(sample.conversation):
+            return Failure("does not apply", "the question is not for such conversations")
+        if len(self.examples) - len(self.left_out_of(sample)) < self.sizes.k:
+            return Failure("too few examples", "nearly all of them are the input itself")
+        return None
 
-    def save(self, folder: str | Path) -> None:
-        """Write the recipe's files into a folder, made if need be."""
-        from safetensors.numpy import save
+    @property
+    def signature(self) -> Signature:
+        """The signature of the recipe's answers."""
+        model, _, _ = self.model.partition(" ")
+        return Signature.of(
+            "in-context", model=model, via=self.wording.mode, selector=self.selector.name, prompts=len(self.tasks),
+            examples=len(self.examples), k=self.sizes.k, asked=self.sizes.ensemble, recipe=self.hash,
+        )  # fmt: skip
 
-        target = Path(folder)
-        target.mkdir(parents=True, exist_ok=True)
+    # --- as a state -------------------------------------------------------------------------------------------------
+
+    def state(self) -> State:
+        """The recipe as JSON, arrays, and the files that people may read; `recipe_from` reads it back."""
         card, arrays = self.selector.state()
         about = {
             "format": FORMAT, "hash": self.hash, "embedder": self.embedder, "model": self.model,
@@ -157,61 +172,71 @@ class Recipe:
             "learned": card,
         }  # fmt: skip
         kept = {f"selector.{name}": np.ascontiguousarray(array) for name, array in arrays.items()}
-        kept |= {"library.vectors": self.library.vectors, "library.prompts": self.library.prompts}
+        kept |= {
+            "library.vectors": np.ascontiguousarray(self.library.vectors),
+            "library.prompts": np.ascontiguousarray(self.library.prompts),
+        }
         rows = "".join(json.dumps(example.to_json(), ensure_ascii=True) + "\n" for example in self.examples)
-        (target / ARRAYS).write_bytes(save({name: np.ascontiguousarray(array) for name, array in kept.items()}))
-        (target / DEMONSTRATIONS).write_text(rows, encoding="utf-8")
-        (target / PROMPTS).write_text(dump_tasks(self.wording.question.id, self.tasks), encoding="utf-8")
-        (target / CARD).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+        return State(
+            about, kept, {PROMPTS_FILE: dump_tasks(self.wording.question.id, self.tasks), DEMONSTRATIONS_FILE: rows}
+        )
 
     def _wording(self) -> dict[str, Any]:
         names = ("level", "mode", "background", "context", "most", "top")
         return {name: getattr(self.wording, name) for name in names}
 
 
-def load_recipe(folder: str | Path) -> Recipe:
-    """Read what `save` wrote.
+def recipe_from(state: State) -> Recipe:
+    """The recipe that a state holds.
 
     Raises:
-        BadInput: The folder holds none, it is damaged, or a prompt was edited: the selector learned with another one.
+        BadInput: The state is damaged, or a file of it was edited: the selector learned with other ones.
     """
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
-
-    source = Path(folder)
+    missing = next((name for name in (PROMPTS_FILE, DEMONSTRATIONS_FILE) if name not in state.files), None)
+    if missing is not None:
+        raise BadInput(f"the evaluator holds no prompts and demonstrations: {missing} is missing; {FIT_AGAIN}")
+    about, arrays = state.card, state.arrays
     try:
-        about = json.loads((source / CARD).read_text(encoding="utf-8"))
         if about["format"] > FORMAT:
-            raise BadInput(f"{folder} was written by a newer Accord; upgrade")
-        rows = (source / DEMONSTRATIONS).read_text(encoding="utf-8").splitlines()
-        examples = [Example.from_json(json.loads(row)) for row in rows]
-        arrays = load((source / ARRAYS).read_bytes())
+            raise BadInput("the evaluator was written by a newer Accord; upgrade")
+        examples = [Example.from_json(json.loads(row)) for row in state.files[DEMONSTRATIONS_FILE].splitlines()]
         wording = PromptTemplate(Question.model_validate(about["question"]), **about["wording"])
         scores = np.array([example.score for example in examples])
         texts = tuple(prompt_text(example.sample) for example in examples)
         library = library_of(wording.question, scores, texts, arrays["library.vectors"], arrays["library.prompts"])
         own = {n.removeprefix("selector."): array for n, array in arrays.items() if n.startswith("selector.")}
         selector = make_selector(about["selector"], about["sizes"]["seed"]).restore(library, about["learned"], own)
-        tasks = load_tasks(source / PROMPTS)
+        tasks = read_tasks(state.files[PROMPTS_FILE], PROMPTS_FILE)
         found = Recipe(
             wording, examples, tasks, library, selector, Sizes(**about["sizes"]), about["embedder"], about["model"]
         )
-    except FileNotFoundError as error:
-        raise BadInput(f"{folder} holds no prompts and demonstrations: {Path(str(error.filename)).name} is missing; "
-                       "fit again: accord fit in-context") from None  # fmt: skip
-    except (KeyError, TypeError, ValueError, SafetensorError) as error:
-        raise BadInput(f"{folder} is damaged ({type(error).__name__}); fit again: accord fit in-context") from None
-    if [task.hash for task in tasks] != about["prompts"]:
+        prompts, made = about["prompts"], about["hash"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadInput(f"the evaluator is damaged ({type(error).__name__}); {FIT_AGAIN}") from None
+    if [task.hash for task in tasks] != prompts:
         raise BadInput(
-            f"{source / PROMPTS} was edited since the selector learned; enter the edited prompts into the contest: "
-            f"accord fit in-context --prompts {source / PROMPTS}"
+            f"{PROMPTS_FILE} was edited since the selector learned; enter the edited prompts into the contest: "
+            "in-context: {prompts: FILE}"
         )
-    if len(examples) != len(found.library.vectors) or found.hash != about["hash"]:
+    if len(examples) != len(found.library.vectors) or found.hash != made:
         raise BadInput(
-            f"{folder} was edited since the selector learned: other demonstrations, scores or settings; fit again: "
-            "accord fit in-context"
+            "the evaluator was edited since the selector learned: other demonstrations, scores or settings; "
+            f"{FIT_AGAIN}"
         )
     return found
+
+
+def at_level(samples: Sequence[Sample], level: str) -> list[Sample]:
+    """The samples to score: of whole conversations, where turns are scored, the last reply; a turn stays what it is."""
+    if level != TURN:
+        return list(samples)
+    return [sample if sample.turn is not None else _last_reply(sample) for sample in samples]
+
+
+def _last_reply(sample: Sample) -> Sample:
+    turns, replies = sample.conversation.turns, sample.conversation.replies
+    last = next((place for place in range(len(turns) - 1, -1, -1) if replies and turns[place] is replies[-1]), None)
+    return sample if last is None else Sample(sample.conversation, last)
 
 
 def _digest(selector: Selector) -> str:

@@ -1,4 +1,4 @@
-"""What the method is compared with (table 1): other ways to put prompts and demonstrations together, by name.
+"""The other systems of table 1: ways to put prompts and demonstrations together, by name.
 
 Every system says for an input which requests to make; their answers are averaged as the method's own are.
 """
@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from accord.methods.in_context.asking import Asked
-from accord.methods.in_context.choosing import SELECTORS
+from accord.methods.in_context.inversion import TaskPrompt
 from accord.methods.in_context.nodes import Query, Selector
 from accord.methods.in_context.recipe import Recipe
-from accord.methods.in_context.tasks import TaskPrompt
+from accord.methods.in_context.selectors import SELECTORS
 from accord.values import Sample
 
 ZERO_SHOT, FEW_SHOT = "by hand, no examples", "by hand, random examples"
@@ -26,7 +26,7 @@ Choose = Callable[[Sample, Query, Collection[int]], list[Asked]]
 
 @dataclass(frozen=True)
 class Baselines:
-    """What systems are made of.
+    """The parts that systems are made of.
 
     Attributes:
         recipe: The method as it was learned.

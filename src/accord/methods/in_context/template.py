@@ -28,7 +28,7 @@ from accord.models import (
 from accord.values import BadInput, Conversation, Kind, Question, Sample, content_hash
 
 NUMBER, LOGPROBS = "number", "logprobs"
-"""Ways to read a score: the first number that is written, or the first token's probabilities."""
+"""Modes of reading a score: the first number that is written, or the first token's probabilities."""
 NUMBER_TOKENS = 16
 SEPARATOR = "\n\n***\n\n"
 OWN_SHARES = 2
@@ -36,17 +36,17 @@ OWN_SHARES = 2
 
 
 template = partial(prompt_file, "accord.methods.in_context")
-"""A prompt file of this room."""
+"""A prompt file of this package."""
 
 
 @dataclass(frozen=True)
 class PromptTemplate:
-    """How scores of one question are asked for.
+    """The text of requests for scores of one question.
 
     Attributes:
         question: The dimension.
         level: Whether a `turn` is scored or a whole `dialogue`.
-        way: How a score is read: `number`, or the options' probabilities by `logprobs`, `decisions`, `systemone`.
+        mode: How a score is read: `number`, or the options' probabilities by `logprobs`, `decisions`, `systemone`.
         background: What a conversation's documents are called, such as fact or persona.
         context: Estimated tokens that a request may have; without it nothing is shortened or dropped.
         most: Demonstrations that a context has to have room for.
@@ -71,12 +71,12 @@ class PromptTemplate:
         if self.reads_options and not self.question.can_be_judged:
             raise BadInput(
                 f"question {self.question.id!r} has too many answers for a distribution over them; "
-                f"read the first number instead: in_context: {{mode: {NUMBER}}}"
+                f"read the first number instead: models: {{scorer: {{mode: {NUMBER}}}}}"
             )
 
     @property
     def reads_options(self) -> bool:
-        """Whether a reply is a distribution over the scale's options."""
+        """Tells replies that are distributions over the scale's options."""
         return self.mode != NUMBER
 
     @property
@@ -98,7 +98,7 @@ class PromptTemplate:
         return list(answer_labels(self.question.scale))[nearest]
 
     def form(self) -> str:
-        """What the model is to answer with."""
+        """The form of the answer that is asked for."""
         low, high = map(plain, ends(self.question))
         if not self.reads_options:
             return f"one number from {low} to {high}"
@@ -117,7 +117,7 @@ class PromptTemplate:
         return template(self.level).substitute(parts).strip()
 
     def inversion(self, examples: Sequence[Example], own: str | None = None) -> str:
-        """What is asked for a task prompt (tables 8 and 10): scored examples, then what to write.
+        """The request for a task prompt (tables 8 and 10): scored examples, then what to write.
 
         `own` is a text of the user's in place of Accord's.
 
@@ -144,11 +144,11 @@ class PromptTemplate:
         return self._texts[example]
 
     def input(self, sample: Sample) -> str:
-        """What is to be scored, whole."""
+        """The sample to score, whole."""
         return template("input").substitute(self._material(sample)).strip()
 
     def fits(self, example: Example) -> bool:
-        """Whether an example can be shown at all: what is scored in it is never cut."""
+        """Test whether an example can be shown at all: the scored part is never cut."""
         return self.share is None or _tokens(self.demonstration(example)) <= self.share
 
     @property

@@ -37,7 +37,7 @@ _STEPS, _PAIRS = 256, 256
 
 @dataclass(frozen=True)
 class ClientOptions:
-    """How the towers are trained.
+    """Settings of training.
 
     Attributes:
         rate: Adam's step size at the start; it falls to 0 along a half cosine.

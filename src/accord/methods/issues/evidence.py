@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from accord.evidence import Column, EvidenceTable
-from accord.values import HIGHEST, ISSUE, LOWEST, IssueAnnotation, Sample, Target, Taxonomy
+from accord.values import HIGHEST, ISSUE, LOWEST, IssueAnnotation, Question, Sample, Scale, Target, Taxonomy
 
 SCORE, LOWEST_SCORE = "issues:score", "issues:lowest"
 COUNT, CRITICAL = "issues:count", "issues:critical"
@@ -128,3 +128,8 @@ def _before(turn: int, turns: Mapping[int, Found], taxonomy: Taxonomy) -> dict[s
         f"{ISSUE}{name}{BEFORE}": sum(w * each.amounts.get(name, 0.0) for w, each in zip(weights, earlier, strict=True))
         for name in taxonomy.names
     }
+
+
+def kind_question(kind: str) -> Question:
+    """Whether a turn has an issue of a kind, as people are asked: a binary question called like the kind."""
+    return Question(id=kind, text=f"Is there an issue of the kind {kind!r}?", scale=Scale(options=(0, 1)))

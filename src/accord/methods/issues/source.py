@@ -18,7 +18,7 @@ from pydantic import Field
 from accord.evidence import EvidenceTable, Note, Settings, Source, SourceContext, ask_rubric, sources
 from accord.formats import REPEAT
 from accord.methods.issues.annotating import Asking, annotate
-from accord.methods.issues.evidence import LOWEST_SCORE, SCORE, WORST, assessed, issue_table, probable
+from accord.methods.issues.evidence import LOWEST_SCORE, SCORE, WORST, assessed, issue_table, kind_question, probable
 from accord.methods.issues.guidance import SHIPPED_SHOTS, IssuePromptBuilder
 from accord.methods.issues.selection import judged_turns
 from accord.models import (
@@ -49,6 +49,9 @@ from accord.values import (
     BudgetReached,
     Conversation,
     IssueAnnotation,
+    Label,
+    Labels,
+    Question,
     Sample,
     Target,
     Taxonomy,
@@ -114,6 +117,11 @@ class IssueCounts:
         self.made_up_quotes += sum(issue.is_made_up for issue in each.issues)
         self.losses.update(each.losses)
 
+    def plus(self, other: IssueCounts) -> None:
+        """Count what another count has."""
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + value)
+
     def to_json(self) -> dict[str, object]:
         """The counts."""
         return {name: dict(value) if isinstance(value, Counter) else value for name, value in vars(self).items()}
@@ -153,6 +161,20 @@ class Issues(Source):
     def roles(self) -> tuple[str, ...]:
         """The finder, or the judge."""
         return {"chat": (FINDER,), "judge": (JUDGE,)}.get(self.settings.by, ())
+
+    def own_questions(self) -> Mapping[str, tuple[Question, str, Mapping[str, Any]]]:
+        """Each kind of issue as a binary question, learned from all columns."""
+        settings = {**self.settings.model_dump(exclude_unset=True), "columns": "all"}
+        return {name: (kind_question(name), "issue-labels", settings) for name in self.taxonomy.names}
+
+    def read_labels(self, labels: Labels) -> Labels:
+        """Labels of another taxonomy's kinds as labels of this one's; `issue:KIND` as `KIND`."""
+        named = {ISSUE + name: name for name in self.taxonomy.names}
+        plain = Labels(
+            (replace(each, question=named.get(each.question, each.question)) for each in labels), labels.groups
+        )
+        other = self.settings.labels
+        return plain if other is None else translated(plain, load_taxonomy(other), self.taxonomy)
 
     def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
         """What was found in each sample; turns that nobody has assessed yet are assessed."""
@@ -262,6 +284,27 @@ class Issues(Source):
             if shown or caution:
                 notes[sample.target] = Note(shown, caution)
         return notes
+
+
+def translated(labels: Labels, source: Taxonomy, to_: Taxonomy) -> Labels:
+    """The labels, with those of one taxonomy's kinds as labels of another's (SODA-EVAL, appendix A).
+
+    Where several kinds correspond to one, a person labels it who labels any of them.
+
+    Raises:
+        UnknownName: The one taxonomy does not say what corresponds to the other's kinds.
+    """
+    names = {name: other for kind, other in source.counterparts(to_.name).items() for name in (kind, ISSUE + kind)}
+    kept: list[Label] = []
+    found: dict[tuple[Target, str, str], Label] = {}
+    for label in labels:
+        if label.question not in names:
+            kept.append(label)
+        elif label.value is not None:
+            key = (label.target, label.annotator, names[label.question])
+            if key not in found or label.value == 1:
+                found[key] = replace(label, question=names[label.question], wording=None)
+    return Labels([*kept, *found.values()], labels.groups)
 
 
 def asking_of(settings: IssueSettings, taxonomy: Taxonomy, who: Known) -> Asking:

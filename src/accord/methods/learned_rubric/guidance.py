@@ -21,7 +21,7 @@ from accord.values import BadInput, Frozen, Side, UnknownName, check, load_yaml
 
 PROMPTS = ("deduplicate", "domain", "extract", "judge", "maxims", "responsibility", "rewrite", "summarise")
 NEEDED = {
-    "extract": ("$conversation", "$fence", "$form"),
+    "extract": ("$conversation", "$documents", "$fence", "$form"),
     "summarise": ("$reasons", "$fence", "$form"),
     "rewrite": ("$reasons", "$written", "$fence", "$form"),
     "deduplicate": ("$written", "$fence", "$form"),

@@ -116,8 +116,15 @@ def only(rubric: Rubric, questions: Iterable[str], name: str = "learned") -> Rub
     return rubric_of(kept, rubric.main_question, name, rubric.instructions, rubric.learned_on)
 
 
+def asking(rubric: Rubric, questions: Iterable[str]) -> Rubric:
+    """Some of a rubric's questions, whatever people are asked, as a judge is asked them."""
+    wanted = set(questions)
+    chosen = tuple(question for question in rubric.questions if question.id in wanted)
+    return rubric.model_copy(update={"questions": chosen, "main": chosen[0].id})
+
+
 def classes_of(rubric: Rubric) -> dict[str, dict[str, Any]]:
-    """The settings of `LearnedRubric` that follow from a rubric: its assertions' classes and weights."""
+    """The arguments of `AssertionSelector` that follow from a rubric: its assertions' classes and weights."""
     found = rubric.assertions
     weights = {question.id: question.weight for question in found if question.weight != 1.0}
     return {"classes": {question.id: str(question.side) for question in found}, "weights": weights}

@@ -5,13 +5,62 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, field_validator
 
+from accord.evidence import Settings
 from accord.methods.learned_rubric.sharpness import POINT, TOP, Flags, Floats, Moments, Whole, moments, sharpness_loss
 from accord.statistics import FOLDS, fold_of
 from accord.values import BadInput
+
+POOLED = "pooled"
+ALPHAS = (0.0, 0.5, 1.0, 2.0, 4.0)
+
+Alpha = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
+Count = Annotated[int, Field(ge=0, strict=True)]
+Rating = Annotated[float, Field(strict=True)]
+
+
+class SelectionSettings(Settings):
+    """How assertions are selected, and when a conversation is called good or bad."""
+
+    policy: Literal["rubicon", "correctness", "brute-force", "ucb", "all"] = Field(
+        default="rubicon", description="How assertions are chosen from the pool: algorithm 1, or a baseline."
+    )
+    alphas: tuple[Alpha, ...] = Field(
+        default=ALPHAS, min_length=1, description="Weights of the sharpness loss, of which five folds choose one."
+    )
+    budgets: tuple[tuple[Count, Count], ...] = Field(
+        default=((10, 10),),
+        min_length=1,
+        description="Pairs of the most SAT and the most DSAT assertions, of which the same folds choose one.",
+    )
+    answers: Literal["expected", "likeliest"] = Field(
+        default="expected", description="How a distribution becomes points: its expected answer, or the likeliest one."
+    )
+    bad: Rating | None = Field(
+        default=None, description="The highest mean rating of a bad conversation; default: below the scale's middle."
+    )
+    good: Rating | None = Field(
+        default=None, description="The lowest mean rating of a good one; what lies between is neither."
+    )
+    precision: float = Field(
+        default=0.9, gt=0.5, lt=1, description="The precision that labels have outside the uncertainty window."
+    )
+    targets: Literal["paper", "pooled"] = Field(
+        default="paper", description="Targets of the sharpness loss: as printed, or stretched to the scores' spread."
+    )
+
+    @field_validator("budgets")
+    @classmethod
+    def _selects_something(cls, budgets: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+        if not all(map(max, budgets)):
+            raise ValueError("budgets are pairs [SAT, DSAT] of how many assertions to choose, one of them above 0")
+        return budgets
+
 
 DIGITS = 9
 """Objectives that agree in so many digits are equal, and the earlier rubric is taken: on every machine alike."""

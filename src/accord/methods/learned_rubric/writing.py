@@ -21,6 +21,7 @@ from accord.models import (
     ask_for_list,
     estimated_usage,
     fence_for,
+    fenced,
     fitted,
     room_beside,
     transcript_of,
@@ -29,7 +30,7 @@ from accord.models import (
 from accord.values import Conversation, Reason, Sample, Side
 
 MOST = 3
-"""k: reasons a conversation."""
+"""k: reasons per conversation."""
 LONGEST = 400
 """Characters of a reason."""
 
@@ -64,8 +65,7 @@ def extract(
 
 def extraction_prompt(shown: Sample, side: Side, guidance: RubricPromptBuilder, most: int = MOST) -> Prompt:
     """What is asked about a conversation as it is shown."""
-    transcript = transcript_of(shown.conversation.up_to(shown.turn), shown.hidden)
-    parts = {"fence": fence_for(transcript), "conversation": transcript, "verdict": VERDICTS[side], "most": most}
+    parts = {**fenced(shown), "verdict": VERDICTS[side], "most": most}
     return guidance.prompt("extract", _form(most), "responsibility", parts)
 
 
@@ -94,7 +94,7 @@ def _found(quote: str, transcript: str) -> str:
 
 
 BATCH = 10
-"""m: reasons a prompt."""
+"""m: reasons per prompt."""
 MOST_A_BATCH = 8
 FEWEST_WORDS, MOST_WORDS = 3, 25
 """What is shorter says nothing, and what is longer is no short assertion; both are left out."""
@@ -200,7 +200,7 @@ def _summarising_form(most: int) -> Form:
 
 
 SHOWN = 60
-"""New assertions a prompt, beside all that were kept so far."""
+"""New assertions per prompt, beside all that were kept so far."""
 ALIKE = 0.85
 """Cosine of two assertions' embeddings from which on they say the same."""
 _PAIR = re.compile(r"^\D{0,20}?(\d{1,4})\D{1,40}?(\d{1,4})\D{0,20}$")

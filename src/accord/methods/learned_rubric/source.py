@@ -1,0 +1,352 @@
+"""The source `learned-rubric` (RUBICON): assertions that tell good conversations from bad ones, summed to NetSAT.
+
+Biyani et al., *RUBICON*, AIware 2024. Learning asks a writer for a pool of assertions, and the judge about the pool, on
+the training side alone; measuring asks the judge about the selected ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from pydantic import Field
+
+from accord.evidence import (
+    EvidenceTable,
+    Learned,
+    Settings,
+    Source,
+    SourceContext,
+    State,
+    Training,
+    ask_rubric,
+    sources,
+)
+from accord.methods.learned_rubric.experiment import (
+    Experiment,
+    RubricFit,
+    checked_given,
+    checked_pool,
+    conversations_of,
+    fit_pool,
+    pool_rubric,
+)
+from accord.methods.learned_rubric.findings import findings, learned
+from accord.methods.learned_rubric.fitting import AssertionSelector
+from accord.methods.learned_rubric.likert import asking
+from accord.methods.learned_rubric.pool import Writing, WritingSettings, WrittenPool, write_pool
+from accord.methods.learned_rubric.selection import SelectionSettings, kinds_of
+from accord.methods.learned_rubric.sharpness import Flags
+from accord.methods.learned_rubric.verdicts import FEWEST, Decided, check_both, verdicts_of
+from accord.models import JUDGE, WRITER, Flow, Request, Who, nothing
+from accord.statistics import Split, fold_of
+from accord.values import (
+    BadInput,
+    NotFitted,
+    Question,
+    Rubric,
+    Sample,
+    dump_rubric,
+    load_rubric,
+    parse_yaml,
+    read_rubric,
+)
+
+RUBRIC_FILE, POOL_FILE = "rubric.yaml", "pool.yaml"
+FEWEST_LABELS = 8
+"""On the training side: how people's answers follow from NetSAT is learned from no fewer."""
+
+
+class LearnedRubricSettings(WritingSettings, SelectionSettings):
+    """How a rubric is written from good and bad conversations, selected, and tried on others."""
+
+    pool: str | None = Field(
+        default=None, description="A rubric to select from in place of writing one: a shipped one's name, or a file."
+    )
+    given: tuple[str, ...] = Field(default=(), description="Rubrics to compare with.")
+    tables: bool = Field(
+        default=False, description="Also write and try SPUR's rubric, and what a writer writes that is told less."
+    )
+    held_out: float = Field(
+        default=0.5, gt=0, le=0.5, description="The share of the good and bad conversations that it is tried on."
+    )
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What was learned: the selection, the selected rubric, the whole pool."""
+
+    selector: AssertionSelector
+    rubric: Rubric
+    everything: Rubric
+
+
+@sources.register("learned-rubric")
+class LearnedRubric(Source):
+    """Assertions written from good and bad conversations and selected to tell them apart: their sum, NetSAT."""
+
+    settings_type = LearnedRubricSettings
+    settings: LearnedRubricSettings
+
+    def __init__(self, settings: Settings, context: SourceContext) -> None:
+        super().__init__(settings, context)
+        self._parts: _Parts | None = None
+        self._fit: RubricFit | None = None
+        self._findings: Mapping[str, Any] = {}
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The judge; learning asks the writer too."""
+        return (JUDGE,)
+
+    @property
+    def rubric(self) -> Rubric:
+        """The selected assertions, and the main question.
+
+        Raises:
+            NotFitted: Nothing was learned yet.
+        """
+        return self._learned.rubric
+
+    @property
+    def pool(self) -> Rubric:
+        """The whole pool, and the main question.
+
+        Raises:
+            NotFitted: Nothing was learned yet.
+        """
+        return self._learned.everything
+
+    @property
+    def selector(self) -> AssertionSelector:
+        """How the rubric was selected, and what its sums mean.
+
+        Raises:
+            NotFitted: Nothing was learned yet.
+        """
+        return self._learned.selector
+
+    @property
+    def flagged(self) -> list[list[str]]:
+        """The private details that written assertions named, for whoever learns; they are kept nowhere."""
+        return [] if self._fit is None else [details for _, details in self._fit.written.flagged]
+
+    @property
+    def _learned(self) -> _Parts:
+        if self._parts is None:
+            raise NotFitted("no rubric was learned yet; run: accord fit")
+        return self._parts
+
+    # --- learning -----------------------------------------------------------------------------------------------
+
+    def hold_out(self, train: Training) -> Split:
+        """The groups to learn from and those to try it on; good and bad ones are dealt out apart.
+
+        Conversations that the pool or a rubric to compare with was learned on are never held out. Groups that are
+        neither good nor bad are learned from, half as many of them as of the others.
+
+        Raises:
+            BadInput: The main question compares, or there are too few good or bad ones for both sides.
+        """
+        settings, targets = self.settings, train.targets
+        found = verdicts_of(targets, train.labels, train.question, settings)
+        check_both(found, train.question, 2 * FEWEST)
+        groups = [train.group_of(targets[row]) for row in found.row]
+        names = {name for rubric in self._rubrics_of_files() for name in rubric.learned_on}
+        seen = {train.group_of(target) for target in targets if target.conversation in names}
+        out = _held_out(groups, found.good, settings.held_out, train.seed) & ~np.isin(groups, list(seen))
+        _check_sides(found.good, out, seen)
+        test = frozenset(name for name, is_out in zip(groups, out, strict=True) if is_out)
+        learned_from = {name for name in groups if name not in test}
+        between = [train.group_of(targets[row]) for row in found.undecided]
+        between = [name for name in dict.fromkeys(between) if name not in test and name not in learned_from]
+        learned_from |= set(between[:: max(1, 2 * len(between) // max(len(learned_from), 1))])
+        learnable = len(train.labels.filter(learned_from).on(train.question.id))
+        if learnable < FEWEST_LABELS:
+            raise BadInput(
+                f"{learnable} labels are left to learn from, {FEWEST_LABELS} are needed; label more conversations"
+            )
+        return Split(frozenset(learned_from), test)
+
+    def learn(self, train: Training) -> Flow[Learned]:
+        """Write a pool, have it judged, and select from it.
+
+        The evidence of the good and bad ones is by assertions that were chosen without them, in the folds that chose
+        α and the budget.
+
+        Raises:
+            BadInput: There are too few good or bad ones, no assertion came out, or a file cannot be used.
+            BudgetReached: The budget is spent; the same flow goes on from there.
+        """
+        decided = Decided.of(train, self.settings)  # what can be refused is refused before anything is paid for
+        self._given(train.question)
+        pool = self._pool(train)
+        writing = yield from self._writing(pool is None or self.settings.tables)
+        yield [Request(JUDGE, Who())]
+        written = WrittenPool()
+        if pool is None:
+            assert writing is not None
+            written = yield from write_pool(writing, decided.pairs)
+            pool = pool_rubric(writing, written, train)
+        fit = yield from fit_pool(written, pool, train, self.settings)
+        found = self._having(_Parts(fit.selector, fit.rubric, fit.everything))
+        found._fit = fit
+        return Learned(found, (yield from _seen(fit)))
+
+    def examine(self, test: Training) -> Flow[Self]:
+        """The same with what the rubric is worth on the held-out side, beside others.
+
+        Raises:
+            BadInput: There are no good ones, or no bad ones.
+            BudgetReached: The budget is spent; the same flow goes on from there.
+        """
+        fit = self._fit
+        if fit is None:
+            return (yield from nothing(self))
+        writing = yield from self._writing(self.settings.tables)
+        experiment = Experiment(fit, test, self.settings, self._given(test.question), writing)
+        result = yield from experiment.run()
+        found = self._having(self._learned)
+        found._fit, found._findings = fit, findings(fit, result, test)
+        return found
+
+    def _writing(self, writes: bool) -> Flow[Writing | None]:
+        """How the writer is asked, where something is to be written."""
+        if not writes:
+            return None
+        [who] = yield [Request(WRITER, Who())]
+        return Writing.by(who, self.settings)
+
+    def _pool(self, train: Training) -> Rubric | None:
+        """The rubric to select from, where one is given."""
+        if self.settings.pool is None:
+            return None
+        pool = checked_pool(load_rubric(self.settings.pool), train.question)
+        seen = {*pool.learned_on, *conversations_of(train)}
+        return pool.model_copy(update={"learned_on": tuple(sorted(seen))})
+
+    def _given(self, main: Question) -> dict[str, Rubric]:
+        """The rubrics to compare with, by name."""
+        return {name: checked_given(name, load_rubric(name), main) for name in dict.fromkeys(self.settings.given)}
+
+    def _rubrics_of_files(self) -> Iterator[Rubric]:
+        named = [self.settings.pool] if self.settings.pool else []
+        yield from map(load_rubric, dict.fromkeys([*named, *self.settings.given]))
+
+    def _having(self, parts: _Parts) -> Self:
+        found = type(self)(self.settings, self.context)
+        found.name, found._parts = self.name, parts
+        return found
+
+    # --- measuring ----------------------------------------------------------------------------------------------
+
+    def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
+        """NetSAT, by the judge's answers to the selected assertions; its parts and its label are notes.
+
+        Raises:
+            NotFitted: Nothing was learned yet.
+            BadInput: Another judge answers than the one that was learned with.
+        """
+        parts = self._learned
+        answers = yield from ask_rubric(asking(parts.rubric, parts.selector.names_), samples)
+        return parts.selector.measured(answers)
+
+    def describe(self) -> Mapping[str, Any]:
+        """What was learned, and what it is worth on the held-out side; empty where nothing was learned."""
+        return self._findings or ({} if self._fit is None else learned(self._fit))
+
+    # --- keeping ------------------------------------------------------------------------------------------------
+
+    def state(self) -> State:
+        """The selection and its findings, with the rubric and its pool as files that people may read and edit.
+
+        Raises:
+            NotFitted: Nothing was learned yet.
+        """
+        parts = self._learned
+        card = {
+            "selection": parts.selector.card(),
+            "rubric": parts.rubric.hash,
+            "keys": {question.id: question.key for question in parts.rubric.assertions},
+            "findings": dict(self.describe()),
+        }
+        return State(card, {}, {RUBRIC_FILE: dump_rubric(parts.rubric), POOL_FILE: dump_rubric(parts.everything)})
+
+    def restored(self, state: State) -> Self:
+        """This source with what was learned.
+
+        Raises:
+            BadInput: A file is missing or no rubric, or the rubric was edited after it was learned.
+        """
+        rubric, everything = (_rubric_in(state.files, name) for name in (RUBRIC_FILE, POOL_FILE))
+        _check_unedited(rubric, state.card)
+        selector = AssertionSelector.of_card(state.card["selection"], rubric.main_question, self.settings)
+        found = self._having(_Parts(selector, rubric, everything))
+        found._findings = state.card["findings"]
+        return found
+
+
+def _seen(fit: RubricFit) -> Flow[EvidenceTable]:
+    """The evidence of all that was learned from; who is neither good nor bad is asked the selected assertions alone."""
+    selector, decided = fit.selector, {sample.target for sample in fit.decided.samples}
+    table = selector.measured(fit.answers, selector.unseen_)
+    rest = [sample for sample in fit.train.samples if sample.target not in decided]
+    if rest:
+        asked = asking(fit.everything, fit.to_ask(set(selector.names_)))
+        table = table.concat(selector.measured((yield from ask_rubric(asked, rest))))
+    return table.take(table.rows_of(fit.train.targets))
+
+
+def _held_out(groups: Sequence[str], good: Flags, share: float, seed: int) -> Flags:
+    """(C,) what is held out: a share of the groups of each kind, drawn by the seed."""
+    out: set[str] = set()
+    for kind in kinds_of(groups, good):
+        place = fold_of(kind, max(len(kind), 1), seed)
+        count = min(max(1, round(share * len(kind))), len(kind) - 1)
+        out |= {name for name in kind if place[name] < count}
+    return np.array([name in out for name in groups], dtype=bool)
+
+
+def _check_sides(good: Flags, out: Flags, seen: Collection[str]) -> None:
+    """Refuse sides that lack good ones or bad ones.
+
+    Raises:
+        BadInput: One does.
+    """
+    for side in (out, ~out):
+        if len(set(good[side])) < 2:
+            why = "were seen when a rubric was learned" if seen else "belong to the same few conversations"
+            raise BadInput(
+                f"too many of the labelled good and bad conversations {why}; label others to try the rubric on"
+            )
+
+
+def _rubric_in(files: Mapping[str, str], name: str) -> Rubric:
+    if name not in files:
+        raise BadInput(f"{name} of the learned rubric is missing; put it back, or fit again: accord fit")
+    return read_rubric(parse_yaml(files[name], name), name)
+
+
+def _check_unedited(rubric: Rubric, card: Mapping[str, Any]) -> None:
+    """Refuse a rubric that was edited after it was learned.
+
+    Raises:
+        BadInput: Names the assertion.
+    """
+    again = f"fit again, with the edited rubric as the pool: sources: {{learned-rubric: {{pool: {RUBRIC_FILE}}}}}"
+    told = {q.id: (str(q.side), q.weight, q.key) for q in rubric.assertions}
+    chosen = card["selection"]["assertions"]
+    own = {one["id"]: (one["class"], one["weight"], card["keys"][one["id"]]) for one in chosen}
+    edited = next((name for name in {**own, **told} if told.get(name) != own.get(name)), None)
+    if edited is not None:
+        raise BadInput(
+            f"assertion {edited!r} of {rubric.name!r} is new, gone or reworded, or has another class or weight than "
+            f"the evaluator learned with; {again}"
+        )
+    if rubric.hash != card["rubric"]:
+        raise BadInput(
+            f"{rubric.name!r} has other instructions, or another main question, than the evaluator learned with; "
+            f"{again}"
+        )
