@@ -1,7 +1,6 @@
 """How people's answers follow from evidence: evaluators, their heads, and what they have to beat."""
 
 from accord.learning.adaptive import AdaptiveRubric
-from accord.learning.base import Evaluator, evaluators, learned_digest, load_evaluator, method_of
 from accord.learning.baselines import (
     AnnotatorMean,
     Constant,
@@ -16,38 +15,38 @@ from accord.learning.conformal import band_width, bands
 from accord.learning.core import matrix
 from accord.learning.curves import BINS, Additive, Bins, predicted
 from accord.learning.equations import OFFSET, OWN_SLOPE, SLOPE, TEXT, LargeDesign
+from accord.learning.evaluator import Evaluator, Level, learns, level_of, load_evaluator, saved_as, with_notes
 from accord.learning.experts import parts
+from accord.learning.head import Head, check_settings, heads, make_head, settings_of
 from accord.learning.held_out import Choice, Factory, System, held_out
 from accord.learning.importance import Importance, importance
-from accord.learning.in_context import InContext
-from accord.learning.issues import Issues
-from accord.learning.label_free import PMI, LabelFree
-from accord.learning.labelling import suggest_labels
-from accord.learning.learned_rubric import ALPHAS, FEWEST, LearnedRubric, check_both, verdicts
-from accord.learning.link import OrdinalLink
-from accord.learning.marks import (
+from accord.learning.issue_labels import (
     DIRECTIONS,
     ISOTONIC,
     PLATT,
     RIDGE,
     Design,
-    Marked,
-    Marking,
+    IssueCalibration,
+    IssueLabels,
     best_threshold,
     finding,
     kinds_of,
-    learn_marks,
-    marks_of,
+    labels_of,
+    learn_calibration,
 )
+from accord.learning.label_free import PMI, LabelFree
+from accord.learning.labelling import suggest_labels
+from accord.learning.link import OrdinalLink
 from accord.learning.mixed import MixedCore, MixedEffects
 from accord.learning.mixture import Mixture
 from accord.learning.network import Shape, blocks, chances, inputs, predict
 from accord.learning.network_core import PAPER, NetworkSettings, answers_to
+from accord.learning.out_of_fold import Fitting, out_of_fold
 from accord.learning.panel import RULES, predict_panel
+from accord.learning.presets import EVIDENCE, PRESETS, EvaluatorSettings, make_evaluator
 from accord.learning.trained_on import MOST_LEVELS, Levels
 
 __all__ = [
-    "ALPHAS",
     "AdaptiveRubric",
     "Additive",
     "AnnotatorMean",
@@ -58,24 +57,25 @@ __all__ = [
     "Constant",
     "DIRECTIONS",
     "Design",
+    "EVIDENCE",
     "Evaluator",
-    "FEWEST",
+    "EvaluatorSettings",
     "FEWEST_LABELS",
     "Factory",
+    "Fitting",
+    "Head",
     "ISOTONIC",
     "Importance",
-    "InContext",
-    "Issues",
+    "IssueCalibration",
+    "IssueLabels",
     "JudgeArgmax",
     "JudgeExpected",
     "LabelFree",
     "LargeDesign",
-    "LearnedRubric",
+    "Level",
     "Levels",
     "LowestTurn",
     "MOST_LEVELS",
-    "Marked",
-    "Marking",
     "MeanTurn",
     "MixedCore",
     "MixedEffects",
@@ -87,6 +87,7 @@ __all__ = [
     "PAPER",
     "PLATT",
     "PMI",
+    "PRESETS",
     "RIDGE",
     "RULES",
     "RandomDraw",
@@ -100,23 +101,28 @@ __all__ = [
     "best_threshold",
     "blocks",
     "chances",
-    "check_both",
-    "evaluators",
+    "check_settings",
     "finding",
+    "heads",
     "held_out",
     "importance",
     "inputs",
     "kinds_of",
-    "learn_marks",
-    "learned_digest",
+    "labels_of",
+    "learn_calibration",
+    "learns",
+    "level_of",
     "load_evaluator",
-    "marks_of",
+    "make_evaluator",
+    "make_head",
     "matrix",
-    "method_of",
+    "out_of_fold",
     "parts",
     "predict",
     "predict_panel",
     "predicted",
+    "saved_as",
+    "settings_of",
     "suggest_labels",
-    "verdicts",
+    "with_notes",
 ]

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.evidence import EvidenceTable, options_of, ratings
-from accord.learning.base import Arrays, Evaluator, evaluators
+from accord.evidence import Arrays, EvidenceTable, options_of, ratings
+from accord.learning.head import Head, heads
 from accord.methods import LOWEST_SCORE, NOT_ASSESSED, SCORE
 from accord.values import (
     HIGHEST,
@@ -27,7 +27,7 @@ from accord.values import (
 from accord.version import __version__
 
 
-class Unlearned(Evaluator):
+class Unlearned(Head):
     """A baseline without anything to learn: it imitates no one, and is always ready."""
 
     def __init__(self, question: Question) -> None:
@@ -64,7 +64,7 @@ class Unlearned(Evaluator):
 Floats = NDArray[np.float64]
 
 
-class _LabelsAlone(Evaluator):
+class _LabelsAlone(Head):
     """A baseline that never looks at the evidence: it knows how often each option was chosen, and by whom."""
 
     def __init__(self, question: Question) -> None:
@@ -130,7 +130,7 @@ class _LabelsAlone(Evaluator):
 _EVERYONE = ""
 
 
-@evaluators.register("constant")
+@heads.register("constant")
 class Constant(_LabelsAlone):
     """Says of everything what people say on the whole."""
 
@@ -141,7 +141,7 @@ class Constant(_LabelsAlone):
         return self._scores(evidence, [(name or POPULATION, self.shares_[_EVERYONE]) for name in annotators])
 
 
-@evaluators.register("annotator-mean")
+@heads.register("annotator-mean")
 class AnnotatorMean(_LabelsAlone):
     """Says of everything what this annotator says on the whole."""
 
@@ -155,7 +155,7 @@ class AnnotatorMean(_LabelsAlone):
         )
 
 
-@evaluators.register("random")
+@heads.register("random")
 class RandomDraw(_LabelsAlone):
     """Draws an answer as people give them, without looking."""
 
@@ -212,7 +212,7 @@ class _JudgeAlone(Unlearned):
         return scores
 
 
-@evaluators.register("judge-expected")
+@heads.register("judge-expected")
 class JudgeExpected(_JudgeAlone):
     """The judge's distribution as it is; its value is the expected answer."""
 
@@ -222,7 +222,7 @@ class JudgeExpected(_JudgeAlone):
         return shares
 
 
-@evaluators.register("judge-argmax")
+@heads.register("judge-argmax")
 class JudgeArgmax(_JudgeAlone):
     """The judge's likeliest option, with all the mass on it."""
 
@@ -262,7 +262,9 @@ class _TurnScores(Unlearned):
     def _place(self, evidence: EvidenceTable) -> int:
         names = [column.name for column in evidence.columns]
         if self.column not in names:
-            raise BadInput(f"no turn has an overall score ({self.column}); have them assessed: accord judge --issues")
+            raise BadInput(
+                f"no turn has an overall score ({self.column}); have them assessed: accord judge --source issues"
+            )
         return names.index(self.column)
 
     def _shares(self, score: float) -> Any:
@@ -276,14 +278,14 @@ class _TurnScores(Unlearned):
         return shares
 
 
-@evaluators.register("mean-turn")
+@heads.register("mean-turn")
 class MeanTurn(_TurnScores):
     """Says of a dialogue the mean of what a model said of its turns."""
 
     method, column = "mean-turn", SCORE
 
 
-@evaluators.register("lowest-turn")
+@heads.register("lowest-turn")
 class LowestTurn(_TurnScores):
     """Says of a dialogue the lowest of what a model said of its turns: one critical error spoils it."""
 

@@ -11,10 +11,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.evidence import EvidenceTable, Ratings, ratings
-from accord.learning.base import Arrays, Evaluator, evaluators
+from accord.evidence import Arrays, Column, EvidenceTable, Ratings, ratings
 from accord.learning.conformal import bands
 from accord.learning.core import Core
+from accord.learning.head import Head, heads
 from accord.learning.mixed import MixedCore
 from accord.learning.network_core import NetworkCore, NetworkSettings
 from accord.learning.trained_on import Levels, TrainedOn
@@ -90,8 +90,7 @@ CORES = ("auto", "mixed", "network")
 FEWEST_LABELS = 8
 
 
-@evaluators.register("calibration")
-class Calibration(Evaluator):
+class Calibration(Head):
     """Learns how each annotator turns evidence into an answer (LLM-RUBRIC).
 
     Args:
@@ -243,6 +242,7 @@ class Calibration(Evaluator):
         ends = bands(side.options, distributions, side.width)
         warnings = side.warnings(features)
         signature, known, reasons = self.signature(), set(self.annotators), features.reasons()
+        added = self._attributions(features, distributions, speakers)
         scores: list[Score | Unscored] = []
         for row, name in enumerate(speakers):
             target, who = features.targets[row], str(name) if name in known else POPULATION
@@ -250,8 +250,32 @@ class Calibration(Evaluator):
                 scores.append(Unscored(target, who, why_nothing(reasons, target), signature))
                 continue
             shares, band = distributions[row], (float(ends[row, 0]), float(ends[row, 1]))
-            scores.append(score_from(target, who, side.options, shares, signature, band, warnings[row]))
+            scores.append(
+                score_from(target, who, side.options, shares, signature, band, warnings[row], tuple(added[row]))
+            )
         return scores
+
+    def _attributions(
+        self, features: EvidenceTable, distributions: Floats, speakers: Sequence[str | None]
+    ) -> list[list[tuple[str, float]]]:
+        """For each row what each thing that columns are `part_of` added: the score less the score without it."""
+        parts: dict[str, list[int]] = {}
+        for place, column in enumerate(features.columns):
+            if column.part_of is not None:
+                parts.setdefault(column.part_of, []).append(place)
+        added: list[list[tuple[str, float]]] = [[] for _ in speakers]
+        options = self.trained_on_.options
+        for name, places in parts.items():
+            rows = np.flatnonzero((features.values[:, places] != 0).any(axis=1))
+            if not len(rows):
+                continue
+            without = features.take(rows)
+            values = without.values.copy()
+            values[:, places] = 0.0
+            others = self.distributions(replace(without, values=values), [speakers[int(row)] for row in rows])
+            for row, other in zip(rows, others, strict=True):
+                added[row].append((name, float((distributions[row] - other) @ options)))
+        return [sorted(each, key=lambda one: -abs(one[1])) for each in added]
 
     def speaker(self, annotator: str | None) -> str | None:
         """The annotator, or the group for one of its members.
@@ -338,10 +362,41 @@ class Calibration(Evaluator):
         made = self._made(card["core"]).restore(card["parts"], core)
         return self._take(made, TrainedOn.restored(card["trained_on"], side), card["domain"])
 
+    @property
+    def columns(self) -> tuple[Column, ...] | None:
+        """The evidence that was learned from."""
+        return None if self.core_ is None else self.trained_on_.columns
+
+    def seen(self, evidence: EvidenceTable) -> tuple[EvidenceTable, EvidenceTable] | None:
+        """The texts that were learned from, and the evidence as this evaluator's own columns."""
+        return self.trained_on_.texts(), self.features(evidence)
+
+    def chosen(self) -> dict[str, Any]:
+        """The settings, with the core that was chosen."""
+        return {**self.settings(), "core": self._fitted().name}
+
     def _fitted(self) -> Core:
         self.check_fitted()
         assert self.core_ is not None
         return self.core_
+
+
+@heads.register("auto")
+def auto(question: Question, **settings: Any) -> Calibration:
+    """Personalised calibration (LLM-RUBRIC): whichever core predicts the training side's own folds better."""
+    return Calibration(question, **{"core": "auto", **settings})
+
+
+@heads.register("mixed")
+def mixed(question: Question, **settings: Any) -> Calibration:
+    """Personalised calibration by linear mixed effects (REML) under an ordered probit."""
+    return Calibration(question, **{"core": "mixed", **settings})
+
+
+@heads.register("network")
+def network(question: Question, **settings: Any) -> Calibration:
+    """Personalised calibration by LLM-RUBRIC's network, as in the paper or regularised."""
+    return Calibration(question, **{"core": "network", **settings})
 
 
 def why_nothing(reasons: Mapping[Target, Iterable[str]], target: Target) -> str:

@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.evidence import EvidenceTable, Ratings
-from accord.learning.base import Arrays
+from accord.evidence import Arrays, EvidenceTable, Ratings
 from accord.values import BadInput, Labels
 
 Floats = NDArray[np.float64]

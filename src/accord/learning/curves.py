@@ -10,7 +10,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.learning.base import Arrays
+from accord.evidence import Arrays
 
 Floats = NDArray[np.float64]
 

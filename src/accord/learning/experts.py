@@ -17,7 +17,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import expit
 
-from accord.learning.base import Arrays
+from accord.evidence import Arrays
 from accord.learning.curves import BINS, Bins, Floats, Indices
 from accord.values import MissingExtra
 

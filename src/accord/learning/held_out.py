@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.evidence import EvidenceTable, Ratings, ratings
-from accord.learning.base import Evaluator
+from accord.learning.head import Head
 from accord.statistics import INNER_FOLDS, Paired, Split, grouped_folds
 from accord.values import AccordError, Labels, Question, Score, Unscored
 
@@ -58,9 +59,30 @@ class System:
     band: Floats
     reasons: Mapping[str, int] = field(default_factory=dict)
 
+    def with_rows(self, other: System, rated: Ratings, split: Split) -> System:
+        """These predictions, with another's of the ratings that a split tests."""
+        mine = np.array([name in split.test for name in rated.group], dtype=bool)
+        reasons = Counter(self.reasons) + Counter(other.reasons)
+        wide = mine[:, None]
+        return System(
+            self.name, np.where(wide, other.probabilities, self.probabilities), np.where(mine, other.value, self.value),
+            np.where(mine, other.anybody, self.anybody), np.where(mine, other.scored, self.scored),
+            np.where(wide, other.band, self.band), reasons,
+        )  # fmt: skip
+
     def paired(self, rated: Ratings) -> Paired:
         """These predictions beside what people said, all rows; those not scored hold zeros."""
         return Paired(rated.options, rated.answer, self.probabilities, self.value, self.band)
+
+
+def unscored(name: str, rated: Ratings, split: Split | None = None, reason: str = "") -> System:
+    """No prediction of any rating; where a split's side could not be learned from, with the reason."""
+    n, lost = len(rated), 0 if split is None else sum(each in split.test for each in rated.group)
+    nobody, band = np.full(n, np.nan), np.full((n, 2), np.nan)
+    none = np.zeros(n, dtype=bool)
+    return System(
+        name, np.zeros((n, len(rated.options))), np.zeros(n), nobody, none, band, {reason: lost} if lost else {}
+    )
 
 
 def held_out(
@@ -114,10 +136,10 @@ class Choice:
     """
 
     question: Question
-    candidates: Sequence[Callable[[Question], Evaluator]]
+    candidates: Sequence[Callable[[Question], Head]]
     seed: int = 0
 
-    def fit(self, evidence: EvidenceTable, labels: Labels) -> Evaluator:
+    def fit(self, evidence: EvidenceTable, labels: Labels) -> Head:
         """The best candidate, fitted on everything.
 
         Raises:
@@ -126,7 +148,7 @@ class Choice:
         losses = [self._loss(make, evidence, labels) for make in self.candidates]
         return self.candidates[int(np.argmin(losses))](self.question).fit(evidence, labels)
 
-    def _loss(self, make: Callable[[Question], Evaluator], evidence: EvidenceTable, labels: Labels) -> float:
+    def _loss(self, make: Callable[[Question], Head], evidence: EvidenceTable, labels: Labels) -> float:
         """Mean -log probability of each rating, predicted without its conversation; unscored rows are left out."""
         rated = ratings(evidence, labels, self.question)
         splits = grouped_folds(list(rated.group), INNER_FOLDS, self.seed)

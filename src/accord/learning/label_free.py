@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from accord.evidence import EvidenceTable, options_of
-from accord.learning.base import Arrays, Evaluator, evaluators
+from accord.evidence import Arrays, EvidenceTable, options_of
+from accord.learning.head import Head, heads
 from accord.values import POPULATION, BadInput, Labels, Question, Score, Signature, Unscored, score_from
 from accord.version import __version__
 
@@ -21,8 +21,8 @@ TRUST = 0.5
 """Believed correlation of the feature with people's answers: what pmi reached on Topical-USR (docs/methods.md)."""
 
 
-@evaluators.register("label-free")
-class LabelFree(Evaluator):
+@heads.register("label-free")
+class LabelFree(Head):
     """Orders by likelihood evidence without a label; its order means something, its level does not.
 
     With z the feature standardised on the conversations it was shown, the latent quality is N(trust·z, 1 - trust²),
@@ -128,7 +128,7 @@ class LabelFree(Evaluator):
         if missing:
             raise BadInput(
                 f"label-free scores need the evidence {missing[0]!r}; name a model for it in accord.yaml: "
-                "likelihood: {model: embedded:smollm2-135m}"
+                "models: {likelihood: {model: embedded:smollm2-135m}}"
             )
         places = [place[name] for name in self.features]
         return evidence.values[:, places], np.asarray(evidence.present[:, places].all(axis=1))

@@ -20,8 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from accord.evidence import EvidenceTable, Ratings
-from accord.learning.base import Arrays
+from accord.evidence import Arrays, EvidenceTable, Ratings
 from accord.learning.core import Core, matrix
 from accord.learning.equations import DENSE, OFFSET, OWN_SLOPE, SLOPE, TEXT, Design, Indices, LargeDesign
 from accord.learning.link import OrdinalLink

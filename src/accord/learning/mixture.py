@@ -12,13 +12,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.evidence import EvidenceTable, Ratings, ratings
-from accord.learning.base import Arrays, Evaluator, evaluators
+from accord.evidence import Arrays, Column, EvidenceTable, Ratings, ratings
 from accord.learning.calibration import why_nothing
 from accord.learning.conformal import bands
 from accord.learning.core import matrix
 from accord.learning.curves import STRENGTHS, Additive, Form
 from accord.learning.experts import LOSSES, Experts
+from accord.learning.head import Head, heads
 from accord.learning.link import OrdinalLink
 from accord.learning.trained_on import Levels, TrainedOn
 from accord.statistics import INNER_FOLDS, fold_of
@@ -32,8 +32,7 @@ ENOUGH_TEXTS = 50
 Floats = NDArray[np.float64]
 
 
-@evaluators.register("mixture")
-class Mixture(Evaluator):
+class Mixture(Head):
     """Learns how much each metric says, as a curve over its ranks; scores come with their reasons.
 
     Args:
@@ -221,6 +220,15 @@ class Mixture(Evaluator):
         )
         return self
 
+    def seen(self, evidence: EvidenceTable) -> tuple[EvidenceTable, EvidenceTable] | None:
+        """The texts that were learned from, and the evidence as this head's own columns."""
+        return self.trained_on_.texts(), evidence.expected().align(self.trained_on_.columns)
+
+    @property
+    def columns(self) -> tuple[Column, ...] | None:
+        """The evidence that was learned from."""
+        return None if self.form_ is None else self.trained_on_.columns
+
     @property
     def annotators(self) -> list[str]:
         """Nobody: it says what people say on average."""
@@ -230,6 +238,24 @@ class Mixture(Evaluator):
     def is_fitted(self) -> bool:
         """Whether `fit` or `restore` has run."""
         return self.form_ is not None
+
+
+@heads.register("curves")
+def curves(question: Question, **settings: Any) -> Mixture:
+    """A sum of one smooth curve per metric over its ranks, with what each added (after MoE-CIU)."""
+    return Mixture(question, **{"form": "additive", **settings})
+
+
+@heads.register("gated")
+def gated(question: Question, **settings: Any) -> Mixture:
+    """MoE-CIU as published: trained embeddings of bins, mixed by a gate."""
+    return Mixture(question, **{"form": "gated", **settings})
+
+
+@heads.register("concat")
+def concat(question: Question, **settings: Any) -> Mixture:
+    """MoE-Concat as published: trained embeddings of bins, without a gate."""
+    return Mixture(question, **{"form": "concat", **settings})
 
 
 def _under(name: str, arrays: Arrays) -> Arrays:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.evidence import EvidenceTable, Ratings
-from accord.learning.base import Arrays
+from accord.evidence import Arrays, EvidenceTable, Ratings
 from accord.learning.core import Core, Floats
 from accord.learning.network import Indices, Inputs, Parameters, Shape, inputs, predict
 from accord.statistics import INNER_FOLDS, fold_of
@@ -257,8 +256,7 @@ class NetworkCore(Core):
 
     def describe(self) -> dict[str, Any]:
         """The settings, the chosen pooling, and how far each annotator's weights are from the shared ones."""
-        own = [np.sqrt(sum((np.asarray(w["own"]) ** 2).reshape(len(self.people_), -1).sum(axis=1) for w in m.values()))
-               for m in self.members_]  # fmt: skip
+        own = [np.sqrt(sum(_squares(m[layer]["own"]) for layer in sorted(m))) for m in self.members_]
         return {
             "network": {**asdict(self.settings), "pooling": self.pooling_},
             "questions": len(self.shape_.options),
@@ -296,3 +294,8 @@ class NetworkCore(Core):
             for i in range(count)
         ]
         return self
+
+
+def _squares(own: Any) -> Floats:
+    """(annotators,) the sum of squares of each annotator's weights of a layer, (annotators, ...)."""
+    return np.asarray((np.ascontiguousarray(own, dtype=float).reshape(len(own), -1) ** 2).sum(axis=1))

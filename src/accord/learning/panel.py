@@ -7,19 +7,17 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from accord.evidence import EvidenceTable
-from accord.learning.base import Evaluator
+from accord.learning.head import Head
 from accord.values import BadInput, Score, UnknownName, Unscored, score_from
 
 RULES = ("each", "mean", "max", "min")
 
 
-def predict_panel(
-    evaluator: Evaluator, evidence: EvidenceTable, annotators: Sequence[str], rule: str
-) -> list[Score | Unscored]:
+def predict_panel(head: Head, evidence: EvidenceTable, annotators: Sequence[str], rule: str) -> list[Score | Unscored]:
     """Scores of a panel.
 
     Args:
-        evaluator: A fitted evaluator.
+        head: A fitted head.
         evidence: n rows.
         annotators: The panel's members.
         rule: `each` gives every member's own score (n·m, row by row); `mean` the mean of the members' predictions,
@@ -28,13 +26,13 @@ def predict_panel(
 
     Raises:
         BadInput: The panel is empty.
-        UnknownName: No such rule, or a member that the evaluator does not know.
+        UnknownName: No such rule, or a member that the head does not know.
     """
     if rule not in RULES:
         raise UnknownName("panel rule", rule, RULES)
     if not annotators:
         raise BadInput("a panel needs at least one annotator")
-    members = [evaluator.predict(evidence, annotator) for annotator in annotators]
+    members = [head.predict(evidence, annotator) for annotator in annotators]
     if rule == "each":
         return [score for row in zip(*members, strict=True) for score in row]
     combine = _RULES[rule]

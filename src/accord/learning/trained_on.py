@@ -16,8 +16,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.evidence import Column, EvidenceTable, Ratings
-from accord.learning.base import Arrays
+from accord.evidence import Arrays, Column, EvidenceTable, Ratings
 from accord.learning.conformal import band_width
 from accord.learning.core import matrix
 from accord.learning.mixed import standardisation
@@ -159,7 +158,7 @@ class TrainedOn:
         levels: What the core learned of them.
         counts: Labels of each annotator.
         width: q of the conformal bands.
-        familiarity: How far inputs like these lie from each other.
+        out_of_distribution: How far inputs like these lie from each other.
         versions: Of the judge, sorted; none where its endpoint does not say.
         history: (m, d) evidence of texts of which the judge gave all answers; NaN where something else is missing.
         of_turns: Whether the texts were single turns, not whole conversations.

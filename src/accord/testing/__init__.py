@@ -1,6 +1,6 @@
 """What Accord tests itself with, for your plug-ins and pipelines too: contracts, planted corpora, a loopback server."""
 
-from accord.testing.contracts import check_evaluator, check_metric
+from accord.testing.contracts import check_head, check_metric, check_source
 from accord.testing.corpus import MECHANISMS, Planted, PlantedUtility, planted, planted_utility
 from accord.testing.in_context import Scorer, rated_chats
 from accord.testing.issue_finder import FORGED, PERFECT, SIGNS, Finder, dialogues, ratings, verdict, written
@@ -29,8 +29,9 @@ __all__ = [
     "TINY",
     "Wire",
     "answer_any",
-    "check_evaluator",
+    "check_head",
     "check_metric",
+    "check_source",
     "completion",
     "conversations",
     "decisions",

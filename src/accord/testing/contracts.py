@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
-import tempfile
 from collections.abc import Callable
 
-from accord.evidence import Metric
-from accord.learning import Evaluator, load_evaluator
+from accord.evidence import EvidenceTable, Metric, Source, State, Training
+from accord.learning import Head
+from accord.models import Models, memory_models, run
 from accord.testing.corpus import Planted, planted
 from accord.values import Conversation, Document, NotFitted, Question, Score, Turn, UnknownName
 
@@ -44,8 +45,8 @@ def check_metric(metric: Metric) -> None:
         assert metric(conversation) == value, f"{conversation.id}: two calls give two values"
 
 
-def check_evaluator(make: Callable[[Question], Evaluator], corpus: Planted | None = None) -> None:
-    """An evaluator refuses to predict before it learned, scores every row, and is the same after save and load.
+def check_head(make: Callable[[Question], Head], corpus: Planted | None = None) -> None:
+    """A head refuses to predict before it learned, scores every row, and is the same after save and load.
 
     Args:
         make: Makes it for a question.
@@ -55,13 +56,13 @@ def check_evaluator(make: Callable[[Question], Evaluator], corpus: Planted | Non
         AssertionError: It does not; says what.
     """
     corpus = corpus or planted(conversations=60, annotators=3)
-    evaluator = make(corpus.question)
-    if not evaluator.is_fitted:
-        _raises(NotFitted, lambda: evaluator.predict(corpus.evidence))
-    assert evaluator.fit(corpus.evidence, corpus.labels) is evaluator, "fit returns self"
-    assert evaluator.is_fitted, "a fitted evaluator says so"
-    _raises(UnknownName, lambda: evaluator.predict(corpus.evidence, annotator="nobody"))
-    scores = evaluator.predict(corpus.evidence)
+    head = make(corpus.question)
+    if not head.is_fitted:
+        _raises(NotFitted, lambda: head.predict(corpus.evidence))
+    assert head.fit(corpus.evidence, corpus.labels) is head, "fit returns self"
+    assert head.is_fitted, "a fitted head says so"
+    _raises(UnknownName, lambda: head.predict(corpus.evidence, annotator="nobody"))
+    scores = head.predict(corpus.evidence)
     assert len(scores) == len(corpus.evidence), "one score a row"
     for score in scores:
         assert isinstance(score, Score), "a row with all its evidence has a score"
@@ -69,12 +70,48 @@ def check_evaluator(make: Callable[[Question], Evaluator], corpus: Planted | Non
         low, high = score.interval
         assert low <= high, "an interval is not upside down"
         assert min(score.options) <= score.value <= max(score.options), "a value lies on the scale"
-    with tempfile.TemporaryDirectory() as folder:
-        evaluator.save(folder)
-        loaded = load_evaluator(folder)
-    assert loaded.settings() == evaluator.settings(), "settings survive save and load"
-    assert loaded.predict(corpus.evidence) == scores, "predictions survive save and load to the last digit"
-    assert loaded.annotators == evaluator.annotators, "annotators survive save and load"
+    card, arrays = head.state()
+    again = make(corpus.question).restore(json.loads(json.dumps(card)), arrays)
+    assert again.settings() == head.settings(), "settings survive save and load"
+    assert again.predict(corpus.evidence) == scores, "predictions survive save and load to the last digit"
+    assert again.annotators == head.annotators, "annotators survive save and load"
+    json.dumps(head.describe())
+
+
+def check_source(make: Callable[[], Source], train: Training, models: Models | None = None) -> EvidenceTable:
+    """A source measures every sample and names itself, and is the same after it was kept and restored.
+
+    Args:
+        make: Makes it, before it learns.
+        train: What it may learn from.
+        models: Whom it asks; without them, nobody.
+
+    Returns:
+        Its evidence of the training samples, measured anew.
+
+    Raises:
+        AssertionError: It does not; says what.
+    """
+    asked = models or memory_models()
+    assert type(make()).__doc__, "a source says in its docstring what it knows"
+    learned = run(make().learn(train), asked)
+    targets = [sample.target for sample in train.samples]
+    assert list(learned.evidence.targets) == targets, "it knows of what it learned from, in its order"
+    table = run(learned.source.measure(train.samples), asked)
+    assert list(table.targets) == targets, "a row a sample, in the order that was asked"
+    _same(table, run(learned.source.measure(train.samples), asked), "two calls give the same")
+    state = learned.source.state()
+    again = make().restored(State(json.loads(json.dumps(dict(state.card))), dict(state.arrays), dict(state.files)))
+    again.name = learned.source.name
+    assert again.roles == learned.source.roles, "whom it asks survives save and load"
+    _same(table, run(again.measure(train.samples), asked), "what it measures survives save and load")
+    json.dumps(dict(learned.source.describe()))
+    return table
+
+
+def _same(one: EvidenceTable, other: EvidenceTable, what: str) -> None:
+    assert [column.name for column in one.columns] == [column.name for column in other.columns], what
+    assert (one.present == other.present).all() and (one.values == other.values).all(), what
 
 
 def _raises(kind: type[Exception], call: Callable[[], object]) -> None:

@@ -1,4 +1,4 @@
-"""Dialogues with planted issues, and a server that finds them: for tests and benchmarks of `accord judge --issues`."""
+"""Dialogues with planted issues, and a server that finds them: for tests and benchmarks of `accord judge`."""
 
 from __future__ import annotations
 

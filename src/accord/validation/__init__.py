@@ -1,42 +1,57 @@
 """How far an evaluator can be trusted: comparison, errors by group, estimates, learning curves, drift."""
 
 from accord.validation.comparison import (
+    TESTED,
     Comparison,
     Difference,
     Result,
+    baselines,
     compare,
+    compare_held_out,
+    compared,
     differences_of,
+    folds_of,
     is_better,
     other_people,
     people_alpha,
     result_of,
 )
 from accord.validation.drift import SHIFTED, said, shifts, stability
-from accord.validation.estimation import estimate, gaps, system_means
+from accord.validation.estimation import Estimate, Gap, estimate, gaps, system_means
 from accord.validation.fairness import Group, annotator_quality, by_group
-from accord.validation.judge_audit import PADDING, Probe, audit, audit_requests, injections, ways_to_ask
+from accord.validation.issue_labels import RAW, Called, cross_validate_labels, rows_of
+from accord.validation.judge_audit import PADDING, Finding, Probe, audit, audit_requests, injections, ways_to_ask
 from accord.validation.learning_curve import Asked, Point, adaptive_curve, learning_curve
-from accord.validation.marks import Called, rows_of, try_marks
 
 __all__ = [
     "Asked",
     "Called",
     "Comparison",
     "Difference",
+    "Estimate",
+    "Finding",
+    "Gap",
     "Group",
     "PADDING",
     "Point",
     "Probe",
+    "RAW",
     "Result",
     "SHIFTED",
+    "TESTED",
     "adaptive_curve",
     "annotator_quality",
     "audit",
     "audit_requests",
+    "baselines",
     "by_group",
     "compare",
+    "compare_held_out",
+    "compared",
+    "cross_validate_labels",
     "differences_of",
     "estimate",
+    "folds_of",
     "gaps",
     "injections",
     "is_better",
@@ -49,6 +64,5 @@ __all__ = [
     "shifts",
     "stability",
     "system_means",
-    "try_marks",
     "ways_to_ask",
 ]

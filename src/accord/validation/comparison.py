@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accord.evidence import EvidenceTable, Ratings, ratings
-from accord.learning import PMI, Factory, RandomDraw, System, evaluators, held_out
+from accord.learning import PMI, PRESETS, Factory, JudgeExpected, RandomDraw, System, held_out, make_head
 from accord.methods import LOWEST_SCORE, SCORE
 from accord.statistics import (
     DRAWS,
@@ -19,9 +20,11 @@ from accord.statistics import (
     LOWER_IS_BETTER,
     STATISTICS,
     Clusters,
+    Groups,
     Interval,
     MeanStatistic,
     PairedTest,
+    Split,
     agreement,
     bootstrap,
     grouped_folds,
@@ -87,7 +90,23 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What `compare` found."""
+    """What `compare` found: every system on the same ratings, the first tested against all others.
+
+    Attributes:
+        question: What is predicted.
+        ratings: The ratings that were predicted.
+        systems: Their predictions.
+        results: A line per system.
+        differences: The first system against each other one.
+        people: How well the other people predict each rating; `None` where nobody shares a target.
+        alpha: Krippendorff's ordinal α of the annotators.
+        folds: Of the cross-validation; 1 where one side was held out.
+        seed: Of the folds and the resampling.
+        seen: Groups that are learned from and not tested on.
+        groups: What splits keep together, and why.
+        unmade: Evaluators that could not be made from what is there, with the reason.
+        advice: Which evaluator to use, and why.
+    """
 
     question: Question
     ratings: Ratings
@@ -99,6 +118,9 @@ class Comparison:
     folds: int
     seed: int
     seen: frozenset[str] = frozenset()
+    groups: Groups | None = None
+    unmade: Mapping[str, str] = field(default_factory=dict)
+    advice: str | None = None
 
     def __getitem__(self, system: str) -> Result:
         try:
@@ -116,6 +138,9 @@ class Comparison:
             "folds": self.folds,
             "seed": self.seed,
             "seen": len(self.seen),
+            "groups": None if self.groups is None else self.groups.to_json(),
+            "unmade": dict(self.unmade),
+            "advice": self.advice,
             "alpha": self.alpha,
             "rows": [result.to_json() for result in self.results],
             "people": None if self.people is None else self.people.to_json(),
@@ -134,13 +159,13 @@ def compare(
     factories: Mapping[str, Factory] | None = None,
     seen: Collection[str] = (),
 ) -> Comparison:
-    """Cross-validate methods and baselines on the same folds of whole conversations.
+    """Cross-validate heads and baselines on one table of evidence, on the same folds of whole groups.
 
     Args:
         evidence: Features of everything that is rated.
-        labels: All labels; those on `question` are predicted.
+        labels: All labels, with their groups; those on `question` are predicted.
         question: The main question.
-        methods: Names of evaluators to set beside the baselines; the first is tested against all others.
+        methods: Names of heads to set beside the baselines; the first is tested against all others.
         folds: Number of folds.
         seed: Of the folds, of the resampling, and of the random baseline.
         draws: Bootstrap samples and permutations.
@@ -151,34 +176,125 @@ def compare(
     Raises:
         BadInput: Too few rated conversations for the folds, or a label outside the scale.
     """
+    rated, splits, shaped = folds_of(evidence, labels, question, folds, seed, seen)
+    given = factories or {}
+    own = [
+        held_out(name, given.get(name) or _factory(name), question, evidence, labels, rated, splits) for name in methods
+    ]
+    others = baselines(evidence, labels, question, rated, splits, seed, without=methods)
+    return compared(question, rated, [*own, *others], folds, seed, draws, shaped)
+
+
+def _factory(name: str) -> Factory:
+    """Makes the head of a name, or of the preset of a name."""
+    preset = PRESETS.get(name)
+    head, settings = (preset.head, preset.settings) if preset else (name, {})
+    return lambda question: make_head(head, question, settings)
+
+
+def folds_of(
+    evidence: EvidenceTable, labels: Labels, question: Question, folds: int, seed: int, seen: Collection[str] = ()
+) -> tuple[Ratings, list[Split], frozenset[str]]:
+    """The ratings that are predicted, the folds of their groups, and the groups that are never tested.
+
+    Raises:
+        BadInput: Too few rated groups for the folds, nothing to test, or a label outside the scale.
+    """
     everything = ratings(evidence, labels, question)
     if not len(everything):
         raise BadInput(
             f"no label on {question.id!r} has evidence; import labels, or gather evidence for what they rate"
         )
-    shaped = frozenset(seen)
-    rated = everything.take(np.flatnonzero([name not in shaped for name in everything.conversation]))
+    was_seen = np.array([name in frozenset(seen) for name in everything.conversation], dtype=bool)
+    shaped = frozenset(map(str, everything.group[was_seen]))
+    rated = everything.take(np.flatnonzero([name not in shaped for name in everything.group]))
     if not len(rated):
         raise BadInput("every rated conversation was seen when the rubric was learned; label others to try it on")
-    names = [*methods, *(name for name in _possible(evidence, question) if name not in methods)]
-    chosen: dict[str, Factory] = {"random": partial(RandomDraw, random_state=seed), **(factories or {})}
-    make = {name: chosen.get(name, evaluators.get(name)) for name in names}
-    splits = list(grouped_folds(list(rated.group), folds, seed, shaped))
-    systems = [held_out(name, make[name], question, evidence, labels, rated, splits) for name in names]
+    return rated, list(grouped_folds(list(rated.group), folds, seed, shaped)), shaped
+
+
+def baselines(
+    evidence: EvidenceTable,
+    labels: Labels,
+    question: Question,
+    rated: Ratings,
+    splits: Sequence[Split],
+    seed: int = 0,
+    without: Collection[str] = (),
+) -> list[System]:
+    """What any evaluator has to beat, as far as the evidence allows, on the same splits."""
+    names = [name for name in _possible(evidence, question) if name not in without]
+    make: dict[str, Factory] = {"random": partial(RandomDraw, random_state=seed)}
+    return [
+        held_out(name, make.get(name) or _factory(name), question, evidence, labels, rated, splits) for name in names
+    ]
+
+
+def compared(
+    question: Question,
+    rated: Ratings,
+    systems: Sequence[System],
+    folds: int,
+    seed: int = 0,
+    draws: int = DRAWS,
+    seen: frozenset[str] = frozenset(),
+) -> Comparison:
+    """The table of some systems' predictions of the same ratings; the first is tested against all others."""
     clusters = Clusters(rated.group)
-    results = [result_of(system, rated, clusters, draws, seed) for system in systems]
     return Comparison(
         question=question,
         ratings=rated,
         systems=systems,
-        results=results,
+        results=[result_of(system, rated, clusters, draws, seed) for system in systems],
         differences=differences_of(systems, rated, clusters, draws, seed),
         people=other_people(rated, draws, seed),
         alpha=people_alpha(rated),
         folds=folds,
         seed=seed,
-        seen=shaped & set(everything.conversation),
+        seen=seen,
     )
+
+
+def compare_held_out(
+    name: str,
+    make: Factory,
+    question: Question,
+    evidence: EvidenceTable,
+    labels: Labels,
+    split: Split,
+    rivals: Mapping[str, EvidenceTable] = MappingProxyType({}),
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> Comparison:
+    """What learned on one side of a split, on the ratings of the other; the baselines and its rivals beside it.
+
+    Args:
+        name: Of what is compared.
+        make: Learns from the evidence of the one side.
+        question: Whose answers are predicted.
+        evidence: Of both sides, each row as if it had not been seen.
+        labels: What people said of both.
+        split: The two sides.
+        rivals: Other systems' answers about the other side, by name, taken as they are; one that is called like a
+            baseline gets `name` before its own.
+        draws: Of the intervals.
+        seed: Of the draws.
+
+    Raises:
+        BadInput: Nothing that was held out is rated.
+    """
+    everything = ratings(evidence, labels, question)
+    rated = everything.take(np.flatnonzero([group in split.test for group in everything.group]))
+    if not len(rated):
+        raise BadInput(f"nothing that was held out has a rating of {question.id!r}")
+    systems = [held_out(name, make, question, evidence, labels, rated, [split])]
+    systems += baselines(evidence, labels, question, rated, [split], seed, without=[name])
+    rows = EvidenceTable.from_rows([], {target: {} for target in evidence.targets})
+    taken = {system.name for system in systems}
+    for rival, answers in rivals.items():
+        called = f"{name}, {rival}" if rival in taken else rival  # a way to pick examples is called random, too
+        systems.append(held_out(called, JudgeExpected, question, rows.join(answers), labels, rated, [split]))
+    return compared(question, rated, systems, 1, seed, draws)
 
 
 def _possible(evidence: EvidenceTable, question: Question) -> list[str]:

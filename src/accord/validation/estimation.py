@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.evidence import EvidenceTable, ratings
-from accord.learning import Evaluator
 from accord.statistics import CONFIDENCE, FOLDS, grouped_folds, holm
 from accord.values import BadInput, Labels, Question, Score
 
@@ -159,9 +158,10 @@ def system_means(
     means = {name: float(rated.value[rated.conversation == name].mean()) for name in sorted(set(rated.conversation))}
     others = [target.conversation for target in evidence.targets if target.conversation not in means]
     score = dict.fromkeys([*means, *others], 0.0)
-    for split in grouped_folds(list(rated.conversation), folds, seed):
-        evaluator = make(question).fit(evidence.filter(split.train), labels.filter(split.train))
-        for names, share in ((sorted(split.test), 1.0), (others, 1.0 / folds)):
+    for split in grouped_folds(list(rated.group), folds, seed):
+        evaluator = make(question).fit(evidence.filter(split.train, labels.group_of), labels.filter(split.train))
+        tested = sorted({str(c) for c, g in zip(rated.conversation, rated.group, strict=True) if g in split.test})
+        for names, share in ((tested, 1.0), (others, 1.0 / folds)):
             for name, value in _by_panel(evaluator, evidence.filter(names)).items():
                 score[name] += share * value
     systems = sorted({system_of.get(name, "not said") for name in score})
@@ -174,7 +174,7 @@ def system_means(
     return found
 
 
-def _by_panel(evaluator: Evaluator, evidence: EvidenceTable) -> dict[str, float]:
+def _by_panel(evaluator: Any, evidence: EvidenceTable) -> dict[str, float]:
     """Each conversation's score by all annotators together; what cannot be scored is the mean of what can."""
     speakers: Sequence[str | None] = evaluator.annotators or [None]
     each = [evaluator.predict_each(evidence, [name] * len(evidence)) for name in speakers]

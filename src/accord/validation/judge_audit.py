@@ -1,6 +1,6 @@
 """Auditing a judge: how far its answers move when nothing that should matter was changed.
 
-Each probe asks the same questions about the same conversations in another mode: again, with the options listed
+Each probe asks the same questions about the same conversations in another way: again, with the options listed
 backwards, with the questions in another order, with padded replies, with a transcript that dictates its verdict. A move
 is the difference of the expected answers over the length of the scale, from -1 to 1; moves of the probe `repeat` are
 the noise that the others have to be read against.

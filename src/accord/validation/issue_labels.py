@@ -1,4 +1,4 @@
-"""How well marks are predicted on conversations that were not learned from: a row a kind, the raw finding beside it."""
+"""How well labels of issues are predicted where nothing was learned from: a row per kind, the raw finding beside it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.evidence import EvidenceTable
-from accord.learning import Marking, finding, kinds_of, marks_of
+from accord.learning import IssueLabels, finding, kinds_of, labels_of
+from accord.methods import kind_question
 from accord.statistics import Clusters, Split, interval, krippendorff_alpha, smece
-from accord.values import Labels
+from accord.values import BadInput, Labels
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -62,25 +63,26 @@ class Called:
         }
 
 
-def try_marks(
+def cross_validate_labels(
     evidence: EvidenceTable, labels: Labels, splits: Sequence[Split], seed: int = 0
 ) -> tuple[dict[str, Called], dict[str, Called]]:
-    """By kind what is called where the conversation was not learned from: calibrated, and as it was found."""
+    """By kind what is called where the group was not learned from: calibrated, and as it was found."""
     calibrated: dict[str, Called] = {}
     raw: dict[str, Called] = {}
     for split in splits:
-        marking = Marking.fit(evidence.filter(split.train), labels.filter(split.train), seed)
-        test = evidence.filter(split.test)
+        train = evidence.filter(split.train, labels.group_of)
+        test = evidence.filter(split.test, labels.group_of)
         for kind in kinds_of(evidence):
-            if kind not in marking.marks:
+            try:
+                head = IssueLabels(kind_question(kind), seed).fit(train, labels.filter(split.train))
+            except BadInput:
                 continue
-            rows, marked = marks_of(test, labels, kind)
+            rows, marked = labels_of(test, labels, kind)
             own, known = finding(test, kind)
             rows, marked = rows[known[rows]], marked[known[rows]]
-            chances, _ = marking.chances(test, kind)
-            names = [test.targets[row].conversation for row in rows]
-            threshold = marking.marks[kind].threshold
-            _add(calibrated.setdefault(kind, Called()), marked, chances[rows] >= threshold, chances[rows], names)
+            chances, _ = head.chances(test)
+            names = [labels.group_of(test.targets[row]) for row in rows]
+            _add(calibrated.setdefault(kind, Called()), marked, chances[rows] >= head.threshold, chances[rows], names)
             found = np.clip(own[rows], 0.0, 1.0)
             _add(raw.setdefault(kind, Called()), marked, found >= CALLED, found, names)
     return calibrated, raw

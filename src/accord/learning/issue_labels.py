@@ -1,18 +1,22 @@
-"""Evidence as a linear model's inputs: standardised columns, missing ones at their mean, meaning in few directions."""
+"""The head `issue-labels`: how probable it is that people mark an issue, given what was found (SODA-EVAL).
+
+Evidence becomes a linear model's inputs: standardised columns, missing ones at their mean, meaning in few directions.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.evidence import MEANING, Column, EvidenceTable
+from accord.evidence import MEANING, Arrays, Column, EvidenceTable
+from accord.learning.head import Head, heads
 from accord.methods import WORST
 from accord.statistics import INNER_FOLDS, grouped_folds
-from accord.values import ISSUE, BadInput, Labels
+from accord.values import ISSUE, POPULATION, BadInput, Labels, Question, Score, Unscored, score_from
 
 Floats = NDArray[np.float64]
 
@@ -107,13 +111,13 @@ Flags = NDArray[np.bool_]
 PLATT, ISOTONIC, RIDGE = "platt", "isotonic", "ridge"
 PENALTIES = (0.003, 0.01, 0.03, 0.1)
 """Inverse strengths of the ridge."""
-FEWEST_MARKS = 5
+FEWEST_LABELLED = 5
 """Of a kind: with fewer turns marked, and fewer not marked, nothing is learned."""
 _LEAST = 1e-4
 
 
 @dataclass(frozen=True)
-class Marks:
+class IssueCalibration:
     """How findings become the probability of a mark, and from which probability on an issue is called there.
 
     Attributes:
@@ -150,13 +154,15 @@ class Marks:
         }  # fmt: skip
 
     @classmethod
-    def from_json(cls, row: Mapping[str, Any]) -> Marks:
+    def from_json(cls, row: Mapping[str, Any]) -> IssueCalibration:
         """The inverse of `to_json`."""
         weights, steps = np.array(row["weights"], dtype=float), np.array(row["steps"], dtype=float).reshape(-1, 2)
         return cls(**{**row, "weights": weights, "steps": steps})
 
 
-def learn_marks(own: Floats, inputs: Floats, marked: Flags, groups: list[str], seed: int = 0) -> Marks | None:
+def learn_calibration(
+    own: Floats, inputs: Floats, marked: Flags, groups: list[str], seed: int = 0
+) -> IssueCalibration | None:
     """The best way from findings to marks; `None` where too few turns are marked, or left unmarked, to tell.
 
     Args:
@@ -166,7 +172,7 @@ def learn_marks(own: Floats, inputs: Floats, marked: Flags, groups: list[str], s
         groups: (n,) the conversation of each row: folds are over whole conversations.
         seed: Of the folds.
     """
-    few = min(int(marked.sum()), int((~marked).sum())) < FEWEST_MARKS
+    few = min(int(marked.sum()), int((~marked).sum())) < FEWEST_LABELLED
     names = sorted(set(groups))
     if few or len(names) < INNER_FOLDS:
         return None
@@ -184,7 +190,9 @@ def learn_marks(own: Floats, inputs: Floats, marked: Flags, groups: list[str], s
     best = min(losses, key=lambda name: losses[name])
     found = _fitted(*modes[best], own, inputs, marked)
     threshold = best_threshold(unseen[best])
-    return Marks(found.mode, found.weights, found.intercept, found.steps, threshold, losses, float(marked.mean()))
+    return IssueCalibration(
+        found.mode, found.weights, found.intercept, found.steps, threshold, losses, float(marked.mean())
+    )
 
 
 def best_threshold(probabilities: Floats) -> float:
@@ -199,7 +207,7 @@ def best_threshold(probabilities: Floats) -> float:
     return float(falling[int(expected.argmax())])
 
 
-def _fitted(mode: str, strength: float, own: Floats, inputs: Floats, marked: Flags) -> Marks:
+def _fitted(mode: str, strength: float, own: Floats, inputs: Floats, marked: Flags) -> IssueCalibration:
     if mode == ISOTONIC:
         from sklearn.isotonic import IsotonicRegression
 
@@ -210,93 +218,23 @@ def _fitted(mode: str, strength: float, own: Floats, inputs: Floats, marked: Fla
         shares = (np.bincount(place, weights=marked) + 2 * rate) / (count + 2)
         fitted = IsotonicRegression(out_of_bounds="clip").fit(levels, shares, sample_weight=count)
         steps = np.column_stack([fitted.X_thresholds_, fitted.y_thresholds_])
-        return Marks(mode, np.zeros(0), 0.0, steps, 0.5, {}, float(rate))
+        return IssueCalibration(mode, np.zeros(0), 0.0, steps, 0.5, {}, float(rate))
     from sklearn.linear_model import LogisticRegression
 
     design = inputs if mode == RIDGE else own[:, None]
     if not marked.any() or marked.all() or not design.shape[1]:
         rate = float(np.clip(marked.mean(), _LEAST, 1 - _LEAST))
-        return Marks(mode, np.zeros(design.shape[1]), float(np.log(rate / (1 - rate))), np.zeros((0, 2)), 0.5, {}, rate)
+        return IssueCalibration(
+            mode, np.zeros(design.shape[1]), float(np.log(rate / (1 - rate))), np.zeros((0, 2)), 0.5, {}, rate
+        )
     model = LogisticRegression(C=strength, max_iter=1000).fit(design, marked)
     weights, intercept = model.coef_[0].astype(float), float(model.intercept_[0])
-    return Marks(mode, weights, intercept, np.zeros((0, 2)), 0.5, {}, float(marked.mean()))
+    return IssueCalibration(mode, weights, intercept, np.zeros((0, 2)), 0.5, {}, float(marked.mean()))
 
 
 def _log_loss(chance: Floats, marked: Flags) -> float:
     said = np.clip(np.where(marked, chance, 1.0 - chance), 1e-12, None)
     return float(-np.log(said).mean())
-
-
-@dataclass(frozen=True, slots=True)
-class Marked:
-    """How probable it is that a person marks an issue of this kind, and whether that is enough to call it there."""
-
-    type: str
-    probability: float
-    is_called: bool
-
-
-@dataclass(frozen=True)
-class Marking:
-    """What was learned of people's marks.
-
-    Attributes:
-        design: How evidence becomes inputs.
-        marks: By kind.
-    """
-
-    design: Design
-    marks: Mapping[str, Marks]
-
-    @classmethod
-    def fit(cls, evidence: EvidenceTable, labels: Labels, seed: int = 0) -> Self:
-        """Learn from every mark whose target has evidence; kinds with too few marks are left out.
-
-        Raises:
-            BadInput: A mark is neither 0 nor 1.
-        """
-        turns = [row for row, target in enumerate(evidence.targets) if target.turn is not None]
-        evidence = evidence.take(turns) if turns else evidence  # a mark of a whole dialogue is of another kind
-        design = Design.fit(evidence)
-        inputs = design.of(evidence)
-        found: dict[str, Marks] = {}
-        for kind in kinds_of(evidence):
-            own, known = finding(evidence, kind)
-            rows, marked = marks_of(evidence, labels, kind)
-            rows, marked = rows[known[rows]], marked[known[rows]]
-            groups = [evidence.targets[row].conversation for row in rows]
-            learned = learn_marks(own[rows], inputs[rows], marked, groups, seed)
-            if learned is not None:
-                found[kind] = learned
-        return cls(design, found)
-
-    def chances(self, evidence: EvidenceTable, kind: str) -> tuple[Floats, NDArray[np.bool_]]:
-        """(n,) the probability of a mark of a kind, and which rows have a finding to go by (n,)."""
-        own, known = finding(evidence, kind)
-        return self.marks[kind].probabilities(own, self.design.of(evidence)), known
-
-    def find(self, evidence: EvidenceTable) -> list[list[Marked]]:
-        """For each row the kinds that were learned of, the likeliest first; none where nothing was found or looked for.
-
-        Raises:
-            BadInput: The evidence lacks a column, or was made otherwise than what was learned from.
-        """
-        found: list[list[Marked]] = [[] for _ in evidence.targets]
-        for kind, marks in self.marks.items():
-            chances, known = self.chances(evidence, kind)
-            for row in np.flatnonzero(known):
-                found[row].append(Marked(kind, float(chances[row]), bool(chances[row] >= marks.threshold)))
-        return [sorted(each, key=lambda one: -one.probability) for each in found]
-
-    def to_json(self) -> dict[str, Any]:
-        """All but the design's arrays."""
-        return {"design": self.design.to_json(), "marks": {kind: each.to_json() for kind, each in self.marks.items()}}
-
-    @classmethod
-    def restore(cls, card: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """The inverse of `to_json` and `design.arrays`."""
-        marks = {kind: Marks.from_json(row) for kind, row in card["marks"].items()}
-        return cls(Design.restore(card["design"], arrays), marks)
 
 
 def kinds_of(evidence: EvidenceTable) -> list[str]:
@@ -318,7 +256,7 @@ def finding(evidence: EvidenceTable, kind: str) -> tuple[Floats, NDArray[np.bool
     return evidence.values[:, place], evidence.present[:, place]
 
 
-def marks_of(evidence: EvidenceTable, labels: Labels, kind: str) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+def labels_of(evidence: EvidenceTable, labels: Labels, kind: str) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
     """(n,) rows and whether they were marked: one a label of 0 or 1 on a kind of issue whose target has evidence.
 
     Raises:
@@ -332,3 +270,109 @@ def marks_of(evidence: EvidenceTable, labels: Labels, kind: str) -> tuple[NDArra
     rows = evidence.rows_of(label.target for label in on_kind)
     kept = [(int(row), label.value == 1) for row, label in zip(rows, on_kind, strict=True) if row >= 0]
     return np.array([row for row, _ in kept], dtype=np.intp), np.array([mark for _, mark in kept], dtype=bool)
+
+
+@heads.register("issue-labels")
+class IssueLabels(Head):
+    """How probable it is that people mark a kind of issue: findings calibrated against their labels of 0 or 1.
+
+    The simplest of a logistic curve of the finding (Platt), isotonic regression, and ridge logistic regression on all
+    evidence that predicts folds of the training side best (docs/decisions/0021).
+
+    Args:
+        question: A binary question, called like the kind.
+        seed: Of the inner folds.
+    """
+
+    method = "issue-labels"
+
+    def __init__(self, question: Question, seed: int = 0) -> None:
+        super().__init__(question)
+        self.seed = seed
+        self.kind = question.id.removeprefix(ISSUE)
+        self.calibration_: IssueCalibration | None = None
+
+    def settings(self) -> dict[str, Any]:
+        """The seed."""
+        return {"seed": self.seed}
+
+    def fit(self, evidence: EvidenceTable, labels: Labels) -> Self:
+        """Learn from every label of the kind whose turn has a finding.
+
+        Raises:
+            BadInput: Nobody looked for the kind, a label is neither 0 nor 1, or too few of either were given.
+        """
+        turns = [row for row, target in enumerate(evidence.targets) if target.turn is not None]
+        evidence = evidence.take(turns) if turns else evidence  # a label of a whole dialogue is of another kind
+        own, known = finding(evidence, self.kind)
+        self.design_ = Design.fit(evidence)
+        inputs = self.design_.of(evidence)
+        rows, marked = labels_of(evidence, labels, self.kind)
+        rows, marked = rows[known[rows]], marked[known[rows]]
+        groups = [labels.group_of(evidence.targets[row]) for row in rows]
+        self.calibration_ = learn_calibration(own[rows], inputs[rows], marked, groups, self.seed)
+        if self.calibration_ is None:
+            raise BadInput(
+                f"{int(marked.sum())} turns with a finding are labelled {self.kind!r} and {int((~marked).sum())} are "
+                f"labelled without it; {FEWEST_LABELLED} of each in {INNER_FOLDS} conversations are needed"
+            )
+        return self
+
+    def chances(self, evidence: EvidenceTable) -> tuple[Floats, NDArray[np.bool_]]:
+        """(n,) the probability of a label, and (n,) which rows have a finding to go by."""
+        self.check_fitted()
+        assert self.calibration_ is not None
+        own, known = finding(evidence, self.kind)
+        return self.calibration_.probabilities(own, self.design_.of(evidence)), known
+
+    @property
+    def threshold(self) -> float:
+        """The probability from which on calling the issue there has the highest expected F1."""
+        self.check_fitted()
+        assert self.calibration_ is not None
+        return self.calibration_.threshold
+
+    def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
+        """One score per row on the scale of 0 and 1; its value is the probability, its note says whether to call it."""
+        chances, known = self.chances(evidence)
+        signature, found = self.signature(), list[Score | Unscored]()
+        for row, (target, chance) in enumerate(zip(evidence.targets, chances, strict=True)):
+            if known[row]:
+                score = score_from(target, POPULATION, (0.0, 1.0), (1.0 - float(chance), float(chance)), signature)
+                found.append(replace(score, notes={"called": bool(chance >= self.threshold)}))
+            else:
+                found.append(Unscored(target, POPULATION, "not assessed", signature))
+        return found
+
+    @property
+    def columns(self) -> tuple[Column, ...] | None:
+        """The evidence that was learned from, the finding among it."""
+        return None if self.calibration_ is None else (*self.design_.columns, *self.design_.meaning)
+
+    @property
+    def annotators(self) -> list[str]:
+        """Nobody: labels of all people are learned as one."""
+        return []
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether `fit` or `restore` has run."""
+        return self.calibration_ is not None
+
+    def describe(self) -> dict[str, Any]:
+        """How findings become probabilities."""
+        assert self.calibration_ is not None
+        own = self.calibration_
+        return {"method": self.method, "mode": own.mode, "threshold": own.threshold, "marked": own.marked,
+                "losses": dict(own.losses)}  # fmt: skip
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        """What was learned, as JSON and arrays."""
+        assert self.calibration_ is not None
+        return {"design": self.design_.to_json(), "calibration": self.calibration_.to_json()}, self.design_.arrays()
+
+    def restore(self, card: Mapping[str, Any], arrays: Arrays) -> Self:
+        """The inverse of `state`."""
+        self.design_ = Design.restore(card["design"], arrays)
+        self.calibration_ = IssueCalibration.from_json(card["calibration"])
+        return self
