@@ -12,15 +12,12 @@ from accord.version import __version__ as __version__
 
 _HOME = {
     "AccordError": "accord.values",
-    "Answer": "accord.models",
     "BadInput": "accord.values",
-    "Calibration": "accord.learning",
     "ChatModel": "accord.models",
     "Conversation": "accord.values",
     "Document": "accord.values",
     "Evaluator": "accord.learning",
     "EvidenceTable": "accord.evidence",
-    "PromptFlow": "accord.models",
     "Judge": "accord.models",
     "Label": "accord.values",
     "Labels": "accord.values",
@@ -28,6 +25,7 @@ _HOME = {
     "Question": "accord.values",
     "Reward": "accord.live",
     "Rubric": "accord.values",
+    "Source": "accord.evidence",
     "Scale": "accord.values",
     "Score": "accord.values",
     "Store": "accord.store",
@@ -38,6 +36,8 @@ _HOME = {
     "load_evaluator": "accord.learning",
     "load_rubric": "accord.values",
     "metrics": "accord.evidence",
+    "open": "accord.project",
+    "Project": "accord.project",
     "read": "accord.formats",
     "read_labels": "accord.formats",
 }
@@ -46,6 +46,8 @@ __all__ = sorted([*_HOME, "__version__"])
 
 
 def __getattr__(name: str) -> Any:
+    if name == "open":
+        return import_module("accord.project").open_project
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
     raise AttributeError(f"module 'accord' has no attribute {name!r}")

@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from accord.models import Budget
 
 _PLAIN_SECONDS = 5.0
 _STATISTICS = {"rmse": "RMSE", "pearson": "r", "spearman": "ρ", "kendall": "τ", "log_loss": "log loss"}
@@ -15,6 +19,19 @@ _STATISTICS = {"rmse": "RMSE", "pearson": "r", "spearman": "ρ", "kendall": "τ"
 def show(result: Mapping[str, Any], as_json: bool, text: Callable[[Mapping[str, Any]], str]) -> None:
     """Print a result: as JSON, or as `text` writes it."""
     print(json.dumps(result, indent=1, ensure_ascii=False) if as_json else text(result))
+
+
+def show_each(results: Iterable[Mapping[str, Any]], as_json: bool, text: Callable[[Mapping[str, Any]], str]) -> None:
+    """Print results as they come; several of them as one list of JSON, also where the work stops in between."""
+    done = []
+    try:
+        for result in results:
+            done.append(result)
+            if not as_json:
+                print(text(result))
+    finally:
+        if as_json and done:
+            print(json.dumps(done if len(done) > 1 else done[0], indent=1, ensure_ascii=False))
 
 
 class Progress:
@@ -48,25 +65,38 @@ class Progress:
         self.at(self.done + 1)
 
 
-class Stages:
-    """Progress of one stage after another."""
+class Steps:
+    """Progress of one stage after another: a count for each purpose that requests are made for."""
 
     def __init__(self) -> None:
+        self._purpose = ""
         self._shown: Progress | None = None
 
-    def begin(self, name: str, total: int | None) -> Callable[[], None]:
-        """End the stage before, begin this one; returns its step."""
-        self.__exit__()
-        self._shown = Progress(name, total).__enter__()
-        return self._shown.step
+    def __call__(self, purpose: str) -> None:
+        """One more request of this purpose is done."""
+        if purpose != self._purpose or self._shown is None:
+            self.__exit__()
+            self._purpose, self._shown = purpose, Progress(purpose).__enter__()
+        self._shown.step()
 
-    def __enter__(self) -> Stages:
+    def __enter__(self) -> Steps:
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._shown is not None:
             self._shown.__exit__()
             self._shown = None
+
+
+@contextmanager
+def spending(budget: Budget) -> Iterator[None]:
+    """Say on stderr what was spent, even where the work stops."""
+    try:
+        yield
+    finally:
+        spent = budget.to_json()
+        if spent["requests"]:
+            print(f"spent: {spent_text(spent)}", file=sys.stderr)
 
 
 def note(text: str) -> None:
@@ -107,6 +137,13 @@ def figure_text(value: float | None, low: float | None, high: float | None, digi
     return f"{value:.{digits}f}" + ("" if low is None or high is None else f" [{low:.{ends}f}, {high:.{ends}f}]")
 
 
+def plan_text(plan: Mapping[str, Any]) -> str:
+    """What would be asked, of how much, at what cost."""
+    about = f"{plan['samples']} to look at, " if plan["samples"] else ""
+    known = f"{plan['questions']} to answer for, {plan['answered']} of them answered already"
+    return f"{about}{known}\n{cost_text(plan)}"
+
+
 def cost_text(plan: Mapping[str, Any]) -> str:
     """What a plan would cost: requests, tokens, money."""
     cost = f"{plan['requests']} requests, about {plan['input_tokens']} tokens in, at most {plan['output_tokens']} out"
@@ -127,12 +164,18 @@ def comparison_text(result: Mapping[str, Any]) -> str:
     alpha = "–" if result["alpha"] is None else f"{result['alpha']:.2f}"
     about = (
         f"{result['question']}: {result['ratings']} ratings of {result['conversations']} conversations by "
-        f"{result['annotators']} annotators (α = {alpha}); {result['folds']} folds of whole conversations, "
+        f"{result['annotators']} annotators (α = {alpha}); {_folds(result)}, "
         f"seed {result['seed']}; 95 % intervals"
     )
     if result["seen"]:
         about += f"\n{result['seen']} conversations that the rubric was learned on are learned from and not tested on"
     return f"{about}\n\n{rows_text(lines)}"
+
+
+def _folds(result: Mapping[str, Any]) -> str:
+    groups = result["groups"]
+    kept = groups["said"] if groups else "whole conversations"
+    return f"{result['folds']} folds of {kept}" if result["folds"] > 1 else f"one side held out, {kept}"
 
 
 def rows_text(lines: Sequence[Mapping[str, Any]]) -> str:
@@ -185,6 +228,9 @@ def imported_text(result: Mapping[str, Any]) -> str:
     found = result["assessments"]
     if found["new"] or found["known"]:
         lines.append(f"{found['new']} assessments of turns imported, {found['known']} already there")
+    found = result["annotations"]
+    if found["new"] or found["known"]:
+        lines.append(f"{found['new']} annotations imported, {found['known']} already there")
     if result["other_questions"]:
         named = ", ".join(f"{name} ({count})" for name, count in result["other_questions"].items())
         lines.append(f"labels on questions that the rubric does not ask: {named}")

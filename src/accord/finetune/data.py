@@ -23,7 +23,7 @@ class Example:
     """One turn to learn from.
 
     Attributes:
-        subject: The turn, given all turns before it.
+        sample: The turn, given all turns before it.
         prompt: What is asked about it.
         answer: The verdict as JSON.
         score: Its score, from 1 to 5.

@@ -4,7 +4,7 @@ from accord.live.following import Follower
 from accord.live.ingest import Ingestor, RowLog, opened
 from accord.live.messages import Message, message_from
 from accord.live.reward import Reward
-from accord.live.scorer import IngestResult, LiveScorer, live_evaluator, live_metrics
+from accord.live.scorer import IngestResult, LiveScorer, live_metrics
 from accord.live.unfolding import HistoryDeduplicator
 from accord.live.watching.alarms import Alarm, alarms, looks
 from accord.live.watching.day import KEPT, UNSURE, Day, DayMean
@@ -29,7 +29,6 @@ __all__ = [
     "UNSURE",
     "Watch",
     "alarms",
-    "live_evaluator",
     "live_metrics",
     "looks",
     "message_from",

@@ -52,7 +52,7 @@ class Follower:
 
     Args:
         path: The log: a message a line, or a conversation so far a line in any format that is read.
-        intake: Takes the messages in.
+        ingestor: Takes the messages in.
         keep: Called with the rows of lines that are no messages.
         place: The file in which it is noted how far the log was read.
         format: Of the rows; `auto` tells by each row.

@@ -11,13 +11,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from accord.config import WatchConfig
-from accord.learning import learned_digest, load_evaluator
+from accord.evidence import EvidenceTable
+from accord.learning import load_evaluator
 from accord.live.messages import Message
 from accord.live.scorer import CONVERSATIONS, SECONDS, IngestResult, LiveScorer
 from accord.live.watching.alarms import Alarm
 from accord.live.watching.scheduler import Scheduler
 from accord.live.watching.watch import Watch
+from accord.project.config import WatchConfig
 from accord.store import Store
 from accord.values import POPULATION, Score, sendable
 
@@ -144,7 +145,7 @@ def opened(
     conversations: int = CONVERSATIONS,
     seconds: float = SECONDS,
 ) -> Iterator[Ingestor]:
-    """An intake for a fitted evaluator.
+    """An ingestor for a fitted evaluator.
 
     Args:
         evaluator: Its folder.
@@ -167,14 +168,14 @@ def opened(
         if store is None:
             yield Ingestor(scorer, None, keep)
             return
-        watch = Watch(_whose(evaluator, scorer), scorer.columns)
+        watch = Watch(_whose(scorer), scorer.columns)
         open_.enter_context(_rounds(watch, store, watching or WatchConfig(), scorer, say))
         yield Ingestor(scorer, watch, keep, partial(watch.flush, store))
 
 
-def _whose(folder: str | Path, scorer: LiveScorer) -> str:
+def _whose(scorer: LiveScorer) -> str:
     """Whose scores are comparable: what was learned, down to the last number, and for whom it speaks."""
-    signature = scorer.signature.with_part("learned", learned_digest(folder))
+    signature = scorer.signature.with_part("learned", scorer.evaluator.digest())
     return str(signature.with_part("for", scorer.speaker or POPULATION))
 
 
@@ -185,6 +186,7 @@ def _rounds(watch: Watch, store: Store, config: WatchConfig, scorer: LiveScorer,
     def trouble(reason: str) -> None:
         say(f"not done yet: {reason}")
 
-    side = scorer.evaluator.trained_on_
-    learned = side.texts() if side.of_turns else None  # means over a conversation are unlike a reply's own values
+    head = scorer.evaluator.head
+    seen = head.seen(EvidenceTable.from_rows(head.columns or (), {})) if scorer.evaluator.level == "turn" else None
+    learned = None if seen is None else seen[0]  # means over a conversation are unlike a reply's own values
     return Scheduler(watch, store, config.webhook, config.level, learned, alarm, trouble)

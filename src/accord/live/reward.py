@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from accord.evidence import measure
 from accord.learning import Evaluator
-from accord.live.scorer import live_evaluator, live_metrics
+from accord.live.scorer import live_metrics
+from accord.models import memory_models, run
 from accord.values import BadInput, Conversation, Document, Sample, Score, Turn, sendable
 
 Message = str | Sequence[Mapping[str, Any]]
@@ -35,7 +35,8 @@ class Reward:
             BadInput: The evaluator learned from more than metrics of replies.
         """
         self.evaluator, self.missing = evaluator, missing
-        self.names = list(live_metrics(live_evaluator(evaluator)))
+        self._models = memory_models()  # nobody is asked: every source is live
+        live_metrics(evaluator)
 
     def one(self, prompt: Message, response: Message, documents: Sequence[str] = ()) -> float:
         """The reward of one reply."""
@@ -60,7 +61,7 @@ class Reward:
                 "a batch has as many of each"
             )
         samples = [_sample(place, *each) for place, each in enumerate(zip(prompts, completions, sources, strict=True))]
-        scores = self.evaluator.predict(measure(samples, self.names))
+        scores = run(self.evaluator.predict(samples), self._models)
         replies = [sample.conversation.turns[-1].content for sample in samples]
         return [
             score.value if isinstance(score, Score) and reply.strip() else self.missing

@@ -27,7 +27,7 @@ from accord.evidence import (
     signature_of,
     turn_metrics,
 )
-from accord.learning import Calibration, Evaluator, Mixture
+from accord.learning import Evaluator
 from accord.live.messages import Message, Role
 from accord.values import POPULATION, BadInput, Score, Target, Unscored, sendable
 
@@ -87,11 +87,11 @@ class LiveScorer:
             NotFitted: It has learned nothing yet.
             UnknownName: It does not know the annotator.
         """
-        self.evaluator = live_evaluator(evaluator)
+        self.evaluator = evaluator
         if conversations < 1 or seconds <= 0:
             raise BadInput(f"remember at least one conversation for some time, got {conversations} for {seconds} s")
-        self.speaker, self.signature = evaluator.speaker(annotator), self.evaluator.signature()
-        self.metrics = live_metrics(self.evaluator)
+        self.metrics = live_metrics(evaluator)
+        self.speaker, self.signature = evaluator.head.speaker(annotator), evaluator.signature()
         self.columns = tuple(Column(name, str(signature_of(name))) for name in self.metrics)
         self.conversations, self.seconds = conversations, seconds
         self._clock, self._lock = clock, Lock()
@@ -113,7 +113,7 @@ class LiveScorer:
         id: str | None = None,
         turn: int | None = None,
     ) -> Score | Unscored | None:
-        """Take a message in; the score of a reply, `None` for what somebody else says. See `Said`.
+        """Take a message in; the score of a reply, `None` for what somebody else says. See `Message`.
 
         Raises:
             BadInput: There is no such role, or the turn is negative.
@@ -214,7 +214,7 @@ class LiveScorer:
         absences = {(r.target, name): NOTHING for r in replies for name, value in r.evidence.items() if value is None}
         targets = tuple(reply.target for reply in replies)
         table = EvidenceTable(targets, self.columns, np.where(present, values, 0.0), present, absences)
-        scores = self.evaluator.predict_each(table, [self.speaker] * len(table))
+        scores = self.evaluator.score(table, [self.speaker] * len(table))
         return [IngestResult(_with_gap(s, r.missed), r.evidence) for s, r in zip(scores, replies, strict=True)]
 
 
@@ -249,34 +249,23 @@ def _with_gap(score: Score | Unscored, missed: range) -> Score | Unscored:
     return replace(score, warning="; ".join(part for part in (score.warning, gap) if part))
 
 
-def live_evaluator(evaluator: Evaluator) -> Mixture | Calibration:
-    """The evaluator, if it is one that can score live.
+def live_metrics(evaluator: Evaluator) -> dict[str, TurnMetric]:
+    """The metrics of replies that an evaluator learned from, where it can score live.
 
     Raises:
-        BadInput: It learned from nothing that is measured message by message.
+        BadInput: It learned from more than metrics of replies, or from metrics that are made otherwise by now.
         NotFitted: It has learned nothing yet.
     """
-    evaluator.check_fitted()
-    if isinstance(evaluator, Mixture | Calibration) and evaluator.trained_on_.columns:
-        return evaluator
-    raise BadInput(
-        f"an evaluator of method {evaluator.method!r} cannot score live; fit mixture or calibration on metrics: [bank]"
-    )
-
-
-def live_metrics(evaluator: Mixture | Calibration) -> dict[str, TurnMetric]:
-    """The metrics of replies that an evaluator learned from.
-
-    Raises:
-        BadInput: It learned from something else as well, or from metrics made otherwise than here.
-    """
-    columns = evaluator.trained_on_.columns
+    evaluator.head.check_fitted()
+    other = next((source.name for source in evaluator.sources if not source.is_live), None)
+    columns = evaluator.head.columns
+    if other is not None or not evaluator.is_live or not columns:
+        learned = f"learned from {other!r}" if other else "needs more than one reply at a time"
+        raise BadInput(
+            f"the evaluator {evaluator.name!r} cannot score live: it {learned}; fit one whose sources measure replies "
+            "at once, such as metrics: [bank]"
+        )
     for column in columns:
-        if column.name not in turn_metrics:
-            raise BadInput(
-                f"this evaluator learned from {column.name!r}, which is not measured message by message; fit one on "
-                "metrics: [bank]"
-            )
         if column.made_by != str(signature_of(column.name)):
             raise BadInput(f"{column.name!r} was learned as {column.made_by}, it is now {signature_of(column.name)}")
     return {column.name: turn_metrics.get(column.name) for column in columns}

@@ -6,7 +6,7 @@ import math
 from statistics import fmean
 from typing import Any
 
-from accord.pipeline import latest_scores
+from accord.project import latest_scores
 from accord.store import Store
 from accord.values import BadInput
 
@@ -48,10 +48,11 @@ def check_gate(
 
 def _latest_line(store: Store) -> dict[str, Any]:
     for run in reversed(store.runs()):
-        if run["status"] == "done" and run["command"] in {"compare", "fit", "run"}:
+        if run["status"] == "done" and run["command"] in {"compare", "fit"}:
             found = run["results"]
-            line: dict[str, Any] = found.get("comparison", found)["rows"][0]
-            return line
+            rows = (found["comparison"] or {}).get("rows") if "comparison" in found else found["rows"]
+            if rows:
+                return dict(rows[0])
     raise BadInput("nothing was compared yet; run: accord compare")
 
 

@@ -1,4 +1,4 @@
-"""What the report says: a trial turned into numbers, sentences and charts, and those into a page."""
+"""What the report says: a fitted evaluator turned into numbers, sentences and charts, and those into a page."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 
 from accord.evidence import EvidenceTable
-from accord.learning import Calibration, Mixture
-from accord.pipeline import Insights, Trial
+from accord.learning import Evaluator
+from accord.project import Compared, Fitted, Insights, Project, latest, latest_audit, latest_drift, latest_scores
 from accord.report import charts
 from accord.report.charts import number, page
-from accord.report.sections import in_context_section, rubric_section, sections
+from accord.report.sections import found_sections, sections
 from accord.statistics import range_names
+from accord.store import Store
 from accord.validation import Comparison, Result, is_better
+from accord.values import BadInput, Rubric
 from accord.version import __version__
 
 WORST_SHOWN = 8
@@ -29,91 +31,97 @@ TITLES = {
 SAID, PREDICTED, JUDGE = "said", "predicted", "judge's raw answer"
 
 
-def write_report(
-    trial: Trial,
-    insights: Insights,
-    path: str | Path,
-    scores: Sequence[Mapping[str, Any]] = (),
-    audit: Mapping[str, Any] | None = None,
-    drift: Sequence[Mapping[str, Any]] = (),
-    rubric: Mapping[str, Any] | None = None,
-    in_context: Mapping[str, Any] | None = None,
-) -> Path:
-    """Write the report of a trial, the last scores, their drift, an audit, a learned rubric, and scoring in context."""
+def write_report(project: Project, path: str | Path, fitted: Fitted | None = None) -> Path:
+    """Write the page of an evaluator: of what was fitted, or of the project's own, with what the store holds beside it.
+
+    Raises:
+        BadInput: Nobody rated what it learned, or there is too little to learn from.
+    """
+    done = fitted or project.tried()
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(
-        render(trial, insights, scores, audit, drift, rubric, in_context), encoding="utf-8", errors="xmlcharrefreplace"
-    )
+    shown = content(done, project.insights(done), latest_scores(project.store), latest_audit(project.store),
+                    latest_drift(project.store), project.rubric, done.spent or _last_spent(project.store))  # fmt: skip
+    target.write_text(render(shown), encoding="utf-8", errors="xmlcharrefreplace")
     return target
 
 
-def render(
-    trial: Trial,
-    insights: Insights,
-    scores: Sequence[Mapping[str, Any]] = (),
-    audit: Mapping[str, Any] | None = None,
-    drift: Sequence[Mapping[str, Any]] = (),
-    rubric: Mapping[str, Any] | None = None,
-    in_context: Mapping[str, Any] | None = None,
-) -> str:
+def render(shown: Mapping[str, Any]) -> str:
     """The report as HTML. Every text that came from outside is escaped by the template."""
-    return page("report.html", content(trial, insights, scores, audit, drift, rubric, in_context))
+    return page("report.html", shown)
 
 
 def content(
-    trial: Trial,
+    fitted: Fitted,
     insights: Insights,
     scores: Sequence[Mapping[str, Any]] = (),
     audit: Mapping[str, Any] | None = None,
     drift: Sequence[Mapping[str, Any]] = (),
-    rubric: Mapping[str, Any] | None = None,
-    in_context: Mapping[str, Any] | None = None,
+    rubric: Rubric | None = None,
+    spent: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Everything the page shows, as plain values and SVG."""
-    found = trial.comparison
+    """Everything the page shows, as plain values and SVG.
+
+    Raises:
+        BadInput: Nobody rated what was learned.
+    """
+    if fitted.tried is None:
+        raise BadInput("nobody rated what this evaluator learned, so how far it can be trusted cannot be shown")
+    tried, found = fitted.tried, fitted.tried.comparison
     best = found.results[0]
     return {
         "version": __version__,
         "question": found.question,
-        "data": _data(trial),
+        "data": {**_data(tried), "rubric": rubric},
         "best": best,
         "verdict": verdict(found),
         "columns": [(name, TITLES[name]) for name in COLUMNS],
         "results": [*found.results, *([found.people] if found.people else [])],
         "differences": found.differences,
         "agreement_charts": [_interval_chart(found, "rmse"), _interval_chart(found, "pearson")],
-        "habits": _habits(trial),
-        "worst": _worst(trial),
-        "unscored": _unscored(found, trial.evidence),
-        "learned": _learned(trial),
+        "habits": _habits(found),
+        "worst": _worst(tried),
+        "unscored": _unscored(found, tried.evidence),
+        "learned": _learned(fitted.evaluator),
         "scores": _scores(scores),
         "audit": audit,
-        "rubric": rubric_section(rubric),
-        "in_context": in_context_section(in_context),
+        "spent": spent,
+        **found_sections(fitted.findings),
         **sections(insights, drift, str(found.question.scale)),
+        "cautions": [*insights.cautions, *_own_cautions(fitted)],
         "folds": found.folds,
         "seed": found.seed,
         "alpha": found.alpha,
     }
 
 
+def _own_cautions(fitted: Fitted) -> list[str]:
+    """What learning cautioned about, without what a source's own section says."""
+    told = {line for found in fitted.findings.values() for line in found.get("cautions", ())}
+    return [line for line in fitted.cautions if line not in told]
+
+
+def _last_spent(store: Store) -> Mapping[str, Any] | None:
+    """What the last fit cost."""
+    found = latest(store, "fit")
+    return None if found is None else (found["results"] or {}).get("spent")
+
+
 # --- parts --------------------------------------------------------------------------------------------------------
 
 
-def _data(trial: Trial) -> dict[str, Any]:
-    rated = trial.comparison.ratings
-    makers = Counter(_maker(column.made_by) for column in trial.evidence.columns)
-    systems = Counter(sample.conversation.system or "not said" for sample in trial.samples)
+def _data(tried: Compared) -> dict[str, Any]:
+    rated, samples = tried.comparison.ratings, tried.train.samples
+    makers = Counter(_maker(column.made_by) for column in tried.evidence.columns)
+    systems = Counter(sample.conversation.system or "not said" for sample in samples)
     return {
         "ratings": len(rated),
         "targets": len(set(rated.target)),
         "conversations": len(set(rated.conversation)),
         "annotators": len(set(rated.annotator)),
-        "documents": sum(bool(sample.conversation.documents) for sample in trial.samples),
+        "documents": sum(bool(sample.conversation.documents) for sample in samples),
         "systems": systems.most_common(),
         "evidence": sorted(makers.items()),
-        "rubric": trial.rubric,
     }
 
 
@@ -157,9 +165,8 @@ def _interval_chart(found: Comparison, statistic: str) -> str:
     return charts.intervals(rows, title, [str(row["system"]) for row in rows])
 
 
-def _habits(trial: Trial) -> dict[str, Any]:
+def _habits(found: Comparison) -> dict[str, Any]:
     """Each annotator's answers as said, as predicted without that conversation, and as the judge gave them."""
-    found = trial.comparison
     rated, system = found.ratings, found.systems[0].paired(found.ratings).in_ranges()
     scored, names = found.systems[0].scored, range_names(rated.options)
     judge = next((s for s in found.systems if s.name == "judge-expected"), None)
@@ -191,12 +198,12 @@ def _habits(trial: Trial) -> dict[str, Any]:
     }
 
 
-def _worst(trial: Trial) -> list[dict[str, Any]]:
+def _worst(tried: Compared) -> list[dict[str, Any]]:
     """The ratings that the prediction missed by most, one a conversation, with their transcripts."""
-    found = trial.comparison
+    found = tried.comparison
     rated, system = found.ratings, found.systems[0]
     error = np.where(system.scored, np.abs(rated.value - system.value), -1.0)
-    conversations = {sample.conversation.id: sample.conversation for sample in trial.samples}
+    conversations = {sample.conversation.id: sample.conversation for sample in tried.train.samples}
     shown: dict[str, dict[str, Any]] = {}
     for row in np.argsort(-error, kind="stable"):
         target = rated.labels[row].target
@@ -224,18 +231,17 @@ def _unscored(found: Comparison, evidence: EvidenceTable) -> dict[str, Any]:
     }
 
 
-def _learned(trial: Trial) -> dict[str, Any]:
-    evaluator = trial.evaluator
-    described = evaluator.describe()
-    signature = str(described.get("signature", evaluator.method))
-    about: dict[str, Any] = {"signature": signature, "chart": None, "reach": None}
-    if isinstance(evaluator, Mixture):
-        rows = [{"feature": name, "weight": reach} for name, reach in described["reach"].items()]
+def _learned(evaluator: Evaluator) -> dict[str, Any]:
+    """How scores are made, and charts of what the head says of itself."""
+    said = evaluator.head.describe()
+    about: dict[str, Any] = {"signature": str(evaluator.signature()), "chart": None, "reach": None}
+    if "reach" in said:
+        rows = [{"feature": name, "weight": reach} for name, reach in said["reach"].items()]
         return about | {"reach": charts.reach(rows)}
-    if isinstance(evaluator, Calibration) and described["core"] == "mixed":
-        rows = [{"feature": name, "weight": weight} for name, weight in described["weights"].items()]
-        about |= {"chart": charts.weights(rows), "variance": _variance_shares(described)}
-        levels = described["annotators"].items()
+    if "variance_ratios" in said:
+        rows = [{"feature": name, "weight": weight} for name, weight in said["weights"].items()]
+        about |= {"chart": charts.weights(rows), "variance": _variance_shares(said)}
+        levels = said["annotators"].items()
         about["levels"] = sorted(((name, a["labels"], a["level"]) for name, a in levels), key=lambda line: -line[2])
     return about
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from accord.pipeline import TABLES, Insights
+from accord.methods import TABLES
+from accord.project import Insights
 from accord.report import charts
 
 
-def in_context_section(found: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Everything the page shows of the findings of `accord fit in-context`; `None` where there are none."""
-    if found is None:
-        return None
-    people = [found["people"]] if found["people"] else []
-    return {**found, "lines": [*found["rows"], *people]}
+def found_sections(findings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The sections of sources that say something of themselves; `None` for each that was not learned."""
+    about = {name: findings.get(name) for name in ("learned-rubric", "in-context")}
+    rubric, examples = about["learned-rubric"], about["in-context"]
+    return {"rubric": rubric and rubric_section(rubric), "in_context": examples and dict(examples)}
 
 
 COLUMNS = (
@@ -26,10 +26,8 @@ MOST_POINTS = 400
 """Of a precision curve: more would not be seen."""
 
 
-def rubric_section(found: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Everything the page shows of the findings of `accord fit learned-rubric`; `None` where there are none."""
-    if found is None:
-        return None
+def rubric_section(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything the page shows of the findings of a learned rubric."""
     assertions = found["assertions"]
     low, high = found["window"]
     tables = [(title, [row for row in found["rows"] if row["table"] == number]) for number, title in TABLES.items()]

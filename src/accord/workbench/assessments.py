@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from accord.config import Config
-from accord.pipeline import issues_config, maker_of
-from accord.store import IssueAnnotations, Store
-from accord.values import BadInput, load_taxonomy
+from accord.project import Project, annotated_pairs, issues_of
+from accord.store import IssueAnnotations
+from accord.values import BadInput
 from accord.workbench.outcome import detection_outcome, overall_outcome
 from accord.workbench.participants import Participants
 from accord.workbench.plan import DETECTION, Plan, eligible, flow_named, planned, read_plan, write_plan
@@ -25,8 +24,7 @@ def plan_file(folder: Path, flow: str) -> Path:
 
 
 def open_study(
-    store: Store,
-    config: Config,
+    project: Project,
     folder: Path,
     flow: str,
     count: int | None,
@@ -40,45 +38,33 @@ def open_study(
         BadInput: Nothing was assessed, the numbers do not fit, or another study is under way there.
         UnknownName: There is no such flow.
     """
-    issues, path = issues_config(config), plan_file(folder, flow)
-    taxonomy = load_taxonomy(issues.taxonomy)
+    store, taxonomy, path = project.store, issues_of(project).taxonomy, plan_file(folder, flow)
     if path.exists():
         if count or per_turn or people:
             raise BadInput(f"{path} holds a study that is under way; leave out how to draw it, or name another --out")
         plan = read_plan(path)
     else:
-        made_by = _maker(store, config)
-        conversations = store.conversations(IssueAnnotations(store).conversations(made_by))
-        told = (conversation for conversation in conversations if conversation.turns)
-        assessments = list(IssueAnnotations(store).of(told, made_by))
-        if not assessments:
-            raise BadInput("no turn was assessed yet; run: accord judge --issues")
+        assessments = [each for _, each in annotated_pairs(project)]
         usual, answers = SAMPLES[flow]
         turns = count or min(usual, len(eligible(assessments)))
-        plan = planned(flow, assessments, taxonomy, turns, per_turn or answers, per_person, people, config.seed)
+        plan = planned(flow, assessments, taxonomy, turns, per_turn or answers, per_person, people, project.config.seed)
     study = Study(plan, store, taxonomy)
     write_plan(plan, path)
     return study, Participants(folder / f"{flow}-seats.json", len(plan.slots))
 
 
-def outcome(store: Store, config: Config, plan: Plan) -> dict[str, Any]:
+def outcome(project: Project, plan: Plan) -> dict[str, Any]:
     """What came of a study so far."""
+    store, seed = project.store, project.config.seed
     labels = store.labels()
     conversations = store.conversations({turn.conversation for turn in plan.turns})
     assessments = list(IssueAnnotations(store).of(conversations, plan.made_by))
     if plan.flow == DETECTION:
-        taxonomy = load_taxonomy(issues_config(config).taxonomy)
-        return detection_outcome(labels, plan, assessments, taxonomy, seed=config.seed)
-    return overall_outcome(labels, plan, assessments, seed=config.seed)
+        return detection_outcome(labels, plan, assessments, issues_of(project).taxonomy, seed=seed)
+    return overall_outcome(labels, plan, assessments, seed=seed)
 
 
-def outcomes(store: Store, config: Config, folder: Path) -> list[dict[str, Any]]:
+def outcomes(project: Project, folder: Path) -> list[dict[str, Any]]:
     """What came of the studies in a folder, those with answers."""
-    found = [outcome(store, config, read_plan(path)) for flow in SAMPLES if (path := plan_file(folder, flow)).exists()]
+    found = [outcome(project, read_plan(path)) for flow in SAMPLES if (path := plan_file(folder, flow)).exists()]
     return [each for each in found if each["examples"]]
-
-
-def _maker(store: Store, config: Config) -> str:
-    if issues_config(config).by == "judge":
-        raise BadInput("a judge writes no assessments that people could validate; use issues: {model: NAME}")
-    return maker_of(store, issues_config(config))

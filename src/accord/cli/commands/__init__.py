@@ -5,6 +5,7 @@ from accord.cli.commands import (  # noqa: F401, I001 - the order is the help's
     run,
     init,
     import_,
+    export,
     judge,
     issues,
     validate,

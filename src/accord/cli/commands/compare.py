@@ -1,48 +1,46 @@
-"""`accord compare`: every method and baseline on the same labels and the same honest folds."""
+"""`accord compare`: every evaluator and baseline on the same labels and the same honest folds."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
 from accord.cli.app import command
-from accord.cli.in_context_study import compare_in_context
-from accord.cli.options import AsJson, ConfigFile, open_project
-from accord.cli.show import comparison_text, groups_text, show
+from accord.cli.options import AsJson, ConfigFile, Setting, open_project
+from accord.cli.show import comparison_text, groups_text, show, stage
 
 
 @command("compare")
 def compare(
+    only: Annotated[
+        list[str] | None, typer.Option("--only", help="Only this evaluator, beside the baselines; repeat.")
+    ] = None,
     by: Annotated[
         list[str] | None,
         typer.Option(
             "--by", help="Also by group: system, annotator, judge-version, wording or a metadata entry; repeat."
         ),
     ] = None,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Learn so many at the same time.")] = 1,
+    settings: Setting = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """One table: methods, baselines, and how well people agree with each other.
+    """One table: every evaluator that can be made, baselines, how well people agree, and which one to use.
 
-    With `in-context` as the project's evaluator its model is asked, within the budget: for every way to pick examples.
+    Nobody is asked: what sources know comes from the store, so run `accord judge` (and `accord fit`) before.
     """
-    from accord.learning import InContext
-    from accord.pipeline import compare_stored
-    from accord.values import BadInput
-
-    with open_project(config_file) as project:
-        if project.config.evaluator.method == InContext.method:
-            if by:
-                raise BadInput("in-context is compared on one held-out side, which is too small for --by")
-            compare_in_context(project, as_json)
-            return
-        with project.store.run("compare", project.config.shown()) as run:
-            found = compare_stored(project.store, project.config, project.rubric, project.models, by=tuple(by or ()))
-            run.results.update(found)
-        show(run.results, as_json, _text)
+    with open_project(config_file, settings) as project:
+        done = project.compare(only or (), by or (), jobs, stage)
+        show(done.to_json(), as_json, _text)
 
 
-def _text(result) -> str:  # type: ignore[no-untyped-def]
-    shown = comparison_text(result)
-    return f"{shown}\n\n{groups_text(result['groups'])}" if result["groups"] else shown
+def _text(result: Mapping[str, Any]) -> str:
+    parts = [comparison_text(result)]
+    if result["groups_by"]:
+        parts.append(groups_text(result["groups_by"]))
+    if result["unmade"]:
+        parts.append("\n".join(f"not compared: {name}: {why}" for name, why in result["unmade"].items()))
+    return "\n\n".join([*parts, result["advice"]])

@@ -13,14 +13,15 @@ from accord.cli.show import note
 @command("demo")
 def demo(out: Out = Path("accord-demo"), as_json: AsJson = False) -> None:
     """Try everything on forty written conversations: evidence, learning, validation, scores, a report."""
-    from accord.config import Config, LikelihoodConfig
-    from accord.models import is_ready
+    from accord.models import ModelSettings, is_ready
+    from accord.project import Config
     from accord.sample import sources
 
     config = Config(store=f"sqlite:///{out / 'accord.db'}")
     if is_ready():
-        likelihood = LikelihoodConfig(model="embedded:smollm2-135m")
-        config = config.model_copy(update={"metrics": ["lexical", "embedding"], "likelihood": likelihood})
+        likelihood = ModelSettings(model="embedded:smollm2-135m")
+        update = {"metrics": ["lexical", "embedding"], "models": {"likelihood": likelihood}}
+        config = config.model_copy(update=update)
     else:
         note("lexical evidence alone: the small models are not here. `accord models pull` fetches them once (177 MB).")
     main_job(config, sources(), out, "auto", {}, False, as_json)

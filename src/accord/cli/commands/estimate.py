@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from accord.cli.app import command
 from accord.cli.options import AsJson, ConfigFile, open_project
 from accord.cli.show import show, table
@@ -10,15 +13,11 @@ from accord.cli.show import show, table
 @command("estimate")
 def estimate(config_file: ConfigFile = None, as_json: AsJson = False) -> None:
     """Each system's mean rating with a valid interval, and the differences between systems."""
-    from accord.pipeline import estimate_stored
-
     with open_project(config_file) as project:
-        with project.store.run("estimate", project.config.shown()) as run:
-            run.results.update(estimate_stored(project.store, project.config, project.rubric, project.models))
-        show(run.results, as_json, _text)
+        show(project.estimate().to_json(), as_json, _text)
 
 
-def _text(result) -> str:  # type: ignore[no-untyped-def]
+def _text(result: Mapping[str, Any]) -> str:
     rows = [
         [row["system"], str(row["labelled"]), str(row["scored"]),
          f"{row['mean']:.3f} [{row['low']:.2f}, {row['high']:.2f}]",

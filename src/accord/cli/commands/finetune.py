@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from accord.cli.app import app, guarded
-from accord.cli.options import AsJson, ConfigFile, evaluator_folder, open_project
+from accord.cli.options import AsJson, ConfigFile, open_project
 from accord.cli.show import Progress, figure_text, show, stage, table
 
 finetune = typer.Typer(help="Teach small models of your own.", no_args_is_help=True, rich_markup_mode=None)
@@ -40,10 +40,9 @@ def issues(
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Teach a small model to find issues and to rate, from the project's assessments; 70/20/10 by dialogue."""
+    """Teach a small model to find issues and to rate, from the project's annotations; 70/20/10 by dialogue."""
     from accord.finetune.data import Settings
-    from accord.pipeline import finetune
-    from accord.pipeline.teaching import COMMAND
+    from accord.project import finetune
 
     with open_project(config_file) as project:
         together = next(size for size in range(min(at_once, batch), 0, -1) if batch % size == 0)
@@ -51,10 +50,10 @@ def issues(
             rank=rank, alpha=2.0 * max(rank, 1), learning_rate=rate, epochs=epochs, batch=together,
             accumulate=batch // together, max_tokens=max_tokens, seed=project.config.seed,
         )  # fmt: skip
-        folder = out or evaluator_folder("issues-small")
-        with Progress("steps") as progress, project.store.run(COMMAND, project.config.shown()) as run:
+        folder = out or project.folder("issues-small")
+        with Progress("steps") as progress, project.store.run("finetune", project.config.shown()) as run:
             taught = finetune(
-                project.store, project.config, base, folder, settings, prompt, shots or (), resume, test, stage,
+                project, base, folder, settings, prompt, shots or (), resume, test, stage,
                 lambda at: progress.at(at.step),
             )  # fmt: skip
             run.results.update(taught.to_json())
@@ -76,6 +75,6 @@ def _text(found: Mapping[str, Any]) -> str:
         [
             f"validation loss after each epoch: {losses}",
             table(["on dialogues that were not learned from", "of", "value", "turns"], rows),
-            f"model in {found['model']}; use it: issues: {{model: hf:{found['model']}}} in accord.yaml",
+            f"model in {found['model']}; use it in accord.yaml: models: {{finder: {{model: hf:{found['model']}}}}}",
         ]
     )

@@ -17,7 +17,6 @@ from accord.cli.options import (
     Format,
     IsWatched,
     RowsOut,
-    evaluator_folder,
     open_project,
 )
 from accord.cli.show import Progress, note
@@ -51,7 +50,7 @@ def follow(
     if not once and not log.exists():
         note(f"waiting for {log}")
     with open_project(config_file) as project, RowLog(out) as rows, Progress("lines read") as progress:
-        folder = evaluator or evaluator_folder(project.config.evaluator.method)
+        folder = evaluator or project.folder()
         store = project.store if watch else None
         with opened(folder, annotator, None, store, project.config.watch, note) as ingestor:
             ingestor.keep = rows.write

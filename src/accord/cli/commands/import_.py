@@ -1,4 +1,4 @@
-"""`accord import`: conversations and labels from files into the store."""
+"""`accord import`: conversations, labels and annotations from files into the store."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ from accord.cli.show import Progress, imported_text, show
 
 @command("import")
 def import_(
-    sources: Annotated[list[Path], typer.Argument(help="Files of conversations and labels, or benchmark folders.")],
+    sources: Annotated[
+        list[Path],
+        typer.Argument(help="Files of conversations, labels and exported annotations, or benchmark folders."),
+    ],
     config_file: ConfigFile = None,
     format: Format = "auto",
     columns: Columns = None,
     skip_bad_rows: SkipBadRows = False,
     as_json: AsJson = False,
 ) -> None:
-    """Read conversations and labels into the store. Running it again adds nothing twice."""
-    from accord.pipeline import import_files
+    """Read conversations, labels and exported annotations into the store. Running it again adds nothing twice."""
+    from accord.project import import_files
 
     with open_project(config_file) as project:
         with Progress("rows read") as progress:

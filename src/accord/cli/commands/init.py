@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,19 +17,24 @@ PROJECT = """\
 store: sqlite:///accord.db      # or postgresql://user@host/name, or ${ACCORD_STORE}
 rubric: rubric.yaml             # edit it: your questions, your scales, one main question
 metrics: [lexical]              # cheap evidence; `accord plugins` lists what there is; [lexical, embedding] for both
-# likelihood:                   # how likely a small model in this process finds each reply: accord models pull
-#   model: embedded:smollm2-135m
-# judge:                        # a model that answers the rubric
-#   mode: logprobs               # how a distribution is obtained; nothing else is tried
-#   model: gpt-4o-mini          # at OPENAI_BASE_URL with OPENAI_API_KEY
-# writer:                       # a chat model that writes a rubric: accord fit learned-rubric
-#   model: gpt-4o-mini
-#   task: task.yaml             # about: what the conversations are about; expected: [what of the assistant]
-# issues:                       # a chat model that says what is wrong with each turn: accord judge --issues
-#   model: gpt-4o-mini          # or by: judge, a probability a kind
-#   taxonomy: soda-eval         # or a YAML file of your own
-evaluator:
-  method: calibration
+models: {}                      # who has which role; an entry is opened when it is first asked, with its key then
+#  judge:                       # answers the rubric; mode says how its distribution is obtained
+#    mode: logprobs
+#    model: gpt-4o-mini         # at OPENAI_BASE_URL with OPENAI_API_KEY
+#  likelihood:                  # how likely a small model in this process finds each reply: accord models pull
+#    model: embedded:smollm2-135m
+#  finder:                      # says what is wrong with each turn: accord judge --source issues
+#    model: gpt-4o-mini
+#  scorer:                      # is shown rated examples: accord fit in-context
+#    model: gpt-4o-mini
+#  writer:                      # writes a rubric: accord fit learned-rubric
+#    model: gpt-4o-mini
+# sources:                      # settings of sources of evidence, by name
+#   issues: {taxonomy: soda-eval}        # or a YAML file of your own
+#   learned-rubric: {task: task.yaml}    # about: what conversations are about; expected: [what of the assistant]
+# evaluators:                   # your own, beside the presets: sources and a head
+#   both: {sources: [rubric, metrics, issues], head: mixed}
+evaluator: calibration          # what fit, score and report use; `accord compare` says which one to name here
 folds: 5
 seed: 0
 """
@@ -64,6 +70,6 @@ def _write_new(path: Path, text: str) -> bool:
     return True
 
 
-def _text(result) -> str:  # type: ignore[no-untyped-def]
+def _text(result: Mapping[str, Any]) -> str:
     lines = [f"wrote {name}" for name in result["written"]] + [f"kept {name} as it is" for name in result["kept"]]
     return "\n".join([*lines, "Next: accord import chats.jsonl labels.csv"])

@@ -21,15 +21,18 @@ def issues(
 ) -> None:
     """Tell what was found wrong with the turns: kinds, scores, dialogues, systems, the worst turns, what people say."""
     from accord.cli.commands.validate import VALIDATION
-    from accord.pipeline import issue_statistics
+    from accord.methods import statistics
+    from accord.project import annotated_pairs, issues_of
     from accord.report import write_issues_page
     from accord.workbench import outcomes
 
     with open_project(config_file) as project:
-        found = issue_statistics(project.store, project.config)
-        said = outcomes(project.store, project.config, VALIDATION)
-        path = write_issues_page(found.numbers, found.assessments, found.conversations, found.taxonomy, out, said)
-        show({**found.numbers, "validation": said, "page": str(path)}, as_json, _text)
+        pairs, taxonomy = annotated_pairs(project), issues_of(project).taxonomy
+        annotations = [each for _, each in pairs]
+        conversations = list({conversation.id: conversation for conversation, _ in pairs}.values())
+        found, said = statistics(annotations, conversations, taxonomy), outcomes(project, VALIDATION)
+        path = write_issues_page(found, annotations, conversations, taxonomy, out, said)
+        show({**found, "validation": said, "page": str(path)}, as_json, _text)
 
 
 def _text(found: Mapping[str, Any]) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -28,12 +29,8 @@ def next_(
     as_json: AsJson = False,
 ) -> None:
     """Which conversation, by whom: the labels after which predictions are expected to be surest."""
-    from accord.pipeline import next_labels
-
     with open_project(config_file) as project:
-        found = next_labels(
-            project.store, project.config, project.rubric, project.models, count, tuple(annotator or ())
-        )
+        found = [each.to_json() for each in project.label_next(count, annotator or ())]
         if out is not None:
             with out.open("w", encoding="utf-8", newline="") as stream:
                 writer = csv.DictWriter(stream, ["conversation", "turn", "question", "annotator", "value"])
@@ -42,7 +39,7 @@ def next_(
         show({"labels": found, "out": None if out is None else str(out)}, as_json, _text)
 
 
-def _text(result) -> str:  # type: ignore[no-untyped-def]
+def _text(result: Mapping[str, Any]) -> str:
     rows = [
         [
             row["conversation"] + ("" if row["turn"] is None else f"#{row['turn']}"),

@@ -50,7 +50,7 @@ def list_(as_json: AsJson = False) -> None:
     show(list_models(), as_json, _listed)
 
 
-def _listed(found) -> str:  # type: ignore[no-untyped-def]
+def _listed(found: Mapping[str, Any]) -> str:
     def here(about: dict[str, Any]) -> str:
         return "here" if about["here"] else f"{about['megabytes']} MB"
 
@@ -91,7 +91,7 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Learn a metric from the store's conversations alone, without a rating: metrics: [ruber-unreferenced@FOLDER]."""
-    from accord.pipeline import train_ruber
+    from accord.project import train_ruber
     from accord.values import UnknownName
 
     if name != "ruber":
@@ -139,25 +139,18 @@ def audit(
     as_json: AsJson = False,
 ) -> None:
     """Ask the project's judge the same in other ways: how far do its answers move when nothing should matter?"""
-    from accord.pipeline import audit_stored, plan_audit
-    from accord.values import BadInput
+    from accord.project import audit_judge, plan_audit
 
     with open_project(config_file) as project:
         project.cap(requests=max_requests, money=max_money)
-        judge = project.models.judge
-        if judge is None:
-            raise BadInput(
-                "no judge to audit: the project names none; add one to accord.yaml: judge: {mode: ..., model: NAME}"
-            )
         if plan:
-            found = plan_audit(project.store, project.rubric, judge, project.budget, limit).to_json()
+            found = plan_audit(project, limit).to_json()
             show(found, as_json, lambda p: f"{p['samples']} conversations\n{cost_text(p)}")
             return
-        result = audit_stored(project.store, project.config, project.rubric, judge, project.budget, limit)
-        show({**result, "spent": project.budget.to_json()}, as_json, _audit_text)
+        show(audit_judge(project, limit).to_json(), as_json, _audit_text)
 
 
-def _audit_text(result) -> str:  # type: ignore[no-untyped-def]
+def _audit_text(result: Mapping[str, Any]) -> str:
     about = f"{result['judge']} by {result['mode']}, {result['conversations']} conversations"
     return f"{about}\n\n{_findings(result['findings'])}\n\nmove and lift are shares of the scale; 95 % intervals"
 
@@ -178,7 +171,7 @@ def _findings(rows: list[dict[str, Any]]) -> str:
     return table(["probe", "answers", "move", "lift", "unanswered"], lines)
 
 
-def _text(result) -> str:  # type: ignore[no-untyped-def]
+def _text(result: Mapping[str, Any]) -> str:
     rows = [[c["capability"], "yes" if c["able"] else "no", c["shown_by"]] for c in result["capabilities"]]
     injected = f"\n\nunder hostile transcripts\n{_findings(result['injection'])}" if "injection" in result else ""
     best = f"mode: {result['best_mode']}" if result["best_mode"] else "no way"

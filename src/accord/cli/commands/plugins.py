@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 from accord.cli.app import command
 from accord.cli.options import AsJson
@@ -12,7 +14,7 @@ from accord.cli.show import show
 @command("plugins")
 def plugins(as_json: AsJson = False) -> None:
     """List formats, metrics, evaluators and rubrics, with what each is."""
-    from accord.pipeline import list_plugins
+    from accord.project import list_plugins
 
     show(list_plugins(), as_json, _text)
 
@@ -20,12 +22,12 @@ def plugins(as_json: AsJson = False) -> None:
 @command("schema")
 def schema() -> None:
     """Print the JSON Schema of accord.yaml."""
-    from accord.config import json_schema
+    from accord.project import json_schema
 
     print(json.dumps(json_schema(), indent=1))
 
 
-def _text(result) -> str:  # type: ignore[no-untyped-def]
+def _text(result: Mapping[str, Any]) -> str:
     sections = (
         "\n".join([kind, *(f"  {name:20} {says}" for name, says in found.items())]) for kind, found in result.items()
     )

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from accord.cli.app import command
+from accord.cli.findings import fitted_text
 from accord.cli.options import AsJson, Columns, ConfigFile, Format, SkipBadRows, column_map
-from accord.cli.show import comparison_text, imported_text, show, stage
+from accord.cli.show import imported_text, show, stage
+
+if TYPE_CHECKING:
+    from accord.project import Config
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for the store, the evaluator, the scores, the report.")]
 
@@ -29,32 +34,43 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Gather evidence, learn, cross-validate, score and report: everything on the files you name."""
-    from accord.config import JudgeConfig, load_config
+    from accord.models import ModelSettings
+    from accord.project import load_config
 
     config = load_config(config_file).model_copy(update={"store": f"sqlite:///{out / 'accord.db'}"})
     if recorded:
-        judge = config.judge.model if config.judge else None
-        paths = [str(path) for path in recorded]
-        config = config.model_copy(update={"judge": JudgeConfig(mode="recorded", model=judge, paths=paths)})
+        named = config.models["judge"].model if "judge" in config.models else None
+        judge = ModelSettings(mode="recorded", model=named, paths=[str(path) for path in recorded])
+        config = config.model_copy(update={"models": {**config.models, "judge": judge}})
     if rubric:
         config = config.model_copy(update={"rubric": rubric})
     main_job(config, sources, out, format, column_map(columns), skip_bad_rows, as_json)
 
 
-def main_job(config, sources, out, format, columns, skip_bad_rows, as_json) -> None:  # type: ignore[no-untyped-def]
+def main_job(
+    config: Config,
+    sources: Sequence[str | Path],
+    out: Path,
+    format: str,
+    columns: Mapping[str, str],
+    skip_bad_rows: bool,
+    as_json: bool,
+) -> None:
     """Run every stage with progress, then print the table and where the files are."""
     from accord.report import whole_run
 
     done = whole_run(config, sources, out, format, columns, skip_bad_rows, stage)
     result = {
         "imported": done.imported.to_json(),
-        "comparison": done.trial.comparison.to_json(),
-        "unscored": dict(done.unscored),
+        "fitted": done.fitted.to_json(),
+        "comparison": None if done.fitted.comparison is None else done.fitted.comparison.to_json(),
+        "scored": done.scored.to_json(),
+        "unscored": dict(done.scored.unscored),
         "files": {name: str(path) for name, path in done.files.items()},
     }
     show(result, as_json, _text)
 
 
-def _text(result) -> str:  # type: ignore[no-untyped-def]
+def _text(result: Mapping[str, Any]) -> str:
     files = "\n".join(f"{name:10} {path}" for name, path in result["files"].items())
-    return "\n\n".join([imported_text(result["imported"]), comparison_text(result["comparison"]), files])
+    return "\n\n".join([imported_text(result["imported"]), fitted_text(result["fitted"]), files])

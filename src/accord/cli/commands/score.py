@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,7 +18,7 @@ from accord.cli.options import (
     Format,
     SkipBadRows,
     column_map,
-    open_to_score,
+    open_project,
 )
 from accord.cli.show import Progress, show
 
@@ -44,6 +45,9 @@ def score(
     loss: Annotated[
         str, typer.Option("--loss", help="The value with the least expected loss: squared, absolute or zero-one.")
     ] = "squared",
+    turns: Annotated[
+        str, typer.Option("--turns", help="Of an evaluator of turns: all replies, or the last of each conversation.")
+    ] = "all",
     config_file: ConfigFile = None,
     format: Format = "auto",
     columns: Columns = None,
@@ -51,25 +55,24 @@ def score(
     as_json: AsJson = False,
 ) -> None:
     """Score conversations, some hundreds at a time, for a person nobody has met unless someone is named."""
-    from accord.pipeline import Perspective, ScoreOptions, score_file
+    from accord.project import Perspective, ScoreOptions
 
-    opened, folder = open_to_score(config_file, evaluator)
-    with opened as project:
+    with open_project(config_file) as project:
         speaker = Perspective.named(annotator, tuple(panel or ()), rule)
-        how = ScoreOptions(new_domain, ask, until, loss)
+        options = ScoreOptions(new_domain, ask, until, loss, turns)  # type: ignore[arg-type]
         with Progress("scored") as progress:
-            result = score_file(
-                project.store, project.config, project.rubric, project.models, folder, source, out, speaker,
-                how, format, column_map(columns), skip_bad_rows, progress.at,
-            )  # fmt: skip
+            result = project.score(
+                source, out, evaluator, speaker, options, format=format, columns=column_map(columns),
+                skip_bad_rows=skip_bad_rows, on_scored=progress.at,
+            ).to_json()  # fmt: skip
         show(result, as_json, _text)
         if result["unscored"]:
             stop("some conversations stayed unscored, each with its reason in the file", PARTLY_UNSCORED)
 
 
-def _text(result) -> str:  # type: ignore[no-untyped-def]
+def _text(result: Mapping[str, Any]) -> str:
     mean = "–" if result["mean"] is None else f"{result['mean']:.3f}"
-    lines = [f"{result['scored']} scored, mean {mean}, in {result['out']}"]
+    lines = [f"{result['scored']} {result['level']}s scored, mean {mean}, in {result['out']}"]
     lines += [f"  {count} unscored: {reason}" for reason, count in result["unscored"].items()]
     lines += [f"  {count} with a warning: {warning}" for warning, count in result["warnings"].items()]
     lines += [f"  {result['drift_said']}"] if result.get("drift_said") else []

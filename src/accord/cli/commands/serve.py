@@ -15,7 +15,6 @@ from accord.cli.options import (
     EvaluatorFolder,
     IsWatched,
     RowsOut,
-    evaluator_folder,
     open_project,
 )
 from accord.cli.show import note
@@ -55,7 +54,7 @@ def serve(
     from accord.live.service.app import Service, make_app
 
     with open_project(config_file) as project:
-        folder = evaluator or evaluator_folder(project.config.evaluator.method)
+        folder = evaluator or project.folder()
         store = project.store if watch else None
         with opened(folder, annotator, out, store, project.config.watch, note, conversations, minutes * 60) as ingestor:
             watched = None if ingestor.watch is None else partial(report, project.store, before=ingestor.watch.flush)

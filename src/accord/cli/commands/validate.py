@@ -52,12 +52,11 @@ def validate(
     from accord.workbench import read_plan
 
     with open_project(config_file) as project:
-        store, config = project.store, project.config
         if outcome:
-            found = validating.outcome(store, config, read_plan(validating.plan_file(out, flow)))
+            found = validating.outcome(project, read_plan(validating.plan_file(out, flow)))
             show(found, as_json, _text)
             return
-        study, participants = validating.open_study(store, config, out, flow, sample, per_turn, per_person, people)
+        study, participants = validating.open_study(project, out, flow, sample, per_turn, per_person, people)
         if release is not None:
             participants.release(release)
             note(f"whoever gives the name {release!r} next goes on in its place")

@@ -129,7 +129,7 @@ class Service:
     """What the routes share.
 
     Args:
-        intake: Takes messages in.
+        ingestor: Takes messages in.
         watched: What was scored in the last days, as JSON; without it nothing is watched.
         most: Messages that may wait.
     """

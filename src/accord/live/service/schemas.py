@@ -85,9 +85,10 @@ ROW: dict[str, Any] = {
         "distribution": {"type": ["object", "null"], "description": "The probability of each option."},
         "warning": {**_TEXT, "description": "Why the score deserves less trust than others."},
         "attributions": {"type": ["object", "null"], "description": "What each metric added, the weightiest first."},
-        "net_sat": {"type": ["number", "null"], "description": "Of a learned rubric: points for less points against."},
-        "label": {"type": ["string", "null"], "description": "Of a learned rubric: good, bad or uncertain."},
-        "issues": {"type": ["array", "null"], "items": {"type": "object"}, "description": "What is wrong, by turn."},
+        "notes": {
+            "type": ["object", "null"],
+            "description": "What sources say beside the score, by name: `issues` with quotes, `net_sat`, `label`.",
+        },
         "unscored": {**_TEXT, "description": "Why there is no score."},
         "signature": {**_TEXT, "description": "How the score was made."},
         "again": {"type": "boolean", "description": "The message had come before; nothing was changed."},

@@ -172,8 +172,11 @@ def see_to(
 
 
 def _by_column(table: EvidenceTable) -> Features:
-    """The values of each column that are there."""
-    return {column: table.values[table.present[:, place], place] for place, column in enumerate(table.columns)}
+    """The values of each column that are there, under its name and how it is made, as days are kept."""
+    return {
+        Column(column.name, column.made_by): table.values[table.present[:, place], place]
+        for place, column in enumerate(table.columns)
+    }
 
 
 def tell(store: Store, send: Callable[[Sequence[Mapping[str, Any]]], None]) -> int:

@@ -1,4 +1,4 @@
-"""Teaching a small model what a large one found: assessments in, a folder that serves like any model out."""
+"""Teaching a small model what a large one found: annotations in, a folder that serves like any model out."""
 
 from __future__ import annotations
 
@@ -9,19 +9,17 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
-from accord.config import Config
 from accord.evidence import Relatedness, pairs_of
 from accord.finetune.checkpoints import export
 from accord.finetune.data import Parts, Settings, examples_of, split_by_dialogue
 from accord.finetune.evaluation import evaluate, predict
 from accord.finetune.training import Progress, train
-from accord.methods import IssuePromptBuilder, shots_of
-from accord.models import HF, ChatModel, drive, wait
-from accord.pipeline.issues import issues_config, maker_of
-from accord.store import IssueAnnotations, Store
-from accord.values import BadInput, Conversation, IssueAnnotation, Unannotated, load_taxonomy
+from accord.methods import IssuePromptBuilder, Issues, shots_of
+from accord.models import HF, ChatModel, drive, run, wait
+from accord.project.project import Project
+from accord.store import Store
+from accord.values import BadInput, Conversation, IssueAnnotation, Unannotated
 
-COMMAND = "finetune"
 TRAINING, MODEL = "training", "model"
 """Folders in the evaluator's folder: what a training keeps to go on, and the model that comes out."""
 
@@ -52,28 +50,35 @@ class FineTuned:
         }  # fmt: skip
 
 
-def assessed_pairs(store: Store, config: Config) -> list[Pair]:
-    """The project's assessments with their dialogues.
+def annotated_pairs(project: Project) -> list[Pair]:
+    """The project's annotations of issues with their dialogues.
 
     Raises:
-        BadInput: Nobody writes assessments in this project, or nothing was assessed yet.
+        BadInput: Nobody writes annotations in this project, or no turn has one yet.
     """
-    issues = issues_config(config)
-    if issues.by == "judge":
-        raise BadInput("a judge writes no assessments to learn from; use issues: {model: NAME}, or by: recorded")
-    made_by = maker_of(store, issues)
-    names = IssueAnnotations(store).conversations(made_by)
-    known = {conversation.id: conversation for conversation in store.conversations(names) if conversation.turns}
-    found = IssueAnnotations(store).of(known.values(), made_by)
-    pairs = [(known[each.target.conversation], each) for each in found]
+    source = issues_of(project)
+    if source.settings.by == "judge":
+        raise BadInput(
+            "a judge writes no annotations to learn from; name a finder (models: {finder: {model: NAME}}), or recorded "
+            "annotations (sources: {issues: {by: recorded, model: NAME}})"
+        )
+    known = {each.id: each for each in project.store.conversations() if each.turns}
+    found = run(source.detect(list(known.values())), project.kept).annotations
+    pairs = [(known[name], each) for name, mine in found.items() for each in mine]
     if not pairs:
-        raise BadInput("no turn was assessed yet; run: accord judge --issues, or import assessments")
+        raise BadInput("no turn was annotated yet; run: accord judge --source issues, or import annotations")
     return pairs
 
 
+def issues_of(project: Project) -> Issues:
+    """The project's source of issues."""
+    source = project.source("issues")
+    assert isinstance(source, Issues)
+    return source
+
+
 def finetune(
-    store: Store,
-    config: Config,
+    project: Project,
     base: str,
     folder: Path,
     settings: Settings,
@@ -87,8 +92,7 @@ def finetune(
     """Train a model on most dialogues, keep it, and try it on those that are left; the base beside it.
 
     Args:
-        store: Where the assessments are.
-        config: The project's.
+        project: Holds the annotations.
         base: A Hugging Face folder.
         folder: Where the training and the model are kept.
         settings: Of the training.
@@ -103,10 +107,9 @@ def finetune(
         BadInput: Nothing to learn from, too few dialogues, or a folder that cannot be used.
         MissingExtra: `accord[finetune]` is not installed.
     """
-    pairs = assessed_pairs(store, config)
-    taxonomy = load_taxonomy(issues_config(config).taxonomy)
-    guidance = IssuePromptBuilder(taxonomy, by_schema=False, style=style)
-    parts = split_by_dialogue(examples_of(pairs, guidance), seed=config.seed)
+    pairs, seed = annotated_pairs(project), project.config.seed
+    guidance = IssuePromptBuilder(issues_of(project).taxonomy, by_schema=False, style=style)
+    parts = split_by_dialogue(examples_of(pairs, guidance), seed=seed)
     model = folder / MODEL
     if model.exists() and not resume:
         raise BadInput(f"{model} holds a model already; name another folder with --out, or --resume to try it again")
@@ -119,7 +122,7 @@ def finetune(
         rmtree(beside, ignore_errors=True)
         export(folder / TRAINING, beside, base).rename(model)
     taught = FineTuned(model, parts.counts(), trained.validation)
-    for name, each, place in _systems(pairs, parts, guidance, model, base, shots, config.seed):
+    for name, each, place in _systems(pairs, parts, guidance, model, base, shots, seed):
         on_stage(f"trying {name}")
         taught.rows += [{"system": name, **row} for row in _tried(each, place, parts, pairs, tested)]
     return taught

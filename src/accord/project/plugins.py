@@ -6,18 +6,23 @@ import inspect
 import sys
 from typing import Any
 
-from accord.evidence import metrics, turn_metrics
+from accord.evidence import metrics, sources, turn_metrics
 from accord.formats import formats
-from accord.learning import evaluators
+from accord.learning import PRESETS, heads
 from accord.values import load_rubric, shipped_rubrics
 
 
 def list_plugins() -> dict[str, dict[str, str]]:
-    """Formats, metrics, evaluators and rubrics: name to one line."""
+    """Formats, metrics, sources, heads, presets and rubrics: name to one line."""
     return {
         "formats": {name: _first_line(sys.modules[plugin.convert.__module__]) for name, plugin in formats},
         "metrics": {name: _first_line(plugin) for name, plugin in [*metrics, *turn_metrics]},
-        "evaluators": {name: _first_line(plugin) for name, plugin in evaluators},
+        "sources": {name: _first_line(plugin) for name, plugin in sources},
+        "heads": {name: _first_line(plugin) for name, plugin in heads},
+        "presets": {
+            name: f"head {about.head} on {', '.join(about.sources) or 'what the project measures'}"
+            for name, about in PRESETS.items()
+        },
         "rubrics": {name: f"{len(load_rubric(name).questions)} questions" for name in shipped_rubrics()},
     }
 

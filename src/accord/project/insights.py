@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
 
 from accord.evidence import EvidenceTable, Ratings
-from accord.learning import Calibration, Evaluator, Importance, importance
+from accord.learning import Calibration, Evaluator, Fitting, Importance, importance, make_head
+from accord.project.results import Compared
 from accord.statistics import Clusters, Diagram, diagrams, grouped_folds
 from accord.validation import (
     Asked,
@@ -27,7 +28,6 @@ from accord.values import AccordError, Labels, Question, Rubric, Sample
 AUTOMATIC = ("system", "annotator", "judge-version", "wording")
 """What groups are made by without being asked for, wherever there is more than one."""
 T = TypeVar("T")
-E = TypeVar("E", bound=Evaluator)
 _CURVE_RATINGS = 150
 """The most ratings whose questions are asked one by one for the adaptive curve of a report."""
 
@@ -53,27 +53,23 @@ class Insights:
     adaptive: Sequence[Asked]
 
 
-def insights(
-    rubric: Rubric,
-    samples: Sequence[Sample],
-    labels: Labels,
-    evidence: EvidenceTable,
-    comparison: Comparison,
-    evaluator: Evaluator,
-) -> Insights:
-    """All of it, from a trial's parts. What cannot be said of these data is left out."""
-    rated, system = comparison.ratings, comparison.systems[0]
+def insights(rubric: Rubric, tried: Compared, evaluator: Evaluator) -> Insights:
+    """All of it, from what was tried. What cannot be said of these data is left out."""
+    comparison, evidence, train = tried.comparison, tried.evidence, tried.train
+    rated, system, labels = comparison.ratings, comparison.systems[0], train.labels
     scored = np.flatnonzero(system.scored)
     clusters = Clusters(rated.group[scored])
     question, folds, seed, seen = comparison.question, comparison.folds, comparison.seed, comparison.seen
-    groups = [g for by in AUTOMATIC for g in groups_of(comparison, samples, evidence, by)]
+    groups = [g for by in AUTOMATIC for g in groups_of(comparison, train.samples, evidence, by)]
+    own = replace(evaluator, head=make_head(evaluator.head_name, question, evaluator.head.chosen()), choose={})
+    make, splits = (lambda _: Fitting(own)), folds > 1
     return Insights(
         cautions=cautions(comparison, evidence),
         diagrams=diagrams(system.paired(rated).take(scored), clusters) if len(clusters) > 1 else [],
         groups=groups,
         importance=_if_possible(lambda: importance(evidence, labels, rubric.main_question, rubric.questions)),
-        curve=learning_curve(make_like(evaluator), question, evidence, labels, rated, system, folds, seed, seen),
-        adaptive=_if_possible(lambda: _adaptive(evaluator, comparison, evidence, labels)),
+        curve=learning_curve(make, question, evidence, labels, rated, system, folds, seed, seen) if splits else [],
+        adaptive=_if_possible(lambda: _adaptive(own, comparison, evidence, labels)) if splits else [],
     )
 
 
@@ -83,14 +79,6 @@ def _if_possible(work: Callable[[], list[T]]) -> list[T]:
         return work()
     except AccordError:
         return []
-
-
-def make_like(evaluator: E) -> Callable[[Question], E]:
-    """Makes unfitted evaluators with the settings of a fitted one; a core that was chosen stays chosen."""
-    settings = evaluator.settings()
-    if isinstance(evaluator, Calibration):
-        settings["core"] = evaluator.describe()["core"]
-    return lambda question: type(evaluator)(question, **settings)
 
 
 def groups_of(comparison: Comparison, samples: Sequence[Sample], evidence: EvidenceTable, by: str) -> list[Group]:
@@ -145,7 +133,8 @@ def cautions(comparison: Comparison, evidence: EvidenceTable) -> list[str]:
 
 
 def _adaptive(evaluator: Evaluator, comparison: Comparison, evidence: EvidenceTable, labels: Labels) -> list[Asked]:
-    if not isinstance(evaluator, Calibration):
+    """Agreement against the number of questions asked, of a head that can do with some of a judge's answers."""
+    if not any(column.option is not None for column in evidence.columns):
         return []
     rated = comparison.ratings
     splits = list(grouped_folds(list(rated.group), comparison.folds, comparison.seed, comparison.seen))
@@ -153,5 +142,8 @@ def _adaptive(evaluator: Evaluator, comparison: Comparison, evidence: EvidenceTa
         splits = splits[:1]
     tested = {name for split in splits for name in split.test}
     rows = np.flatnonzero([name in tested for name in rated.group])
-    part = rated.take(rows)
-    return adaptive_curve(make_like(evaluator), comparison.question, evidence, labels, part, splits)
+
+    def made(question: Question) -> Calibration:
+        return Calibration(question, **evaluator.head.chosen())
+
+    return adaptive_curve(made, comparison.question, evidence, labels, rated.take(rows), splits)

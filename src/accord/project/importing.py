@@ -1,4 +1,4 @@
-"""The first stage: files of conversations and labels into the store, good rows kept, bad rows said."""
+"""The first stage: files of conversations, labels and annotations into the store, and annotations out of it again."""
 
 from __future__ import annotations
 
@@ -8,9 +8,29 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from accord.formats import Record, columns_of, is_label_file, read, read_labels
+from accord.formats import (
+    AnnotationWriter,
+    Record,
+    columns_of,
+    is_annotation_file,
+    is_label_file,
+    read,
+    read_annotations,
+    read_labels,
+)
 from accord.store import Added, IssueAnnotations, Store, batches, changed_conversation, unknown_target
-from accord.values import BadInput, Conversation, IssueAnnotation, Label, Rubric, check_label, located
+from accord.values import (
+    ANNOTATOR_KINDS,
+    Annotation,
+    BadInput,
+    Conversation,
+    IssueAnnotation,
+    Label,
+    Rubric,
+    UnknownName,
+    check_label,
+    located,
+)
 
 ROWS_AT_ONCE = 500
 
@@ -22,6 +42,7 @@ class Imported:
     conversations: Added = Added()
     labels: Added = Added()
     assessments: Added = Added()
+    annotations: Added = Added()
     bad_rows: list[str] = field(default_factory=list)
     skipped: int = 0
     other_questions: Counter[str] = field(default_factory=Counter)
@@ -40,6 +61,7 @@ class Imported:
             "conversations": self.conversations._asdict(),
             "labels": self.labels._asdict(),
             "assessments": self.assessments._asdict(),
+            "annotations": self.annotations._asdict(),
             "skipped": self.skipped,
             "bad_rows": self.bad_rows,
             "other_questions": dict(self.other_questions),
@@ -55,7 +77,7 @@ def import_files(
     skip_bad_rows: bool = False,
     on_progress: Callable[[int], None] | None = None,
 ) -> Imported:
-    """Read files of conversations and of labels into the store; conversations first, whatever the order given.
+    """Read files of conversations, labels and annotations into the store; conversations first, whatever the order.
 
     Args:
         store: Where they are kept.
@@ -74,14 +96,70 @@ def import_files(
     on_bad_row = done.skip if skip_bad_rows else None
     files = {Path(path): _columns_here(Path(path), columns) for path in paths}
     _check_used(files, columns)
-    of_labels = [path for path, here in files.items() if is_label_file(path, here)]
+    exported = [path for path, here in files.items() if is_annotation_file(path, here)]
+    of_labels = [path for path, here in files.items() if path not in exported and is_label_file(path, here)]
     for path, here in files.items():
-        if path not in of_labels:
+        if path not in of_labels and path not in exported:
             _import_conversations(store, rubric, path, format, here, done, on_bad_row, on_progress)
     for path in of_labels:
         found = _noted(read_labels(path, rubric, files[path], on_bad_row), rubric, done)
         _add_labels(store, path, found, done, on_bad_row)
+    for path in exported:
+        _import_annotations(store, rubric, path, files[path], done, on_bad_row)
     return done
+
+
+def export_annotations(
+    store: Store, path: Path, kinds: Sequence[str] | None = None, on_progress: Callable[[int], None] | None = None
+) -> dict[str, int]:
+    """Write the store's annotations to a file that `import_files` reads back to the last field.
+
+    Args:
+        store: Where they are.
+        path: JSON lines, CSV or Parquet, by its ending.
+        kinds: Only what these said: `person`, `model`, `metric`; all of them by default.
+        on_progress: Called with the number of annotations written so far, now and then.
+
+    Returns:
+        How many of each kind were written.
+
+    Raises:
+        UnknownName: There is no such kind.
+        BadInput: The file's ending is none that can be written.
+    """
+    unknown = next((kind for kind in kinds or () if kind not in ANNOTATOR_KINDS), None)
+    if unknown is not None:
+        raise UnknownName("kind of annotation", unknown, ANNOTATOR_KINDS)
+    counts = dict.fromkeys((kind for kind in ANNOTATOR_KINDS if kind in (kinds or ANNOTATOR_KINDS)), 0)
+    with AnnotationWriter(path) as writer:
+        for count, annotation in enumerate(store.annotations(list(counts)), 1):
+            writer.write(annotation)
+            counts[annotation.kind] += 1
+            if on_progress is not None and count % ROWS_AT_ONCE == 0:
+                on_progress(count)
+    return {str(kind): count for kind, count in counts.items()}
+
+
+def _import_annotations(
+    store: Store,
+    rubric: Rubric,
+    path: Path,
+    columns: Mapping[str, str] | None,
+    done: Imported,
+    on_bad_row: Callable[[BadInput], None] | None,
+) -> None:
+    """A file's annotations as they were exported: the wording and the time of each are the file's."""
+
+    def counted() -> Iterator[Annotation]:
+        for annotation in read_annotations(path, rubric, columns, on_bad_row):
+            if annotation.kind == "person" and rubric.get(annotation.question) is None:
+                done.other_questions[annotation.question] += 1
+            yield annotation
+
+    def bad(error: BadInput) -> None:
+        _complain(BadInput(f"{path}: {error}"), on_bad_row)
+
+    done.annotations = done.annotations.plus(store.add_annotations(counted(), bad))
 
 
 def _columns_here(path: Path, columns: Mapping[str, str] | None) -> dict[str, str]:

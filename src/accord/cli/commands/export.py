@@ -1,0 +1,37 @@
+"""`accord export`: annotations from the store into a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from accord.cli.app import command
+from accord.cli.options import AsJson, ConfigFile, open_project
+from accord.cli.show import Progress, show
+
+
+@command("export")
+def export(
+    out: Annotated[Path, typer.Argument(help="The file to write: .jsonl, .csv or .parquet.")],
+    kind: Annotated[
+        list[str] | None, typer.Option("--kind", help="Only what a person, model or metric said; repeat. Default all.")
+    ] = None,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the store's annotations to a file that `accord import` reads back: labels, judge answers, issues."""
+    from accord.project import export_annotations
+
+    with open_project(config_file) as project:
+        with Progress("annotations written") as progress:
+            counts = export_annotations(project.store, out, kind, progress.at)
+        show({"annotations": counts, "out": str(out)}, as_json, _text)
+
+
+def _text(result: Mapping[str, Any]) -> str:
+    plural = {"person": "people", "model": "models", "metric": "metrics"}
+    counted = ", ".join(f"{count} by {plural[kind]}" for kind, count in result["annotations"].items())
+    return f"annotations written to {result['out']}: {counted}"

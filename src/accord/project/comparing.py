@@ -1,0 +1,221 @@
+"""Comparing every evaluator that a project can make, on the same folds of whole groups; nobody is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from accord.evidence import EvidenceTable, Ratings, Source, Training, joined
+from accord.learning import Evaluator, System, learns, out_of_fold
+from accord.models import Models, memory_models, run
+from accord.project.fitting import in_question
+from accord.project.insights import groups_of as agreement_by
+from accord.statistics import STATISTICS, Clusters, MeanStatistic, Split, paired_test
+from accord.validation import Comparison, Group, baselines, compared, folds_of
+from accord.values import AccordError, BadInput, UnknownName
+
+if TYPE_CHECKING:
+    from accord.project.project import Project
+
+OnStep = Callable[[str], None]
+Cost = tuple[int, int, int]
+SURE = 0.05
+"""Below this p one evaluator is taken to be worse than another."""
+
+
+def compare(
+    project: Project, only: Collection[str] = (), jobs: int = 1, on_step: OnStep = lambda name: None
+) -> tuple[Comparison, EvidenceTable, Training]:
+    """Every evaluator that can be made from what is there, the baselines and people, in one table.
+
+    Args:
+        project: Holds the labels and what models have answered.
+        only: Names of evaluators to compare; by default all.
+        jobs: How many are learned at the same time, each in a process of its own.
+        on_step: Called with the name of what is learned next.
+
+    Returns:
+        The comparison with the evaluator to use as its first system, the evidence of the sources that do not learn, and
+        what was learned from.
+
+    Raises:
+        BadInput: Nobody has rated the main question, or nothing at all can be made.
+        UnknownName: There is no such evaluator, or one names a source, a head or a setting that there is not.
+    """
+    names = list(only) or project.evaluator_names()
+    made, unmade = _made(project, names)
+    if not made:
+        raise BadInput(f"none of these evaluators can be made: {'; '.join(f'{n}: {w}' for n, w in unmade.items())}")
+    singles, groups = project.training(next(iter(made.values())))
+    on_step("evidence")
+    tables = _tables(project, made, singles)
+    whole, train = in_question(_union(list(tables.values()), singles), singles)
+    config, question = project.config, project.question
+    rated, splits, seen = folds_of(whole, train.labels, question, config.folds, config.seed, project.rubric.learned_on)
+    work = {name: (each, *in_question(_known(each, tables, singles), singles)) for name, each in made.items()}
+    systems = _systems(project, work, unmade, rated, splits, jobs, on_step)
+    on_step("baselines")
+    others = baselines(whole, train.labels, question, rated, splits, config.seed, without=[s.name for s in systems])
+    if not systems:
+        raise BadInput(f"none of these evaluators can be made: {'; '.join(f'{n}: {w}' for n, w in unmade.items())}")
+    on_step("intervals")
+    costs = {system.name: _cost(made[system.name]) for system in systems}
+    first, why = recommended(systems, costs, rated, config.draws, config.seed)
+    shown = [first, *(each for each in systems if each is not first), *others]
+    found = compared(question, rated, shown, config.folds, config.seed, config.draws, seen)
+    found = replace(found, groups=groups, unmade=unmade, advice=why)
+    return found, whole, train
+
+
+def by_groups(found: Comparison, evidence: EvidenceTable, train: Training, by: Sequence[str]) -> list[Group]:
+    """Agreement of the first system by group: system, annotator, judge-version, wording or a metadata entry."""
+    return [group for each in by for group in agreement_by(found, train.samples, evidence, each)]
+
+
+def _made(project: Project, names: Sequence[str]) -> tuple[dict[str, Evaluator], dict[str, str]]:
+    """The evaluators that the project's settings allow, those that are the same as another once, and why others not."""
+    made: dict[str, Evaluator] = {}
+    unmade: dict[str, str] = {}
+    for name in names:
+        try:
+            evaluator = project.evaluator(name)
+        except UnknownName:
+            raise  # a name that is written wrong is no evaluator that lacks something
+        except AccordError as error:
+            unmade[name] = str(error)
+            continue
+        lacking = [role for role in evaluator.roles if not project.models.has(role)]
+        twin = next((other for other, each in made.items() if _same(each, evaluator)), None)
+        if lacking:
+            unmade[name] = f"nobody has the role {lacking[0]!r}: models: {{{lacking[0]}: {{model: NAME}}}}"
+        elif not evaluator.sources:
+            unmade[name] = "the project has no source of evidence for it"
+        elif twin is not None:
+            unmade[name] = f"the same as {twin}"
+        elif not evaluator.head.needs_labels:
+            unmade[name] = "needs no labels: it stands among the baselines where its evidence is there"
+        else:
+            made[name] = evaluator
+    return made, unmade
+
+
+def _same(one: Evaluator, other: Evaluator) -> bool:
+    """Whether two evaluators would learn the same."""
+    parts = [[(source.name, source.settings) for source in each.sources] for each in (one, other)]
+    heads = [(each.head_name, each.head.settings(), dict(each.choose)) for each in (one, other)]
+    return parts[0] == parts[1] and heads[0] == heads[1]
+
+
+def _cost(evaluator: Evaluator) -> Cost:
+    """How much an evaluator asks for: whether its sources learn, whom they ask, how many they are."""
+    return sum(map(learns, evaluator.sources)), len(evaluator.roles), len(evaluator.sources)
+
+
+def _tables(project: Project, made: Mapping[str, Evaluator], train: Training) -> dict[str, EvidenceTable]:
+    """The evidence of every source that does not learn, by its name and settings; each is measured once."""
+    found: dict[str, EvidenceTable] = {}
+    for evaluator in made.values():
+        for source in evaluator.sources:
+            if not learns(source) and _key(source) not in found:
+                found[_key(source)] = project.measure([source], train.samples)
+    return found
+
+
+def _key(source: Source) -> str:
+    return f"{source.name} {source.settings.model_dump_json()}"
+
+
+def _union(tables: Collection[EvidenceTable], train: Training) -> EvidenceTable:
+    """All columns once; none where every source learns."""
+    whole = EvidenceTable.from_rows([], {target: {} for target in train.targets})
+    for table in tables:
+        there = {column.name for column in whole.columns}
+        whole = whole.join(table.select([p for p, column in enumerate(table.columns) if column.name not in there]))
+    return whole
+
+
+def _known(evaluator: Evaluator, tables: Mapping[str, EvidenceTable], train: Training) -> EvidenceTable:
+    """The evidence of an evaluator's sources that do not learn."""
+    known = EvidenceTable.from_rows([], {target: {} for target in train.targets})
+    for source in evaluator.sources:
+        if not learns(source):
+            known = joined(known, tables[_key(source)], source.name)
+    return known
+
+
+Work = Mapping[str, tuple[Evaluator, EvidenceTable, Training]]
+
+
+def _systems(
+    project: Project,
+    work: Work,
+    unmade: dict[str, str],
+    rated: Ratings,
+    splits: Sequence[Split],
+    jobs: int,
+    on_step: OnStep,
+) -> list[System]:
+    """Each evaluator's predictions out of fold; what cannot be made from what is there is named with its reason."""
+    from joblib import Parallel, delayed
+
+    free = {name: each for name, each in work.items() if not any(map(learns, each[0].sources))}
+    found: dict[str, System | str] = {}
+    if jobs > 1 and len(free) > 1:
+        on_step(f"{', '.join(free)} ({jobs} at the same time)")
+        tasks = (delayed(_out_of_fold)(*each, rated, splits, None) for each in free.values())
+        found = dict(zip(free, Parallel(n_jobs=jobs)(tasks), strict=True))
+    for name, each in work.items():
+        if name not in found:
+            on_step(name)
+            found[name] = _out_of_fold(*each, rated, splits, project.kept)
+    unmade |= {name: system for name, system in found.items() if isinstance(system, str)}
+    return [system for system in found.values() if isinstance(system, System)]
+
+
+def _out_of_fold(
+    evaluator: Evaluator,
+    known: EvidenceTable,
+    train: Training,
+    rated: Ratings,
+    splits: Sequence[Split],
+    models: Models | None,
+) -> System | str:
+    """An evaluator's predictions, or why it cannot be made; a source that pays to learn is tried on its own side."""
+    try:
+        side = next((split for source in evaluator.sources if (split := source.hold_out(train))), None)
+        tried = splits if side is None else [side]
+        found = run(out_of_fold(evaluator, train, rated, tried, known), models or memory_models())
+    except AccordError as error:
+        return str(error)
+    if found.scored.any():
+        return found
+    return max(found.reasons, key=found.reasons.__getitem__, default="nothing could be predicted")
+
+
+def recommended(
+    systems: Sequence[System], costs: Mapping[str, Cost], rated: Ratings, draws: int, seed: int
+) -> tuple[System, str]:
+    """The evaluator to use, and why: the best one by squared error, or the first that costs less and is no worse.
+
+    No worse means that the paired test over groups does not show it, on the ratings that both scored.
+    """
+    statistic = STATISTICS["rmse"]
+    assert isinstance(statistic, MeanStatistic)
+    scores = {each.name: statistic(each.paired(rated).take(np.flatnonzero(each.scored))) for each in systems}
+    best = min(systems, key=lambda system: scores[system.name] or np.inf)
+    cheaper = [system for system in systems if costs[system.name] < costs[best.name]]
+    for system in sorted(cheaper, key=lambda system: costs[system.name]):
+        rows = np.flatnonzero(system.scored & best.scored)
+        if not len(rows):
+            continue
+        one, other = ([each.paired(rated).take(rows)] for each in (system, best))
+        test = paired_test(Clusters(rated.group[rows]), statistic, one, other, draws, seed)
+        if test is not None and test.p > SURE:
+            return system, (
+                f"use {system.name}: RMSE {scores[system.name]:.3f}, not shown to be worse than that of {best.name} "
+                f"({scores[best.name]:.3f}; p = {test.p:.2f}), which costs more"
+            )
+    return best, f"use {best.name}: the lowest RMSE out of fold, {scores[best.name]:.3f}"

@@ -1,0 +1,214 @@
+"""`accord.yaml`: the store, the rubric, the models by role, the evaluators by name. Unknown keys are refused."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from accord.evidence import sources
+from accord.learning import PRESETS, EvaluatorSettings
+from accord.models import FINDER, JUDGE, LIKELIHOOD, SCORER, WRITER, ModelSettings
+from accord.statistics import DRAWS, FOLDS
+from accord.values import BadInput, UnknownName, check, is_web_address, load_yaml, parse_yaml, plain_url
+
+FILE = "accord.yaml"
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+_MOVED = {
+    "judge": "models: {judge: {mode: ..., model: ...}}",
+    "likelihood": "models: {likelihood: {model: ...}}",
+    "writer": "models: {writer: {model: ...}} and sources: {learned-rubric: {...}}",
+    "in_context": "models: {scorer: {model: ..., mode: ...}} and sources: {in-context: {...}}",
+    "issues": "models: {finder: {model: ...}} and sources: {issues: {...}}",
+}
+"""Keys of Accord 0.1, and what is written instead."""
+_ROLES = (JUDGE, WRITER, SCORER, FINDER, LIKELIHOOD)
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class BudgetConfig(_Strict):
+    """The most that one run may spend; the run stops before the call that would pass a cap."""
+
+    requests: int | None = Field(default=None, ge=0, description="Requests, failed attempts included.")
+    tokens: int | None = Field(default=None, ge=0, description="Tokens in and out.")
+    money: float | None = Field(default=None, ge=0, description="Money, by the prices of prices.yaml.")
+
+
+class WatchConfig(_Strict):
+    """What is done about scores that move."""
+
+    webhook: str | None = Field(
+        default=None, description="An address that alarms are posted to as JSON; name it by ${VARIABLE}."
+    )
+    level: float = Field(default=0.01, gt=0, lt=1, description="The chance of a false alarm per system and day.")
+
+    @field_validator("webhook")
+    @classmethod
+    def _is_an_address(cls, url: str | None) -> str | None:
+        if url is not None and not is_web_address(url):
+            raise ValueError("a webhook is an address that begins with http:// or https://")  # it may hold a secret
+        return url
+
+
+class Config(_Strict):
+    """Everything a project says once."""
+
+    store: str = Field(default="sqlite:///accord.db", description="A database URL: sqlite:/// or postgresql://.")
+    rubric: str = Field(default="llm-rubric", description="A shipped rubric's name, or a YAML file.")
+    models: dict[str, ModelSettings] = Field(
+        default_factory=dict,
+        description="Who has which role: judge, writer, scorer, finder, likelihood. Opened when first asked.",
+    )
+    metrics: list[str] = Field(
+        default=["lexical"],
+        description="Metric names; `lexical`, `bank`, `embedding`, ... stand for all of their kind.",
+    )
+    sources: dict[str, dict[str, Any]] = Field(default_factory=dict, description="Settings of sources, by name.")
+    evaluators: dict[str, EvaluatorSettings] = Field(
+        default_factory=dict, description="Evaluators by name, beside the presets: sources and a head."
+    )
+    evaluator: str = Field(default="calibration", description="The evaluator that fit, score and report use.")
+    group_by: list[str] = Field(
+        default_factory=list,
+        description="Metadata entries (or `system`): conversations with the same value stay on one side of a split.",
+    )
+    budget: BudgetConfig = Field(default_factory=BudgetConfig, description="Caps on what one run may spend.")
+    watch: WatchConfig = Field(default_factory=WatchConfig, description="Of live scores: `accord serve`, `follow`.")
+    folds: int = Field(default=FOLDS, ge=2, description="Folds of the cross-validation, over whole groups.")
+    seed: int = Field(default=0, description="Of folds, resampling and every other draw.")
+    draws: int = Field(default=DRAWS, ge=2, le=100_000, description="Bootstrap samples and permutations.")
+
+    def shown(self) -> dict[str, Any]:
+        """The project's settings as JSON that may be kept and shown: no password, no query of a URL."""
+        secret = {"watch": {"webhook"}}  # some have their secret in the path
+        return _without_secrets(self.model_dump(mode="json", exclude=secret))  # type: ignore[no-any-return]
+
+    @property
+    def evidence(self) -> tuple[str, ...]:
+        """The sources that measure without learning, as far as the project has what they need."""
+        has_issues = "issues" in self.sources or FINDER in self.models
+        wanted = {
+            "rubric": JUDGE in self.models, "metrics": bool(self.metrics), "likelihood": LIKELIHOOD in self.models,
+            "issues": has_issues,
+        }  # fmt: skip
+        return tuple(name for name, there in wanted.items() if there)
+
+    def settings_of(self, source: str) -> dict[str, Any]:
+        """The settings of a source."""
+        own = dict(self.sources.get(source, {}))
+        return {"names": self.metrics, **own} if source == "metrics" else own
+
+    def about(self, evaluator: str) -> EvaluatorSettings:
+        """What an evaluator is made of: as the project says, or a preset.
+
+        Raises:
+            UnknownName: Neither knows it.
+        """
+        if evaluator not in {**PRESETS, **self.evaluators}:
+            raise UnknownName("evaluator", evaluator, [*self.evaluators, *PRESETS])
+        return {**PRESETS, **self.evaluators}[evaluator]
+
+
+def _without_secrets(value: Any) -> Any:
+    """The value with every URL in it stripped of its user, its password and its query."""
+    if isinstance(value, dict):
+        return {key: _without_secrets(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_without_secrets(inner) for inner in value]
+    return plain_url(value) if isinstance(value, str) and "://" in value else value
+
+
+def load_config(path: str | Path | None = None) -> Config:
+    """Read `accord.yaml`; without a path, the one in the working folder, or the defaults where there is none.
+
+    `${NAME}` in a value is the environment variable of that name; `ACCORD_STORE` overrides the store.
+
+    Raises:
+        BadInput: The file cannot be read, has unknown keys or wrong types, or names a variable that is not set.
+    """
+    named = Path(path) if path is not None else Path(FILE)
+    content = _filled(load_yaml(named), str(named)) if path is not None or named.is_file() else {}
+    config = config_from(content, str(named))
+    store = os.environ.get("ACCORD_STORE")
+    return config.model_copy(update={"store": store}) if store else config
+
+
+def config_from(content: Any, where: str = FILE) -> Config:
+    """A project's settings from plain values.
+
+    Raises:
+        BadInput: Unknown keys or wrong types; a key of Accord 0.1 with what is written instead.
+    """
+    for key in content if isinstance(content, dict) else ():
+        if key in _MOVED:
+            raise BadInput(f"{where}: {key!r} is written otherwise since Accord 0.2: {_MOVED[key]}")
+    if isinstance(content, dict) and isinstance(content.get("evaluator"), dict):
+        raise BadInput(
+            f"{where}: `evaluator` is a name since Accord 0.2: evaluator: calibration; what it is made of stands under "
+            "evaluators: {NAME: {sources: [...], head: ..., settings: {...}}}"
+        )
+    for role, settings in (content.get("models") or {}).items() if isinstance(content, dict) else ():
+        if isinstance(settings, dict) and "way" in settings:
+            raise BadInput(f"{where}: models: {role}: 'way' is called 'mode' since Accord 0.2")
+    config = check(Config, content, where)
+    for role in config.models:
+        if role not in _ROLES:
+            raise BadInput(f"{where}: models: {UnknownName('role', role, _ROLES)}")
+    for name, settings in config.sources.items():
+        check(sources.get(name).settings_type, settings, f"{where}: sources: {name}")
+    return config
+
+
+def with_settings(config: Config, pairs: Iterable[str]) -> Config:
+    """The settings with some in place of their own, each as `PATH.TO.KEY=VALUE`, the value as YAML.
+
+    Raises:
+        BadInput: A pair has no `=`, or the settings refuse it.
+    """
+    content: dict[str, Any] = config.model_dump(mode="json", exclude_unset=True)
+    given = False
+    for pair in pairs:
+        key, sign, value = pair.partition("=")
+        if not sign or not key:
+            raise BadInput(f"--set takes KEY=VALUE, got {pair!r}; for example sources.in-context.tables=true")
+        *path, last = key.split(".")
+        place = content
+        for name in path:
+            inner = place.setdefault(name, {})
+            if not isinstance(inner, dict):
+                raise BadInput(f"--set {pair}: {name!r} holds no settings")
+            place = inner
+        place[last], given = parse_yaml(value, f"--set {key}"), True
+    return config_from(content, "--set") if given else config
+
+
+def _filled(value: Any, where: str) -> Any:
+    """The value with every `${NAME}` replaced, wherever it stands."""
+    if isinstance(value, dict):
+        return {key: _filled(inner, where) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_filled(inner, where) for inner in value]
+    return _VARIABLE.sub(lambda match: _variable(match[1], where), value) if isinstance(value, str) else value
+
+
+def _variable(name: str, where: str) -> str:
+    try:
+        return os.environ[name]
+    except KeyError:
+        raise BadInput(f"{where}: the environment variable {name} is not set") from None
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of `accord.yaml`, for editors; the settings of every source are told."""
+    schema = Config.model_json_schema()
+    schema["properties"]["sources"]["properties"] = {
+        name: kind.settings_type.model_json_schema() for name, kind in sources
+    }
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

@@ -1,0 +1,275 @@
+"""Learning an evaluator: out of fold to say how far it can be trusted, then on everything, and kept as a folder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from accord.evidence import EvidenceTable, Training, in_pairs, joined
+from accord.learning import (
+    Evaluator,
+    EvaluatorSettings,
+    learns,
+    make_evaluator,
+    out_of_fold,
+    saved_as,
+)
+from accord.models import Models, Plan, Step, plan, run
+from accord.project.results import Compared, Fitted
+from accord.statistics import Split, grouped_folds, groups_of
+from accord.validation import (
+    Comparison,
+    baselines,
+    compare_held_out,
+    compared,
+    cross_validate_labels,
+    folds_of,
+    is_better,
+    rows_of,
+)
+from accord.values import BadInput, Labels, Question, content_hash
+
+if TYPE_CHECKING:
+    from accord.project.project import Project
+
+SURE = 0.05
+"""A difference with a smaller p, corrected by Holm's method, is beyond chance."""
+
+
+def fit(project: Project, name: str | None, out: Path | None, step: Step) -> Fitted:
+    """Learn an evaluator and say how well it does on groups that it has not seen.
+
+    A source that pays to learn is tried on a side that it never saw, and what was tried is what is kept; everything
+    else is cross-validated, and then learned from all labels.
+
+    Raises:
+        BadInput: There is too little to learn from, or the folder holds the evaluator of another question.
+        BudgetReached: The budget is spent; the same call goes on from there.
+        ModelError: No call can succeed.
+    """
+    evaluator = project.evaluator(name)
+    folder = _folder(project, evaluator, out)
+    with project.store.run("fit", project.config.shown()) as kept:
+        fitted = replace(learned(project, evaluator, project.models, step), folder=folder)
+        fitted.evaluator.save(folder)
+        fitted = replace(fitted, spent=project.budget.to_json())
+        kept.results.update(fitted.to_json())
+    return fitted
+
+
+def _folder(project: Project, evaluator: Evaluator, out: Path | None) -> Path:
+    """Where an evaluator is saved; that of another question than the main one has a folder of its own.
+
+    Raises:
+        BadInput: The folder holds the evaluator of another question.
+    """
+    own, name = evaluator.question.id, evaluator.name
+    if own != project.rubric.main:
+        plain = re.sub(r"\W+", "-", own.casefold()).strip("-") or content_hash(own, length=8)[5:]
+        name = f"{name}-{plain}"
+    folder = out or project.folder(name)
+    try:
+        other = saved_as(folder)["question"]["id"]
+    except (BadInput, KeyError, TypeError):  # nothing that could be used is lost
+        return folder
+    if other != own:
+        raise BadInput(f"{folder} holds an evaluator of {other!r}; name another folder for that of {own!r} with --out")
+    return folder
+
+
+def learned(project: Project, evaluator: Evaluator, models: Models, step: Step = lambda purpose: None) -> Fitted:
+    """What `fit` learns, before it is saved.
+
+    Raises:
+        BadInput: There is too little to learn from.
+    """
+    if not evaluator.head.needs_labels and not len(project.store.labels().on(evaluator.question.id)):
+        return _without_labels(project, evaluator)
+    return _with_labels(project, evaluator, models, step)
+
+
+def plan_fit(project: Project, name: str | None) -> Plan:
+    """What `fit` would ask and cost; nobody is asked."""
+    evaluator = project.evaluator(name)
+    train, _ = project.training(evaluator)
+    side = next((split for source in evaluator.sources if (split := source.hold_out(train))), None)
+
+    def flow() -> Any:
+        own = train if side is None else train.only(side.train)
+        for source in evaluator.sources:
+            if not learns(source):
+                continue
+            found = yield from source.learn(own)
+            if side is not None:
+                examined = yield from found.source.examine(train.only(side.test))
+                if examined is found.source:  # else it has asked about that side already
+                    yield from examined.measure(train.only(side.test).samples)
+            else:
+                for split in grouped_folds(
+                    [train.group_of(t) for t in train.targets], project.config.folds, train.seed
+                ):
+                    again = yield from source.learn(train.only(split.train))
+                    yield from again.source.measure(train.only(split.test).samples)
+
+    return plan(flow(), project.kept)
+
+
+def _without_labels(project: Project, evaluator: Evaluator) -> Fitted:
+    """A head that needs no labels, on the evidence of every conversation."""
+    if evaluator.choose:
+        raise BadInput("without labels there is nothing to choose by; name settings in place of `choose`")
+    samples = list(project.every_sample(evaluator.level))
+    if not samples:
+        raise BadInput("no conversations to learn from; import some: accord import chats.jsonl")
+    table = project.measure(evaluator.sources, samples)
+    fitted = replace(evaluator.fitted_on(table, Labels([])), level=evaluator.level or "conversation")
+    return Fitted(fitted, learned_from=len(table))
+
+
+def _with_labels(project: Project, evaluator: Evaluator, models: Models, step: Step) -> Fitted:
+    own = _question_labels(project, evaluator)
+    if own and not len(project.store.labels().on(evaluator.question.id)):
+        others, rows = own
+        alone = Fitted(others[0], labels=rows, cautions=[_unrated(evaluator)])
+        return replace(alone, evaluator=replace(others[0], also=tuple(others[1:])))
+    train, groups = project.training(evaluator)
+    known = project.measure([s for s in evaluator.sources if not learns(s)], train.samples)
+    known, train = in_question(known, train)
+    side = next((split for source in evaluator.sources if (split := source.hold_out(train))), None)
+    if side is None:
+        fitted, found = _cross_validated(project, evaluator, train, known, models, step)
+    else:
+        fitted, found = _held_out(project, evaluator, train, known, side, models, step)
+    others, rows = own or ([], [])
+    fitted = replace(fitted, also=tuple(others))
+    findings = {source.name: said for source in fitted.sources if (said := source.describe())}
+    cautions = [line for said in findings.values() for line in said.get("cautions", ())]
+    cautions += _beaten(found.comparison) if side is not None else []
+    tried = replace(found, comparison=replace(found.comparison, groups=groups))
+    return Fitted(fitted, tried, 0, rows, findings, [*cautions, *_missing(known)])
+
+
+def in_question(known: EvidenceTable, train: Training) -> tuple[EvidenceTable, Training]:
+    """Evidence and labels as the question asks: of single samples, or the differences of compared pairs."""
+    if not train.question.compares:
+        return known, train
+    pairs, labels = in_pairs(known, train.labels, train.question)
+    return pairs, replace(train, labels=labels)
+
+
+def _cross_validated(
+    project: Project, evaluator: Evaluator, train: Training, known: EvidenceTable, models: Models, step: Step
+) -> tuple[Evaluator, Compared]:
+    """Out of fold, then on everything."""
+    config, question = project.config, evaluator.question
+    seen = project.rubric.learned_on
+    rated, splits, shaped = folds_of(known, train.labels, question, config.folds, config.seed, seen)
+    system = run(out_of_fold(evaluator, train, rated, splits, known), models, step)
+    others = baselines(known, train.labels, question, rated, splits, config.seed, without=[evaluator.name])
+    comparison = compared(question, rated, [system, *others], config.folds, config.seed, config.draws, shaped)
+    return run(evaluator.fit(train, known), models, step), Compared(comparison, known, train)
+
+
+def _held_out(
+    project: Project,
+    evaluator: Evaluator,
+    train: Training,
+    known: EvidenceTable,
+    side: Split,
+    models: Models,
+    step: Step,
+) -> tuple[Evaluator, Compared]:
+    """On one side, tried on the other; what is kept is what was tried."""
+    config, question = project.config, evaluator.question
+    own, other = train.only(side.train), train.only(side.test)
+    seen = known.filter(side.train, train.group_of)
+    fitted = run(evaluator.fit(own, seen), models, step)
+    parts = [run(source.examine(other), models, step) for source in fitted.sources]
+    fitted = replace(fitted, sources=tuple(parts))
+    table = seen.concat(known.filter(side.test, train.group_of))
+    for source in parts:
+        if learns(source):
+            of_test = run(source.measure(other.samples), models, step)
+            table = joined(table, of_test, source.name)
+    rivals = {name: answers for source in parts for name, answers in source.rivals().items()}
+    comparison = compare_held_out(
+        evaluator.name, lambda question: _Learned(fitted), question, table, train.labels, side, rivals,
+        config.draws, config.seed,
+    )  # fmt: skip
+    return fitted, Compared(comparison, table, train)
+
+
+class _Learned:
+    """An evaluator that has learned already, where something that learns is asked for."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self.predict_each = evaluator.head.predict_each
+
+    def fit(self, evidence: EvidenceTable, labels: Labels) -> _Learned:
+        """Nothing more is learned."""
+        return self
+
+
+def _question_labels(project: Project, evaluator: Evaluator) -> tuple[list[Evaluator], list[dict[str, Any]]] | None:
+    """Evaluators of the sources' own questions that people have labelled, and how well each does out of fold."""
+    labels = _read(project, evaluator)
+    for source in evaluator.sources:
+        asked = source.own_questions()
+        wanted = Labels(each for each in labels if each.question in asked and each.value is not None)
+        if not len(wanted):
+            continue
+        samples = project.samples(wanted.targets)
+        found = groups_of(samples, project.config.group_by)
+        train = Training(tuple(samples), wanted.grouped(found.of), evaluator.question, project.config.seed)
+        made = [_kind(project, source.name, *asked[name]) for name in dict.fromkeys(each.question for each in wanted)]
+        known = project.measure(made[0].sources, samples)
+        fitted = []
+        for each in made:
+            try:
+                fitted.append(each.fitted_on(known, train.labels))
+            except BadInput:
+                continue
+        groups = sorted({train.group_of(target) for target in train.targets})
+        if not fitted or len(groups) < project.config.folds:
+            return fitted, []
+        splits = list(grouped_folds(groups, project.config.folds, project.config.seed))
+        rows = rows_of(
+            *cross_validate_labels(known, train.labels, splits, project.config.seed), seed=project.config.seed
+        )
+        return fitted, rows
+    return None
+
+
+def _kind(project: Project, source: str, question: Question, head: str, settings: Mapping[str, Any]) -> Evaluator:
+    """The evaluator of one of a source's own questions; what a reply is about helps where it is configured."""
+    names = (source, *(("meaning",) if "meaning" in project.config.sources else ()))
+    about = EvaluatorSettings(sources=names, head=head, level="turn")
+    given = {source: settings, "meaning": project.config.settings_of("meaning")}
+    return make_evaluator(question.id, about, question, project.context, (), given, project.models.settings)
+
+
+def _read(project: Project, evaluator: Evaluator) -> Labels:
+    labels = project.store.labels()
+    for source in evaluator.sources:
+        labels = source.read_labels(labels)
+    return labels
+
+
+def _unrated(evaluator: Evaluator) -> str:
+    return f"nobody rated {evaluator.question.id!r}: labels of issues were learned, scores were not"
+
+
+def _beaten(comparison: Comparison) -> list[str]:
+    """A sentence for each system that does better where nothing was learned from."""
+    found = [
+        d.against for d in comparison.differences if d.statistic == "rmse" and d.p_holm < SURE and not is_better(d)
+    ]
+    return [f"{name} does better on new examples, beyond chance" for name in found]
+
+
+def _missing(known: EvidenceTable) -> list[str]:
+    absent = sum(not row.any() for row in known.present) if known.columns else 0
+    return [f"{absent} of {len(known)} rated samples have no evidence at all"] if absent else []

@@ -1,0 +1,338 @@
+"""Asking the sources that need a model about what is rated, or everything; by batch files; and auditing the judge."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from accord.evidence import Source, measure_all
+from accord.methods import IssueCounts, Issues, Speakers, largest
+from accord.models import (
+    AGAIN,
+    JUDGE,
+    Batch,
+    Batched,
+    BatchEndpoint,
+    Judge,
+    Models,
+    Plan,
+    Prompt,
+    batch_files,
+    estimated_usage,
+    plan,
+    run,
+    wait,
+)
+from accord.project.results import JudgeRun, Tallied
+from accord.store import Store, batches
+from accord.validation import Finding, Probe, audit, audit_requests, injections, ways_to_ask
+from accord.values import BadInput, BudgetReached, Conversation, Rubric, Sample, Target
+
+if TYPE_CHECKING:
+    from accord.project.project import Project
+
+NOT_PEOPLE = "a speaker that is no person"
+DIALOGUES_AT_ONCE = 100
+OnStep = Callable[[], None]
+
+
+class Selected(NamedTuple):
+    """Which samples are judged, and in which order.
+
+    Attributes:
+        everything: All of them, not the rated ones alone.
+        limit: At most so many.
+        longest: The dialogues with the most turns first.
+        people: Without dialogues in which an animal or a thing speaks.
+        wordnet: Tells people by WordNet's files in this folder.
+    """
+
+    everything: bool = False
+    limit: int | None = None
+    longest: bool = False
+    people: bool = False
+    wordnet: Path | None = None
+
+
+def asking_sources(project: Project, names: Sequence[str] = ()) -> list[Source]:
+    """The sources that ask somebody, or those that are named.
+
+    Raises:
+        BadInput: There is none.
+        UnknownName: No source is called so.
+    """
+    found = [source for name in names or project.evidence if (source := project.source(name)).roles]
+    if not found:
+        raise BadInput(
+            "no source of the project asks a model; name one in accord.yaml: models: {judge: {mode: logprobs, model: "
+            "NAME}}, {likelihood: {model: embedded:smollm2-135m}} or {finder: {model: NAME}}"
+        )
+    return found
+
+
+def judge(
+    project: Project,
+    names: Sequence[str] = (),
+    selected: Selected = Selected(),
+    on_step: OnStep = lambda: None,
+    models: Models | None = None,
+) -> JudgeRun:
+    """Ask the sources that need a model; every answer is kept as it comes, and none is asked for twice.
+
+    Raises:
+        BadInput: No source asks anybody.
+        BudgetReached: The budget is spent; what was answered is kept.
+        ModelError: No call can succeed.
+    """
+    sources, asked = asking_sources(project, names), models or project.models
+    counted, issues = Tallied(), IssueCounts()
+    for batch in _batches(project, selected, issues):
+        counted.samples += len(batch)
+        for source in sources:
+            if isinstance(source, Issues) and source.settings.by != "judge":
+                _detect(source, batch, asked, issues, on_step)
+                continue
+            counted.add(source.name, run(source.measure(batch), asked, lambda _: on_step()))
+    found = issues.to_json() if any(isinstance(source, Issues) for source in sources) else {}
+    return JudgeRun(
+        counted.samples, dict(counted.known), counted.answered, dict(asked.asked),
+        {**counted.unanswered, **issues.unassessed}, found, project.budget.to_json(),
+    )  # fmt: skip
+
+
+def _detect(source: Issues, batch: Sequence[Sample], models: Models, counts: IssueCounts, on_step: OnStep) -> None:
+    """Have the turns of some dialogues assessed, and count what came of it."""
+    conversations = list({sample.conversation.id: sample.conversation for sample in batch}.values())
+    for part in batches(conversations, DIALOGUES_AT_ONCE):
+        counts.plus(run(source.detect(part), models).counts)
+        for _ in part:
+            on_step()
+
+
+def _batches(project: Project, selected: Selected, counts: IssueCounts) -> Iterator[list[Sample]]:
+    """What is judged, some hundreds at a time."""
+    if not (selected.longest or selected.people or selected.wordnet):
+        yield from project.wanted(selected.everything, selected.limit)
+        return
+    store = project.store
+    labelled = {target.conversation for target in store.labels().targets}
+    found: Iterable[Conversation] = store.conversations(None if selected.everything else labelled)
+    if selected.people or selected.wordnet is not None:
+        speakers = Speakers() if selected.wordnet is None else Speakers.from_wordnet(selected.wordnet)
+        found = _people(found, speakers, counts)
+    ordered = largest(found) if selected.longest else found
+    yield from batches((Sample(each) for each in islice(ordered, selected.limit)), DIALOGUES_AT_ONCE)
+
+
+def _people(found: Iterable[Conversation], speakers: Speakers, counts: IssueCounts) -> Iterator[Conversation]:
+    for conversation in found:
+        if speakers.only_people(conversation):
+            yield conversation
+        else:
+            counts.odd[NOT_PEOPLE] += 1
+
+
+def plan_judge(project: Project, names: Sequence[str] = (), selected: Selected = Selected()) -> Plan:
+    """What `judge` would cost with the same arguments; nobody is asked."""
+    sources, whole = asking_sources(project, names), Plan()
+    samples = 0
+    for batch in _batches(project, selected, IssueCounts()):
+        samples += len(batch)
+        whole.plus(plan(measure_all(sources, batch), project.kept))
+    whole.samples = samples
+    whole.price(project.budget)
+    return whole
+
+
+# --- overnight ------------------------------------------------------------------------------------------------------
+
+BATCHES = "batch"
+
+
+class BatchRun(NamedTuple):
+    """One step of judging by batches: what is answered by now, what was handed in, the state of every batch."""
+
+    judged: JudgeRun
+    handed_in: int
+    lost: Mapping[str, int]
+    batches: Sequence[Batch]
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything."""
+        states = [state.to_json() for state in self.batches]
+        return {**self.judged.to_json(), "handed_in": self.handed_in, "lost": dict(self.lost), "batches": states}
+
+
+def judge_in_batches(project: Project, selected: Selected = Selected()) -> BatchRun:
+    """One step of judging by batches; the same call again goes on from there, until nothing is waited for.
+
+    A likelihood model has no batches: it is asked at once. Requests that may succeed another time are handed in again;
+    the others stay unanswered with their reason.
+
+    Raises:
+        BadInput: The project's judge cannot be asked in batches, or the provider refused a batch as a whole.
+        CallFailed: The provider did not answer; what was fetched before is kept.
+        ModelError: No call can succeed.
+        BudgetReached: What is still to be asked would pass the budget; nothing was handed in.
+    """
+    if JUDGE not in project.config.models:
+        raise BadInput("batches need a judge; name one in accord.yaml: models: {judge: {mode: logprobs, model: NAME}}")
+    names = [name for name in ("rubric", "likelihood") if name in project.evidence]
+    models = project.in_batches()
+    models.role(JUDGE).judge(project.rubric)
+    states: list[Batch] = []
+    lost: Counter[str] = Counter()
+    waited: set[str] = set()
+    for model, endpoint in models.batches:
+        found, waits, losses = _fetched(project.store, model, endpoint)
+        states, waited, lost = [*states, *found], waited | waits, lost + losses
+    done = judge(project, names, selected, models=models)
+    handed = 0
+    for model, endpoint in models.batches:
+        fresh = {key: prompt for key, prompt in model.pending.items() if key not in waited}
+        states += _handed_in(project, model, endpoint, fresh)
+        handed += len(fresh)
+    return BatchRun(done, handed, dict(lost), states)
+
+
+def _fetched(store: Store, model: Batched, endpoint: BatchEndpoint) -> tuple[list[Batch], set[str], Counter[str]]:
+    """Bring in what finished batches hold: the states, the keys that are still waited for, the reasons of losses."""
+    states: list[Batch] = []
+    waited_for: set[str] = set()
+    lost: Counter[str] = Counter()
+    for earlier in store.runs():
+        about = earlier["settings"]
+        if earlier["command"] != BATCHES or about["endpoint"] != model.endpoint or about["model"] != model.name:
+            continue
+        if earlier["status"] != "running":
+            model.failed |= (earlier["results"] or {}).get("for_good", {})
+            continue
+        found = wait(endpoint.look(about["batch"]) if about["batch"] else endpoint.marked(earlier["id"]))
+        if found is None:  # it never came to the provider
+            store.finish_run(earlier["id"], "failed", {})
+            continue
+        state = found
+        store.change_run(earlier["id"], {**about, "batch": state.id})
+        states.append(state)
+        if state.is_running:
+            waited_for.update(about["keys"])
+            continue
+        lost.update(_finished(store, model, endpoint, earlier, state))
+        if state.status == "failed":
+            raise BadInput(f"the provider refused {state.id}: {state.says or 'it says no reason'}")
+    return states, waited_for, lost
+
+
+def _finished(store: Store, model: Batched, endpoint: BatchEndpoint, run: dict[str, Any], state: Batch) -> Counter[str]:
+    """Keep a finished batch's replies, and note its losses; returns their reasons."""
+    replies, failed = wait(endpoint.results(state))
+    wanted = set(run["settings"]["keys"])
+    for key, reply in replies.items():
+        if key in wanted:  # a line under another key answers nothing that was asked here
+            store.add_reply(key, model.name, json.dumps(asdict(reply)))
+    for_good = {key: reason for key, reason in failed.items() if key in wanted and not AGAIN.fullmatch(reason)}
+    model.failed |= for_good
+    store.finish_run(run["id"], "done", {**state.to_json(), "for_good": for_good})
+    silent = len(wanted - replies.keys() - failed.keys())
+    return Counter(failed.values()) + Counter({state.status: silent})
+
+
+def _handed_in(project: Project, model: Batched, endpoint: BatchEndpoint, pending: dict[str, Prompt]) -> list[Batch]:
+    """Hand in prompts, within the budget; a batch is noted before it is started, and found by its mark if need be."""
+    for prompt in pending.values():
+        project.budget.reserve(model.name, estimated_usage(prompt))
+    states = []
+    for keys, lines in batch_files(pending, model.name):
+        about = {"batch": "", "endpoint": model.endpoint, "model": model.name, "keys": keys}
+        noted = project.store.start_run(BATCHES, about)
+        state = wait(endpoint.submit(lines, mark=noted))
+        project.store.change_run(noted, {**about, "batch": state.id})
+        states.append(state)
+    return states
+
+
+# --- auditing -------------------------------------------------------------------------------------------------------
+
+AUDIT = "audit"
+
+
+class AuditRun(NamedTuple):
+    """How much the judge's answers change under edits that should not matter."""
+
+    judge: str
+    mode: str
+    conversations: int
+    findings: Sequence[Finding]
+    spent: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything."""
+        return {**self._asdict(), "findings": [finding.to_json() for finding in self.findings]}
+
+
+def probes_of(judge: Judge, rubric: Rubric) -> list[Probe]:
+    """Everything that is tried: other ways to ask, and hostile transcripts on the main question."""
+    return [*ways_to_ask(judge, rubric), *injections(rubric.main_question)]
+
+
+def _audited(project: Project, limit: int) -> tuple[Judge, list[Sample]]:
+    if not project.models.has(JUDGE):
+        raise BadInput(
+            "no judge to audit: the project names none; add one to accord.yaml: models: {judge: {model: NAME}}"
+        )
+    samples = project.samples(map(Target, islice(project.store.conversation_ids(), limit)))
+    return project.models.role(JUDGE).judge(project.rubric), samples
+
+
+def plan_audit(project: Project, limit: int) -> Plan:
+    """What `audit_judge` would cost with the same arguments."""
+    judge, samples = _audited(project, limit)
+    found = Plan(samples=len(samples))
+    found.add(judge.name, audit_requests(judge, project.rubric, samples, probes_of(judge, project.rubric)))
+    found.price(project.budget)
+    return found
+
+
+def audit_judge(project: Project, limit: int) -> AuditRun:
+    """Audit the judge on the store's first conversations; the findings are kept as a run, for the report.
+
+    Raises:
+        BadInput: The store holds no conversation, there is no judge, or it is a recording.
+        ModelError: No call can succeed.
+        BudgetReached: The audit would pass the budget; nothing was asked, since half an audit says nothing.
+    """
+    judge, samples = _audited(project, limit)
+    _check_budget(plan_audit(project, limit), project)
+    rubric, seed, context = project.rubric, project.config.seed, project.models.role(JUDGE).context
+    settings = {"judge": judge.name, "mode": judge.mode, "rubric": rubric.hash, "limit": limit, "seed": seed}
+    with project.store.run(AUDIT, settings) as kept:
+        findings = wait(audit(judge, rubric, samples, probes_of(judge, rubric), seed, context))
+        done = AuditRun(judge.name, judge.mode, len(samples), findings, project.budget.to_json())
+        kept.results.update(done.to_json())
+    return done
+
+
+def _check_budget(plan: Plan, project: Project) -> None:
+    """Refuse an audit that would not be finished."""
+    tokens, caps = plan.input_tokens + plan.output_tokens, project.budget.caps
+    needs: dict[str, tuple[float, float | None]] = {
+        "requests": (plan.requests, caps.requests),
+        "tokens": (tokens, caps.tokens),
+        "money": (plan.money or 0.0, caps.money),
+    }
+    for what, (amount, cap) in needs.items():
+        if cap is not None and amount > cap:
+            raise BudgetReached(
+                f"the audit needs {amount:g} {what}, the budget is {cap:g}; nothing was asked. --limit less"
+            )
+
+
+def latest_audit(store: Store) -> dict[str, Any] | None:
+    """The findings of the last finished audit; `None` where none was made."""
+    done = [each for each in store.runs() if each["command"] == AUDIT and each["status"] == "done"]
+    return dict(done[-1]["results"]) if done else None

@@ -1,0 +1,358 @@
+"""A project: what `accord.yaml` names, opened, with the verbs of daily work. Whatever a command does, it calls here.
+
+import accord
+with accord.open("accord.yaml") as project:
+project.import_(["chats.jsonl", "labels.csv"])
+print(project.compare().to_json()["rows"])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from accord.evidence import EvidenceTable, Source, SourceContext, Training, joined, make_source
+from accord.learning import (
+    EVIDENCE,
+    PRESETS,
+    Evaluator,
+    EvaluatorSettings,
+    Level,
+    level_of,
+    load_evaluator,
+    make_evaluator,
+)
+from accord.models import Budget, Caps, Models, Plan, Step, load_prices, run
+from accord.project import comparing, fitting, judging, labelling, scoring
+from accord.project.config import Config, load_config
+from accord.project.importing import Imported, import_files
+from accord.project.insights import Insights, insights
+from accord.project.judging import Selected
+from accord.project.results import Compared, Estimates, Fitted, JudgeRun, NextLabel, ScoreRun
+from accord.project.scoring import Perspective, ScoreOptions
+from accord.statistics import Groups, groups_of
+from accord.store import Store, batches
+from accord.values import (
+    BadInput,
+    Labels,
+    Question,
+    Rubric,
+    Sample,
+    Target,
+    load_rubric,
+)
+
+ALL = "all"
+"""The evaluator that has every source at once."""
+MEASURED_AT_ONCE = 500
+
+
+def open_project(path: str | Path | None = None) -> Project:
+    """The project of an `accord.yaml`; without a path, of the one in the working folder.
+
+    Raises:
+        BadInput: The file cannot be read, or the store cannot be opened.
+    """
+    return Project(load_config(path))
+
+
+class Project:
+    """What `accord.yaml` names, opened; a context manager that lets go of it again.
+
+    Args:
+        config: The project's settings.
+        rubric: In place of the one that the settings name.
+        given: Models of one's own, by role (`accord.models.Models`).
+        question: The question of the rubric that is learned, in place of the main one.
+
+    Raises:
+        BadInput: The store or the rubric cannot be read.
+        UnknownName: The rubric has no such question.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        rubric: Rubric | None = None,
+        given: Mapping[str, Any] | None = None,
+        question: str | None = None,
+    ) -> None:
+        self.config = config
+        self.rubric = rubric or load_rubric(config.rubric)
+        self.question = self.rubric.main_question if question is None else self.rubric[question]
+        self.store = Store(config.store)
+        self.given = given or {}
+        self._open: list[Models] = []
+
+    def __enter__(self) -> Project:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of connections and of the store."""
+        try:
+            for models in self._open:
+                models.close()
+        finally:
+            self._open.clear()
+            self.store.close()
+
+    # --- what it names ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def budget(self) -> Budget:
+        """What this run may spend, and has spent; prices stand in `prices.yaml` of the working folder."""
+        return Budget(Caps(**self.config.budget.model_dump()), load_prices())
+
+    def cap(self, **caps: float | None) -> None:
+        """Put other caps in place of the file's, where any is given, before anything is spent."""
+        given = {name: cap for name, cap in caps.items() if cap is not None}
+        self.config = self.config.model_copy(update={"budget": self.config.budget.model_copy(update=given)})
+
+    @cached_property
+    def models(self) -> Models:
+        """The models by role; each is opened when it is first asked."""
+        return self._models(asks=True)
+
+    @cached_property
+    def kept(self) -> Models:
+        """The same, asking nobody: what the store holds is all there is."""
+        return self._models(asks=False)
+
+    def _models(self, asks: bool, in_batches: bool = False) -> Models:
+        made = Models(self.config.models, self.store, self.budget, asks, in_batches, self.given)
+        self._open.append(made)
+        return made
+
+    def in_batches(self) -> Models:
+        """The models, asked by a provider's batch files."""
+        return self._models(asks=True, in_batches=True)
+
+    @property
+    def context(self) -> SourceContext:
+        """What sources are told of the project."""
+        return SourceContext(self.rubric, self.config.seed)
+
+    @property
+    def evidence(self) -> tuple[str, ...]:
+        """The names of the sources that measure without learning."""
+        roles = {"rubric": "judge", "likelihood": "likelihood"}
+        named = [name for name, role in roles.items() if role in self.given and name not in self.config.evidence]
+        return (*named, *self.config.evidence)
+
+    def source(self, name: str) -> Source:
+        """A source with the project's settings.
+
+        Raises:
+            UnknownName: There is none of that name.
+        """
+        return make_source(name, self.config.settings_of(name), self.context)
+
+    def evaluator(self, name: str | None = None) -> Evaluator:
+        """An evaluator of the project, or a preset, before it learns.
+
+        Raises:
+            UnknownName: There is none of that name.
+        """
+        named = name or self.config.evaluator
+        about = self._everything() if named == ALL and ALL not in self.config.evaluators else self.config.about(named)
+        wanted = dict.fromkeys((*about.sources, *self.evidence))
+        settings = {each: self.config.settings_of(each) for each in wanted}
+        return make_evaluator(named, about, self.question, self.context, self.evidence, settings, self.models.settings)
+
+    def _everything(self) -> EvaluatorSettings:
+        """Every source that measures without learning, and those that learn where the project has settings of them."""
+        learning = (name for name in self.config.sources if name not in self.evidence)
+        return EvaluatorSettings(sources=(EVIDENCE, *learning))
+
+    def evaluator_names(self) -> list[str]:
+        """Every evaluator that the project names, each preset, and all sources together."""
+        return list(dict.fromkeys([*self.config.evaluators, *PRESETS, ALL]))
+
+    def folder(self, name: str | None = None) -> Path:
+        """Where `fit` puts an evaluator, and `score` looks for it, unless told otherwise."""
+        return Path("evaluators") / (name or self.config.evaluator)
+
+    def load(self, folder: str | Path | None = None) -> Evaluator:
+        """A fitted evaluator.
+
+        Raises:
+            BadInput: The folder holds none.
+        """
+        return load_evaluator(folder or self.folder())
+
+    # --- conversations and labels -------------------------------------------------------------------------------
+
+    def import_(
+        self,
+        paths: Iterable[str | Path],
+        format: str = "auto",
+        columns: Mapping[str, str] | None = None,
+        skip_bad_rows: bool = False,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> Imported:
+        """Read files of conversations and of labels into the store; see `import_files`."""
+        return import_files(self.store, self.rubric, paths, format, columns, skip_bad_rows, on_progress)
+
+    def samples(self, targets: Iterable[Target]) -> list[Sample]:
+        """Targets with their conversations, by conversation id and turn."""
+        wanted: dict[str, list[int | None]] = {}
+        for target in targets:
+            wanted.setdefault(target.conversation, []).append(target.turn)
+        return [
+            Sample(conversation, turn)
+            for conversation in self.store.conversations(wanted)
+            for turn in sorted(set(wanted[conversation.id]), key=lambda turn: -1 if turn is None else turn)
+        ]
+
+    def level(self, question: Question | None = None) -> Level | None:
+        """Whether people rated turns or conversations; `None` where nobody rated.
+
+        Raises:
+            BadInput: They rated both.
+        """
+        return level_of(self.store.labels().on((question or self.question).id).targets)
+
+    def every_sample(self, level: Level | None = None) -> Iterator[Sample]:
+        """All conversations, or all replies in them."""
+        for conversation in self.store.conversations():
+            if level == "turn":
+                replies = {id(turn) for turn in conversation.replies}
+                places = [place for place, turn in enumerate(conversation.turns) if id(turn) in replies]
+                yield from (Sample(conversation, place) for place in places)
+            else:
+                yield Sample(conversation)
+
+    def wanted(self, everything: bool = False, limit: int | None = None) -> Iterator[list[Sample]]:
+        """What is to be judged, some hundreds at a time: everything, or what somebody rated."""
+        if everything:
+            yield from batches(islice(self.every_sample(self.level()), limit), MEASURED_AT_ONCE)
+            return
+        for part in batches(islice(self.store.labels().on(self.question.id).targets, limit), MEASURED_AT_ONCE):
+            yield self.samples(part)
+
+    # --- learning -----------------------------------------------------------------------------------------------
+
+    def training(self, evaluator: Evaluator) -> tuple[Training, Groups]:
+        """What an evaluator may learn from: everything that is rated on its question, grouped.
+
+        Raises:
+            BadInput: Nobody has rated it.
+        """
+        labels = self._labels(evaluator)
+        rated = labels.on(evaluator.question.id)
+        if evaluator.level is not None:
+            rated = Labels(each for each in rated if (each.target.turn is None) == (evaluator.level == "conversation"))
+        if not len(rated):
+            raise BadInput(
+                f"no label on the main question {evaluator.question.id!r}; import some: accord import chats.jsonl "
+                "labels.csv"
+            )
+        samples = self.samples(rated.targets)
+        found = groups_of(samples, self.config.group_by)
+        about = frozenset(sample.target for sample in samples)
+        kept = Labels(each for each in labels if each.target in about or each.against in about)
+        return Training(tuple(samples), kept.grouped(found.of), evaluator.question, self.config.seed), found
+
+    def _labels(self, evaluator: Evaluator) -> Labels:
+        """All labels, as the evaluator's sources read them."""
+        labels = self.store.labels()
+        for source in evaluator.sources:
+            labels = source.read_labels(labels)
+        return labels
+
+    def measure(
+        self,
+        parts: Collection[Source],
+        samples: Sequence[Sample],
+        models: Models | None = None,
+        step: Step | None = None,
+    ) -> EvidenceTable:
+        """The evidence of some sources; without models, as far as the store holds it."""
+        table = EvidenceTable.from_rows([], {sample.target: {} for sample in samples})
+        for source in parts:
+            found = run(source.measure(samples), models or self.kept, step or (lambda purpose: None))
+            table = joined(table, found, source.name)
+        return table
+
+    # --- verbs --------------------------------------------------------------------------------------------------
+
+    def judge(
+        self, sources: Sequence[str] = (), selected: Selected = Selected(), on_step: Callable[[], None] = lambda: None
+    ) -> JudgeRun:
+        """Ask the sources that need a model; see `accord.project.judging.judge`."""
+        return judging.judge(self, sources, selected, on_step)
+
+    def plan_judge(self, sources: Sequence[str] = (), selected: Selected = Selected()) -> Plan:
+        """What `judge` would cost; nobody is asked."""
+        return judging.plan_judge(self, sources, selected)
+
+    def fit(self, name: str | None = None, out: Path | None = None, step: Step = lambda purpose: None) -> Fitted:
+        """Learn an evaluator, say how far it can be trusted, and save it; see `accord.project.fitting.fit`."""
+        return fitting.fit(self, name, out, step)
+
+    def plan_fit(self, name: str | None = None) -> Plan:
+        """What `fit` would ask and cost; nobody is asked."""
+        return fitting.plan_fit(self, name)
+
+    def compare(
+        self,
+        only: Collection[str] = (),
+        by: Sequence[str] = (),
+        jobs: int = 1,
+        on_step: Callable[[str], None] = lambda name: None,
+    ) -> Compared:
+        """Every evaluator that can be made from what is there, on the same folds; see `accord.project.comparing`."""
+        with self.store.run("compare", self.config.shown()) as kept:
+            found, evidence, train = comparing.compare(self, only, jobs, on_step)
+            groups = comparing.by_groups(found, evidence, train, by)
+            done = Compared(found, evidence, train, groups)
+            kept.results.update(done.to_json())
+        return done
+
+    def score(
+        self,
+        source: str | Path,
+        out: str | Path,
+        evaluator: str | Path | Evaluator | None = None,
+        perspective: Perspective = Perspective(),
+        options: ScoreOptions = ScoreOptions(),
+        **reading: Any,
+    ) -> ScoreRun:
+        """Score a file of conversations into another file; see `accord.project.scoring.score_file`."""
+        made = evaluator if isinstance(evaluator, Evaluator) else self.load(evaluator)
+        return scoring.score_file(self, made, source, out, perspective, options, **reading)
+
+    def label_next(self, count: int = 10, annotators: Collection[str] = ()) -> list[NextLabel]:
+        """The labels that would teach most, the best first."""
+        return labelling.label_next(self, count, annotators)
+
+    def estimate(self) -> Estimates:
+        """Each system's mean rating from few labels and many scores, and every difference."""
+        with self.store.run("estimate", self.config.shown()) as kept:
+            found = labelling.estimate(self)
+            kept.results.update(found.to_json())
+        return found
+
+    def tried(self, name: str | None = None) -> Fitted:
+        """An evaluator learned from what is kept, as `fit` does, asking nobody and saving nothing.
+
+        Raises:
+            BadInput: There is too little to learn from.
+        """
+        return fitting.learned(self, self.evaluator(name), self.kept)
+
+    def insights(self, fitted: Fitted) -> Insights:
+        """What to know before an evaluator is trusted; takes about as long as learning it did.
+
+        Raises:
+            BadInput: Nobody rated what it learned, so that nothing was tried.
+        """
+        if fitted.tried is None:
+            raise BadInput(f"nobody rated {self.question.id!r}: how far scores can be trusted cannot be said")
+        return insights(self.rubric, fitted.tried, fitted.evaluator)

@@ -1,0 +1,205 @@
+"""What the verbs of a project give back: values that the command line, the report and the pages show alike."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from accord.evidence import EvidenceTable, Training
+from accord.learning import Evaluator
+from accord.models import NOT_APPLICABLE
+from accord.validation import Comparison, Estimate, Gap, Group
+
+Json = dict[str, Any]
+Spent = Mapping[str, float | int | None]
+
+
+@dataclass(frozen=True)
+class JudgeRun:
+    """What asking the sources came to.
+
+    Attributes:
+        samples: How many were looked at.
+        known: By source, how many samples it knows something of.
+        answered: How many answers there are by now.
+        asked: By role, how many of them were asked for now.
+        unanswered: Why something is missing, counted.
+        issues: What looking for issues came to.
+        spent: Requests, tokens, money.
+    """
+
+    samples: int
+    known: Mapping[str, int]
+    answered: int
+    asked: Mapping[str, int]
+    unanswered: Mapping[str, int]
+    issues: Mapping[str, Any] = field(default_factory=dict)
+    spent: Spent = field(default_factory=dict)
+
+    def to_json(self) -> Json:
+        """Everything."""
+        return asdict(self)
+
+
+@dataclass
+class Tallied:
+    """Evidence, counted as it comes."""
+
+    samples: int = 0
+    known: Counter[str] = field(default_factory=Counter)
+    answered: int = 0
+    unanswered: Counter[str] = field(default_factory=Counter)
+
+    def add(self, source: str, table: EvidenceTable) -> None:
+        """Count the evidence of one source."""
+        self.known[source] += int(table.present.any(axis=1).sum())
+        blocks = {column.question: place for place, column in enumerate(table.columns) if column.option is not None}
+        self.answered += int(table.present[:, list(blocks.values())].sum())
+        silent = {NOT_APPLICABLE, "no documents"}
+        if source == "likelihood":  # those of one sample come and go together
+            self.unanswered.update({why for why in table.reasons()[target] if why not in silent}.pop()
+                                   for target in table.reasons() if table.reasons()[target] - silent)  # fmt: skip
+        else:
+            self.unanswered.update(reason for reason in table.absences.values() if reason not in silent)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A comparison with what it was made from.
+
+    Attributes:
+        comparison: The table; the evaluator to use comes first.
+        evidence: Of the sources that do not learn.
+        train: What was rated.
+        groups: Agreement of the first system by group, where it was asked for.
+    """
+
+    comparison: Comparison
+    evidence: EvidenceTable
+    train: Training
+    groups: Sequence[Group] = ()
+
+    @property
+    def best(self) -> str:
+        """The evaluator to use."""
+        return self.comparison.systems[0].name
+
+    def to_json(self) -> Json:
+        """The table and the groups."""
+        return {**self.comparison.to_json(), "groups_by": [group.to_json() for group in self.groups]}
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """An evaluator that has learned, and how far it can be trusted.
+
+    Attributes:
+        evaluator: With everything that was learned.
+        tried: Its predictions of what it had not seen, beside the baselines; `None` where nobody rated the question.
+        learned_from: How many samples, where nobody rated any.
+        labels: A row per kind of issue whose labels were learned, with the raw finding beside it.
+        findings: What each source found out about itself, by name.
+        cautions: Sentences on what the data could not support.
+        spent: Requests, tokens, money.
+        folder: Where it was saved.
+    """
+
+    evaluator: Evaluator
+    tried: Compared | None = None
+    learned_from: int = 0
+    labels: Sequence[Mapping[str, Any]] = ()
+    findings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    cautions: Sequence[str] = ()
+    spent: Spent = field(default_factory=dict)
+    folder: Path | None = None
+
+    @property
+    def lacking(self) -> int:
+        """How many requests came to nothing that may succeed another time."""
+        return sum(int(found.get("again", 0)) for found in self.findings.values())
+
+    @property
+    def comparison(self) -> Comparison | None:
+        """How it did beside the baselines."""
+        return None if self.tried is None else self.tried.comparison
+
+    def to_json(self) -> Json:
+        """Everything that is kept of a run."""
+        return {
+            "evaluator": self.evaluator.describe(),
+            "folder": None if self.folder is None else str(self.folder),
+            "comparison": None if self.comparison is None else self.comparison.to_json(),
+            "learned_from": self.learned_from,
+            "labels": list(self.labels),
+            "findings": {name: dict(found) for name, found in self.findings.items()},
+            "cautions": list(self.cautions),
+            "spent": dict(self.spent),
+        }
+
+
+@dataclass(frozen=True)
+class ScoreRun:
+    """What scoring came to.
+
+    Attributes:
+        scored: How many samples have a score.
+        mean: Of their values; `None` where none has one.
+        level: What was scored: turns or conversations.
+        unscored: Why others have none, counted.
+        warnings: Of scores, counted by their kind.
+        out: The file of scores.
+        run: The run's id in the store.
+        skipped: Bad rows that were skipped, and the first of them in `bad_rows`.
+        drift: How far each feature moved from what was learned from, and a sentence on it.
+    """
+
+    scored: int
+    mean: float | None
+    level: str
+    unscored: Mapping[str, int]
+    warnings: Mapping[str, int]
+    out: str
+    run: str
+    skipped: int = 0
+    bad_rows: Sequence[str] = ()
+    drift: Sequence[Mapping[str, Any]] = ()
+    drift_said: str | None = None
+
+    def to_json(self) -> Json:
+        """Everything."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class NextLabel:
+    """A label worth having: of what, by whom, and the share of the remaining uncertainty that it takes away."""
+
+    conversation: str
+    turn: int | None
+    question: str
+    annotator: str
+    gain: float
+
+    def to_json(self) -> Json:
+        """A flat row."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """How good each system is on average, and every difference."""
+
+    question: str
+    systems: Sequence[Estimate]
+    differences: Sequence[Gap]
+
+    def to_json(self) -> Json:
+        """Rows."""
+        return {
+            "question": self.question,
+            "systems": [each.to_json() for each in self.systems],
+            "differences": [each.to_json() for each in self.differences],
+        }
