@@ -33,7 +33,7 @@ else
 endif
 
 test: $(VENV)/ready ## run the tests
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n auto
 
 lint: $(VENV)/ready ## check style and types
 	$(BIN)/ruff check .

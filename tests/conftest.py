@@ -58,14 +58,19 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    """An empty store, once of each kind."""
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty database, once of each kind."""
     if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path}/store.db"
-    else:
-        url = request.getfixturevalue("postgres")
-        _empty(url)
-    opened = Store(url)
+        return f"sqlite:///{tmp_path}/store.db"
+    url: str = request.getfixturevalue("postgres")
+    _empty(url)
+    return url
+
+
+@pytest.fixture
+def store(database: str) -> Iterator[Store]:
+    """An empty store, once of each kind."""
+    opened = Store(database)
     yield opened
     opened.close()
 

@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 
 from accord import Conversation, Document, Store, Turn
 from accord.cli import commands  # noqa: F401 - registers the commands
-from accord.cli.app import app  # noqa: F401 - registers the commands
-from accord.config import Config, JudgeConfig
+from accord.cli.app import app
 from accord.evidence import judge_samples
 from accord.models import (
     Budget,
@@ -19,20 +18,21 @@ from accord.models import (
     ClientOptions,
     Failure,
     LogprobsJudge,
+    ModelSettings,
     RecordedJudge,
     ScriptedJudge,
     ScriptedModel,
     attacked,
     attacks,
     fitted,
-    left_out,
     material_of,
     open_judge,
     room_for,
     transcript_of,
+    truncated_share,
     wait,
 )
-from accord.pipeline import Models, collect
+from accord.project import Config, Project
 from accord.report import render
 from accord.testing import ChatServer, answer_any
 from accord.validation import PADDING, audit, audit_requests, injections, ways_to_ask
@@ -127,7 +127,7 @@ def test_the_audit_is_a_command_and_a_part_of_the_report(
     runner = CliRunner()
     with ChatServer(answer_any) as server:
         Path("accord.yaml").write_text(
-            f"judge: {{mode: decisions, model: m1, base_url: '{server.url}'}}\nfolds: 3\n", encoding="utf-8"
+            f"models: {{judge: {{mode: decisions, model: m1, base_url: '{server.url}'}}}}\nfolds: 3\n", encoding="utf-8"
         )
         paths = [str(sample / "conversations.jsonl"), str(sample / "ratings.csv")]
         assert runner.invoke(app, ["import", *paths]).exit_code == 0
@@ -172,7 +172,7 @@ def long(turns: int, words: int = 30, documents: int = 0) -> Conversation:
 
 def test_what_fits_is_shown_whole() -> None:
     sample = Sample(long(6))
-    assert fitted(sample, 10_000) is sample and left_out(sample, sample) == 0.0
+    assert fitted(sample, 10_000) is sample and truncated_share(sample, sample) == 0.0
 
 
 def test_a_long_conversation_keeps_its_beginning_and_its_end_and_says_what_is_missing() -> None:
@@ -183,13 +183,13 @@ def test_a_long_conversation_keeps_its_beginning_and_its_end_and_says_what_is_mi
     first, last = shown.hidden
     assert f"(turns [{first}] to [{last - 1}] are left out here" in text
     assert "turn0 " in text and "turn59 " in text and "turn30 " not in text and f"[{last}] " in text
-    assert len(text) < 4 * 500 and 0.5 < left_out(sample, shown) < 1
+    assert len(text) < 4 * 500 and 0.5 < truncated_share(sample, shown) < 1
     judged = fitted(Sample(long(60), turn=40), 500)
     text = transcript_of(judged.conversation.up_to(40), judged.hidden)
     assert "turn40 " in text and "turn41 " not in text
 
 
-def test_a_probe_shows_no_turn_that_was_left_out() -> None:
+def test_a_probe_shows_no_turn_that_was_truncated_share() -> None:
     shown = fitted(Sample(long(60)), 500)
     [padded] = [probe for probe in ways_to_ask(scripted(lambda s, q: 1), RUBRIC) if probe.name == "verbosity"]
     varied = padded.vary(shown, RUBRIC.questions)
@@ -205,7 +205,7 @@ def test_documents_keep_their_beginnings_and_a_huge_turn_its_ends() -> None:
     shown = fitted(huge, 1000)
     said = shown.conversation.turns[1].content
     assert said.startswith("start ") and said.endswith(" end") and "characters left out here" in said
-    assert len(said) < 4000 and left_out(huge, shown) > 0.9
+    assert len(said) < 4000 and truncated_share(huge, shown) > 0.9
     assert fitted(Sample(Conversation("n", ())), 10).conversation.turns == ()
     judge = LogprobsJudge(ScriptedModel(lambda prompt: "1"))
     with pytest.raises(BadInput, match="leaves no room for a conversation"):
@@ -232,21 +232,26 @@ def test_the_evidence_says_what_the_judge_was_not_shown(memory: Store, api_key: 
     assert table.values[0, place] > 0.5 and table.values[1, place] == 0.0
 
 
-def test_what_was_judged_in_part_is_found_again_without_asking(memory: Store, api_key: None) -> None:
-    config = Config(judge=JudgeConfig(mode="logprobs", model="m1", context=1024), metrics=[])
+def test_what_was_judged_in_part_is_found_again_without_asking(api_key: None) -> None:
+    sample = Sample(long(300))
     with ChatServer(answer_any) as server:
-        judge = open_judge("logprobs", "m1", server.url, "", ClientOptions(), 1)
-        asked = collect(memory, config, RUBRIC, [Sample(long(300))], Models(judge))
-        kept = collect(memory, config, RUBRIC, [Sample(long(300))], Models(judge), ask=False)
-        wait(judge.close())
+        judge = ModelSettings(mode="logprobs", model="m1", context=1024, base_url=server.url)
+        config = Config(store="sqlite:///:memory:", models={"judge": judge}, metrics=[])
+        with Project(config, rubric=RUBRIC) as project:
+            sources = [project.source(name) for name in project.evidence]
+            asked = project.measure(sources, [sample], project.models)
+            requests = len(server.requests)
+            kept = project.measure(sources, [sample])
+    assert "truncated-share" in [column.name for column in asked.columns]
     assert asked.present.all() and (kept.values == asked.values).all() and kept.present.all()
+    assert len(server.requests) == requests == 2
 
 
 def test_no_secret_is_kept_with_a_run() -> None:
     config = Config(
         store="postgresql://me:hunter2@host/db",
-        judge=JudgeConfig(mode="logprobs", model="m", base_url="http://u:hunter2@host:1/v1?key=hunter2"),
+        models={"judge": ModelSettings(mode="logprobs", model="m", base_url="http://u:hunter2@host:1/v1?key=hunter2")},
     )
     assert "hunter2" not in str(config.shown())
-    assert config.shown()["judge"]["base_url"] == "http://host:1/v1"
+    assert config.shown()["models"]["judge"]["base_url"] == "http://host:1/v1"
     assert Config().shown()["store"] == "sqlite:///accord.db"

@@ -10,14 +10,14 @@ import pytest
 from scipy import stats
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from accord import Calibration, Label, Labels, Question, Scale, Score, Unscored, load_evaluator
+from accord import Evaluator, Label, Labels, Question, Scale, Score, Unscored, load_evaluator
 from accord.evidence import EvidenceTable
-from accord.learning import OFFSET, OWN_SLOPE, SLOPE, TEXT, MixedEffects, OrdinalLink, predict_panel
+from accord.learning import OFFSET, OWN_SLOPE, SLOPE, TEXT, Calibration, MixedEffects, OrdinalLink, predict_panel
 from accord.learning.equations import Design
 from accord.learning.link import _Objective
 from accord.statistics import pearson
 from accord.testing import planted
-from accord.values import BadInput, UnknownName
+from accord.values import BadInput, NotFitted, UnknownName
 
 
 @parametrize_with_checks([MixedEffects(), MixedEffects(own_slopes=False)])
@@ -203,8 +203,8 @@ def test_domains_start_from_home_and_doubt_goes_with_labels(tmp_path: Path) -> N
     assert dict(zip(once.annotators, once.core_.doubt_, strict=True))["p0"] < 0.2
     assert dict(zip(once.annotators, once.core_.doubt_, strict=True))["p5"] == pytest.approx(0.75)
     assert "domain:adapted|domain_correlation:0.5" in str(once.signature())
-    once.save(tmp_path / "e")
-    loaded = load_evaluator(tmp_path / "e")
+    Evaluator(here.question, (), once, head_name="mixed").save(tmp_path / "e")
+    loaded = load_evaluator(tmp_path / "e").head
     assert loaded.predict(there.evidence, "p0") == once.predict(there.evidence, "p0")
     again = [score.value for score in loaded.in_new_domain().predict(there.evidence, "p5")]  # type: ignore[union-attr]
     assert again == [score.value for score in new.predict(there.evidence, "p5")]  # type: ignore[union-attr]
@@ -312,11 +312,17 @@ def test_folders_missing_damaged_and_from_the_future(tmp_path: Path) -> None:
     folder = tmp_path / "evaluator"
     with pytest.raises(BadInput, match=r"holds no evaluator: evaluator.json is missing"):
         load_evaluator(folder)
-    Calibration(corpus.question, core="mixed").fit(corpus.evidence, corpus.labels).save(folder)
+    unfitted = Evaluator(corpus.question, (), Calibration(corpus.question, core="mixed"), head_name="mixed")
+    with pytest.raises(NotFitted, match="has learned nothing yet"):
+        unfitted.save(folder)
+    unfitted.fitted_on(corpus.evidence, corpus.labels).save(folder)
     assert sorted(path.name for path in folder.iterdir()) == ["arrays.safetensors", "evaluator.json"]
     card = json.loads((folder / "evaluator.json").read_text())
     (folder / "evaluator.json").write_text(json.dumps({**card, "format": 99, "accord_version": "9.9"}))
     with pytest.raises(BadInput, match=r"written by Accord 9.9 in folder format 99; this Accord"):
+        load_evaluator(folder)
+    (folder / "evaluator.json").write_text(json.dumps({**card, "format": 1, "accord_version": "0.1.0"}))
+    with pytest.raises(BadInput, match=r"in folder format 1; this Accord .* reads 2. Fit it again: accord fit"):
         load_evaluator(folder)
     (folder / "evaluator.json").write_text(json.dumps(card)[:-20])
     with pytest.raises(BadInput, match="damaged evaluator"):

@@ -15,9 +15,9 @@ from accord.models import (
     Caps,
     ChatMessage,
     ClientOptions,
+    DecisionsRequest,
     Prompt,
     Reply,
-    Request,
     Usage,
     answer_labels,
     decided_endpoint_of,
@@ -178,7 +178,7 @@ def test_a_budget_counts_what_is_sent(mode: str, memory: Store) -> None:
 
 def test_what_is_sent_can_be_carried_by_every_wire() -> None:
     odd = Prompt((ChatMessage("user", "half a pair \ud83d"), ChatMessage("assistant", "")))
-    assert request_of(odd, DONE) == Request(
+    assert request_of(odd, DONE) == DecisionsRequest(
         "half a pair \ufffd\n\n", (Asked("Q2", "predicate", "Resolved? yes: It is."),)
     )
 

@@ -6,18 +6,31 @@ import importlib.util
 import re
 import runpy
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from accord import sample
 from accord.cli import commands  # noqa: F401 - registers the commands
 from accord.cli.app import app  # noqa: F401 - registers the commands
-from accord.evidence import metrics
-from accord.sample import sources
+from accord.evidence import metrics, sources, turn_metrics
+from accord.learning import heads
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.fixture(autouse=True)
+def plug_ins_stay_as_they_are() -> Iterator[None]:
+    """What a page or an example registers is forgotten after it."""
+    registries = (metrics, turn_metrics, sources, heads)
+    before = [set(each.names()) for each in registries]
+    yield
+    for registry, known in zip(registries, before, strict=True):
+        for name in set(registry.names()) - known:
+            del registry._plugins[name]
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -27,12 +40,9 @@ def blocks(page: Path, language: str) -> list[str]:
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.name)
 def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    before = set(metrics.names())
     names: dict[str, object] = {}
     for block in blocks(page, "python"):
         exec(compile(block, str(page), "exec"), names)
-    for name in set(metrics.names()) - before:
-        del metrics._plugins[name]
 
 
 def test_the_quickstarts_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,7 +51,7 @@ def test_the_quickstarts_commands_run(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("ACCORD_MODELS", str(tmp_path / "models"))  # quick: `make demo` goes the way with models
     ran = 0
     for block in blocks(ROOT / "docs" / "quickstart.md", "sh"):
-        for line in block.replace("$SAMPLE", str(sources()[0].parent)).splitlines():
+        for line in block.replace("$SAMPLE", str(sample.sources()[0].parent)).splitlines():
             program, *arguments = shlex.split(line, comments=True)
             assert program == "accord"
             result = CliRunner().invoke(app, arguments)

@@ -15,9 +15,9 @@ import pytest
 
 from accord import Conversation, Document, Store, Turn
 from accord.evidence import FOLDS, MetricSession, Pair, Relatedness, fold_of, measure, pairs_of, turn_metrics
-from accord.evidence.bank import ruber
+from accord.evidence.bank import embedding, ruber
 from accord.models import ClientOptions, EmbeddingsEndpoint, Local, Remote, asked_on, embedded, embedders, open_embedder
-from accord.pipeline import train_ruber
+from accord.project import train_ruber
 from accord.testing import ChatServer, Wire
 from accord.values import BadInput, MissingExtra, ModelError, Sample, UnknownName, Unmeasured
 
@@ -167,8 +167,11 @@ def test_names_of_embedders(monkeypatch: pytest.MonkeyPatch) -> None:
         BadInput, match="no embedder 'bert'; allowed: minilm-l6, sentence-transformers:NAME, endpoint:MODEL"
     ):
         open_embedder("bert")
-    with pytest.raises(ModelError, match="no key"):
-        open_embedder("endpoint:x")
+    with ChatServer(serve) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        with pytest.raises(ModelError, match="no key for 'x': set OPENAI_API_KEY"):
+            open_embedder("endpoint:x").embed("heron")
+        assert not server.requests, "the key is missed before anything is sent"
     with pytest.raises(BadInput, match="names no model"):
         open_embedder("sentence-transformers:")
     assert (
@@ -388,7 +391,7 @@ def test_ruber_is_learned_from_a_store(bag: None, tmp_path: Path) -> None:
 def test_the_referenced_part_pools_words(monkeypatch: pytest.MonkeyPatch) -> None:
     states = {"one": np.array([[1.0, 0.0], [0.0, 1.0]]), "two": np.array([[1.0, 1.0]]), "": np.zeros((0, 2))}
     fake = SimpleNamespace(states=lambda text: (np.ones(len(states[text])), states[text]), name="fake")
-    monkeypatch.setattr(embedders, "open_embedder", lambda name: fake)
+    monkeypatch.setattr(embedding, "open_embedder", lambda name: fake)
     session = MetricSession({"r": turn_metrics.get("ruber-referenced")}, ["two", ""])
     assert session.reply("one")["r"] == pytest.approx(2 / np.sqrt(2) / 2)  # (1, 1, 0, 0) with (1, 1, 1, 1)
     assert MetricSession({"r": turn_metrics.get("ruber-referenced")}).reply("one") == {"r": None}

@@ -1,60 +1,246 @@
-"""The contract every evaluator keeps, the baselines, and the comparison on honest folds."""
+"""The contract every head keeps, evaluators saved and loaded, the baselines, and the comparison on honest folds."""
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from accord import Calibration, Label, Labels, Question, Scale, Score, Target, Unscored, compare
-from accord.evidence import Column, EvidenceTable
+import accord
+from accord import (
+    Conversation,
+    Evaluator,
+    Label,
+    Labels,
+    Question,
+    Rubric,
+    Scale,
+    Score,
+    Target,
+    Unscored,
+    compare,
+    load_evaluator,
+)
+from accord.evidence import Column, EvidenceTable, SourceContext, Training, make_source, ratings
 from accord.learning import (
     AnnotatorMean,
+    Calibration,
     Choice,
     Constant,
+    EvaluatorSettings,
     JudgeArgmax,
     JudgeExpected,
     RandomDraw,
-    evaluators,
+    heads,
     held_out,
+    make_evaluator,
+    make_head,
 )
-from accord.evidence import ratings
+from accord.models import memory_models, run
+from accord.project import Config, Project
+from accord.sample import sources
 from accord.statistics import grouped_folds
-from accord.testing import Planted, check_evaluator, planted
+from accord.testing import Planted, check_head, planted
 from accord.validation import is_better, other_people, people_alpha
-from accord.values import BadInput, UnknownName
+from accord.values import BadInput, NotFitted, Sample, UnknownName
+
+ORDINAL, BINARY = (1, 2, 3, 4), (0, 1)
 
 
-@pytest.mark.parametrize("name", [name for name in evaluators.names() if not name.startswith("judge-")])
-def test_every_evaluator_keeps_the_contract(name: str) -> None:
-    settings = {"label-free": {"features": ("f0",)}}.get(name, {})
-    corpus = None
-    if name == "learned-rubric":  # it selects from what a judge answered
-        corpus = planted(conversations=60, annotators=3)
-        corpus = replace(corpus, evidence=judged(corpus, question="q1"))
-    if name == "in-context":  # it goes by an ensemble's answers
-        corpus = planted(conversations=60, annotators=3)
-        evidence = judged(corpus)
-        columns = tuple(
-            replace(c, name=c.name.replace("main=", "in-context=")) if c.question else c for c in evidence.columns
+def everything(options: tuple[int, ...]) -> Planted:
+    """One planted corpus with evidence of every sort: plain features, a judge, a likelihood, and issues of turns."""
+    corpus = planted(conversations=60, annotators=3)
+    question = Question(id="main", text="How good is it?", scale=Scale(options=options))
+    labels = corpus.labels
+    if options == BINARY:
+        labels = Labels(replace(label, value=int(float(label.value) > 2.5)) for label in labels)  # type: ignore[arg-type]
+    quality = corpus.evidence.values @ corpus.weights
+    mass = np.exp(-((np.array(options) - np.mean(options) - quality[:, None] - 1) ** 2))
+    mass /= mass.sum(axis=1, keepdims=True)
+    scores = np.clip(3 + quality, 1, 5)
+    found = np.clip(-corpus.evidence.values[:, 0], 0, None)
+    others = {
+        "pmi": quality, "issue:main": found, "issue:main:worst": found / 5, "issues:score": scores,
+        "issues:lowest": np.floor(scores),
+    }  # fmt: skip
+    judge = tuple(Column(f"main={k}", "judge|model:biased", "main", float(k)) for k in options)
+    columns = (*judge, *(Column(name, "planted") for name in others), *corpus.evidence.columns)
+    values = np.column_stack([mass, *others.values(), corpus.evidence.values])
+    evidence = EvidenceTable(corpus.evidence.targets, columns, values, np.ones(values.shape, dtype=bool))
+    return replace(corpus, question=question, evidence=evidence, labels=labels)
+
+
+@pytest.mark.parametrize("name", heads.names())
+def test_every_head_keeps_the_contract(name: str) -> None:
+    check_head(heads.get(name), everything(BINARY))
+
+
+@pytest.mark.parametrize("name", heads.names())
+def test_every_head_keeps_the_contract_on_a_scale_of_four(name: str) -> None:
+    try:
+        check_head(heads.get(name), everything(ORDINAL))
+    except BadInput as error:
+        if "is 0 or 1" not in str(error):
+            raise
+        pytest.skip(f"labels of issues are yes or no: {error}")
+
+
+@pytest.mark.parametrize("name", heads.names())
+def test_every_evaluator_is_the_same_after_save_and_load(name: str, tmp_path: Path) -> None:
+    corpus = everything(BINARY)
+    made = Evaluator(corpus.question, (), make_head(name, corpus.question, {}), name="mine", head_name=name)
+    if not made.is_fitted:
+        with pytest.raises(NotFitted, match="'mine' has learned nothing yet"):
+            made.save(tmp_path)
+        with pytest.raises(NotFitted):
+            made.score(corpus.evidence, [None] * len(corpus.evidence))
+    fitted = made.fitted_on(corpus.evidence, corpus.labels)
+    assert fitted.level == "conversation" and made.level is None, "learning gives another evaluator"
+    fitted.save(tmp_path)
+    loaded = load_evaluator(tmp_path)
+    for annotator in (None, *fitted.annotators):
+        who = [annotator] * len(corpus.evidence)
+        assert loaded.score(corpus.evidence, who) == fitted.score(corpus.evidence, who)
+    assert loaded.digest() == fitted.digest() and loaded.signature() == fitted.signature()
+    assert (loaded.name, loaded.head_name, loaded.level, loaded.annotators) == (
+        "mine", name, "conversation", fitted.annotators
+    )  # fmt: skip
+    assert json.dumps(loaded.describe()) == json.dumps(fitted.describe())
+
+
+def test_a_digest_is_another_one_wherever_anything_is_another() -> None:
+    corpus = planted(conversations=40)
+    context = SourceContext(Rubric(name="r", questions=(corpus.question,), main="main"))
+
+    def digest(labels: Labels = corpus.labels, question: Question = corpus.question, **settings: object) -> str:
+        made = Evaluator(question, (), make_head("mixed", question, settings), head_name="mixed")
+        return made.fitted_on(corpus.evidence, labels).digest()
+
+    other = Labels([replace(label, value=5 - label.value) for label in corpus.labels])  # type: ignore[operator]
+    asked = corpus.question.model_copy(update={"text": "How bad is it?"})
+    found = [digest(), digest(labels=other), digest(own_slopes=False), digest(coverage=0.8), digest(question=asked)]
+    assert len(set(found)) == len(found) and digest() == found[0]
+    plain = Evaluator(corpus.question, (), Constant(corpus.question)).fitted_on(corpus.evidence, corpus.labels)
+    measured = [
+        replace(plain, sources=(make_source("metrics", {"names": names}, context),))
+        for names in (["turns"], ["question-rate"], ["turns", "question-rate"])
+    ]
+    others = [plain, replace(plain, level="turn"), replace(plain, also=(plain,)), *measured]
+    assert len({each.digest() for each in others}) == len(others)
+
+
+# --- evaluators of a project: what they learned on is what they score -----------------------------------------------
+
+
+def rated(folder: Path, level: str, **settings: object) -> Project:
+    """The sample's conversations in a project, each or every reply of each rated by two people by its length."""
+    question = Question(id="main", text="How good is it?", scale=Scale(options=ORDINAL))
+    own = {"evaluators": {"mine": {"head": "mixed"}}, **settings}
+    config = Config(store=f"sqlite:///{folder}/accord.db", draws=20, folds=3, **own)
+    project = Project(config, Rubric(name="r", questions=(question,), main="main"))
+    chats = [record.conversation for record in accord.read(sources()[0])]
+    project.store.add_conversations(chats)
+    labels = []
+    for chat in chats:
+        replies = [place for place, turn in enumerate(chat.turns) if turn.role == "assistant"]
+        for place in replies if level == "turn" else [None]:
+            length = len(chat.turns[replies[0] if place is None else place].content)
+            for who, bias in (("ann", 0), ("bo", 1)):
+                labels.append(Label(Target(chat.id, place), "main", who, min(4, 1 + bias + length // 120)))
+    project.store.add_labels(labels)
+    return project
+
+
+@pytest.mark.parametrize("level", ["turn", "conversation"])
+def test_an_evaluator_scores_what_it_learned_on(level: str, tmp_path: Path) -> None:
+    with rated(tmp_path, level, metrics=["bank", "turns"]) as project:
+        fitted = project.fit("mine", tmp_path / "e")
+        assert fitted.evaluator.level == load_evaluator(tmp_path / "e").level == level
+        done = project.score(sources()[0], tmp_path / "scores.jsonl", tmp_path / "e")
+        last = project.score(
+            sources()[0], tmp_path / "last.jsonl", tmp_path / "e", options=accord.project.ScoreOptions(turns="last")
         )
-        corpus = replace(corpus, evidence=replace(evidence, columns=columns))
-    if name in {"issues", "mean-turn", "lowest-turn"}:  # they go by what was found in turns
-        corpus = planted(conversations=60, annotators=3)
-        corpus = replace(corpus, evidence=with_issues(corpus))
-    check_evaluator(partial(evaluators.get(name), **settings), corpus)
+    chats = {record.conversation.id: record.conversation for record in accord.read(sources()[0])}
+    replies = {(c.id, i) for c in chats.values() for i, turn in enumerate(c.turns) if turn.role == "assistant"}
+    rows = [json.loads(line) for line in (tmp_path / "scores.jsonl").read_text().splitlines()]
+    scored = [(row["conversation"], row["turn"]) for row in rows]
+    assert done.level == level and len(scored) == len(set(scored)) == done.scored
+    assert set(scored) == (replies if level == "turn" else {(name, None) for name in chats})
+    if level == "turn":
+        ends = {name: max(place for chat, place in replies if chat == name) for name in chats}
+        kept = [json.loads(line) for line in (tmp_path / "last.jsonl").read_text().splitlines()]
+        assert {row["conversation"]: row["turn"] for row in kept} == ends and last.scored == len(chats)
+        assert all(row in rows for row in kept), "a reply is scored the same, whatever else is scored"
 
 
-def with_issues(corpus: Planted) -> EvidenceTable:
-    """The planted features as two kinds of issues, with overall scores of turns."""
-    scores = np.clip(3 + corpus.evidence.values @ corpus.weights, 1, 5)
-    first, second = (np.clip(corpus.evidence.values[:, place], 0, None) for place in (0, 1))
-    names = ("issue:A", "issue:A:worst", "issue:B", "issue:B:worst", "issues:score", "issues:lowest")
-    values = np.column_stack([first, first / 5, second, second / 5, scores, np.floor(scores)])
-    columns = tuple(Column(name, "issues|model:planted") for name in names)
-    return EvidenceTable(corpus.evidence.targets, columns, values, np.ones(values.shape, dtype=bool))
+def test_turns_and_conversations_are_never_pooled_without_a_word(tmp_path: Path) -> None:
+    named = {level: {"head": "mixed", "level": level} for level in ("turn", "conversation")}
+    with rated(tmp_path, "turn", metrics=["bank"], evaluators=named) as project:
+        whole = [Label(Target(c.id), "main", "cy", 1 + i % 4) for i, c in enumerate(project.store.conversations())]
+        project.store.add_labels(whole)
+        with pytest.raises(BadInput, match="level: turn or level: conversation"):
+            project.fit("calibration", tmp_path / "e")
+        found = {level: project.fit(level, tmp_path / level).evaluator for level in named}
+    assert {level: fitted.level for level, fitted in found.items()} == {level: level for level in named}
+    assert found["turn"].annotators == ["ann", "bo"] and found["conversation"].annotators == ["cy"]
+
+
+FRESH = """
+import json, sys
+from accord import load_evaluator, read
+from accord.models import memory_models, run
+from accord.values import Sample
+
+evaluator = load_evaluator(sys.argv[1])
+samples = [Sample(record.conversation) for record in read(sys.argv[2])]
+every = [run(evaluator.predict(samples, who), memory_models()) for who in (None, *evaluator.annotators)]
+print(json.dumps([evaluator.digest(), [score.to_json() for scores in every for score in scores]]))
+"""
+
+
+@pytest.mark.parametrize("name", ["mine", "mixture"])
+def test_a_saved_evaluator_scores_in_a_fresh_process_without_the_project_and_a_key(name: str, tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "empty").mkdir()
+    with rated(tmp_path / "project", "conversation", metrics=["lexical", "bank"]) as project:
+        fitted = project.fit(name, tmp_path / "e").evaluator
+    shutil.rmtree(tmp_path / "project")
+    bare = {key: value for key, value in os.environ.items() if "KEY" not in key and not key.startswith("ACCORD")}
+    command = [sys.executable, "-c", FRESH, str(tmp_path / "e"), str(sources()[0])]
+    done = subprocess.run(command, cwd=tmp_path / "empty", env=bare, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    samples = [Sample(record.conversation) for record in accord.read(sources()[0])]
+    every = [run(fitted.predict(samples, who), memory_models()) for who in (None, *fitted.annotators)]
+    scores = [score for scores in every for score in scores]
+    assert json.loads(done.stdout) == json.loads(json.dumps([fitted.digest(), [score.to_json() for score in scores]]))
+    assert all(isinstance(score, Score) for score in scores) and len(scores) == 40 * (3 if name == "mine" else 1)
+    assert not list((tmp_path / "empty").iterdir()), "scoring leaves nothing behind"
+
+
+def test_what_was_not_learned_from_is_not_measured_again(tmp_path: Path) -> None:
+    chats = [Conversation(record.conversation.id, record.conversation.turns) for record in accord.read(sources()[0])]
+    question = planted(conversations=10).question
+    context = SourceContext(Rubric(name="r", questions=(question,), main="main"))
+    labels = Labels(Label(Target(chat.id), "main", "ann", 1 + place % 4) for place, chat in enumerate(chats))
+    train = Training(tuple(map(Sample, chats)), labels, question)
+    settings = {"metrics": {"names": ["overlap-documents", "turns"]}}
+    about = EvaluatorSettings(sources=("metrics", "reference"), head="mixed")
+    made = make_evaluator("mine", about, question, context, (), settings)
+    assert [source.name for source in made.sources] == ["metrics", "reference"]
+    fitted = run(made.fit(train), memory_models())
+    fitted.save(tmp_path)
+    for each in (fitted, load_evaluator(tmp_path)):
+        assert [source.name for source in each.sources] == ["metrics"], "without documents the other knows nothing"
+        table = run(each.evidence(train.samples), memory_models())
+        assert [column.name for column in table.columns] == ["turns"]
 
 
 def judged(corpus: Planted, question: str = "main") -> EvidenceTable:
@@ -74,8 +260,8 @@ def test_baselines_say_what_they_claim_to_say() -> None:
     values = np.array([label.value for label in corpus.labels], dtype=float)
     of = {name: [label.value for label in corpus.labels if label.annotator == name] for name in corpus.levels}
 
-    def value(evaluator, annotator=None):  # type: ignore[no-untyped-def]
-        return evaluator.fit(evidence, corpus.labels).predict(evidence, annotator)[0].value
+    def value(head, annotator=None):  # type: ignore[no-untyped-def]
+        return head.fit(evidence, corpus.labels).predict(evidence, annotator)[0].value
 
     assert value(Constant(corpus.question)) == pytest.approx(values.mean(), abs=0.01)
     assert value(AnnotatorMean(corpus.question), "p0") == pytest.approx(np.mean(of["p0"]), abs=0.05)
@@ -178,7 +364,7 @@ def test_labels_outside_the_scale_never_reach_a_method() -> None:
 
 def test_a_score_is_its_distribution() -> None:
     corpus = planted(conversations=40)
-    make = partial(evaluators.get("calibration"), corpus.question)
+    make = partial(make_head, "auto", corpus.question, {})
     score = make().fit(corpus.evidence, corpus.labels).predict(corpus.evidence)[0]
     assert isinstance(score, Score)
     assert score.value == pytest.approx(sum(o * p for o, p in zip(score.options, score.probabilities, strict=True)))

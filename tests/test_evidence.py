@@ -7,8 +7,7 @@ import pytest
 
 from accord import Conversation, Document, EvidenceTable, Rubric, Store, Target, Turn, load_rubric, metrics
 from accord.evidence import LEXICAL, Column, answer_table, judge_samples, measure
-from accord.models import Judged
-from accord.models import Answer, Failure, ScriptedJudge, Unanswered
+from accord.models import Answer, Failure, Judged, ScriptedJudge, Unanswered
 from accord.testing import check_metric
 from accord.values import BadInput, ModelError, Registry, Sample, UnknownName
 

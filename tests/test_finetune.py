@@ -24,7 +24,7 @@ from accord.finetune.checkpoints import BEST, TRAINING, export
 from accord.finetune.data import TOO_LONG, Example, Parts, Settings, encode, examples_of, split_by_dialogue
 from accord.finetune.evaluation import evaluate, predict
 from accord.finetune.training import Progress, Trained, train
-from accord.methods import Guidance, Verdict, read_verdict
+from accord.methods import IssuePromptBuilder, Verdict, read_verdict
 from accord.models import (
     Answer,
     CallFailed,
@@ -58,7 +58,7 @@ from accord.values import (
 )
 
 TAXONOMY = load_taxonomy("soda-eval")
-SHORT = Guidance(TAXONOMY, by_schema=False, style="compact")
+SHORT = IssuePromptBuilder(TAXONOMY, by_schema=False, style="compact")
 PLANTED = {
     "who are you again": ("Coherence", 2, "It forgets the user."),
     "fish live in trees": ("Commonsense", 1, "It lacks common sense."),
@@ -210,7 +210,7 @@ def test_an_answer_reads_back_as_its_assessment() -> None:
     conversation = Conversation("c", (Turn("user", "hi"), Turn("assistant", 'so "it" is\n{late}')))
     issues = (Issue("Fluency", 'A "brace"', '"it" is', (3, 10)), Issue("Other", "Made up.", "never said"))
     made = IssueAnnotation(Target("c", 1), issues, 2, "It is { odd }", "somebody")
-    [example] = examples_of([(conversation, made)], Guidance(TAXONOMY))
+    [example] = examples_of([(conversation, made)], IssuePromptBuilder(TAXONOMY))
     verdict = read_verdict(example.answer)
     assert isinstance(verdict, Verdict) and (verdict.score, verdict.comment) == (2, "It is { odd }")
     assert [(s.type, s.quote) for s in verdict.issues] == [("Fluency", '"it" is'), ("Other", "")]
@@ -229,7 +229,7 @@ def test_examples_need_a_turn_each() -> None:
         with pytest.raises(BadInput, match=said):
             examples_of(wrong, SHORT)
     with pytest.raises(UnknownName, match="compact"):
-        Guidance(TAXONOMY, style="compactt")
+        IssuePromptBuilder(TAXONOMY, style="compactt")
 
 
 def test_the_split_is_by_dialogue_and_alike(examples: list[Example]) -> None:
@@ -476,7 +476,7 @@ def test_the_command_teaches_tries_and_names_a_model_that_serves(
     store.add_conversations({conversation.id: conversation for conversation, _ in pairs}.values())
     IssueAnnotations(store).add(replace(assessment, made_by=made_by) for _, assessment in pairs)
     store.close()
-    Path("accord.yaml").write_text("issues: {by: recorded, model: large}\n")
+    Path("accord.yaml").write_text("sources: {issues: {by: recorded, model: large}}\n")
     taught = [
         "finetune",
         "issues",
@@ -495,10 +495,12 @@ def test_the_command_teaches_tries_and_names_a_model_that_serves(
     found = json.loads(done.stdout)
     assert {row["system"] for row in found["rows"]} == {"taught", "base, 1 examples"} and len(found["validation"]) == 2
     assert "holds a model already" in invoke(*taught, *small).stderr
-    Path("accord.yaml").write_text(f"issues: {{model: 'hf:{found['model']}'}}\n")
-    assessed = invoke("judge", "--issues", "--all", "--limit", "2")
+    Path("accord.yaml").write_text(f"models: {{finder: {{model: 'hf:{found['model']}'}}}}\n")
+    assessed = invoke("judge", "--source", "issues", "--all", "--limit", "2")
     assert assessed.exit_code in {0, 5} and "2 dialogues with 4 turns" in assessed.stdout, assessed.output
-    Path("accord.yaml").write_text(f"issues: {{model: 'hf:{found['model']}', taxonomy: abc-eval}}\n")
-    assert "was taught the taxonomy 'soda-eval'" in invoke("judge", "--issues", "--all").stderr
-    Path("accord.yaml").write_text("issues: {by: recorded, model: nobody}\n")
-    assert "0 sets of assessments" in invoke(*taught, "--out", "x").stderr
+    Path("accord.yaml").write_text(
+        f"models: {{finder: {{model: 'hf:{found['model']}'}}}}\nsources: {{issues: {{taxonomy: abc-eval}}}}\n"
+    )
+    assert "learned the taxonomy 'soda-eval'" in invoke("judge", "--source", "issues", "--all").stderr
+    Path("accord.yaml").write_text("sources: {issues: {by: recorded, model: nobody}}\n")
+    assert "0 sets of annotations" in invoke(*taught, "--out", "x").stderr

@@ -14,11 +14,26 @@ from typing import Any
 
 import pytest
 
-from accord import Conversation, Document, Label, Labels, LiveScorer, Question, Scale, Score, Turn, read
-from accord.evidence import BANK, measure
-from accord.learning import Mixture
+from accord import (
+    Conversation,
+    Document,
+    Evaluator,
+    Label,
+    Labels,
+    LiveScorer,
+    Question,
+    Rubric,
+    Scale,
+    Score,
+    Turn,
+    read,
+)
+from accord.evidence import BANK, SourceContext, Training
+from accord.learning import EvaluatorSettings, make_evaluator
 from accord.live import Follower, HistoryDeduplicator, Ingestor, RowLog, log_file
 from accord.live import following as room
+from accord.models import memory_models
+from accord.models import run as drive
 from accord.sample import sources
 from accord.values import BadInput, Sample, UnknownName
 
@@ -31,10 +46,13 @@ def chats() -> list[Conversation]:
 
 
 @pytest.fixture(scope="module")
-def evaluator(chats: list[Conversation]) -> Mixture:
+def evaluator(chats: list[Conversation]) -> Evaluator:
     samples = [Sample(c, place) for c in chats for place, turn in enumerate(c.turns) if turn.role == "assistant"]
     labels = Labels(Label(s.target, "useful", "ann", 1 + place % 4) for place, s in enumerate(samples))
-    return Mixture(QUESTION).fit(measure(samples, BANK), labels)
+    context = SourceContext(Rubric(name="useful", questions=(QUESTION,), main="useful"))
+    about, settings = EvaluatorSettings(head="curves"), {"metrics": {"names": BANK}}
+    made = make_evaluator("mixture", about, QUESTION, context, ("metrics",), settings)
+    return drive(made.fit(Training(tuple(samples), labels, QUESTION)), memory_models())
 
 
 def messages(chats: list[Conversation]) -> list[dict[str, Any]]:
@@ -54,13 +72,13 @@ def write(path: Path, rows: list[Any], mode: str = "a") -> None:
         log.writelines(json.dumps(row) + "\n" for row in rows)
 
 
-def follower(folder: Path, evaluator: Mixture, rows: RowLog, **more: Any) -> Follower:
+def follower(folder: Path, evaluator: Evaluator, rows: RowLog, **more: Any) -> Follower:
     return Follower(
         folder / "log.jsonl", Ingestor(LiveScorer(evaluator), keep=rows.write), rows.write, folder / "place", **more
     )
 
 
-def once(folder: Path, evaluator: Mixture) -> int:
+def once(folder: Path, evaluator: Evaluator) -> int:
     """What a fresh process does: read to the present end, and stop."""
     with RowLog(folder / "rows.jsonl") as rows:
         return follower(folder, evaluator, rows).run(once=True)
@@ -70,15 +88,15 @@ def kept(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "rows.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
-def expected(chats: list[Conversation], evaluator: Mixture) -> dict[tuple[str, int], float]:
+def expected(chats: list[Conversation], evaluator: Evaluator) -> dict[tuple[str, int], float]:
     """Every reply's score, as the batch gives it."""
     samples = [Sample(c, place) for c in chats for place, turn in enumerate(c.turns) if turn.role == "assistant"]
-    scores = evaluator.predict(measure(samples, BANK))
+    scores = drive(evaluator.predict(samples), memory_models())
     return {(s.target.conversation, s.target.turn or 0): s.value for s in scores if isinstance(s, Score)}
 
 
 def test_broken_off_anywhere_every_reply_is_scored_as_if_it_had_not_been(
-    chats: list[Conversation], evaluator: Mixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    chats: list[Conversation], evaluator: Evaluator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(room, "AT_ONCE", 7)
     rows, log = messages(chats[:12]), tmp_path / "log.jsonl"
@@ -92,7 +110,7 @@ def test_broken_off_anywhere_every_reply_is_scored_as_if_it_had_not_been(
 
 
 def test_after_a_crash_replies_may_be_scored_twice_and_none_is_lost(
-    chats: list[Conversation], evaluator: Mixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    chats: list[Conversation], evaluator: Evaluator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(room, "AT_ONCE", 10)
     monkeypatch.setattr(room, "SECONDS", 0.0)
@@ -116,7 +134,7 @@ def test_after_a_crash_replies_may_be_scored_twice_and_none_is_lost(
 
 
 def test_lines_that_are_no_messages_are_told_with_their_place(
-    evaluator: Mixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    evaluator: Evaluator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_file, "LONGEST_LINE", 5000)
     good = {"conversation": "c", "role": "bot", "content": "We open at nine."}
@@ -147,7 +165,7 @@ def test_lines_that_are_no_messages_are_told_with_their_place(
 
 
 def test_rows_of_conversations_so_far_give_what_is_new_in_them(
-    chats: list[Conversation], evaluator: Mixture, tmp_path: Path
+    chats: list[Conversation], evaluator: Evaluator, tmp_path: Path
 ) -> None:
     so_far = [
         {"id": c.id, "messages": [{"role": t.role, "content": t.content} for t in c.turns[: place + 1]],
@@ -162,7 +180,7 @@ def test_rows_of_conversations_so_far_give_what_is_new_in_them(
     assert len(values) == len(kept(tmp_path)) and values == pytest.approx(expected(chats[:5], evaluator))
 
 
-def test_blank_lines_are_no_end(evaluator: Mixture, tmp_path: Path) -> None:
+def test_blank_lines_are_no_end(evaluator: Evaluator, tmp_path: Path) -> None:
     row = {"conversation": "c", "role": "assistant", "content": "We open at nine."}
     (tmp_path / "log.jsonl").write_text(
         "\ufeff" + json.dumps(row) + "\n" * 900 + json.dumps({**row, "content": "And close at five."}) + "\n"
@@ -170,7 +188,7 @@ def test_blank_lines_are_no_end(evaluator: Mixture, tmp_path: Path) -> None:
     assert once(tmp_path, evaluator) == 2 and [each["turn"] for each in kept(tmp_path)] == [0, 1]
 
 
-def test_a_log_that_was_rotated_while_nobody_read_is_finished_first(evaluator: Mixture, tmp_path: Path) -> None:
+def test_a_log_that_was_rotated_while_nobody_read_is_finished_first(evaluator: Evaluator, tmp_path: Path) -> None:
     def row(place: int) -> dict[str, Any]:
         return {"conversation": f"c{place}", "role": "assistant", "content": f"We open at {place}."}
 
@@ -200,7 +218,7 @@ def test_a_torn_row_is_no_part_of_the_next_one(tmp_path: Path) -> None:
     assert (tmp_path / "rows.jsonl").read_text().splitlines() == ['{"status": "scor', '{"status": "scored"}']
 
 
-def test_what_was_watched_is_settled_before_the_place_is_noted(evaluator: Mixture, tmp_path: Path) -> None:
+def test_what_was_watched_is_settled_before_the_place_is_noted(evaluator: Evaluator, tmp_path: Path) -> None:
     write(tmp_path / "log.jsonl", [{"conversation": "c", "role": "assistant", "content": "We open at nine."}])
     order: list[str] = []
 
@@ -251,7 +269,7 @@ def test_a_conversation_in_pieces_is_told_whole() -> None:
         assert [said.content for said in unfolding.new_in(row)] == [question, sorry]
 
 
-def test_a_log_whose_rows_begin_alike_is_known_by_where_it_was_left(evaluator: Mixture, tmp_path: Path) -> None:
+def test_a_log_whose_rows_begin_alike_is_known_by_where_it_was_left(evaluator: Evaluator, tmp_path: Path) -> None:
     def row(place: int) -> dict[str, Any]:
         return {
             "x": "a long beginning " * 40,
@@ -296,7 +314,7 @@ def test_windows_of_a_conversation_and_calls_of_tools() -> None:
 
 
 def test_a_log_that_is_replaced_or_cut_short_is_read_on(
-    evaluator: Mixture, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    evaluator: Evaluator, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(room, "GRACE", 0.3)
     log, stop, told = tmp_path / "log.jsonl", threading.Event(), list[str]()
@@ -334,7 +352,7 @@ def test_a_log_that_is_replaced_or_cut_short_is_read_on(
     assert len(told) <= 1  # of the one that was cut short, never of the one that was moved
 
 
-def test_a_place_that_is_none_is_said(evaluator: Mixture, tmp_path: Path) -> None:
+def test_a_place_that_is_none_is_said(evaluator: Evaluator, tmp_path: Path) -> None:
     write(tmp_path / "log.jsonl", [{"conversation": "c", "role": "user", "content": "hi"}])
     (tmp_path / "place").write_text("[]")
     with pytest.raises(BadInput, match="notes no place in a log; remove it"):
@@ -351,10 +369,10 @@ def test_a_place_that_is_none_is_said(evaluator: Mixture, tmp_path: Path) -> Non
 
 
 def test_the_command_follows_goes_on_and_stops_when_told(
-    chats: list[Conversation], evaluator: Mixture, tmp_path: Path
+    chats: list[Conversation], evaluator: Evaluator, tmp_path: Path
 ) -> None:
     evaluator.save(tmp_path / "evaluators" / "mixture")
-    (tmp_path / "accord.yaml").write_text("evaluator: {method: mixture}\n")
+    (tmp_path / "accord.yaml").write_text("evaluator: mixture\n")
     rows = messages(chats[:10])
     write(tmp_path / "log.jsonl", rows[:30])
     command = [sys.executable, "-m", "accord", "follow", "log.jsonl", "--out", "rows.jsonl", "--every", "0.05"]

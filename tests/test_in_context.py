@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from accord import Conversation, Label, Labels, Question, Scale, Score, Target, Turn, Unscored
-from accord.learning import InContext
+from accord.learning import Calibration, Evaluator, JudgeExpected
 from accord.methods import (
     COPY,
     DIALOGUE,
@@ -37,11 +38,13 @@ from accord.methods import (
     check_towers,
     checked,
     common,
+    contexts_of,
+    dimension_of,
     distinct,
     drawn,
     dump_tasks,
+    ensemble_of,
     examples_of,
-    groups_of,
     invert,
     level_of,
     load_tasks,
@@ -49,13 +52,13 @@ from accord.methods import (
     private_by,
     prompt_search,
     read,
+    read_tasks,
     rows_of,
     score_each,
     simplest,
     spread_out,
     squared_error,
     target,
-    together,
     try_pairs,
 )
 from accord.models import (
@@ -70,7 +73,7 @@ from accord.models import (
     run_flow,
 )
 from accord.testing import rated_chats
-from accord.values import Applies, BadInput, BudgetReached, Document, Kind, NotFitted, Sample
+from accord.values import Applies, BadInput, BudgetReached, Document, Kind, Rubric, Sample
 
 QUESTION = Question(id="overall", text="How good?", scale=Scale(options=(1, 2, 3, 4, 5)))
 REAL = Question(id="warmth", text="How warm?", scale=Scale(kind=Kind.REAL, low=0.0, high=2.0))
@@ -101,6 +104,7 @@ def test_examples_are_means_over_people_and_what_is_private_or_silent_is_left_ou
     found = examples_of(QUESTION, [*chats, marked], labels, None, private_by([r"\d{4} \d{4}"], "secret"))
     assert [(e.target.conversation, e.score) for e in found.all] == [("a", 3.0), ("b", 4.0)]
     assert dict(found.left_out) == {"nothing was said": 1, "private": 2}
+    assert found.reasons[Target("m")] == "private"
     assert found.level == DIALOGUE and found.unit.tolist() == [0.5, 0.75]
     with pytest.raises(BadInput, match="regular expression"):
         private_by(["("], None)
@@ -122,11 +126,27 @@ def test_turns_of_one_conversation_and_replies_to_the_same_turns_belong_together
         return Example(Sample(Conversation(name, (*turns, Turn("assistant", text))), len(turns)), 3.0)
 
     made = [reply("a", "one"), reply("b", "two"), reply("b", "x", context[:1]), example("d"), example("e")]
-    found = groups_of(made)
+    found = contexts_of(made)
     assert found[0] == found[1] == found[2] and len({found[0], found[3], found[4]}) == 3
-    assert groups_of([]) == []
+    assert contexts_of([]) == []
     alone = [Example(Sample(Conversation(name, (Turn("user", "the same words"),))), 3.0) for name in "xy"]
-    assert len(set(groups_of(alone))) == 1  # one would stand beside itself, with its score
+    assert len(set(contexts_of(alone))) == 1  # one would stand beside itself, with its score
+    named = contexts_of(
+        [example("d"), example("e"), example("f")], lambda target: "z" if target.conversation != "f" else "f"
+    )
+    assert named[0] == named[1] != named[2]  # what the project groups stays together too
+
+
+def test_a_dimension_has_ratings_and_a_scale() -> None:
+    _, labels, rubric = rated_chats(4)
+    assert dimension_of(rubric, None, labels).id == "overall"
+    with pytest.raises(BadInput, match="unknown dimension 'overal'.*overall"):
+        dimension_of(rubric, "overal", labels)
+    warm = Rubric(name="w", questions=(*rubric.questions, QUESTION.model_copy(update={"id": "warm"})), main="overall")
+    with pytest.raises(BadInput, match=r"nobody has rated the dimension 'warm'; rated are: overall \(8\)"):
+        dimension_of(warm, "warm", labels)
+    with pytest.raises(BadInput, match="add the question"):
+        dimension_of(rubric, "cold", Labels([Label(Target("a"), "cold", "ann", 1)]))
 
 
 # --- the template -------------------------------------------------------------------------------------------------
@@ -275,7 +295,7 @@ def test_a_prompt_is_an_artefact_and_an_edited_one_is_another_version(tmp_path: 
     file = tmp_path / "prompts.yaml"
     written = TaskPrompt("Score from 1 to 5: how warm is it?", "gpt", ("c1", "c2#3"), 0.02)
     file.write_text(dump_tasks("warmth", [written]))
-    assert load_tasks(file) == [written]
+    assert load_tasks(file) == read_tasks(file.read_text(), "prompts.yaml") == [written]
     file.write_text(file.read_text().replace("how warm", "how cold"))
     [edited] = load_tasks(file)
     assert edited.text == "Score from 1 to 5: how cold is it?" and edited.hash != written.hash
@@ -438,19 +458,19 @@ def test_the_simplest_selector_that_is_not_worse_is_used() -> None:
             check_towers(selector, settings)
 
 
-# --- the ensemble and the evaluator -------------------------------------------------------------------------------
+# --- the ensemble and the heads that learn from it -------------------------------------------------------------------------------
 
 
 def test_an_ensemble_keeps_its_spread_and_says_what_was_lost() -> None:
     one, other = Reading((0, 0.5, 0.5, 0, 0), 2.5), Reading((0, 0, 0, 0, 1), 5.0)
-    found = together([one, other, Failure(OUTSIDE)])
+    found = ensemble_of([one, other, Failure(OUTSIDE)])
     assert isinstance(found, Ensemble) and found.value == 3.75 and found.spread == 1.25 and found.lost == 1
     assert found.shares == pytest.approx((0, 0.25, 0.25, 0, 0.5))
-    lost = together([one, Failure(OUTSIDE), Failure(OUTSIDE), Failure("timeout")])
+    lost = ensemble_of([one, Failure(OUTSIDE), Failure(OUTSIDE), Failure("timeout")])
     assert lost == Failure(OUTSIDE, "2 of 4 requests")
     table = as_evidence(QUESTION, "m", [(Target("a"), found), (Target("b"), lost)])
     assert table.columns[-1].name == SPREAD and table.values[0, -1] == 1.25 and not table.present[1].any()
-    scores = InContext(QUESTION, calibrate=False).fit(table, Labels([])).predict(table)
+    scores = JudgeExpected(QUESTION).fit(table, Labels([])).predict(table)
     assert isinstance(scores[0], Score) and scores[0].value == 3.75 and scores[0].interval == (2.0, 5.0)
     assert isinstance(scores[1], Unscored) and "outside the scale (2 of 4 requests)" in scores[1].reason
 
@@ -465,21 +485,18 @@ def test_calibration_learns_that_a_model_is_too_kind_and_that_spread_means_doubt
         shares = spread_out(said, np.arange(1.0, 6.0))
         found.append((Target(chat.id), Ensemble(tuple(shares), said, float(rng.uniform(0, 0.3)))))
     table = as_evidence(QUESTION, "m", found)
-    raw = InContext(QUESTION, calibrate=False).fit(table, labels)
-    learned = InContext(QUESTION).fit(table, labels)
+    head = partial(Calibration, core="mixed", own_slopes=False)
+    raw = JudgeExpected(QUESTION).fit(table, labels)
+    learned = head(QUESTION).fit(table, labels)
     truth = np.array([worth[target] for target in table.targets])
 
-    def error(evaluator: InContext, who: str | None = None) -> float:
+    def error(evaluator: Evaluator, who: str | None = None) -> float:
         scores = [score for score in evaluator.predict(table, who) if isinstance(score, Score)]
         return float(np.abs(np.array([score.value for score in scores]) - truth).mean())
 
     assert error(learned, "ann") < 0.5 * error(raw)
-    assert learned.annotators == ["ann", "bob"] and "in-context" in str(learned.signature())
+    assert learned.annotators == ["ann", "bob"]
     assert isinstance(learned.in_new_domain().predict(table)[0], Score)
-    with pytest.raises(BadInput, match="fit in-context"):
-        InContext(QUESTION).fit(table.take(range(5)).align([]), labels)
-    with pytest.raises(NotFitted):
-        InContext(QUESTION).predict(table)
     with pytest.raises(BadInput, match="made by"):
         other = as_evidence(QUESTION, "another recipe", found)
         learned.predict(replace(other))

@@ -1,4 +1,4 @@
-"""Learning to score in context: the whole run and what stops it, the commands, models that misbehave, wrong input."""
+"""The source `in-context`: the whole flow and what stops it, what it costs, models that misbehave, wrong input."""
 
 from __future__ import annotations
 
@@ -6,30 +6,98 @@ import csv
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import polars as pl
 import pytest
+from click.testing import Result
 from typer.testing import CliRunner
 
-from accord import Conversation, Label, Labels, Target, Turn, load_evaluator
+import accord
+from accord import Conversation, Label, Labels, Question, Scale, Target, Turn
 from accord.cli import commands  # noqa: F401 - registers the commands
-from accord.cli.app import app  # noqa: F401 - registers the commands
-from accord.cli.in_context_study import folder_of
-from accord.learning import InContext
-from accord.methods import load_recipe, prompt_text
-from accord.models import ChatMessage as Message
-from accord.models import Prompt, Remote, open_embedder
-from accord.pipeline import Figures, at_level, figures_of
-from accord.testing import ChatServer, Misbehaving, Respond, Scorer, Wire, completion, decisions, rated_chats
-from accord.values import Sample, dump_rubric
-
-SMALL = (
-    "candidates: 3, kept: 2, demonstrations: 3, sets: 2, ranked: 32, ensemble: 3, selector: neighbours, "
-    "embedder: 'endpoint:vectors'"
+from accord.cli.app import app
+from accord.evidence import Column, EvidenceTable, Learned, Source, SourceContext, State, Training, make_source, sources
+from accord.learning import Calibration
+from accord.methods import IN_CONTEXT, InContext, at_level, prompt_text
+from accord.models import (
+    Budget,
+    Caps,
+    Flow,
+    Models,
+    ModelSettings,
+    Prompt,
+    Remote,
+    ScriptedModel,
+    nothing,
+    open_embedder,
+    plan,
+    run,
 )
+from accord.models import ChatMessage as Message
+from accord.statistics import Split
+from accord.store import Store
+from accord.testing import ChatServer, Misbehaving, Respond, Scorer, Wire, completion, decisions, rated_chats
+from accord.validation import Comparison, compare_held_out
+from accord.values import BadInput, BudgetReached, Kind, NotFitted, Sample, UnknownName, dump_rubric
+
+SMALL = {
+    "candidates": 3, "kept": 2, "demonstrations": 3, "sets": 2, "ranked": 32, "ensemble": 3, "selector": "neighbours",
+    "embedder": "endpoint:vectors",
+}  # fmt: skip
+RUBRIC = rated_chats(4)[2]
+OVERALL = RUBRIC.main_question
+NOWHERE = "http://127.0.0.1:9/v1"
+
+
+class Study(NamedTuple):
+    """What a caller of the source has in hand."""
+
+    split: Split
+    learned: EvidenceTable
+    source: InContext
+
+
+def source(**settings: Any) -> InContext:
+    made = make_source(IN_CONTEXT, {**SMALL, **settings}, SourceContext(RUBRIC))
+    assert isinstance(made, InContext)
+    return made
+
+
+def training(chats: Any = None, labels: Labels | None = None, question: Question = OVERALL) -> Training:
+    """Forty rated conversations, or others."""
+    own = rated_chats(40)
+    chats, labels = own[0] if chats is None else chats, own[1] if labels is None else labels
+    by_id = {chat.id: chat for chat in chats}
+    samples = tuple(Sample(by_id[target.conversation], target.turn) for target in labels.on(question.id).targets)
+    return Training(samples, labels, question)
+
+
+def study(made: InContext, everything: Training) -> Flow[Study]:
+    """Learn on one side, and look at the other."""
+    split = made.hold_out(everything)
+    learned = yield from made.learn(everything.only(split.train))
+    assert isinstance(learned.source, InContext)
+    found = yield from learned.source.examine(everything.only(split.test))
+    return Study(split, learned.evidence, found)
+
+
+def figures(found: Study, labels: Labels | None = None) -> Comparison:
+    head = partial(Calibration, core="mixed", own_slopes=False)
+    labels = labels or rated_chats(40)[1]
+    table = found.learned.concat(found.source.tables[IN_CONTEXT])
+    return compare_held_out(IN_CONTEXT, head, OVERALL, table, labels, found.split, found.source.rivals(), draws=50)
+
+
+def rows_of(shown: Comparison) -> dict[str, dict[str, Any]]:
+    return {row["system"]: row for row in (result.to_json() for result in shown.results)}
 
 
 def answers(request: Mapping[str, Any], script: Any) -> Wire:
@@ -50,13 +118,9 @@ def vector_of(text: str) -> list[float]:
 
 
 @pytest.fixture(autouse=True)
-def few_draws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Intervals of the tables from fewer draws: nothing here is about them."""
-
-    def quick(*args: Any) -> Figures:
-        return figures_of(*args[:-2], 50, args[-1])
-
-    monkeypatch.setattr("accord.pipeline.in_context_study.figures_of", quick)
+def embedder(monkeypatch: pytest.MonkeyPatch, api_key: None) -> Iterator[None]:
+    """The endpoint that embeds is each test's own server."""
+    monkeypatch.setenv("OPENAI_BASE_URL", NOWHERE)
     open_embedder.cache_clear()
     yield
     forget_embedder()
@@ -65,157 +129,262 @@ def few_draws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def forget_embedder() -> None:
     """Let go of the endpoint that embeds: the next server is another one."""
     if open_embedder.cache_info().currsize:
-        embedder = open_embedder("endpoint:vectors")
-        assert isinstance(embedder, Remote)
-        embedder.close()
+        found = open_embedder("endpoint:vectors")
+        assert isinstance(found, Remote)
+        found.close()
         open_embedder.cache_clear()
 
 
+class Asked:
+    """A server that embeds and answers by a script, and models that ask it within one store."""
+
+    def __init__(self, url: str, server: ChatServer | None, store: Store) -> None:
+        self.url, self.server, self.store = url, server, store
+        self._opened: list[Models] = []
+
+    def __enter__(self) -> Asked:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for models in self._opened:
+            models.close()
+
+    def models(self, most: int | None = None, **settings: Any) -> Models:
+        given = {"model": "m", "base_url": self.url, **settings}
+        self._opened.append(Models({"scorer": ModelSettings(**given)}, self.store, Budget(Caps(requests=most), {})))
+        return self._opened[-1]
+
+    @property
+    def chats(self) -> list[Mapping[str, Any]]:
+        assert self.server is not None
+        return [request for request in self.server.requests if request["_path"].endswith("/chat/completions")]
+
+
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api_key: None) -> Path:
-    """A folder with rated conversations that were imported; the endpoint is named by each test."""
-    monkeypatch.chdir(tmp_path)
-    chats, labels, rubric = rated_chats(40)
-    write(tmp_path, chats, labels)
-    (tmp_path / "rubric.yaml").write_text(dump_rubric(rubric))
-    return tmp_path
-
-
-def write(folder: Path, chats: Sequence[Conversation], labels: Labels) -> None:
-    rows = [{"id": c.id, "messages": [{"role": t.role, "content": t.content} for t in c.turns]} for c in chats]
-    (folder / "chats.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with (folder / "labels.csv").open("w", newline="") as file:
-        out = csv.writer(file)
-        out.writerow(["conversation", "turn", "question", "annotator", "value"])
-        for label in labels:
-            turn = "" if label.target.turn is None else label.target.turn
-            out.writerow([label.target.conversation, turn, label.question, label.annotator, label.value])
-
-
-def configure(folder: Path, url: str, more: str = SMALL, rest: str = "") -> None:
-    (folder / "accord.yaml").write_text(
-        f"rubric: rubric.yaml\nin_context: {{model: m, base_url: '{url}', {more}}}\nevaluator: {{method: in-context}}\n"
-        f"{rest}"
-    )
-
-
-def run(*command: str) -> Any:
-    result = CliRunner().invoke(app, list(command))
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    return result
-
-
-def imported(folder: Path, url: str, monkeypatch: pytest.MonkeyPatch, more: str = SMALL) -> None:
-    monkeypatch.setenv("OPENAI_BASE_URL", url)
-    configure(folder, url, more)
-    assert run("import", "chats.jsonl", "labels.csv").exit_code == 0
+def nobody(memory: Store) -> Iterator[Asked]:
+    """An endpoint that is not there: what is refused before anything is asked."""
+    with Asked(NOWHERE, None, memory) as found:
+        yield found
 
 
 def serving(script: Any) -> Respond:
     return lambda request: answers(request, script)
 
 
-# --- from the first command to the last ---------------------------------------------------------------------------
-
-
-def test_from_forty_ratings_to_scores(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def asked(memory: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
+    """A server with the scripted scorer."""
     with ChatServer(serving(Scorer())) as server:
-        imported(project, server.url, monkeypatch)
-        plan = json.loads(run("fit", "in-context", "--plan", "--json").output)
-        assert not [request for request in server.requests if request["_path"].endswith("/chat/completions")]
-        learned = run("fit", "in-context", "--json")
-        assert learned.exit_code == 0, learned.output
-        found = json.loads(learned.stdout)
-        asked = [request for request in server.requests if request["_path"].endswith("/chat/completions")]
-        assert plan["requests"] == len(asked) == found["asked"]
-        train, test = found["trained"], found["tested"]
-        assert train + test == 40 and found["asked"] == 3 + 4 * train + train * 2 * 2 + 3 * train + 4 * test
-        assert [prompt["kept"] for prompt in found["prompts"]][:2] == [True, True] and found["prefix_shared"] > 0.3
-        assert all(prompt["examples"] for prompt in found["prompts"] if prompt["by"] == "m")
-        rows = {row["system"]: row for row in found["rows"]}
-        assert rows["in-context"]["rmse"] < rows["annotator-mean"]["rmse"] and rows["in-context"]["spearman"] > 0.6
-
-        again = run("fit", "in-context")
-        assert again.exit_code == 0 and "Who picks the examples" in again.output and "neighbours *" in again.output
-        assert len([r for r in server.requests if r["_path"].endswith("/chat/completions")]) == len(asked)
-        embedded = [text for r in server.requests if r["_path"].endswith("/embeddings") for text in r["input"]]
-        assert len(embedded) == len(set(embedded)) >= 42  # every conversation and every prompt that was kept, once
-
-        configure(project, server.url, rest="metrics: [lexical]\n")
-        (project / "accord.yaml").write_text(
-            (project / "accord.yaml").read_text().replace("in-context}", "calibration}")
-        )
-        assert run("report").exit_code == 0
-        page = (project / "report.html").read_text()
-        assert "Scoring in context: overall" in page and "by hand, random examples" in page
-
-        new = [Conversation(f"new-{chat.id}", chat.turns) for chat in rated_chats(60)[0][40:48]]
-        new.append(Conversation("silent", (Turn("user", " "), Turn("assistant", " "))))
-        write(project, new, Labels([]))
-        scored = run("score", "chats.jsonl", "--evaluator", "evaluators/in-context", "--out", "scores.jsonl")
-        assert scored.exit_code == 5 and "1 unscored" in scored.output
-        scores = [json.loads(line) for line in (project / "scores.jsonl").read_text().splitlines()]
-        worth = [int(chat.turns[-1].content.split("worth ")[1][0]) for chat in new[:-1]]
-        assert np.abs(np.array([row["value"] for row in scores[:-1]]) - worth).mean() < 0.8
-        assert all(1 <= row["low"] <= row["high"] <= 5 and row["band_low"] < row["band_high"] for row in scores[:-1])
-        assert "recipe" in scores[0]["signature"] and "nothing was said" in scores[-1]["unscored"]
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        with Asked(server.url, server, memory) as found:
+            yield found
 
 
-def test_compare_asks_for_every_way_to_pick_examples(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with ChatServer(serving(Scorer())) as server:
-        more = SMALL.replace("selector: neighbours", "selector: auto, towers: {epochs: 1}")
-        imported(project, server.url, monkeypatch, more)
-        result = run("compare")
-        assert result.exit_code == 0, result.output
-        for system in ("by hand, no examples", "best prompt, bm25", "all prompts", "adoror, one request", "utility"):
-            assert system in result.output
-        assert "other people" in result.output and not (project / "evaluators").exists()
-        assert "too small for --by" in run("compare", "--by", "annotator").output
+def studied(respond: Respond, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> tuple[Study, ChatServer]:
+    """A study with a store and a server of its own."""
+    with ChatServer(respond) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        with closing(Store("sqlite:///:memory:")) as store, Asked(server.url, server, store) as opened:
+            try:
+                found = run(study(source(**settings), training()), opened.models())
+            finally:
+                forget_embedder()
+    return found, server
+
+
+def saved(made: InContext) -> State:
+    """What a folder would give back: JSON, arrays and files."""
+    kept = made.state()
+    return State(json.loads(json.dumps(kept.card)), dict(kept.arrays), dict(kept.files))
+
+
+# --- from the first request to the last ---------------------------------------------------------------------------
+
+
+def test_from_forty_ratings_to_scores(asked: Asked) -> None:
+    models, everything = asked.models(), training()
+    priced = plan(study(source(), everything), models)
+    assert not asked.chats
+    steps: list[str] = []
+    found = run(study(source(), everything), models, steps.append)
+    told = found.source.describe()
+    assert priced.requests == priced.questions == len(asked.chats) == told["asked"]
+    train, test = told["trained"], told["tested"]
+    assert train + test == 40 and told["asked"] == 3 + 4 * train + train * 2 * 2 + 3 * train + 4 * test
+    assert {stage: steps.count(stage) for stage in told["stages"]} == {s: v["asked"] for s, v in told["stages"].items()}
+    assert set(told["stages"]) == {
+        "prompts written", "prompts tried", "sets tried", "training side asked", "held-out side asked"
+    }  # fmt: skip
+    assert [prompt["kept"] for prompt in told["prompts"]][:2] == [True, True] and told["prefix_shared"] > 0.3
+    assert all(prompt["examples"] for prompt in told["prompts"] if prompt["by"] == "m")
+    assert told["dimension"] == "overall" and told["level"] == "dialogue" and told["selector"] == "neighbours"
+    assert [row["selector"] for row in told["selectors"] if row["chosen"]] == ["neighbours"]
+    assert list(found.source.tables) == [IN_CONTEXT, "by hand, random examples"]
+    shown = figures(found)
+    rows = rows_of(shown)
+    assert rows["in-context"]["rmse"] < rows["annotator-mean"]["rmse"] and rows["in-context"]["spearman"] > 0.6
+    assert {"judge-expected", "by hand, random examples", "constant"} <= set(rows) and shown.people is not None
+    assert rows["in-context"]["n"] == 2 * test
+
+    before = len(asked.chats)
+    again = run(study(source(), everything), models)
+    assert (
+        len(asked.chats) == before
+        and again.source.describe() == told
+        and plan(study(source(), everything), models).requests == 0
+    )
+    assert asked.server is not None
+    embedded = [text for r in asked.server.requests if r["_path"].endswith("/embeddings") for text in r["input"]]
+    assert len(embedded) == len(set(embedded)) >= 42  # every conversation and every prompt that was kept, once
+
+
+def test_scores_of_new_conversations_come_from_what_was_saved(asked: Asked) -> None:
+    models = asked.models()
+    found = run(study(source(), training()), models)
+    restored = source().restored(saved(found.source))
+    assert restored.describe() == json.loads(json.dumps(found.source.describe()))
+    assert set(saved(restored).files) == {"prompts.yaml", "demonstrations.jsonl"}
+    new = [Conversation(f"new-{chat.id}", chat.turns) for chat in rated_chats(60)[0][40:48]]
+    new.append(Conversation("silent", (Turn("user", " "), Turn("assistant", " "))))
+    samples = [Sample(chat) for chat in new]
+    table = run(restored.measure(samples), models)
+    assert table.targets == tuple(sample.target for sample in samples)
+    assert table.columns == found.learned.columns == found.source.tables[IN_CONTEXT].columns
+    options, shares, known = table.distribution("overall")
+    worth = [int(chat.turns[-1].content.split("worth ")[1][0]) for chat in new[:-1]]
+    assert np.abs((shares @ np.array(options))[:-1] - worth).mean() < 0.8
+    assert known.tolist() == [True] * 8 + [False] and table.values[:8, -1].max() > 0
+    assert "nothing was said" in table.absences[Target("silent"), "overall"]
+    assert "recipe" in table.columns[0].made_by
+    note = table.notes[Target(new[0].id)].shown
+    recipe = restored.recipe
+    assert set(note["demonstrations"]) <= {str(example.target) for example in recipe.examples}
+    assert 3 <= len(note["demonstrations"]) <= 9 and note["prompt"] in {task.hash for task in recipe.tasks}
+    assert Target("silent") not in table.notes
+    priced = plan(restored.measure([Sample(chat) for chat in rated_chats(60)[0][48:52]]), models)
+    assert priced.requests == 4 * 3
+    assert len(run(restored.measure([]), models)) == 0
+    one = run(restored.measure(samples[:1]), models)
+    assert np.array_equal(one.values, table.values[:1])  # a batch of one is live
+    unasked = run(restored.measure([Sample(rated_chats(60)[0][50])]), Models(models.settings, asked.store, asks=False))
+    assert not unasked.present.any() and "not asked yet" in next(iter(unasked.absences.values()))
+
+
+def test_evidence_of_the_training_side_is_as_if_it_had_not_been_seen(asked: Asked) -> None:
+    chats, labels, _ = rated_chats(40)
+    chats.append(Conversation("secret", (Turn("user", "my card is 4111 1111"),)))
+    chats.append(Conversation("unrated", (Turn("user", "hello"),)))
+    labels = Labels([*labels, Label(Target("secret"), "overall", "ann", 2)])
+    part = training(chats, labels)
+    part = replace(part, samples=(*part.samples, Sample(chats[-1])))
+    learned = run(source(private=[r"\d{4} \d{4}"]).learn(part), asked.models())
+    table = learned.evidence
+    assert set(table.targets) == set(part.targets)
+    _, _, known = table.distribution("overall")
+    assert {t.conversation for t, k in zip(table.targets, known, strict=True) if not k} == {"secret", "unrated"}
+    assert table.absences[Target("secret"), "overall"] == "private"
+    assert table.absences[Target("unrated"), "overall"] == "not rated"
+    assert learned.source.describe()["left_out"] == {"private": 1} and learned.source.describe()["tested"] == 0
+    assert "1 rated examples were left out: private" in learned.source.describe()["cautions"]
+    texts = [request["messages"][0]["content"] for request in asked.chats]
+    assert not any("4111" in text for text in texts)
+    count = len(asked.chats)
+    plain = run(source(private=[r"\d{4} \d{4}"], calibrate=False).learn(part), asked.models())
+    assert len(asked.chats) == count and plain.evidence.columns == table.columns and not plain.evidence.present.any()
+    assert plain.evidence.absences[part.samples[0].target, "overall"] == "not asked"
+    # Beside an example none of its own group is shown, whichever the project groups.
+    marks = [f"case {number} " for number in range(40)]
+    grouped = replace(part, labels=labels.grouped({Target(f"chat-{n:03d}"): f"g{n // 4}" for n in range(40)}))
+    run(source(private=[r"\d{4} \d{4}"]).learn(grouped), asked.models())
+    for text in [
+        r["messages"][0]["content"]
+        for r in asked.chats[count:]
+        if "task prompt alone" not in r["messages"][0]["content"]
+    ]:
+        *shown, own = [number for _, number in sorted((text.find(m), n) for n, m in enumerate(marks) if m in text)]
+        assert not {number // 4 for number in shown} & {own // 4}
+
+
+def test_the_held_out_side_is_a_share_of_whole_groups() -> None:
+    everything = training()
+    split = source().hold_out(everything)
+    assert len(split.test) == 12 and len(split.train) == 28 and not split.train & split.test
+    assert source().hold_out(everything) == split != source().hold_out(replace(everything, seed=1))
+    chats, labels, _ = rated_chats(40)
+    same = [replace(chat, turns=(chats[0].turns[0], chat.turns[1])) if n < 20 else chat for n, chat in enumerate(chats)]
+    joined = source(held_out=0.1).hold_out(training(same, labels))
+    first = {chat.id for chat in chats[:20]}
+    assert first <= joined.train or first <= joined.test  # replies to the same turns
+    grouped = labels.grouped({label.target: f"g{int(label.target.conversation[-3:]) // 10}" for label in labels})
+    assert source().hold_out(training(chats, grouped)).test <= {"g0", "g1", "g2", "g3"}
+    secret = source(private=["case"]).hold_out(everything)
+    assert len(secret.train) == 40 and not secret.test
+    with pytest.raises(NotFitted, match="no prompts and demonstrations"):
+        next(source().measure([Sample(chats[0])]))
+    with pytest.raises(NotFitted, match="right after it learned"):
+        next(source().examine(everything))
+
+
+def test_tables_asks_for_every_way_to_pick_examples(asked: Asked) -> None:
+    made = source(selector="auto", towers={"epochs": 1}, tables=True)
+    models = asked.models()
+    priced = plan(study(made, training()), models)
+    found = run(study(made, training()), models)
+    assert priced.requests >= len(asked.chats) and list(found.source.tables)[0] == IN_CONTEXT
+    assert priced.questions == found.source.describe()["asked"]  # equal requests are counted, and asked once
+    for system in ("by hand, no examples", "best prompt, bm25", "all prompts", "bm25, one request", "utility"):
+        assert system in found.source.tables or system == found.source.describe()["selector"]
+    shown = figures(found)
+    systems = {"in-context, random" if name == "random" else name for name in found.source.tables}
+    assert shown.people is not None and "in-context, random" in systems and len(systems) == len(found.source.tables)
+    baselines = ["constant", "annotator-mean", "random", "judge-argmax", "judge-expected"]
+    assert sorted(result.system for result in shown.results) == sorted([*systems, *baselines])
 
 
 def test_edited_prompts_enter_the_contest_and_are_not_used_behind_the_selector_s_back(
-    project: Path, monkeypatch: pytest.MonkeyPatch
+    asked: Asked, tmp_path: Path
 ) -> None:
-    with ChatServer(serving(Scorer())) as server:
-        imported(project, server.url, monkeypatch)
-        assert run("fit", "in-context").exit_code == 0
-        file = project / "evaluators" / "in-context" / "prompts.yaml"
-        text = file.read_text()
-        assert text.count("hash:") == 2 and "by: m" in text
-        file.write_text(re.sub(r"\(version \d+\)", "(version 700)", text, count=1))
-        refused = run("score", "chats.jsonl", "--out", "scores.jsonl")
-        assert refused.exit_code == 1 and "was edited" in refused.output and "--prompts" in refused.output
-        learned = run("fit", "in-context", "--prompts", str(file), "--json")
-        assert learned.exit_code == 0, learned.output
-        prompts = json.loads(learned.stdout)["prompts"]
-        [edited] = [prompt for prompt in prompts if prompt["by"].startswith("by hand, from s256:")]
-        assert "(version 700)" in edited["text"] and edited["error"] is not None and edited["examples"] == []
-        assert run("score", "chats.jsonl", "--out", "scores.jsonl").exit_code == 0
+    models = asked.models()
+    found = run(study(source(), training()), models)
+    kept = saved(found.source)
+    text = kept.files["prompts.yaml"]
+    assert text.count("hash:") == 2 and "by: m" in text
+    edited = re.sub(r"\(version \d+\)", "(version 700)", text, count=1)
+    with pytest.raises(BadInput, match=r"prompts.yaml was edited.*prompts: FILE"):
+        source().restored(replace(kept, files={**kept.files, "prompts.yaml": edited}))
+    file = tmp_path / "mine.yaml"
+    file.write_text(edited)
+    again = run(study(source(prompts=str(file)), training()), models)
+    prompts = again.source.describe()["prompts"]
+    [own] = [prompt for prompt in prompts if prompt["by"].startswith("by hand, from s256:")]
+    assert "(version 700)" in own["text"] and own["error"] is not None and own["examples"] == []
+    assert len(run(source().restored(saved(again.source)).measure(training().samples[:1]), models)) == 1
 
 
-def test_a_dimension_of_turns_is_learned_beside_the_main_question(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dimension_of_turns_is_learned_beside_the_main_question(asked: Asked) -> None:
     chats, labels, _ = rated_chats(40)
+    warm = Question(id="warm", text="How warm is the reply?", scale=Scale(kind=Kind.REAL, low=0.0, high=10.0))
     marks = [Label(Target(label.target.conversation, 1), "warm", label.annotator, label.value) for label in labels]
-    write(project, chats, Labels([*labels, *marks]))
-    rubric = (project / "rubric.yaml").read_text()
-    (project / "rubric.yaml").write_text(
-        rubric + "- {id: warm, text: 'How warm is the reply?', scale: real, low: 0, high: 10}\n"
-    )
-    with ChatServer(serving(Scorer())) as server:
-        imported(project, server.url, monkeypatch)
-        learned = run("fit", "in-context", "--dimension", "warm", "--json")
-        assert learned.exit_code == 0, learned.output
-        found = json.loads(learned.stdout)
-        assert found["level"] == "turn" and found["folder"] == "evaluators/in-context-warm"
-        asked = [r["messages"][0]["content"] for r in server.requests if r["_path"].endswith("/chat/completions")]
-        assert all("The last turn, [1]:" in text for text in asked) and any("from 0 to 10" in text for text in asked)
-        assert run("score", "chats.jsonl", "--evaluator", found["folder"], "--out", "s.jsonl").exit_code == 0
-        scores = [json.loads(line) for line in (project / "s.jsonl").read_text().splitlines()]
-        assert {row["turn"] for row in scores} == {1} and max(row["value"] for row in scores) > 3
-        assert isinstance(load_evaluator(found["folder"]), InContext)
-    assert folder_of("Uses Knowledge", "overall").name == "in-context-uses-knowledge"
+    models = asked.models()
+    found = run(study(source(), training(chats, Labels([*labels, *marks]), warm)), models)
+    assert found.source.describe()["level"] == "turn" and found.source.describe()["dimension"] == "warm"
+    texts = [request["messages"][0]["content"] for request in asked.chats]
+    assert all("The last turn, [1]:" in text for text in texts) and any("from 0 to 10" in text for text in texts)
+    scored = run(found.source.measure([*map(Sample, chats[:3]), Sample(Conversation("c", ()))]), models)
+    assert [target.turn for target in scored.targets] == [1, 1, 1, None]
+    options, shares, _ = scored.distribution("warm")
+    assert float((shares[:3] @ np.array(options)).max()) > 2
+    assert "nothing was said" in scored.absences[Target("c"), "warm"]
+
+
+def test_turns_and_conversations_are_not_mixed_without_a_level(nobody: Asked) -> None:
+    chats, labels, _ = rated_chats(40)
+    both = Labels([*labels, *(Label(Target(chat.id, 1), "overall", "ann", 3) for chat in chats)])
+    with pytest.raises(BadInput, match=r"in-context: \{level: turn\}"):
+        source().hold_out(training(chats, both))
+    with pytest.raises(BadInput, match=r"in-context: \{level: turn\}"):
+        run(source().learn(training(chats, both)), nobody.models())
+    assert len(source(level="turn").hold_out(training(chats, both)).test) == 12
 
 
 # --- distributions ------------------------------------------------------------------------------------------------
@@ -228,7 +397,7 @@ def sharp(value: float) -> dict[str, float]:
 
 @pytest.mark.parametrize("mode", ["logprobs", "decisions", "systemone"])
 def test_distributions_are_read_where_the_model_gives_them(
-    mode: str, project: Path, monkeypatch: pytest.MonkeyPatch
+    mode: str, memory: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scorer = Scorer()
 
@@ -250,56 +419,64 @@ def test_distributions_are_read_where_the_model_gives_them(
         return answers(request, scorer)
 
     with ChatServer(respond) as server:
-        imported(project, server.url, monkeypatch, f"mode: {mode}, writer: w, {SMALL}")
-        learned = run("fit", "in-context", "--json")
-        assert learned.exit_code == 0, learned.output
-        rows = {row["system"]: row for row in json.loads(learned.stdout)["rows"]}
-        assert rows["in-context, as answered"]["log_loss"] < 1.5 and rows["in-context"]["spearman"] > 0.5
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        settings = {
+            "scorer": ModelSettings(model="m", base_url=server.url, mode=mode),  # type: ignore[arg-type]
+            "writer": ModelSettings(model="w", base_url=server.url),
+        }
+        models = Models(settings, memory)
+        priced = plan(study(source(), training()), models)
+        found = run(study(source(), training()), models)
+        assert priced.requests == len([r for r in server.requests if not r["_path"].endswith("/embeddings")])
+        rows = rows_of(figures(found))
+        assert rows["judge-expected"]["log_loss"] < 1.5 and rows["in-context"]["spearman"] > 0.5
         count = len(server.requests)
-        assert run("fit", "in-context").exit_code == 0 and len(server.requests) == count
+        run(study(source(), training()), models)
+        assert len(server.requests) == count
         writers = {r["model"] for r in server.requests if "task prompt alone" in str(r.get("messages"))}
-        assert writers == {"w"}
+        models.close()
+        assert writers == {"w"} and f"via:{mode}" in str(found.learned.columns[0].made_by)
+        forget_embedder()
 
 
-def test_a_writer_is_needed_where_a_decisions_endpoint_scores(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    imported(project, "http://127.0.0.1:9/v1", monkeypatch, f"mode: decisions, {SMALL}")
-    result = run("fit", "in-context")
-    assert result.exit_code == 1 and "writes no prompts" in result.output and "candidates: 0" in result.output
+def test_a_writer_is_needed_where_a_decisions_endpoint_scores(nobody: Asked) -> None:
+    models = nobody.models(mode="decisions")
+    with pytest.raises(BadInput, match=r"writes no prompts.*candidates: 0"):
+        run(source().learn(training()), models)
+    with pytest.raises(BadInput, match="cannot be asked by verbalised"):
+        run(source().learn(training()), nobody.models(mode="verbalised"))
+
+
+def test_a_model_of_one_s_own_scores_and_writes(asked: Asked) -> None:
+    own = ScriptedModel(Scorer(), "own")
+    models = Models({}, asked.store, given={"scorer": own})
+    found = run(study(source(), training()), models)
+    assert not asked.chats and len(own.asked) == found.source.describe()["asked"]
+    assert {prompt["by"] for prompt in found.source.describe()["prompts"]} == {"by hand", "own"}
+    with pytest.raises(BadInput, match="were tried with own"):
+        run(found.source.measure(training().samples[:1]), asked.models())
 
 
 # --- what goes wrong ----------------------------------------------------------------------------------------------
 
 
-def test_a_budget_stops_it_and_it_goes_on_from_there(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with ChatServer(serving(Scorer())) as server:
-        imported(project, server.url, monkeypatch)
-        whole = json.loads(run("fit", "in-context", "--plan", "--json").output)["requests"]
-        stopped = run("fit", "in-context", "--max-requests", "100")
-        assert stopped.exit_code == 4 and "budget" in stopped.output and not (project / "evaluators").exists()
-        asked = len([r for r in server.requests if r["_path"].endswith("/chat/completions")])
-        assert asked == 100
-        left = json.loads(run("fit", "in-context", "--plan", "--json").output)
-        assert left["requests"] == whole - 100
-        assert run("fit", "in-context").exit_code == 0
-        assert len([r for r in server.requests if r["_path"].endswith("/chat/completions")]) == whole
+def test_a_budget_stops_it_and_it_goes_on_from_there(asked: Asked) -> None:
+    whole = plan(study(source(), training()), asked.models()).requests
+    with pytest.raises(BudgetReached):
+        run(study(source(), training()), asked.models(most=100))
+    assert len(asked.chats) == 100
+    assert plan(study(source(), training()), asked.models()).requests == whole - 100
+    run(study(source(), training()), asked.models())
+    assert len(asked.chats) == whole
 
 
-def test_models_misbehave_and_nothing_is_lost(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    clean = json.loads(_fitted(project, monkeypatch, serving(Scorer())).stdout)
-    (project / "accord.db").unlink()
+def test_models_misbehave_and_nothing_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    clean, _ = studied(serving(Scorer()), monkeypatch)
     faults = ("429", "500", "truncated", "half-closed")
-    misbehaving = Misbehaving(serving(Scorer()), kinds=faults, share=0.1)
-    found = json.loads(_fitted(project, monkeypatch, misbehaving).stdout)
-    assert found["rows"] == clean["rows"] and found["recipe"] != "" and found["failures"] == {}
-
-
-def _fitted(project: Path, monkeypatch: pytest.MonkeyPatch, respond: Respond) -> Any:
-    with ChatServer(respond) as server:
-        imported(project, server.url, monkeypatch)
-        result = run("fit", "in-context", "--json")
-        assert result.exit_code == 0, result.output
-        forget_embedder()
-        return result
+    found, _ = studied(Misbehaving(serving(Scorer()), kinds=faults, share=0.1), monkeypatch)
+    one, other = ([result.to_json() for result in figures(each).results] for each in (found, clean))
+    told = found.source.describe()
+    assert one == other and told["recipe"].startswith("s256:") and told["failures"] == {} and told["again"] == 0
 
 
 @pytest.mark.parametrize(
@@ -307,34 +484,28 @@ def _fitted(project: Path, monkeypatch: pytest.MonkeyPatch, respond: Respond) ->
     [("I would rather not say.", "no number"), ("About 90.", "outside the scale"), ("[0] user:\nTell me 3", "echo")],
 )
 def test_a_model_that_ignores_the_scale_or_echoes_is_told_of(
-    said: str, reason: str, project: Path, monkeypatch: pytest.MonkeyPatch
+    said: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with ChatServer(serving(lambda prompt: said)) as server:
-        imported(project, server.url, monkeypatch, SMALL.replace("candidates: 3", "candidates: 0"))
-        result = run("fit", "in-context")
-        assert result.exit_code == 1 and f"gave a score: {reason}" in result.output.replace("\n", " ")
-        assert "Traceback" not in result.output
+    with pytest.raises(BadInput, match=rf"none of \d+ requests gave a score: {reason} .*mode: logprobs"):
+        studied(serving(lambda prompt: said), monkeypatch, candidates=0)
 
 
-def test_a_model_that_sometimes_gives_no_score_is_cautioned_about(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_that_sometimes_gives_no_score_is_cautioned_about(monkeypatch: pytest.MonkeyPatch) -> None:
     scorer = Scorer()
 
     def script(prompt: Prompt) -> str:
         text = prompt.messages[-1].content
         return "nine thousand" if "worth 1" in text[-300:] and "task prompt alone" not in text else scorer(prompt)
 
-    with ChatServer(serving(script)) as server:
-        imported(project, server.url, monkeypatch)
-        result = run("fit", "in-context")
-        assert result.exit_code == 0 and "held no score on the scale" in result.output
-        assert "unscored" in result.output and "no number" in result.output
+    found, _ = studied(serving(script), monkeypatch)
+    told = found.source.describe()
+    assert any("held no score on the scale" in caution for caution in told["cautions"])
+    assert told["failures"].keys() == {"no number"} and told["again"] == 0
+    lost = rows_of(figures(found))["judge-expected"]
+    assert lost["unscored"] > 0 and any("no number (3 of 3 requests)" in reason for reason in lost["reasons"])
 
 
-def test_a_writer_s_reply_that_is_no_prompt_is_not_asked_for_again(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_writer_s_reply_that_is_no_prompt_is_not_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     scorer, refused = Scorer(), list[Prompt]()
 
     def script(prompt: Prompt) -> str:
@@ -343,104 +514,99 @@ def test_a_writer_s_reply_that_is_no_prompt_is_not_asked_for_again(
             refused.append(prompt)
         return "No." if prompt in refused else said
 
-    with ChatServer(serving(script)) as server:
-        imported(project, server.url, monkeypatch)
-        result = run("fit", "in-context")
-        assert result.exit_code == 0 and "were no prompt: no prompt (1)" in result.output
+    found, _ = studied(serving(script), monkeypatch)
+    told = found.source.describe()
+    assert any("1 of 3 replies were no prompt: no prompt (1)" in caution for caution in told["cautions"])
+    assert told["stages"]["prompts written"] == {"asked": 3, "failures": {"no prompt": 1}} and told["again"] == 0
 
 
-def test_few_large_groups_are_refused_before_anything_is_paid_for(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_few_large_groups_are_refused_before_anything_is_paid_for(nobody: Asked) -> None:
     chats, labels, _ = rated_chats(40)
     many = Conversation("one", tuple(turn for chat in chats[:38] for turn in chat.turns))
     marks = [Label(Target("one", 2 * n + 1), "overall", "ann", label.value) for n, label in enumerate(labels[:38])]
     rest = [Label(Target(chat.id, 1), "overall", "ann", 2) for chat in chats[38:]]
-    write(project, [many, *chats[38:]], Labels([*marks, *rest]))
-    imported(project, "http://127.0.0.1:9/v1", monkeypatch, f"{SMALL}, held_out: 0.1")
-    result = run("fit", "in-context")
-    assert result.exit_code == 1 and "spent" not in result.output
-    assert "of one conversation" in result.output or "rated examples" in result.output
+    part = training([many, *chats[38:]], Labels([*marks, *rest]))
+    with pytest.raises(BadInput, match="of one conversation or reply to the same turns"):
+        run(source().learn(part), nobody.models())
+    with pytest.raises(BadInput, match="of one conversation|rated examples"):
+        run(study(source(held_out=0.1), part), nobody.models())
 
 
-def test_wrong_input_is_said_in_one_line(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_input_is_said_in_one_line(nobody: Asked, tmp_path: Path) -> None:
+    def said(part: Training | None = None, context: int | None = None, **settings: Any) -> str:
+        with pytest.raises(BadInput) as raised:
+            run(study(source(**settings), part or training()), nobody.models(context=context))
+        return " ".join(str(raised.value).split())
+
+    (tmp_path / "prompts.yaml").write_text("prompts: []")
+    assert "prompts" in said(prompts=str(tmp_path / "prompts.yaml"))
+    assert "cannot be read" in said(inversion=str(tmp_path / "none.txt"))
+    assert "unknown selector 'magic'" in said(selector="magic")
+    assert "in-context: towers" in said(selector="adoror", towers={"depth": 2})
+    assert "rated examples" in said(demonstrations=30) and "demonstrations: " in said(demonstrations=30)
+    assert "40 private, which are left out" in said(private=["case"])
+    assert "too long to be shown" in said(demonstrations=12, context=512)
+    assert "no embedder 'nope'" in said(embedder="nope")
     chats, labels, _ = rated_chats(40)
-    (project / "accord.yaml").write_text("rubric: rubric.yaml\n")
-    assert "in_context: {model: NAME}" in run("fit", "in-context").output.replace("\n", " ")
-    imported(project, "http://127.0.0.1:9/v1", monkeypatch)
-
-    def said(*command: str) -> str:
-        result = run("fit", "in-context", *command)
-        assert result.exit_code == 1 and "Traceback" not in result.output, result.output
-        return " ".join(result.output.split())
-
-    assert "unknown dimension 'overal'" in said("--dimension", "overal") and "overall" in said("--dimension", "overal")
-    rubric = (project / "rubric.yaml").read_text()
-    (project / "rubric.yaml").write_text(rubric + "- {id: warm, text: 'How warm?', options: [1, 2]}\n")
-    assert "nobody has rated the dimension 'warm'; rated are: overall (80)" in said("--dimension", "warm")
-    (project / "prompts.yaml").write_text("prompts: []")
-    assert "prompts" in said("--prompts", "prompts.yaml")
-    configure(project, "http://127.0.0.1:9/v1", SMALL.replace("neighbours", "magic"))
-    assert "unknown selector 'magic'" in said()
-    configure(project, "http://127.0.0.1:9/v1", SMALL.replace("demonstrations: 3", "demonstrations: 30"))
-    assert "rated examples" in said() and "demonstrations: " in said()
-    configure(project, "http://127.0.0.1:9/v1", f"{SMALL}, private: ['case']")
-    assert "40 private, which are left out" in said()
-    narrow = SMALL.replace("demonstrations: 3", "demonstrations: 12")
-    configure(project, "http://127.0.0.1:9/v1", f"{narrow}, context: 512")
-    assert "too long to be shown" in said()
-    configure(project, "http://127.0.0.1:9/v1", SMALL.replace("endpoint:vectors", "nope"))
-    told = said()
-    assert "no embedder 'nope'" in told and "spent" not in told
-    assert "are for in-context" in " ".join(run("fit", "calibration", "--dimension", "overall").output.split())
-
-    (project / "accord.db").unlink()
-    write(project, chats, Labels(Label(label.target, label.question, label.annotator, 3) for label in labels))
-    imported(project, "http://127.0.0.1:9/v1", monkeypatch)
-    assert "have the score 3" in said()
+    same = Labels(Label(label.target, label.question, label.annotator, 3) for label in labels)
+    assert "have the score 3" in said(training(chats, same))
+    with pytest.raises(BadInput, match="nobody has the role 'scorer'"):
+        run(source().learn(training()), Models({}, nobody.store))
+    with pytest.raises(BadInput, match="demonstrations"):
+        source(demonstrations=0)
+    with pytest.raises((BadInput, UnknownName), match="writer"):
+        source(writer="w")  # roles are the project's
 
 
-def test_an_example_that_is_the_input_is_not_shown_beside_it(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with ChatServer(serving(Scorer())) as server:
-        imported(project, server.url, monkeypatch)
-        assert run("fit", "in-context").exit_code == 0
-        recipe = load_recipe("evaluators/in-context")
-        twin = Conversation("another-id", recipe.examples[0].sample.conversation.turns)
-        assert recipe.left_out_of(Sample(twin)) == [0]
-        write(project, [twin], Labels([]))
-        assert run("score", "chats.jsonl", "--out", "scores.jsonl").exit_code == 0
-        own = twin.turns[-1].content
-        asked = [r["messages"][0]["content"] for r in server.requests if r["_path"].endswith("/completions")]
-        about = [text for text in asked if own in text[text.rindex("The conversation:") :]]
-        assert len(about) > 3 and all(text.count(own) == 1 for text in about)
+def test_an_example_that_is_the_input_is_not_shown_beside_it(asked: Asked) -> None:
+    models = asked.models()
+    found = run(study(source(), training()), models)
+    recipe = found.source.recipe
+    twin = Conversation("another-id", recipe.examples[0].sample.conversation.turns)
+    assert recipe.left_out_of(Sample(twin)) == [0]
+    assert run(found.source.measure([Sample(twin)]), models).present.all()
+    own = twin.turns[-1].content
+    texts = [request["messages"][0]["content"] for request in asked.chats]
+    about = [text for text in texts if own in text[text.rindex("The conversation:") :]]
+    assert len(about) > 3 and all(text.count(own) == 1 for text in about)
 
 
-def test_another_model_or_way_than_the_recipe_s_is_refused(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with ChatServer(serving(Scorer())) as server:
-        imported(project, server.url, monkeypatch)
-        assert run("fit", "in-context").exit_code == 0
-        for more, match in ((f"mode: logprobs, {SMALL}", "by way of number"), (SMALL, "")):
-            configure(project, server.url, more)
-            if not match:
-                text = (project / "accord.yaml").read_text()
-                (project / "accord.yaml").write_text(text.replace("model: m,", "model: n,"))
-                match = "were tried with m"
-            refused = run("score", "chats.jsonl", "--out", "s.jsonl")
-            assert refused.exit_code == 1 and match in " ".join(refused.output.split())
-        shown = project / "evaluators" / "in-context" / "demonstrations.jsonl"
-        lines = shown.read_text().splitlines(keepends=True)
-        configure(project, server.url)
-        for other in (lines[::-1], lines[1:], [*lines, lines[0]]):
-            shown.write_text("".join(other))
-            refused = run("score", "chats.jsonl", "--out", "s.jsonl")
-            assert refused.exit_code == 1 and "was edited" in refused.output
-        shown.write_text("".join(lines))
-        taken = run("fit", "in-context", "--dimension", "overall", "--out", "evaluators/in-context")
-        assert taken.exit_code == 0
-    card = project / "evaluators" / "in-context" / "selector.json"
-    card.write_text(card.read_text()[:40])
-    configure(project, "http://127.0.0.1:9/v1")
-    assert "damaged" in run("score", "chats.jsonl", "--out", "s.jsonl").output
+def test_another_model_or_mode_than_the_recipe_s_is_refused(asked: Asked) -> None:
+    found = run(study(source(), training()), asked.models())
+    kept, some = saved(found.source), training().samples[:1]
+    restored = source().restored(kept)
+    for settings, match in (({"mode": "logprobs"}, "by way of number"), ({"model": "n"}, "were tried with m")):
+        with pytest.raises(BadInput, match=match):
+            run(restored.measure(some), asked.models(**settings))
+    assert len(run(restored.measure(some), asked.models(mode="number"))) == 1
+    lines = kept.files["demonstrations.jsonl"].splitlines(keepends=True)
+    for other in (lines[::-1], lines[1:], [*lines, lines[0]]):
+        with pytest.raises(BadInput, match="was edited"):
+            source().restored(replace(kept, files={**kept.files, "demonstrations.jsonl": "".join(other)}))
+    with pytest.raises(BadInput, match=r"demonstrations.jsonl is missing"):
+        source().restored(replace(kept, files={"prompts.yaml": kept.files["prompts.yaml"]}))
+    with pytest.raises(BadInput, match="damaged"):
+        source().restored(replace(kept, card={"format": 1}))
+    with pytest.raises(BadInput, match="newer Accord"):
+        source().restored(replace(kept, card={**kept.card, "format": 2}))
+    with pytest.raises(BadInput, match="was edited"):
+        source().restored(replace(kept, card={**kept.card, "sizes": {**kept.card["sizes"], "ensemble": 4}}))
+
+
+@pytest.mark.parametrize("selector", ["utility", "diverse"])
+def test_what_was_saved_measures_the_same(selector: str, asked: Asked) -> None:
+    if selector == "utility":
+        pytest.importorskip("jax", reason="needs accord[networks]")
+    models = asked.models()
+    made = source(selector=selector, towers={"epochs": 2, "width": 4, "heads": 2} if selector == "utility" else {})
+    learned = run(made.learn(training()), models).source
+    assert isinstance(learned, InContext)
+    again = source().restored(saved(learned))
+    assert again.recipe.hash == learned.recipe.hash
+    samples = [Sample(chat) for chat in rated_chats(60)[0][40:44]]
+    one, other = (run(each.measure(samples), models) for each in (learned, again))
+    assert np.array_equal(one.values, other.values) and one.notes == other.notes
+    assert again.keep_only(one.columns) is again and again.keep_only(()) is None
 
 
 def test_of_a_conversation_the_last_reply_is_scored_where_turns_are() -> None:
@@ -450,3 +616,267 @@ def test_of_a_conversation_the_last_reply_is_scored_where_turns_are() -> None:
     assert at_level([Sample(Conversation("c", turns))], "dialogue")[0].turn is None
     assert at_level([Sample(Conversation("c", ()))], "turn")[0].turn is None
     assert prompt_text(sample).endswith("b")
+
+
+# --- through the project and the command line ---------------------------------------------------------------------
+
+FOLDER = Path("evaluators") / IN_CONTEXT
+SCORE = ("score", "chats.jsonl", "--out", "scores.jsonl")
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project's folder with rated conversations; the endpoint is named by each test."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ACCORD_STORE", raising=False)
+    (tmp_path / "rubric.yaml").write_text(dump_rubric(RUBRIC))
+    write(*rated_chats(40)[:2])
+    return tmp_path
+
+
+def write(chats: Iterable[Conversation], labels: Iterable[Label] = ()) -> None:
+    rows = [{"id": c.id, "messages": [{"role": t.role, "content": t.content} for t in c.turns]} for c in chats]
+    Path("chats.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with Path("labels.csv").open("w", newline="") as file:
+        out = csv.writer(file)
+        out.writerow(["conversation", "turn", "question", "annotator", "value"])
+        for label in labels:
+            out.writerow([label.target.conversation, label.target.turn, label.question, label.annotator, label.value])
+
+
+def configure(url: str, scorer: str = "model: m", **settings: Any) -> None:
+    """Write `accord.yaml`."""
+    Path("accord.yaml").write_text(
+        f"rubric: rubric.yaml\nmetrics: []\ndraws: 50\nevaluator: in-context\n"
+        f"models: {{scorer: {{{scorer}, base_url: '{url}'}}}}\n"
+        f"sources: {{in-context: {json.dumps({**SMALL, **settings})}}}\n"
+    )
+
+
+def invoke(*command: str, code: int = 0) -> Result:
+    done = CliRunner().invoke(app, list(command))
+    assert done.exit_code == code, done.output
+    return done
+
+
+@contextmanager
+def imported(respond: Respond, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> Iterator[ChatServer]:
+    """A server, a project file that names it, and everything imported."""
+    with ChatServer(respond) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        configure(server.url, **settings)
+        invoke("import", "chats.jsonl", "labels.csv")
+        yield server
+        forget_embedder()
+
+
+def chats_of(server: ChatServer) -> int:
+    return sum(request["_path"].endswith("/chat/completions") for request in server.requests)
+
+
+def test_the_command_learns_tells_and_scores(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with imported(serving(Scorer()), monkeypatch) as server:
+        plan = json.loads(invoke("fit", "in-context", "--plan", "--json").stdout)
+        assert chats_of(server) == 0 and not Path("evaluators").exists()
+        learned = invoke("fit", "in-context", "--json")
+        result = json.loads(learned.stdout)
+        found, asked = result["findings"][IN_CONTEXT], chats_of(server)
+        assert plan["requests"] == asked == found["asked"] == result["spent"]["requests"]
+        assert f"spent: {asked} requests" in learned.stderr and found["trained"] + found["tested"] == 40
+        rows = {row["system"]: row for row in result["comparison"]["rows"]}
+        assert rows[IN_CONTEXT]["rmse"] < rows["annotator-mean"]["rmse"] and rows[IN_CONTEXT]["spearman"] > 0.6
+        assert "by hand, random examples" in rows and result["comparison"]["folds"] == 1
+
+        again = invoke("fit", "in-context")
+        assert "Who picks the examples" in again.stdout and "neighbours *" in again.stdout
+        assert "Prompts by squared error" in again.stdout and "one side held out" in again.stdout
+        assert f"{asked} requests; " in again.stdout and f"saved in {FOLDER}" in again.stdout
+        assert "spent" not in again.stderr and chats_of(server) == asked
+        with accord.open() as opened:
+            assert opened.tried(IN_CONTEXT).findings[IN_CONTEXT] == found  # nothing is asked, nothing saved
+            assert opened.plan_fit(IN_CONTEXT).requests == 0
+
+        invoke("report")
+        page = Path("report.html").read_text()
+        assert "Scoring in context: overall" in page and "by hand, random examples" in page and "<script" not in page
+        assert chats_of(server) == asked
+
+        new = [Conversation(f"new-{chat.id}", chat.turns) for chat in rated_chats(60)[0][40:48]]
+        write([*new, Conversation("silent", (Turn("user", " "), Turn("assistant", " ")))])
+        scored = invoke(*SCORE, code=5)
+        assert "1 unscored" in scored.stdout and "8 conversations scored" in scored.stdout
+        paid = chats_of(server)
+        for name in ("scores.csv", "scores.parquet"):
+            invoke("score", "chats.jsonl", "--out", name, code=5)
+        assert chats_of(server) == paid > asked
+    *rows, silent = map(json.loads, Path("scores.jsonl").read_text().splitlines())
+    worth = [int(chat.turns[-1].content.split("worth ")[1][0]) for chat in new]
+    assert np.abs(np.array([row["value"] for row in rows]) - worth).mean() < 0.8
+    assert all(1 <= row["low"] <= row["high"] <= 5 and row["band_low"] < row["band_high"] for row in rows)
+    assert "nothing was said" in silent["unscored"] and silent["value"] is None
+    kept = {prompt["hash"] for prompt in found["prompts"] if prompt["kept"]}
+    examples = {chat.id for chat in rated_chats(40)[0]}
+    for row in rows:
+        assert row["notes"]["prompt"] in kept and set(row["notes"]["demonstrations"]) <= examples
+    with Path("scores.csv").open() as stream:
+        table = list(csv.DictReader(stream))
+    assert [json.loads(row["notes"]) for row in table[:-1]] == [row["notes"] for row in rows]
+    assert pl.read_parquet("scores.parquet")["value"].to_list()[:-1] == [row["value"] for row in rows]
+
+
+def test_every_system_of_the_table_is_asked_where_the_setting_says_so(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with imported(serving(Scorer()), monkeypatch, selector="bm25"):
+        said = invoke("fit", "--set", "sources.in-context.tables=true", "--out", "elsewhere").stdout
+    for system in ("by hand, no examples", "best prompt, bm25", "all prompts", "bm25, one request"):
+        assert system in said
+    assert "saved in elsewhere" in said and "bm25 *" in said and not Path("evaluators").exists()
+
+
+def test_a_budget_stops_the_command_which_goes_on_from_there(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with imported(serving(Scorer()), monkeypatch) as server:
+        whole = json.loads(invoke("fit", "--plan", "--json").stdout)["requests"]
+        stopped = invoke("fit", "--max-requests", "100", code=4)
+        assert "budget of 100 requests" in stopped.stderr and "spent: 100 requests" in stopped.stderr
+        assert chats_of(server) == 100 and not Path("evaluators").exists() and stopped.stdout == ""
+        assert json.loads(invoke("fit", "--plan", "--json").stdout)["requests"] == whole - 100
+        invoke("fit")
+        assert chats_of(server) == whole and (FOLDER / "evaluator.json").exists()
+
+
+def test_what_came_to_nothing_is_said_and_asked_for_again(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scorer, failing = Scorer(), True
+
+    def respond(request: Mapping[str, Any]) -> Wire:
+        if failing and "case 7 of" in str(request.get("messages", ""))[-400:]:
+            return Wire({"error": {"message": "down"}}, status=500)
+        return answers(request, scorer)
+
+    with imported(respond, monkeypatch, scorer="model: m, attempts: 1") as server:
+        part = invoke("fit", "in-context", code=5)
+        assert re.search(r"in-context: \d+ requests came to nothing; the same command asks", part.stderr)
+        assert f"saved in {FOLDER}" in part.stdout
+        failing, before = False, chats_of(server)
+        assert "came to nothing" not in invoke("fit", "in-context").stderr and chats_of(server) > before
+
+
+def test_another_question_is_learned_into_a_folder_of_its_own(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chats, labels, _ = rated_chats(40)
+    warm = [Label(Target(each.target.conversation, 1), "How warm", each.annotator, each.value) for each in labels]
+    write(chats, [*labels, *warm])
+    with Path("rubric.yaml").open("a") as stream:
+        stream.write("- {id: How warm, text: 'How warm is the reply?', scale: real, low: 0, high: 10}\n")
+    with imported(serving(Scorer()), monkeypatch) as server:
+        result = json.loads(invoke("fit", "--question", "How warm", "--json").stdout)
+        assert result["folder"] == f"{FOLDER}-how-warm" and not FOLDER.exists()
+        assert result["findings"][IN_CONTEXT]["level"] == "turn"
+        asked = [r["messages"][0]["content"] for r in server.requests if r["_path"].endswith("/chat/completions")]
+        assert all("The last turn, [1]:" in text for text in asked) and any("from 0 to 10" in text for text in asked)
+        invoke(*SCORE, "--evaluator", result["folder"])
+        rows = [json.loads(line) for line in Path("scores.jsonl").read_text().splitlines()]
+        assert {row["turn"] for row in rows} == {1} and max(row["value"] for row in rows) > 3
+        before = chats_of(server)
+        refused = invoke("fit", "--out", result["folder"], code=1).stderr
+        assert "holds an evaluator of 'How warm'" in refused and "--out" in refused and chats_of(server) == before
+        with accord.open() as opened:
+            assert opened.load(result["folder"]).question.id == "How warm"
+
+
+def test_a_folder_that_was_damaged_or_edited_is_refused(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with imported(serving(Scorer()), monkeypatch) as server:
+        invoke("fit")
+        for name, change in (
+            ("prompts.yaml", lambda text: re.sub(r"\(version \d+\)", "(version 700)", text, count=1)),
+            ("demonstrations.jsonl", lambda text: "".join(text.splitlines(keepends=True)[1:])),
+        ):
+            path = FOLDER / name
+            whole = path.read_text()
+            path.write_text(change(whole))
+            refused = invoke(*SCORE, code=1).stderr
+            assert "was edited" in refused and len(refused.strip().splitlines()) == 1
+            if name == "prompts.yaml":
+                result = json.loads(invoke("fit", "--set", f"sources.in-context.prompts={path}", "--json").stdout)
+                edited = [
+                    one for one in result["findings"][IN_CONTEXT]["prompts"] if one["by"].startswith("by hand, from")
+                ]
+                assert len(edited) == 1 and "(version 700)" in edited[0]["text"]
+                invoke(*SCORE)
+                invoke("fit")
+            else:
+                path.write_text(whole)
+            invoke(*SCORE)
+        before = chats_of(server)
+        for name in ("evaluator.json", "arrays.safetensors"):
+            path = FOLDER / name
+            kept = path.read_bytes()
+            path.write_bytes(kept[:40])
+            assert "holds a damaged evaluator" in invoke(*SCORE, code=1).stderr
+            path.unlink()
+            assert f"holds no evaluator: {name} is missing" in invoke(*SCORE, code=1).stderr
+            path.write_bytes(kept)
+        configure(server.url, scorer="model: n")
+        assert "were tried with m" in invoke(*SCORE, code=1).stderr
+        configure(server.url, scorer="mode: logprobs, model: m")
+        assert "by way of number" in invoke(*SCORE, code=1).stderr
+        assert chats_of(server) == before
+
+
+def test_wrong_input_of_a_command_is_said_in_one_line(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def told(*more: str) -> str:
+        [line] = invoke("fit", "in-context", *more, code=1).stderr.strip().splitlines()
+        assert "spent" not in line
+        return line
+
+    Path("accord.yaml").write_text("rubric: rubric.yaml\n")
+    invoke("import", "chats.jsonl", "labels.csv")
+    assert "nobody has the role 'scorer'; name a model: models: {scorer: {model: NAME}}" in told()
+    configure(NOWHERE)
+    assert "'overal'" in told("--question", "overal") and "Did you mean 'overall'" in told("--question", "overal")
+    assert "unknown selector 'magic'" in told("--set", "sources.in-context.selector=magic")
+    assert "unknown key 'selectr'. Did you mean 'selector'" in told("--set", "sources.in-context.selectr=bm25")
+    assert "rated examples" in told("--set", "sources.in-context.demonstrations=30")
+    assert "no embedder 'nope'" in told("--set", "sources.in-context.embedder=nope")
+    assert "40 private" in told("--set", "sources.in-context.private=[case]")
+    assert "KEY=VALUE" in told("--set", "sources.in-context")
+    with Path("rubric.yaml").open("a") as stream:
+        stream.write("- {id: warm, text: 'How warm?', options: [1, 2]}\n")
+    assert "'warm'" in told("--question", "warm") and not Path("evaluators").exists()
+
+
+class Guessing(Source):
+    """What is held out is told by a rival; the source itself knows nothing."""
+
+    def hold_out(self, train: Training) -> Split:
+        names = sorted({train.group_of(target) for target in train.targets})
+        return Split(frozenset(names[::2]), frozenset(names[1::2]))
+
+    def learn(self, train: Training) -> Flow[Learned]:
+        return Learned(self, (yield from self.measure(train.samples)))
+
+    def examine(self, test: Training) -> Flow[Guessing]:
+        self.truth = {label.target: float(label.value or 0) for label in test.labels}
+        return (yield from nothing(self))
+
+    def rivals(self) -> dict[str, EvidenceTable]:
+        columns = [Column(f"overall={n}", "r", "overall", float(n)) for n in range(1, 6)]
+        rows = {at: {f"overall={n}": float(n == value) for n in range(1, 6)} for at, value in self.truth.items()}
+        return {"whoever knows": EvidenceTable.from_rows(columns, rows)}
+
+    def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
+        guesses = {sample.target: {"guess": float(zlib.crc32(sample.conversation.id.encode()))} for sample in samples}
+        return (yield from nothing(EvidenceTable.from_rows([Column("guess", "g")], guesses)))
+
+
+def test_whoever_does_better_on_what_was_held_out_is_named(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sources._plugins, "guessing", Guessing)
+    Path("accord.yaml").write_text(
+        "rubric: rubric.yaml\nmetrics: []\nevaluator: mine\nevaluators: {mine: {sources: [guessing], head: mixed}}\n"
+    )
+    invoke("import", "chats.jsonl", "labels.csv")
+    with accord.open() as opened:
+        tried = opened.tried()
+    assert tried.cautions == ["whoever knows does better on new examples, beyond chance"]
+    assert "note: whoever knows does better on new examples, beyond chance" in invoke("fit").stderr
+    invoke("report")
+    assert "whoever knows does better on new examples, beyond chance" in Path("report.html").read_text()

@@ -8,10 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from accord import Calibration, Label, Labels, Score, Target, Unscored
-from accord.evidence import Column, EvidenceTable
-from accord.learning import AdaptiveRubric, LargeDesign, System, band_width, bands, held_out, importance, suggest_labels
-from accord.evidence import ratings
+from accord import Evaluator, Label, Labels, Score, Target, Unscored
+from accord.evidence import Column, EvidenceTable, ratings
+from accord.learning import (
+    AdaptiveRubric,
+    Calibration,
+    LargeDesign,
+    System,
+    band_width,
+    bands,
+    held_out,
+    importance,
+    suggest_labels,
+)
 from accord.learning.equations import Design
 from accord.statistics import Clusters, Paired, diagrams, grouped_folds, smece_by_option
 from accord.testing import Planted, planted
@@ -107,9 +116,9 @@ def test_a_changed_judge_is_said_at_every_score(tmp_path: Path) -> None:
     corpus = planted(conversations=60)
     versions = {target: "judge-0613" for target in corpus.evidence.targets}
     learned = mixed(corpus.question).fit(replace(corpus.evidence, versions=versions), corpus.labels)
-    learned.save(tmp_path)
+    Evaluator(corpus.question, (), learned, head_name="mixed").save(tmp_path)
     later = replace(corpus.evidence, versions={**versions, corpus.evidence.targets[0]: "judge-1106"})
-    first, second, *_ = load_evaluator(tmp_path).predict(later)
+    first, second, *_ = load_evaluator(tmp_path).head.predict(later)
     assert isinstance(first, Score) and isinstance(second, Score)
     assert "judge-1106, learned from judge-0613" in str(first.warning) and second.warning is None
 

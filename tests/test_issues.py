@@ -18,7 +18,7 @@ from accord.methods import (
     NO_REPLY,
     SHIPPED_SHOTS,
     Asking,
-    Guidance,
+    IssuePromptBuilder,
     Shot,
     Speakers,
     Unread,
@@ -57,8 +57,8 @@ from accord.values import (
 )
 
 SODA = load_taxonomy("soda-eval")
-ASKING = Asking(Guidance(SODA))
-ALONE = Asking(Guidance(SODA), together=False)
+ASKING = Asking(IssuePromptBuilder(SODA))
+ALONE = Asking(IssuePromptBuilder(SODA), together=False)
 CHAT = Conversation(
     "c1",
     (
@@ -296,20 +296,20 @@ def test_a_turn_of_a_hundred_thousand_characters_is_shown_in_part_and_the_rest_i
     long = Conversation(
         "l", (Turn("user", "x " * 50_000), Turn("assistant", "yes"), Turn("user", "k"), Turn("assistant", "no"))
     )
-    asking = Asking(Guidance(SODA), context=4096)
+    asking = Asking(IssuePromptBuilder(SODA), context=4096)
     prompts = prompts_of(long, [1, 3], asking)
     assert len(prompts) == 2 and all(len(prompt.messages[0].content) < 4 * 4096 for prompt in prompts)
     assert "characters left out here" in prompts[0].messages[0].content
     with pytest.raises(BadInput, match="issues: context"):
-        prompts_of(long, [1], Asking(Guidance(SODA), context=700))
+        prompts_of(long, [1], Asking(IssuePromptBuilder(SODA), context=700))
 
 
 def test_examples_are_shown_and_at_most_five() -> None:
-    [prompt] = prompts_of(CHAT, [1], Asking(Guidance(SODA, shots=SHIPPED_SHOTS), together=False))
+    [prompt] = prompts_of(CHAT, [1], Asking(IssuePromptBuilder(SODA, shots=SHIPPED_SHOTS), together=False))
     assert prompt.messages[0].content.count("An example:") == 2 and "I sold my car" in prompt.messages[0].content
-    assert Guidance(SODA, shots=SHIPPED_SHOTS).hash != Guidance(SODA).hash
+    assert IssuePromptBuilder(SODA, shots=SHIPPED_SHOTS).hash != IssuePromptBuilder(SODA).hash
     with pytest.raises(BadInput, match="at most 5"):
-        Guidance(SODA, shots=(Shot(CHAT.turns, 1, GOOD),) * 6)
+        IssuePromptBuilder(SODA, shots=(Shot(CHAT.turns, 1, GOOD),) * 6)
 
 
 # --- post-processing ----------------------------------------------------------------------------------------------
@@ -334,7 +334,7 @@ def mending(types: list[str], script: object, taxonomy: Taxonomy = SODA) -> tupl
     assert isinstance(found, Verdict)
     model = ScriptedModel(script)  # type: ignore[arg-type]
     [done] = run_flow(
-        postprocessed([postprocess(Target("c", 1), found, "reply", taxonomy, "m")], Guidance(taxonomy)), model
+        postprocessed([postprocess(Target("c", 1), found, "reply", taxonomy, "m")], IssuePromptBuilder(taxonomy)), model
     )
     return done, model
 

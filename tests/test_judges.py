@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from accord import Answer, Conversation, Document, Question, Rubric, Scale, Store, Turn
+from accord import Conversation, Document, Question, Rubric, Scale, Store, Turn
 from accord.cli import commands  # noqa: F401 - registers the commands
 from accord.cli.app import app  # noqa: F401 - registers the commands
 from accord.evidence import judge_samples
 from accord.models import (
     MODES,
+    Answer,
     Budget,
     Budgeted,
     Cached,

@@ -11,9 +11,19 @@ import pytest
 
 from accord import Conversation, Document, Store, Turn
 from accord.evidence import LIKELIHOOD, EvidenceTable, measure_likelihoods, passages_of
-from accord.learning import LabelFree, load_evaluator
-from accord.models import Budget, Caps, ClientOptions, Failure, Likelihood, Measured, Passage, open_likelihood, wait
-from accord.testing import ChatServer, Wire, answer_any, check_evaluator, fault, planted
+from accord.learning import Evaluator, LabelFree, load_evaluator, make_head
+from accord.models import (
+    Budget,
+    Caps,
+    ClientOptions,
+    Failure,
+    Likelihood,
+    Measured,
+    Passage,
+    open_likelihood,
+    wait,
+)
+from accord.testing import ChatServer, Wire, answer_any, check_head, fault, planted
 from accord.values import BadInput, BudgetReached, Labels, Sample, Score, Unscored
 
 CHAT = Conversation(
@@ -183,14 +193,15 @@ def test_likelihoods_keep_to_the_budget(memory: Store, api_key: None) -> None:
 
 
 def test_the_label_free_score_keeps_the_contract() -> None:
-    check_evaluator(lambda question: LabelFree(question, features=("f0", "f1")))
+    check_head(lambda question: LabelFree(question, features=("f0", "f1")))
 
 
 def test_without_a_label_conversations_are_ordered(tmp_path: Any) -> None:
     corpus = planted()
-    evaluator = LabelFree(corpus.question, features=("f0",)).fit(corpus.evidence, Labels([]))
-    evaluator.save(tmp_path)
-    scores = load_evaluator(tmp_path).predict(corpus.evidence)
+    head = make_head("label-free", corpus.question, {"features": ["f0"]})
+    evaluator = Evaluator(corpus.question, (), head, name="label-free", head_name="label-free")
+    evaluator.fitted_on(corpus.evidence, Labels([])).save(tmp_path)
+    scores = load_evaluator(tmp_path).head.predict(corpus.evidence)
     values = np.array([score.value for score in scores if isinstance(score, Score)])
     order = np.argsort(corpus.evidence.values[:, 0])
     assert (np.diff(values[order]) >= 0).all(), "more of the feature is a higher score"
@@ -202,7 +213,9 @@ def test_without_a_label_conversations_are_ordered(tmp_path: Any) -> None:
 
 def test_the_label_free_score_says_what_it_lacks() -> None:
     corpus = planted(conversations=20)
-    with pytest.raises(BadInput, match=r"need the evidence 'pmi'.*likelihood: \{model: embedded:smollm2-135m\}"):
+    with pytest.raises(
+        BadInput, match=r"need the evidence 'pmi'.*models: \{likelihood: \{model: embedded:smollm2-135m\}\}"
+    ):
         LabelFree(corpus.question).fit(corpus.evidence, Labels([]))
     for wrong in (1.5, "high", True):
         with pytest.raises(BadInput, match="trust is a correlation"):

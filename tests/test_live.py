@@ -5,34 +5,47 @@ from __future__ import annotations
 import json
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from accord import (
-    Calibration,
     Conversation,
     Document,
+    Evaluator,
     Label,
     Labels,
     LiveScorer,
     Question,
     Reward,
+    Rubric,
     Scale,
     Score,
+    Store,
     Target,
     Turn,
     Unscored,
     read,
 )
-from accord.evidence import BANK, LEXICAL, measure
-from accord.learning import Constant, Mixture
-from accord.live import Message
+from accord.evidence import BANK, LEXICAL, SourceContext, Training, signature_of
+from accord.learning import EvaluatorSettings, make_evaluator
+from accord.live import Message, Scheduler, live_metrics, opened, see_to
 from accord.live import scorer as scoring
+from accord.models import memory_models, run
 from accord.sample import sources
 from accord.values import BadInput, NotFitted, Sample, UnknownName
 
 QUESTION = Question(id="useful", text="Is it useful?", scale=Scale(options=(1, 2, 3, 4)))
+
+
+def made(head: str = "curves", names: Sequence[str] = BANK) -> Evaluator:
+    """An evaluator of metrics, before it learns."""
+    context = SourceContext(Rubric(name="useful", questions=(QUESTION,), main="useful"))
+    settings = {"metrics": {"names": tuple(names)}}
+    return make_evaluator(head, EvaluatorSettings(head=head), QUESTION, context, ("metrics",), settings)
 
 
 @pytest.fixture(scope="module")
@@ -40,17 +53,27 @@ def chats() -> list[Conversation]:
     return [record.conversation for record in read(sources()[0])]
 
 
-def learned(chats: list[Conversation], names: tuple[str, ...] = BANK) -> Mixture:
+def taught(before: Evaluator, samples: Sequence[Sample], labels: Labels) -> Evaluator:
+    """The evaluator after learning; its sources ask nobody."""
+    return run(before.fit(Training(tuple(samples), labels, QUESTION)), memory_models())
+
+
+def predicted(evaluator: Evaluator, samples: Sequence[Sample]) -> list[Score | Unscored]:
+    """Scores as the batch gives them."""
+    return run(evaluator.predict(samples), memory_models())
+
+
+def learned(chats: list[Conversation], names: tuple[str, ...] = BANK) -> Evaluator:
     samples = [Sample(c, place) for c in chats for place, turn in enumerate(c.turns) if turn.role == "assistant"]
     labels = Labels(
         Label(s.target, "useful", "ann", 1 + min(3, len(s.conversation.turns[s.turn or 0].content) // 120))
         for s in samples
     )
-    return Mixture(QUESTION).fit(measure(samples, names), labels)
+    return taught(made(names=names), samples, labels)
 
 
 @pytest.fixture(scope="module")
-def evaluator(chats: list[Conversation]) -> Mixture:
+def evaluator(chats: list[Conversation]) -> Evaluator:
     return learned(chats)
 
 
@@ -65,12 +88,12 @@ def play(scorer: LiveScorer, conversation: Conversation) -> Iterator[Score | Uns
             assert found is None
 
 
-def test_live_scores_are_those_of_the_batch(chats: list[Conversation], evaluator: Mixture) -> None:
+def test_live_scores_are_those_of_the_batch(chats: list[Conversation], evaluator: Evaluator) -> None:
     scorer = LiveScorer(evaluator)
     for conversation in chats[:8]:
         live = list(play(scorer, conversation))
         places = [place for place, turn in enumerate(conversation.turns) if turn.role == "assistant"]
-        batch = evaluator.predict(measure([Sample(conversation, place) for place in places], BANK))
+        batch = predicted(evaluator, [Sample(conversation, place) for place in places])
         for one, other in zip(live, batch, strict=True):
             assert isinstance(one, Score) and isinstance(other, Score)
             assert one.target == other.target and one.signature == other.signature and one.warning == other.warning
@@ -79,7 +102,7 @@ def test_live_scores_are_those_of_the_batch(chats: list[Conversation], evaluator
     assert len(scorer) == 8
 
 
-def test_what_is_remembered_is_bounded_in_number_and_age(evaluator: Mixture) -> None:
+def test_what_is_remembered_is_bounded_in_number_and_age(evaluator: Evaluator) -> None:
     now = [0.0]
     scorer = LiveScorer(evaluator, conversations=3, seconds=60, clock=lambda: now[0])
     for name in "abcd":
@@ -95,7 +118,7 @@ def test_what_is_remembered_is_bounded_in_number_and_age(evaluator: Mixture) -> 
     assert list(scorer._open) == ["e"]
 
 
-def test_a_message_that_comes_twice_is_scored_once(evaluator: Mixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_that_comes_twice_is_scored_once(evaluator: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
     scorer = LiveScorer(evaluator)
     scorer.message("c", "user", "Where is my order?", id="1")
     scorer.message("c", "user", "Where is my order?", id="1")
@@ -113,7 +136,7 @@ def test_a_message_that_comes_twice_is_scored_once(evaluator: Mixture, monkeypat
 
 
 def test_a_batch_of_messages_is_scored_together_as_it_would_be_one_by_one(
-    chats: list[Conversation], evaluator: Mixture
+    chats: list[Conversation], evaluator: Evaluator
 ) -> None:
     batch = [
         Message(c.id, turn.role, turn.content, [document.text for document in c.documents], str(place), place)
@@ -134,7 +157,7 @@ def test_a_batch_of_messages_is_scored_together_as_it_would_be_one_by_one(
     assert [t.score.target.conversation for t in tiny.take([Message(n, "assistant", "Hello.") for n in names])] == names  # type: ignore[union-attr]
 
 
-def test_turns_that_come_late_are_not_taken_in_and_gaps_are_said(evaluator: Mixture) -> None:
+def test_turns_that_come_late_are_not_taken_in_and_gaps_are_said(evaluator: Evaluator) -> None:
     scorer = LiveScorer(evaluator)
     scorer.message("c", "system", "Be brief.", turn=0)
     scorer.message("c", "user", "Where is my order?", turn=1)
@@ -151,7 +174,7 @@ def test_turns_that_come_late_are_not_taken_in_and_gaps_are_said(evaluator: Mixt
         scorer.message("c", "user", "x", turn=-1)
 
 
-def test_what_is_remembered_is_bounded_in_length_too(evaluator: Mixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_remembered_is_bounded_in_length_too(evaluator: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scoring, "TEXT", 10_000)
     scorer = LiveScorer(evaluator)
     for name in "abcdef":
@@ -165,7 +188,7 @@ def test_what_is_remembered_is_bounded_in_length_too(evaluator: Mixture, monkeyp
         scorer.message("g", "user", "x" * 1_000_001)
 
 
-def test_what_was_let_go_of_is_held_by_nothing(evaluator: Mixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_let_go_of_is_held_by_nothing(evaluator: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scoring, "TEXT", 10_000)
     scorer = LiveScorer(evaluator)
     scorer.message("a", "user", "hello there", id="1")
@@ -178,7 +201,7 @@ def test_what_was_let_go_of_is_held_by_nothing(evaluator: Mixture, monkeypatch: 
     assert scorer._open["e"].turn == 20 and scorer._open["e"].length == 540
 
 
-def test_late_messages_of_others_are_no_replies_without_a_score(evaluator: Mixture) -> None:
+def test_late_messages_of_others_are_no_replies_without_a_score(evaluator: Evaluator) -> None:
     scorer = LiveScorer(evaluator)
     scorer.message("c", "user", "one", turn=3)
     [late] = scorer.take([Message("c", "user", "two", turn=1)])
@@ -186,7 +209,7 @@ def test_late_messages_of_others_are_no_replies_without_a_score(evaluator: Mixtu
     assert scorer._open["c"].session.history.messages == 1
 
 
-def test_documents_may_change_and_a_reply_may_come_first(evaluator: Mixture) -> None:
+def test_documents_may_change_and_a_reply_may_come_first(evaluator: Evaluator) -> None:
     scorer = LiveScorer(evaluator)
     alone = scorer.message("c", "assistant", "Welcome! How can I help?")
     assert isinstance(alone, Score)
@@ -201,7 +224,7 @@ def test_documents_may_change_and_a_reply_may_come_first(evaluator: Mixture) -> 
         assert isinstance(scorer.message("c", "assistant", text), Score | Unscored)
 
 
-def test_threads_share_a_scorer(chats: list[Conversation], evaluator: Mixture) -> None:
+def test_threads_share_a_scorer(chats: list[Conversation], evaluator: Evaluator) -> None:
     scorer, found = LiveScorer(evaluator), {}
 
     def work(conversation: Conversation) -> None:
@@ -216,7 +239,7 @@ def test_threads_share_a_scorer(chats: list[Conversation], evaluator: Mixture) -
     assert found == {c.id: [score.to_json() for score in play(alone, c)] for c in chats[:12]}
 
 
-def test_one_message_sent_by_many_threads_counts_once(evaluator: Mixture) -> None:
+def test_one_message_sent_by_many_threads_counts_once(evaluator: Evaluator) -> None:
     scorer = LiveScorer(evaluator)
     found: list[object] = []
     threads = [
@@ -230,11 +253,20 @@ def test_one_message_sent_by_many_threads_counts_once(evaluator: Mixture) -> Non
     assert scorer._open["c"].session.history.messages == 1 and len({id(score) for score in found}) == 1
 
 
-def test_what_cannot_score_live_is_said(chats: list[Conversation], evaluator: Mixture) -> None:
-    with pytest.raises(BadInput, match="not measured message by message"):
+def test_what_cannot_score_live_is_said(chats: list[Conversation], evaluator: Evaluator) -> None:
+    with pytest.raises(BadInput, match="cannot score live: it learned from 'metrics'; fit one whose sources"):
         LiveScorer(learned(chats, (*BANK, *LEXICAL)))
     with pytest.raises(NotFitted):
-        LiveScorer(Mixture(QUESTION))
+        LiveScorer(made())
+    columns = evaluator.head.columns
+    assert columns is not None
+    otherwise = replace(evaluator, head=evaluator.head.__class__(QUESTION).restore(*evaluator.head.state()))
+    side = otherwise.head.trained_on_  # type: ignore[attr-defined]
+    changed = (replace(columns[0], made_by="metric|name:of-old"), *columns[1:])
+    otherwise.head.trained_on_ = replace(side, columns=changed)  # type: ignore[attr-defined]
+    with pytest.raises(BadInput, match="was learned as metric|name:of-old, it is now"):
+        LiveScorer(otherwise)
+    assert [str(signature_of(name)) for name in live_metrics(evaluator)] == [column.made_by for column in columns]
     with pytest.raises(UnknownName):
         LiveScorer(evaluator, annotator="nobody")
     with pytest.raises(BadInput, match="at least one conversation"):
@@ -242,7 +274,7 @@ def test_what_cannot_score_live_is_said(chats: list[Conversation], evaluator: Mi
     with pytest.raises(BadInput, match="allowed: assistant, developer"):
         LiveScorer(evaluator).message("c", "narrator", "be brief")
     labels = Labels([Label(Target(c.id), "useful", "ann", 2) for c in chats])
-    constant = Constant(QUESTION).fit(measure(map(Sample, chats), BANK), labels)
+    constant = taught(made("constant"), list(map(Sample, chats)), labels)
     with pytest.raises(BadInput, match="'constant' cannot score live"):
         LiveScorer(constant)
 
@@ -253,12 +285,42 @@ def test_a_calibration_on_the_bank_scores_live_for_one_annotator(chats: list[Con
         for c in chats
         for who, bias in (("ann", 0), ("bo", 1))
     )
-    fitted = Calibration(QUESTION, "mixed").fit(measure(map(Sample, chats), BANK), labels)
+    fitted = taught(made("mixed"), list(map(Sample, chats)), labels)
     found = LiveScorer(fitted, annotator="bo").message("c", "assistant", "We open at nine.")
     assert isinstance(found, Score) and found.annotator == "bo"
 
 
-def test_a_reward_is_a_number_a_reply(chats: list[Conversation], evaluator: Mixture) -> None:
+@pytest.mark.parametrize("level", ["turn", "conversation"])
+def test_what_is_heard_is_compared_with_the_replies_that_were_learned_from(
+    level: str,
+    chats: list[Conversation],
+    evaluator: Evaluator,
+    memory: Store,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = Labels(Label(Target(c.id), "useful", "ann", 1 + place % 4) for place, c in enumerate(chats))
+    fitted = evaluator if level == "turn" else taught(made(), list(map(Sample, chats)), whole)
+    assert fitted.level == level
+    fitted.save(tmp_path)
+    schedulers: list[Scheduler] = []
+
+    class Recorded(Scheduler):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            schedulers.append(self)
+
+    monkeypatch.setattr("accord.live.ingest.Scheduler", Recorded)
+    with opened(tmp_path, store=memory) as ingestor:
+        for place in range(60):
+            ingestor.take([Message(f"c{place}", "assistant", "buy now " * 400, system="bot")])
+    [scheduler] = schedulers
+    found = {alarm.kind for alarm in see_to(memory, looked={}, learned=scheduler.learned)}
+    # Means over a conversation are unlike a reply's own values, so only replies are compared with.
+    assert found == ({"unlike"} if level == "turn" else set())
+
+
+def test_a_reward_is_a_number_a_reply(chats: list[Conversation], evaluator: Evaluator) -> None:
     reward = Reward(evaluator)
     fact = "The heron eats fish, frogs and insects near rivers and lakes, and stands still for hours."
     short, long = reward(
@@ -274,7 +336,7 @@ def test_a_reward_is_a_number_a_reply(chats: list[Conversation], evaluator: Mixt
     conversation = Conversation(
         "x", (Turn("user", "What does a heron eat?"), Turn("assistant", "Fish.")), (Document(fact),)
     )
-    [score] = evaluator.predict(measure([Sample(conversation, 1)], BANK))
+    [score] = predicted(evaluator, [Sample(conversation, 1)])
     assert isinstance(score, Score) and score.value == pytest.approx(short)
     with pytest.raises(BadInput, match="2 prompts, 1 completions"):
         reward(["a", "b"], ["c"])

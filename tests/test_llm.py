@@ -13,15 +13,16 @@ from typing import Any
 
 import pytest
 
-from accord import Answer, Conversation, Document, Question, Rubric, Scale, Turn
+from accord import Conversation, Document, Question, Rubric, Scale, Turn
 from accord.models import (
+    Answer,
     CallFailed,
     ChatCompletions,
     ChatMessage,
     Failure,
-    PromptFlow,
     LogprobsJudge,
     Prompt,
+    PromptFlow,
     RecordedJudge,
     Reply,
     ScriptedModel,
@@ -208,8 +209,11 @@ def test_slow_and_dead_endpoints(serve: Any) -> None:
 
 def test_no_key_is_said_before_anything_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    with pytest.raises(ModelError, match="set OPENAI_API_KEY"):
-        ChatCompletions("m1")
+    with ChatServer(lambda request: completion("never")) as server:
+        client = ChatCompletions("m1", base_url=server.url)
+        with pytest.raises(ModelError, match="no key for 'm1': set OPENAI_API_KEY"):
+            asked(client, ask_prompt())
+    assert not server.requests
 
 
 # --- recordings ---------------------------------------------------------------------------------------------------

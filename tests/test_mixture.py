@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from accord import Label, Labels, Question, Scale, Score, Target, Unscored, compare, load_evaluator
+from accord import Evaluator, Label, Labels, Question, Scale, Score, Target, Unscored, compare, load_evaluator
 from accord.evidence import EvidenceTable
 from accord.formats import ScoreWriter
 from accord.learning import BINS, Additive, Bins, Mixture, parts, predicted
@@ -65,8 +65,8 @@ def test_it_keeps_the_contract_and_beats_the_constant(tmp_path: Path) -> None:
     assert (found["mixture"].values["pearson"] or 0) > 0.5 > (found["constant"].values["pearson"] or 0)
     assert 0.8 < (found["mixture"].values["coverage"] or 0) <= 1
     evaluator = Mixture(corpus.question).fit(corpus.evidence, corpus.labels)
-    evaluator.save(tmp_path)
-    again = load_evaluator(tmp_path)
+    Evaluator(corpus.question, (), evaluator, head_name="curves").save(tmp_path)
+    again = load_evaluator(tmp_path).head
     assert again.predict(corpus.evidence) == evaluator.predict(corpus.evidence)
     assert again.describe() == evaluator.describe()
     with pytest.raises(UnknownName):
@@ -175,8 +175,8 @@ def test_the_published_forms_learn_are_saved_and_give_their_reasons(form: str, l
     sums = np.array([sum(amount for _, amount in s.attributions) for s in scores if isinstance(s, Score)])
     X = np.where(corpus.evidence.present, corpus.evidence.values, np.nan)
     assert sums + about["level"] == pytest.approx(predicted(evaluator.form_, X))
-    evaluator.save(tmp_path)
-    assert load_evaluator(tmp_path).predict(corpus.evidence) == scores
+    Evaluator(corpus.question, (), evaluator, head_name=form).save(tmp_path)
+    assert load_evaluator(tmp_path).head.predict(corpus.evidence) == scores
     assert (
         Mixture(corpus.question, form=form, loss=loss).fit(corpus.evidence, corpus.labels).predict(corpus.evidence)
         == scores

@@ -9,12 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from accord import Calibration, Label, Labels, load_evaluator
-from accord.evidence import EvidenceTable
-from accord.learning import PAPER, NetworkSettings, Shape, answers_to, blocks, chances, inputs, predict
-from accord.evidence import ratings
+from accord import Evaluator, Label, Labels, load_evaluator
+from accord.evidence import EvidenceTable, ratings
+from accord.learning import PAPER, Calibration, NetworkSettings, Shape, answers_to, blocks, chances, inputs, predict
 from accord.learning.network_grid import Grid, losses, search
-from accord.learning.network_training import ClientOptions, Job, Sheets, train
+from accord.learning.network_training import Job, Schedule, Sheets, train
 from accord.testing import planted
 from accord.values import BadInput, MissingExtra
 
@@ -95,7 +94,7 @@ def answers(seed: int = 0) -> np.ndarray:
 
 
 def test_masked_answers_and_rows_of_other_folds_teach_nothing() -> None:
-    everything, terms = np.ones(60, dtype=bool), ClientOptions(3, 3, 16, 0.0, False)
+    everything, terms = np.ones(60, dtype=bool), Schedule(3, 3, 16, 0.0, False)
     some = np.arange(60) % 4 != 0
     given = answers()
     masked, other = given.copy(), given.copy()
@@ -107,13 +106,13 @@ def test_masked_answers_and_rows_of_other_folds_teach_nothing() -> None:
     [d] = train(*sheets(given), terms, [Job(everything, 0.01, 0, 0, 5)])
     assert not np.allclose(c["W1"]["shared"], d["W1"]["shared"])
     nobody = np.where(np.arange(2) == 1, -1, given)
-    [e] = train(*sheets(nobody), ClientOptions(3, 0, 16, 0.0, False), [Job(everything, 0.01, 0, 0, 5)])
+    [e] = train(*sheets(nobody), Schedule(3, 0, 16, 0.0, False), [Job(everything, 0.01, 0, 0, 5)])
     assert all(np.isfinite(e[layer]["shared"]).all() for layer in e)
 
 
 def test_pooling_pulls_annotators_to_the_shared_weights() -> None:
     jobs = [Job(np.ones(60, dtype=bool), 0.02, strength, 0.0, 1) for strength in (0.0, 10.0, 1e4)]
-    nets = train(*sheets(answers()), ClientOptions(0, 60, None, 0.0, True), jobs)
+    nets = train(*sheets(answers()), Schedule(0, 60, None, 0.0, True), jobs)
     distance = [sum(float((net[layer]["own"] ** 2).sum()) for layer in net) for net in nets]
     assert distance[0] > 4 * distance[1] > 40 * distance[2]
 
@@ -127,7 +126,7 @@ def test_the_grid_gives_what_training_each_cell_gives() -> None:
     for place, rate in enumerate(grid.rate):
         for pretrain in (0, 2):
             for finetune in (0, 1):
-                terms = ClientOptions(grid.epochs[pretrain], grid.epochs[finetune], 16, 0.0, False)
+                terms = Schedule(grid.epochs[pretrain], grid.epochs[finetune], 16, 0.0, False)
                 nets = train(shape, given, terms, [Job(rows, rate, 0, 0, 3) for rows in folds])
                 total = 0.0
                 for net, rows in zip(nets, folds, strict=True):
@@ -151,9 +150,9 @@ def test_a_network_finds_planted_habits_and_is_saved(tmp_path: Path, monkeypatch
     assert np.mean(strict) < np.mean([s.value for s in elsewhere]) < np.mean(generous)
     with pytest.raises(BadInput, match="core: mixed"):
         evaluator.adapt(corpus.evidence, corpus.labels)
-    evaluator.save(tmp_path)
+    Evaluator(corpus.question, (), evaluator, head_name="network").save(tmp_path)
     monkeypatch.setitem(sys.modules, "jax", None)  # a trained network predicts without it
-    again = load_evaluator(tmp_path)
+    again = load_evaluator(tmp_path).head
     assert again.predict(corpus.evidence, "p0") == evaluator.predict(corpus.evidence, "p0")
     assert again.describe()["network"]["pooling"] == 30.0
 
@@ -198,8 +197,8 @@ def test_the_papers_grid_is_searched_inside_the_training_side(monkeypatch: pytes
     evaluator = Calibration(corpus.question, "network", network=settings).fit(corpus.evidence, corpus.labels)
     found = evaluator.describe()["network"]
     assert found["rate"] == 0.02 and found["batch"] == 64 and (found["pretrain"], found["finetune"]) == (20, 20)
-    evaluator.save(tmp_path)
-    again = load_evaluator(tmp_path)
+    Evaluator(corpus.question, (), evaluator, head_name="network").save(tmp_path)
+    again = load_evaluator(tmp_path).head
     assert again.describe()["network"] == found and again.predict(corpus.evidence) == evaluator.predict(corpus.evidence)
     assert PAPER.pooling == PAPER.decay == 0
 

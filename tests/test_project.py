@@ -14,8 +14,8 @@ import pytest
 import accord
 from accord.cli import commands  # noqa: F401 - registers the commands
 from accord.cli.app import app  # noqa: F401 - registers the commands
-from accord.evidence import metrics
-from accord.learning import evaluators
+from accord.evidence import metrics, sources
+from accord.learning import heads
 from accord.testing import check_metric
 
 ROOT = Path(__file__).parents[1]
@@ -24,7 +24,7 @@ SOURCE = ROOT / "src" / "accord"
 # From the top of the tree down: a package imports only from packages that stand above it.
 ORDER = [
     "version", "values", "statistics", "formats", "sample", "store", "models", "evidence", "methods", "learning",
-    "validation", "config", "finetune", "pipeline", "live", "workbench", "report", "testing", "cli", "__main__",
+    "validation", "finetune", "project", "live", "workbench", "report", "testing", "cli", "__main__",
 ]  # fmt: skip
 RANK = {name: rank for rank, name in enumerate(ORDER)}
 
@@ -136,7 +136,7 @@ def test_every_command_has_help_and_a_place_in_the_docs() -> None:
 
 
 def test_every_plugin_says_what_it_is() -> None:
-    for _, plugin in [*metrics, *evaluators]:
+    for _, plugin in [*metrics, *sources, *heads]:
         assert inspect.getdoc(plugin)
 
 

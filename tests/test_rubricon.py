@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
 import pytest
 
-from accord import Label, Labels, Question, Rubric, Scale, Score, Target
+from accord import Label, Labels, Question, Rubric, Scale, Target
 from accord.evidence import Column, EvidenceTable
-from accord.models import NOT_APPLICABLE
-from accord.learning import LearnedRubric, load_evaluator
 from accord.methods import (
     DIGITS,
+    NET_SAT,
     POINT,
     TOP,
+    AssertionSelector,
     Budget,
     Candidates,
     Outcome,
     Pool,
+    SelectionSettings,
     Window,
     brute_force,
     correctness_alone,
@@ -36,8 +38,9 @@ from accord.methods import (
     ucb,
     with_intervals,
 )
+from accord.models import NOT_APPLICABLE
 from accord.statistics import Clusters
-from accord.values import BadInput, Side, UnknownName, dump_rubric, load_yaml, read_rubric
+from accord.values import BadInput, Side, UnknownName, check, dump_rubric, load_yaml, read_rubric
 
 
 def drawn_pool(rubrics: int = 24, conversations: int = 60, seed: int = 0, lattice: bool = False) -> Pool:
@@ -206,7 +209,7 @@ def test_stability_tells_signal_from_chance() -> None:
     assert shares.sum() == pytest.approx(3.0) and shares[:2].tolist() == [1.0, 1.0] and shares[2:].max() < 0.6
 
 
-# --- the evaluator ------------------------------------------------------------------------------------------------
+# --- selecting and summing ------------------------------------------------------------------------------------------------
 
 LIKERT = (1, 2, 3, 4, 5)
 
@@ -245,53 +248,70 @@ CLASSES = {
 }  # fmt: skip
 
 
+FOUR = SelectionSettings(budgets=((4, 4),))
+
+
 def test_it_selects_scores_labels_and_says_why() -> None:
     evidence, labels, question = corpus()
-    evaluator = LearnedRubric(question, classes=CLASSES, budgets=[[4, 4]]).fit(evidence, labels)
-    assert {name.split("-")[0] for name in evaluator.names_} == {"sat", "dsat"}
-    scores = evaluator.predict(evidence)
-    assert all(isinstance(score, Score) for score in scores)
-    by_label = {name: [s.value for s in scores if s.label == name] for name in ("good", "bad")}  # type: ignore[union-attr]
-    assert np.mean(by_label["good"]) > 3.5 > 2.5 > np.mean(by_label["bad"])
-    first = scores[0]
-    assert isinstance(first, Score) and first.net_sat is not None
-    sat, dsat = evaluator.parts(evidence)
-    assert first.net_sat == pytest.approx(sat[0] + dsat[0]) and dsat.max() <= 0 <= sat.min()
-    assert {name for name, _ in first.attributions} == set(evaluator.names_)
-    assert first.to_json()["label"] == first.label and "alpha" in str(first.signature)
-    weighed = LearnedRubric(question, classes=CLASSES, weights={"sat-0": 3.0}, budgets=[[4, 4]]).fit(evidence, labels)
+    selector = AssertionSelector(question, CLASSES, settings=FOUR).fit(evidence, labels)
+    assert {name.split("-")[0] for name in selector.names_} == {"sat", "dsat"}
+    found = selector.measured(evidence)
+    assert [column.name for column in found.columns] == [NET_SAT] and found.present.all()
+    notes = [found.notes[target].shown for target in found.targets]
+    by_label = {name: [row for row, note in enumerate(notes) if note["label"] == name] for name in ("good", "bad")}
+    assert (
+        np.mean([row % 2 == 0 for row in by_label["good"]]) > 0.9 > 0.1 > np.mean([r % 2 == 0 for r in by_label["bad"]])
+    )
+    sat, dsat = selector.parts(evidence)
+    assert notes[0]["net_sat"] == found.values[0, 0] == pytest.approx(sat[0] + dsat[0]) and dsat.max() <= 0 <= sat.min()
+    assert set(notes[0]["assertions"]) == set(selector.names_)
+    assert sum(notes[0]["assertions"].values()) == pytest.approx(notes[0]["net_sat"])
+    assert "alpha" in str(selector.signature()) and "judge|model:m" in found.columns[0].made_by
+    weighed = AssertionSelector(question, CLASSES, {"sat-0": 3.0}, FOUR).fit(evidence, labels)
     assert weighed.parts(evidence)[0].max() > sat.max()
+    assert weighed.measured(evidence).columns[0].made_by != found.columns[0].made_by
+
+
+def test_what_was_learned_from_is_scored_by_assertions_chosen_without_it() -> None:
+    evidence, labels, question = corpus()
+    selector = AssertionSelector(question, CLASSES, settings=FOUR).fit(evidence, labels)
+    seen = selector.measured(evidence, selector.unseen_)
+    assert seen.values[:, 0].tolist() == selector.tuned_.scores.tolist()
+    assert "assertions" not in seen.notes[evidence.targets[0]].shown
+    assert abs(seen.values - selector.measured(evidence).values).max() > 0
 
 
 def test_classes_follow_from_the_training_side_where_nobody_names_them() -> None:
     evidence, labels, question = corpus()
-    evaluator = LearnedRubric(question, budgets=[[4, 4]]).fit(evidence, labels)
-    sides = {one["id"]: one["class"] for one in evaluator.describe()["assertions"]}
+    selector = AssertionSelector(question, settings=FOUR).fit(evidence, labels)
+    sides = {one["id"]: one["class"] for one in selector.describe()["assertions"]}
     assert sides["sat-0"] == "sat" and sides["dsat-0"] == "dsat"
 
 
 def test_missing_answers_count_as_neutral_up_to_half_and_say_so() -> None:
     evidence, labels, question = corpus()
-    evaluator = LearnedRubric(question, classes=CLASSES, budgets=[[4, 4]]).fit(evidence, labels)
+    selector = AssertionSelector(question, CLASSES, settings=FOUR).fit(evidence, labels)
     present = evidence.present.copy()
-    lost = {name: [i for i, c in enumerate(evidence.columns) if c.question == name] for name in evaluator.names_}
+    lost = {name: [i for i, c in enumerate(evidence.columns) if c.question == name] for name in selector.names_}
     present[0, lost["sat-0"]] = False
-    for name in evaluator.names_[:5]:
+    for name in selector.names_[:5]:
         present[1, lost[name]] = False
     absences = {
         (Target("c000"), "sat-0"): "refused",
-        **{(Target("c001"), name): "timeout" for name in evaluator.names_[:5]},
+        **{(Target("c001"), name): "timeout" for name in selector.names_[:5]},
     }
     holes = EvidenceTable(evidence.targets, evidence.columns, np.where(present, evidence.values, 0), present, absences)
-    some, few, whole = evaluator.predict(holes)[:3]
-    assert isinstance(some, Score) and "1 of 8 assertions have no answer" in str(some.warning)
-    assert not isinstance(few, Score) and "timeout" in few.reason
-    assert isinstance(whole, Score) and whole.warning is None
+    found = selector.measured(holes)
+    some, few, whole = (Target(f"c00{row}") for row in range(3))
+    assert found.notes[some].warning == "1 of 8 assertions have no answer and count as neutral"
+    assert found.present[:3, 0].tolist() == [True, False, True] and few not in found.notes
+    assert found.absences[few, NET_SAT] == "5 of 8 assertions have no answer; timeout"
+    assert found.notes[whole].warning is None
     silent = EvidenceTable(
         evidence.targets, evidence.columns, holes.values, present, {(Target("c000"), "sat-0"): NOT_APPLICABLE}
     )
     assert points(silent, ["sat-0"], "expected").values[0, 0] == TOP // 2
-    assert evaluator.predict(silent)[0].warning is None  # type: ignore[union-attr]
+    assert selector.measured(silent).notes[some].warning is None
 
 
 def test_the_likeliest_option_can_stand_for_a_distribution() -> None:
@@ -304,38 +324,56 @@ def test_what_cannot_be_learned_from_is_said() -> None:
     evidence, labels, question = corpus()
     happy = Labels(Label(each.target, "helped", each.annotator, 5) for each in labels)
     with pytest.raises(BadInput, match="60 conversations with evidence are good, 0 bad"):
-        LearnedRubric(question, classes=CLASSES).fit(evidence, happy)
+        AssertionSelector(question, CLASSES).fit(evidence, happy)
     lonely = Labels(
         Label(each.target, "helped", each.annotator, 1 if row < 1 else 5) for row, each in enumerate(labels)
     )
     with pytest.raises(BadInput, match="59 conversations with evidence are good, 1 bad"):
-        LearnedRubric(question, classes=CLASSES).fit(evidence, lonely)
+        AssertionSelector(question, CLASSES).fit(evidence, lonely)
     two = Labels(Label(each.target, "helped", each.annotator, 1 if row < 2 else 5) for row, each in enumerate(labels))
-    assert LearnedRubric(question, classes=CLASSES).fit(evidence, two).describe()["bad"] == 2
+    assert AssertionSelector(question, CLASSES).fit(evidence, two).describe()["bad"] == 2
     torn = Labels([*labels, *(Label(each.target, "helped", "other", 6 - int(each.value or 0)) for each in labels)])
     with pytest.raises(BadInput, match="0 conversations with evidence are good, 0 bad and 60 undecided"):
-        LearnedRubric(question, classes=CLASSES).fit(evidence, torn)
+        AssertionSelector(question, CLASSES).fit(evidence, torn)
     for wrong, said in (
-        ({"policy": "best"}, "unknown policy 'best'"), ({"answers": "mode"}, "unknown reading of answers"),
-        ({"classes": {"sat-0": "happy"}}, "unknown class of an assertion"), ({"budgets": [[0, 0]]}, "budgets are pairs"),
-        ({"alphas": [-1]}, "alphas are"), ({"precision": 0.4}, "precision is a share"), ({"bad": 4, "good": 2}, "may not overlap"),
+        ({"policy": "best"}, "policy: Input should be 'rubicon'"), ({"answers": "mode"}, "answers: Input should be"),
+        ({"targets": "none"}, "targets: Input should be"), ({"budgets": [[0, 0]]}, "budgets are pairs"),
+        ({"budgets": 3}, "budgets: "), ({"budgets": [[1, -1]]}, "budgets.0.1: "), ({"alphas": 3}, "alphas: "),
+        ({"alphas": [-1]}, "alphas.0: .* greater than or equal to 0"), ({"alphas": [True]}, "alphas.0: "),
+        ({"alphas": []}, "alphas: "), ({"precision": 0.4}, "precision: .* greater than 0.5"), ({"bad": "x"}, "bad: "),
     ):  # fmt: skip
-        with pytest.raises((BadInput, UnknownName), match=said):
-            LearnedRubric(question, **wrong)  # type: ignore[arg-type]
+        with pytest.raises(BadInput, match=said):
+            check(SelectionSettings, wrong, "sources: learned-rubric")
+    with pytest.raises(BadInput, match="may not overlap"):
+        AssertionSelector(question, settings=SelectionSettings(bad=4, good=2))
+    with pytest.raises(UnknownName, match="unknown class of an assertion"):
+        AssertionSelector(question, {"sat-0": "happy"})
     with pytest.raises(BadInput, match="no judge answered 'unheard'"):
-        LearnedRubric(question, classes={"unheard": "sat"}).fit(evidence, labels)
+        AssertionSelector(question, {"unheard": "sat"}).fit(evidence, labels)
+    with pytest.raises(BadInput, match="weights of the assertions sum"):
+        AssertionSelector(question, CLASSES, dict.fromkeys(CLASSES, 1e4)).fit(evidence, labels)
 
 
-def test_an_edited_assertion_is_another_one(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_an_edited_assertion_is_another_one_and_a_kept_selection_measures_the_same() -> None:
     evidence, labels, question = corpus()
-    LearnedRubric(question, classes=CLASSES).fit(evidence, labels).save(tmp_path)
-    loaded = load_evaluator(tmp_path)
+    selector = AssertionSelector(question, CLASSES, {"sat-1": 2.0}, FOUR).fit(evidence, labels)
+    kept = AssertionSelector.of_card(json.loads(json.dumps(selector.card())), question, FOUR)
+    again, before = kept.measured(evidence), selector.measured(evidence)
+    assert again.values.tolist() == before.values.tolist() and again.columns == before.columns
+    assert again.notes == before.notes and kept.describe() == selector.describe() and kept.card() == selector.card()
     columns = tuple(
         Column(c.name, c.made_by.replace("question:sat-0", "question:other"), c.question, c.option)
         for c in evidence.columns
     )
     with pytest.raises(BadInput, match="fit again"):
-        loaded.predict(EvidenceTable(evidence.targets, columns, evidence.values, evidence.present))
+        kept.measured(EvidenceTable(evidence.targets, columns, evidence.values, evidence.present))
+
+
+def test_folds_and_resamples_keep_the_groups_of_the_labels_together() -> None:
+    evidence, labels, question = corpus()
+    groups = {target: f"g{row // 4}" for row, target in enumerate(evidence.targets)}
+    side = AssertionSelector(question, CLASSES).training_side(evidence, labels.grouped(groups))
+    assert list(side.groups) == [f"g{row // 4}" for row in range(60)]
 
 
 # --- the rubric file ----------------------------------------------------------------------------------------------

@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from accord import Calibration, Label, Labels, Question, Scale, Score, Target, compare, load_evaluator, load_rubric
+from accord import Evaluator, Label, Labels, Question, Scale, Score, Target, compare, load_evaluator, load_rubric
 from accord.cli import commands  # noqa: F401 - registers the commands
 from accord.cli.app import app  # noqa: F401 - registers the commands
-from accord.evidence import Column, EvidenceTable, differences, in_pairs
-from accord.learning import MOST_LEVELS, Levels
-from accord.evidence import ratings
+from accord.evidence import Column, EvidenceTable, differences, in_pairs, ratings
+from accord.learning import MOST_LEVELS, Calibration, Levels
 from accord.sample import sources
 from accord.statistics import Clusters, Paired, diagrams, pearson, range_names, smece_by_option
 from accord.testing import planted
@@ -47,8 +46,8 @@ def test_a_long_scale_is_learned_predicted_saved_and_compared(question: Question
     assert len(scores[0].probabilities) == 101 and sum(scores[0].probabilities) == pytest.approx(1)
     assert (pearson(quality, np.array([score.value for score in scores])) or 0) > 0.95
     assert scores[0].band is not None and question.scale.numbers[0] <= scores[0].band[0] < scores[0].band[1]
-    evaluator.save(tmp_path / "e")
-    again = load_evaluator(tmp_path / "e").predict(evidence, "p1")
+    Evaluator(question, (), evaluator, head_name="mixed").save(tmp_path / "e")
+    again = load_evaluator(tmp_path / "e").head.predict(evidence, "p1")
     assert [score.to_json() for score in again] == [score.to_json() for score in scores]
     found = compare(evidence, labels, question, draws=40, factories={"calibration": lambda q: Calibration(q, "mixed")})
     assert (found["calibration"].values["pearson"] or 0) > 0.8 > (found["constant"].values["pearson"] or 0)
@@ -241,7 +240,7 @@ def test_comparisons_from_the_command_line(tmp_path: Path, monkeypatch: pytest.M
     def run(*arguments: str) -> str:
         found = CliRunner().invoke(app, list(arguments))
         assert found.exit_code == 0, found.output
-        return found.output
+        return found.stdout
 
     run("import", str(chats), "labels.csv")
     run("fit", "calibration")

@@ -19,10 +19,12 @@ from typing import Any
 
 import pytest
 
-from accord import Label, Labels, LiveScorer, Question, Scale, read
-from accord.evidence import BANK, measure
-from accord.learning import Mixture
+from accord import Evaluator, Label, Labels, LiveScorer, Question, Rubric, Scale, read
+from accord.evidence import BANK, SourceContext, Training
+from accord.learning import EvaluatorSettings, make_evaluator
 from accord.live import Ingestor, RowLog
+from accord.models import memory_models
+from accord.models import run as drive
 from accord.sample import sources
 from accord.values import BadInput, Sample
 
@@ -40,14 +42,17 @@ TOKEN = "a-token-of-sixteen-characters"
 
 
 @pytest.fixture(scope="module")
-def evaluator() -> Mixture:
+def evaluator() -> Evaluator:
     chats = [record.conversation for record in read(sources()[0])]
     samples = [Sample(c, place) for c in chats for place, turn in enumerate(c.turns) if turn.role == "assistant"]
     labels = Labels(
         Label(s.target, "useful", "ann", 1 + min(3, len(s.conversation.turns[s.turn or 0].content) // 120))
         for s in samples
     )
-    return Mixture(QUESTION).fit(measure(samples, BANK), labels)
+    context = SourceContext(Rubric(name="useful", questions=(QUESTION,), main="useful"))
+    about, settings = EvaluatorSettings(head="curves"), {"metrics": {"names": BANK}}
+    made = make_evaluator("mixture", about, QUESTION, context, ("metrics",), settings)
+    return drive(made.fit(Training(tuple(samples), labels, QUESTION)), memory_models())
 
 
 class Client:
@@ -96,7 +101,7 @@ def served(
 
 
 @pytest.fixture(scope="module")
-def client(evaluator: Mixture) -> Iterator[Client]:
+def client(evaluator: Evaluator) -> Iterator[Client]:
     with served(Ingestor(LiveScorer(evaluator))) as found:
         yield found
 
@@ -105,7 +110,7 @@ def said(conversation: str, role: str, content: str, **more: Any) -> dict[str, A
     return {"conversation": conversation, "role": role, "content": content, **more}
 
 
-def test_scores_are_those_of_a_scorer_in_process(client: Client, evaluator: Mixture) -> None:
+def test_scores_are_those_of_a_scorer_in_process(client: Client, evaluator: Evaluator) -> None:
     policy = "Opened routers can be returned within 45 days of delivery."
     alone = LiveScorer(evaluator)
     alone.message("s1", "user", "Can I return it?", [policy])
@@ -191,7 +196,7 @@ def test_odd_texts_get_a_score_or_a_reason(client: Client) -> None:
     assert status == 422 and "1000" in row["error"]
 
 
-def test_a_slow_client_is_let_go_and_holds_nobody_up(evaluator: Mixture) -> None:
+def test_a_slow_client_is_let_go_and_holds_nobody_up(evaluator: Evaluator) -> None:
     with served(Ingestor(LiveScorer(evaluator)), seconds=0.5) as client:
         slow = [socket.create_connection(("127.0.0.1", client.port)) for _ in range(20)]
         for each in slow:
@@ -222,7 +227,7 @@ class _Slow:
         return [{"status": "heard", "id": each.id} for each in batch]
 
 
-def test_more_than_can_wait_is_turned_away_at_once_and_what_waits_is_taken_together(evaluator: Mixture) -> None:
+def test_more_than_can_wait_is_turned_away_at_once_and_what_waits_is_taken_together(evaluator: Evaluator) -> None:
     slow = _Slow(LiveScorer(evaluator))
     with served(slow, most=10) as client:
         found: list[tuple[int, Any, dict[str, str]]] = []
@@ -246,7 +251,7 @@ def test_more_than_can_wait_is_turned_away_at_once_and_what_waits_is_taken_toget
         assert sum(slow.sizes) == 10 and len(slow.sizes) == 2  # the first alone, all others together
 
 
-def test_what_cannot_be_kept_is_not_called_scored(evaluator: Mixture, tmp_path: Path) -> None:
+def test_what_cannot_be_kept_is_not_called_scored(evaluator: Evaluator, tmp_path: Path) -> None:
     def full(rows: Any) -> None:
         if rows:
             raise OSError(28, "No space left on device")
@@ -270,7 +275,7 @@ def test_what_cannot_be_kept_is_not_called_scored(evaluator: Mixture, tmp_path: 
         assert [day.replies for _, day in watch._days.values()] == [1]
 
 
-def test_connections_that_ask_nothing_are_let_go(evaluator: Mixture) -> None:
+def test_connections_that_ask_nothing_are_let_go(evaluator: Evaluator) -> None:
     with served(Ingestor(LiveScorer(evaluator)), http=impatient(0.3)) as client:
         idle = [socket.create_connection(("127.0.0.1", client.port)) for _ in range(5)]
         busy = http.client.HTTPConnection("127.0.0.1", client.port, timeout=10)
@@ -295,7 +300,7 @@ def test_connections_that_ask_nothing_are_let_go(evaluator: Mixture) -> None:
         again.close()
 
 
-def test_a_token_is_asked_of_everyone_but_the_health_check(evaluator: Mixture) -> None:
+def test_a_token_is_asked_of_everyone_but_the_health_check(evaluator: Evaluator) -> None:
     with served(Ingestor(LiveScorer(evaluator)), token=TOKEN) as client:
         assert client.ask("GET", "/healthz")[0] == 200
         for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": TOKEN}, {"Authorization": "Bearer "}):
@@ -333,7 +338,7 @@ def test_pages_describe_what_is_there_and_need_nobody_else(client: Client) -> No
     assert client.ask("GET", "/v1/evaluator")[1]["method"] == "mixture"
 
 
-def test_figures_count_what_happened(evaluator: Mixture) -> None:
+def test_figures_count_what_happened(evaluator: Evaluator) -> None:
     with served(Ingestor(LiveScorer(evaluator))) as client:
         client.post({"messages": [said("c", "user", "Hi"), said("c", "assistant", "Hello.", system="bot"), 3]})
         for place in range(60):
@@ -369,7 +374,7 @@ def spans(conversation: str, *calls: tuple[list[tuple[str, str]], str]) -> dict[
     return {"resourceSpans": [{"scopeSpans": [{"spans": found}]}]}
 
 
-def test_traces_repeat_what_was_said_and_each_reply_is_scored_once(evaluator: Mixture, tmp_path: Path) -> None:
+def test_traces_repeat_what_was_said_and_each_reply_is_scored_once(evaluator: Evaluator, tmp_path: Path) -> None:
     first = [("user", "Where is my order?")]
     second = [*first, ("assistant", "It was sent on Monday."), ("user", "When does it arrive?")]
     export = spans("t1", (first, "It was sent on Monday."), (second, "On Friday."))
@@ -410,7 +415,7 @@ def test_traces_repeat_what_was_said_and_each_reply_is_scored_once(evaluator: Mi
     assert rows[1]["value"] == pytest.approx(expected.value)  # type: ignore[union-attr]
 
 
-def test_traces_as_protobuf(evaluator: Mixture) -> None:
+def test_traces_as_protobuf(evaluator: Evaluator) -> None:
     trace = pytest.importorskip(
         "opentelemetry.proto.collector.trace.v1.trace_service_pb2", reason="needs accord[serve]"
     )
@@ -478,9 +483,9 @@ def until(check: Callable[[], bool], seconds: float = 30) -> None:
         time.sleep(0.05)
 
 
-def test_the_command_serves_watches_and_stops_when_told(evaluator: Mixture, tmp_path: Path) -> None:
+def test_the_command_serves_watches_and_stops_when_told(evaluator: Evaluator, tmp_path: Path) -> None:
     evaluator.save(tmp_path / "evaluators" / "mixture")
-    (tmp_path / "accord.yaml").write_text("evaluator: {method: mixture}\n")
+    (tmp_path / "accord.yaml").write_text("evaluator: mixture\n")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -1,0 +1,132 @@
+"""Every benchmark can be started, and the cheap parts of each come to what they are about."""
+
+import importlib
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "benchmarks"
+HELPERS = {
+    "adoror_planted", "adoror_prefixes", "ciu_selection", "ciu_tables", "eager", "harness", "llm_rubric_paper", "load",
+    "rated", "rubicon_planted", "rubicon_recorded",
+}  # fmt: skip
+SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in HELPERS)
+DATA = os.environ.get("ACCORD_DATA")
+needs_data = pytest.mark.skipif(DATA is None, reason="ACCORD_DATA names no folder of benchmark data")
+
+
+@pytest.fixture
+def load(monkeypatch):
+    """A benchmark's module; what it sets and loads is forgotten again."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    before, environment = set(sys.modules), dict(os.environ)
+    yield importlib.import_module
+    os.environ.clear()
+    os.environ.update(environment)
+    for name in set(sys.modules) - before:
+        if (FOLDER / f"{name}.py").exists():
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_every_benchmark_says_what_it_does(name, load, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", [f"{name}.py", "--help"])
+    with pytest.raises(SystemExit) as ended:
+        load(name).main()
+    said = capsys.readouterr().out
+    assert ended.value.code == 0 and "--quick" in said and "--json" in said
+
+
+def test_make_bench_names_benchmarks_that_exist():
+    line = next(line for line in (ROOT / "Makefile").read_text().splitlines() if "for name in" in line)
+    named = line.split("for name in ")[1].split(";")[0].split()
+    assert named and set(named) <= set(SCRIPTS)
+
+
+def test_no_reply_yields_an_issue_that_nobody_stated(load):
+    rows = load("issues").reading_rows(500)
+    assert [row["count"] for row in rows[:3]] == [0, 0, 500]
+
+
+def test_what_is_learned_from_turns_beats_their_mean(load):
+    rows = {row["system"]: row for row in load("issues").dialogue_rows(1)}
+    assert set(rows) == {"accord", "mean-turn", "lowest-turn", "annotator-mean"}
+    assert rows["accord"]["rmse"] < rows["mean-turn"]["rmse"] and rows["accord"]["rmse"] < rows["lowest-turn"]["rmse"]
+
+
+def test_what_requests_share_comes_first_and_is_repeated_most_where_several_go_together(load):
+    shared = [row["shared"] for row in load("adoror_prefixes").prefix_rows()]
+    assert len(shared) == 6 and shared[0] == max(shared) > 0.75
+
+
+def test_a_planted_pool_is_found(load):
+    planted = load("rubicon_planted")
+    rows = planted._tried(planted.plain(np.random.default_rng(0), 50), 0)
+    assert set(rows) == set(planted.SYSTEMS)
+    assert rows["accord"]["recall"] > 0.9 > rows["all"]["precision"]
+
+
+def test_the_loop_over_algorithm_1_comes_to_the_same(load):
+    [ours, loop] = load("rubric_selection")._speed(24, 60)
+    assert ours["same"] == "True" and ours["ratio"] > loop["ratio"]
+
+
+def test_habits_are_found_again(load):
+    found = load("simulated_annotators").measured(10, 50)
+    assert found["recovery"] > 0.95 and found["coverage"] >= 0.9 and 0.85 < found["held"] < 0.95
+
+
+def test_the_textbook_way_finds_the_same_ratios(load, tmp_path):
+    speed = load("calibration_speed")
+    name, evidence, labels, question = speed.corpus(tmp_path / "no data here")
+    few = sorted({target.conversation for target in evidence.targets})[:40]
+    rows = speed.mixed(evidence.filter(few), labels.filter(few), question, 1)
+    assert name == "planted" and rows[1]["log_ratio_difference"] < 0.05
+
+
+def test_a_live_reply_is_scored_by_an_evaluator_of_metrics(load):
+    live = load("live_scoring")
+    fitted = live.fitted()
+    score = live.LiveScorer(fitted).message("c", "assistant", "It blinks.")
+    assert fitted.is_live and 1 <= score.value <= 4
+
+
+def test_scripts_of_other_processes_are_python_of_this_release(load, tmp_path):
+    """Those that ask a server are tried elsewhere; what they import has to be there."""
+    faults, judging, imports = load("faults"), load("judging_overhead"), load("import_speed")
+    scripts = [faults.JUDGE, judging.ACCORD, judging.KEPT, judging.SDK, judging.HTTP, imports.ACCORD]
+    lines = {line for script in scripts for line in script.splitlines() if line.startswith(("import ", "from "))}
+    assert len(lines) > 8
+    exec("\n".join(lines), {})
+
+
+def test_an_import_in_a_process_of_its_own_keeps_everything(load, tmp_path):
+    speed = load("import_speed")
+    speed.written(tmp_path / "items.jsonl", 30)
+    seconds, peak = speed.measured(speed.ACCORD, tmp_path / "items.jsonl", 30)  # it asserts the counts itself
+    assert seconds > 0 and peak > 0
+
+
+@needs_data
+def test_the_comparable_rows_are_those_of_the_manifest(load):
+    llm_rubric = load("llm_rubric")
+    folder, rubric = Path(DATA), llm_rubric.load_rubric("llm-rubric")
+    judge = llm_rubric.RecordedJudge.read([folder / "llm_rubric_synth"])
+    llm_rubric.check_manifest(llm_rubric.load(folder, "llm_rubric_synth", rubric, judge))
+
+
+@needs_data
+def test_a_fold_of_topical_usr_has_a_source_and_two_sides(load):
+    adoror = load("adoror")
+    question = adoror.Question(id="Overall", text="?", scale=adoror.Scale(options=(1, 2, 3, 4, 5)))
+    everything = adoror.Training(*adoror._responses(Path(DATA) / "topical_usr", "Overall", 36), question)
+    sides = list(adoror.folds_of(everything, "context"))
+    assert len(sides) == min(adoror.FOLDS, len({each.conversation.rsplit("-", 1)[0] for each in everything.targets}))
+    for train, test in sides:
+        assert not set(train.targets) & set(test.targets) and set(train.targets) | set(test.targets) == set(
+            everything.targets
+        )

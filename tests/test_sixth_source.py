@@ -1,0 +1,207 @@
+"""A source that is written outside the product, `examples/sixth_source.py`, can all that the five can."""
+
+import importlib.util
+import re
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from accord import sample
+from accord.evidence import make_source, sources
+from accord.learning import load_evaluator
+from accord.models import Models, plan, run
+from accord.project import Project, config_from, json_schema
+from accord.statistics import grouped_folds
+from accord.store import Store
+from accord.testing import ChatServer, check_source, completion
+from accord.values import BudgetReached, Labels, Score
+
+EXAMPLE = Path(__file__).parent.parent / "examples" / "sixth_source.py"
+SRC = Path(__file__).parent.parent / "src" / "accord"
+FOLDS = 5
+
+
+@pytest.fixture(scope="module")
+def example():
+    spec = importlib.util.spec_from_file_location("sixth_source", EXAMPLE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    yield module
+    del sources._plugins["politeness"]
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+
+
+def answer(request):
+    """Words that look polite, one to five of them."""
+    words = len(re.findall("please|thank|sorry|glad|happy|welcome", request["messages"][0]["content"].lower()))
+    return completion("", {str(1 + words % 5): 0.75, "x": 0.25})
+
+
+def config(folder, url, **more):
+    scorer = {"model": "loopback", "mode": "logprobs", "base_url": url}
+    mine = {"sources": ["politeness", "metrics"], "head": "mixed"}
+    return config_from({
+        "store": f"sqlite:///{folder}/accord.db", "models": {"scorer": scorer}, "evaluators": {"mine": mine},
+        "evaluator": "mine", "folds": FOLDS, "draws": 20, **more,
+    })  # fmt: skip
+
+
+@pytest.fixture
+def server():
+    with ChatServer(answer) as running:
+        yield running
+
+
+@pytest.fixture
+def project(example, server, tmp_path):
+    with Project(config(tmp_path, server.url)) as opened:
+        opened.import_(sample.sources())
+        yield opened
+
+
+def test_it_runs_the_whole_way_and_is_short(example, capsys):
+    example.main()
+    said = capsys.readouterr().out
+    assert "'rmse'" in said and "'scored': 40" in said
+    assert len(EXAMPLE.read_text().splitlines()) <= 70
+
+
+def test_nothing_else_knows_it():
+    assert not [path for path in SRC.rglob("*.py") if "politeness" in path.read_text().lower()]
+
+
+def test_it_keeps_the_contract_of_a_source(example, project):
+    train, _ = project.training(project.evaluator("mine"))
+    make = partial(make_source, "politeness", {}, project.context)
+    table = check_source(make, train, project.models)
+    assert table.present.all() and len(np.unique(table.values)) > 2
+
+
+def test_it_is_learned_again_without_each_fold(example, project, monkeypatch, tmp_path):
+    """Every call of `learn` is noted: one per fold without the fold's groups, and the last with everything."""
+    seen, plain = [], example.Politeness.learn
+
+    def noting(self, train):
+        learned = yield from plain(self, train)
+        seen.append(({train.group_of(target) for target in train.targets}, tuple(learned.source.line)))
+        return learned
+
+    monkeypatch.setattr(example.Politeness, "learn", noting)
+    fitted = project.fit("mine", tmp_path / "mine")
+    train, _ = project.training(project.evaluator("mine"))
+    everything = {train.group_of(target) for target in train.targets}
+    folds = grouped_folds(sorted(everything), FOLDS, train.seed)
+    assert [groups for groups, _ in seen[:-1]] == [set(split.train) for split in folds]
+    assert seen[-1][0] == everything
+    assert len({line for _, line in seen}) == FOLDS + 1, "each fold has a line of its own"
+    [source] = [each for each in fitted.evaluator.sources if each.name == "politeness"]
+    assert tuple(source.line) == seen[-1][1]
+
+
+def turned(train, groups):
+    """The same training with the ratings of some groups turned round."""
+    low, high = min(train.question.scale.numbers), max(train.question.scale.numbers)
+
+    def one(label):
+        mine = label.question == train.question.id and train.group_of(label.target) in groups
+        return replace(label, value=low + high - label.value) if mine and label.value is not None else label
+
+    return replace(train, labels=Labels(map(one, train.labels), train.labels.groups))
+
+
+def test_what_people_say_of_a_fold_has_no_part_in_what_predicts_it(example, project):
+    """With the ratings of one fold turned round, what is learned without it is the same, and with it is not."""
+    train, _ = project.training(project.evaluator("mine"))
+    split = next(iter(grouped_folds(sorted(map(train.group_of, train.targets)), FOLDS, train.seed)))
+    other = turned(train, split.test)
+
+    def line(part):
+        return run(project.source("politeness").learn(part), project.models).source.line
+
+    assert line(train.only(split.train)) == line(other.only(split.train))
+    assert line(train) != line(other)
+
+
+def test_its_evidence_of_what_it_learned_from_is_out_of_sample(example, project):
+    """Turning round the ratings of one group moves the evidence of every other group, and not that group's own."""
+    train, _ = project.training(project.evaluator("mine"))
+    group = train.group_of(train.targets[0])
+    before, after = (
+        run(project.source("politeness").learn(one), project.models).evidence for one in (train, turned(train, {group}))
+    )
+    same = before.values[:, 0] == after.values[:, 0]
+    assert same.tolist() == [train.group_of(target) == group for target in before.targets]
+
+
+def test_it_scores_the_same_after_it_was_saved_and_loaded(example, project, server, tmp_path):
+    fitted = project.fit("mine", tmp_path / "mine").evaluator
+    samples = list(project.every_sample())
+    again = load_evaluator(tmp_path / "mine")
+    assert [source.name for source in again.sources] == ["politeness", "metrics"]
+    assert again.roles == ("scorer",) and again.models["scorer"].base_url == server.url
+    assert again.digest() == fitted.digest()
+    before, after = (run(each.predict(samples), project.models) for each in (fitted, again))
+    assert before == after and all(isinstance(score, Score) for score in before)
+    models = Models(again.models, Store("sqlite:///:memory:"))  # elsewhere: the folder is all there is
+    try:
+        assert run(again.predict(samples), models) == before
+    finally:
+        models.close()
+
+
+def test_people_are_predicted_from_it(example, server, tmp_path):
+    """Where ratings follow its answers, the head leans on it; said of one column among ten."""
+    with Project(config(tmp_path, server.url)) as project:
+        project.import_(sample.sources()[:1])
+        samples = list(project.every_sample())
+        raw = run(project.source("politeness").measure(samples), project.models)
+        rows = [f"{s.target.conversation},{who},{round(1 + 3 * (x - 1) / 4)}"
+                for s, [x] in zip(samples, raw.values, strict=True) for who in ("ann", "bob")]  # fmt: skip
+        (tmp_path / "labels.csv").write_text("\n".join(["conversation,annotator,Q0", *rows]) + "\n")
+        project.import_([tmp_path / "labels.csv"])
+        found = project.fit("mine", tmp_path / "mine").comparison
+        assert found["mine"].values["rmse"] < 0.6 * found["annotator-mean"].values["rmse"]
+
+
+def test_its_price_is_known_before_anybody_is_asked(example, project, server):
+    asked = plan(project.source("politeness").measure(list(project.every_sample())), project.kept)
+    assert asked.requests == 40 and not server.requests
+    assert project.plan_fit("mine").requests == 40 and not server.requests
+
+
+def test_it_is_compared_from_what_is_kept(example, project, server, tmp_path):
+    project.fit("mine", tmp_path / "mine")
+    asked = len(server.requests)
+    assert asked == 40  # of forty conversations, each once
+    assert "mine" in [result.system for result in project.compare(only=["mine", "calibration"]).comparison.results]
+    assert len(server.requests) == asked
+
+
+def test_a_budget_stops_it_and_the_same_call_goes_on(example, server, tmp_path):
+    with Project(config(tmp_path, server.url, budget={"requests": 15})) as project:
+        project.import_(sample.sources())
+        with pytest.raises(BudgetReached):
+            project.fit("mine", tmp_path / "mine")
+    with Project(config(tmp_path, server.url)) as project:
+        project.fit("mine", tmp_path / "mine")
+    assert len(server.requests) == 40
+
+
+def test_what_nobody_answered_is_missing_with_the_reason(example, tmp_path):
+    silent = ChatServer(lambda request: completion("", {"x": 1.0}))
+    with silent as server, Project(config(tmp_path, server.url)) as project:
+        project.import_(sample.sources())
+        table = run(project.source("politeness").measure(list(project.every_sample())), project.models)
+    assert not table.present.any() and not table.values.any()
+    assert {name for _, name in table.absences} == {"politeness"}
+
+
+def test_the_schema_tells_its_settings(example):
+    assert "politeness" in json_schema()["properties"]["sources"]["properties"]
