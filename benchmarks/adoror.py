@@ -8,9 +8,9 @@ takes about ten minutes on one core beside other work, less on two.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -21,7 +21,7 @@ from adoror_prefixes import prefix_rows
 from harness import Row, chosen, data_folder, options, table, write
 from scipy import stats
 
-from accord.config import InContextConfig
+from accord.evidence import Training
 from accord.formats import read
 from accord.methods import (
     ALL,
@@ -29,19 +29,19 @@ from accord.methods import (
     AUTO,
     BEST,
     FEW_SHOT,
+    IN_CONTEXT,
     ONE,
     SELECTORS,
     ZERO_SHOT,
-    Examples,
-    PromptTemplate,
+    Example,
+    InContext,
+    contexts_of,
     examples_of,
-    groups_of,
 )
-from accord.models import IN_PROCESS_LOGPROBS, Budget, Caps
-from accord.pipeline import ContextSides, InContextModels, InContextStudy, learn_from
+from accord.models import Flow, run
+from accord.project import Project, config_from
 from accord.statistics import Clusters, fold_of
-from accord.store import Store
-from accord.values import Conversation, Document, Label, Labels, Question, Sample, Scale
+from accord.values import Conversation, Document, Label, Labels, Question, Rubric, Sample, Scale
 
 PARTS = ("planted", "prefixes", "real")
 MODEL = "embedded:smollm2-135m"
@@ -53,8 +53,9 @@ SPLITS = ("context", "random")
 FOLDS = 5
 TURNS, FACT = 1, 240
 """Turns before the reply, and characters of the fact, that this small model is shown."""
-SMALL = {"candidates": 2, "kept": 2, "demonstrations": 2, "sets": 2, "ranked": 64, "context": 1024}
+SMALL = {"candidates": 2, "kept": 2, "demonstrations": 2, "sets": 2, "ranked": 64}
 """Sizes for a model that reads some hundreds of tokens a second; the paper's are 80, 4, 5, 4 and 512."""
+CONTEXT = 1024
 TINY = {**SMALL, "candidates": 1, "sets": 1, "ensemble": 3}
 FEW = 20
 """Up to so many responses the sizes are those that finish in minutes."""
@@ -62,7 +63,7 @@ OURS = "adoror"
 NAMES = {
     ZERO_SHOT: "Human-P (z.s)", FEW_SHOT: "Human-P (few)", AT_RANDOM: "Auto-P-Random", BEST: "Auto-P-Selected",
     "best prompt, bm25": "Auto-P-Selected with BM25", "best prompt, neighbours": "Auto-P-Selected with neighbours",
-    ALL: "Auto-P-Selected-Ensemble", f"{OURS}{ONE}": "ADOROR w/o subgraph", "in-context, as answered": "ADOROR",
+    ALL: "Auto-P-Selected-Ensemble", f"{OURS}{ONE}": "ADOROR w/o subgraph", IN_CONTEXT: "ADOROR",
 }  # fmt: skip
 """This product's names of systems, as table 1 calls them."""
 DRAWS = 1000
@@ -108,68 +109,79 @@ def main() -> None:
 def real(
     folder: Path, where: Path, limit: int | None, splits: Sequence[str], dimensions: Sequence[str], small: bool
 ) -> list[Row]:
-    """A row a split, dimension, fold and system: what was predicted and what people said."""
-    store = Store(f"sqlite:///{where}")
+    """One row per split, dimension, fold and system: what was predicted and what people said."""
+    scorer = {"model": MODEL, "mode": "logprobs", "context": CONTEXT if small else None}
+    sizes: Mapping[str, Any] = (TINY if (limit or 0) <= FEW else SMALL) if small else {}
+    settings = {"background": "fact", "selector": OURS, "calibrate": False, "level": "turn", **sizes}
+    config = config_from(
+        {"store": f"sqlite:///{where}", "models": {"scorer": scorer}, "sources": {IN_CONTEXT: settings}}
+    )
     rows: list[Row] = []
-    for split in splits:
-        for dimension in dimensions:
-            for fold, sides, models in folds_of(folder, dimension, split, limit, small):
-                step = partial(_say, f"{split} folds, {dimension}, {fold + 1}")
-                beside = [name for name in NAMES if name != "in-context, as answered"]
-                study = learn_from(store, models, sides, beside=beside, on_stage=step, draws=2)
-                rows += list(_rows(study, {"split": split, "dimension": dimension, "fold": fold}))
+    for split, dimension in product(splits, dimensions):
+        text, answers = DIMENSIONS[dimension]
+        question = Question(id=dimension, text=text, scale=Scale(options=answers))
+        everything = Training(*_responses(folder, dimension, limit), question)
+        with Project(config, Rubric(name="topical-usr", questions=(question,), main=question.id)) as project:
+            for fold, sides in enumerate(folds_of(everything, split)):
+                source = project.source(IN_CONTEXT)
+                assert isinstance(source, InContext)
+                step = _progress(f"{split} folds, {dimension}, {fold + 1}")
+                found = run(_tried(source, *sides), project.models, step)
+                rows += list(_rows(found, sides[1], {"split": split, "dimension": dimension, "fold": fold}))
     return rows
 
 
-def _say(about: str, stage: str, total: int | None) -> Any:
-    print(f"{about}: {stage}" + (f", {total}" if total else ""), file=sys.stderr, flush=True)
-    return lambda: None
+def _tried(source: InContext, train: Training, test: Training) -> Flow[InContext]:
+    """Learn on one side, and ask every system of table 1 about the other."""
+    learned = yield from source.learn(train)
+    assert isinstance(learned.source, InContext)
+    return (yield from learned.source.examine_beside(test, tuple(NAMES)))
 
 
-def _rows(study: InContextStudy, about: Row) -> Iterator[Row]:
-    """A row a system: the raw means of its answers beside people's means, for the held-out responses."""
-    truth = {str(example.target): example.score for example in study.sides.test.all}
-    question = study.sides.question
-    for name, evidence in study.tables.items():
-        own = "in-context, as answered" if name == "in-context" else name
-        options_, shares, known = evidence.distribution(question.id)
+def _progress(about: str) -> Callable[[str], None]:
+    """Say which stage has begun."""
+    begun: set[str] = set()
+
+    def step(stage: str) -> None:
+        if stage not in begun:
+            begun.add(stage)
+            print(f"{about}: {stage}", file=sys.stderr, flush=True)
+
+    return step
+
+
+def _rows(found: InContext, test: Training, about: Row) -> Iterator[Row]:
+    """One row per system: the raw means of its answers beside people's means, for the held-out responses."""
+    examples = _examples(test)
+    truth = {str(example.target): example.score for example in examples}
+    for name, evidence in found.tables.items():
+        options_, shares, known = evidence.distribution(test.question.id)
         means = shares @ np.array(options_)
         said = {str(t): float(m) for t, m, k in zip(evidence.targets, means, known, strict=True) if k}
         pairs = [(said[target], score) for target, score in truth.items() if target in said]
-        context = [name for target, name in zip(truth, groups_of(study.sides.test.all), strict=True) if target in said]
+        context = [name for target, name in zip(truth, contexts_of(examples), strict=True) if target in said]
         lost = {"unscored": len(truth) - len(pairs)}
-        yield {**about, "system": NAMES[own], "rho": _spearman(pairs), "answers": pairs, "context": context, **lost}
+        yield {**about, "system": NAMES[name], "rho": _spearman(pairs), "answers": pairs, "context": context, **lost}
 
 
-def folds_of(
-    folder: Path, dimension: str, split: str, limit: int | None, small: bool
-) -> Iterator[tuple[int, ContextSides, InContextModels]]:
-    """The sides of each fold, and who is asked."""
-    text, answers = DIMENSIONS[dimension]
-    question = Question(id=dimension, text=text, scale=Scale(options=answers))
-    samples, labels = _responses(folder, dimension, limit)
-    sizes: Mapping[str, Any] = (TINY if (limit or 0) <= FEW else SMALL) if small else {}
-    about = InContextConfig(
-        model=MODEL, mode="logprobs", background="fact", selector=OURS, calibrate=False, level="turn", **sizes
-    )
-    models = InContextModels(about, Budget(Caps(), {}))
-    found = examples_of(question, samples, labels, "turn", lambda conversation: False)
-    wording = PromptTemplate(
-        question, "turn", "logprobs", "fact", models.context, about.demonstrations, IN_PROCESS_LOGPROBS
-    )
-    groups = groups_of(found.all)
-    names = groups if split == "context" else [str(example.target) for example in found.all]
+def _examples(part: Training) -> list[Example]:
+    return examples_of(part.question, part.samples, part.labels, "turn", lambda conversation: False).all
+
+
+def folds_of(everything: Training, split: str) -> Iterator[tuple[Training, Training]]:
+    """The sides of each fold."""
+    examples = _examples(everything)
+    targets = [example.target for example in examples]
+    names = contexts_of(examples) if split == "context" else [str(target) for target in targets]
+    grouped = replace(everything, labels=everything.labels.grouped(dict(zip(targets, names, strict=True))))
     count = min(FOLDS, len(set(names)))
     place = fold_of(names, count, seed=0)
     for fold in range(count):
-        sides = [
-            Examples(question, "turn", [e for e, n in zip(found.all, names, strict=True) if (place[n] == fold) is out])
-            for out in (False, True)
-        ]
-        yield fold, ContextSides(wording, labels, sides[0], sides[1], 0), models
+        out = {name for name, where in place.items() if where == fold}
+        yield grouped.only(set(names) - out), grouped.only(out)
 
 
-def _responses(folder: Path, dimension: str, limit: int | None) -> tuple[list[Sample], Labels]:
+def _responses(folder: Path, dimension: str, limit: int | None) -> tuple[tuple[Sample, ...], Labels]:
     """The rated replies with the turns right before them, and the fact where it is asked about."""
     samples: list[Sample] = []
     labels: list[Label] = []
@@ -185,7 +197,7 @@ def _responses(folder: Path, dimension: str, limit: int | None) -> tuple[list[Sa
         sample = Sample(Conversation(record.conversation.id, said, shown), len(said) - 1)
         samples.append(sample)
         labels += [_moved(label, sample) for label in record.labels if label.question == dimension]
-    return samples, Labels(labels)
+    return tuple(samples), Labels(labels)
 
 
 def _moved(label: Label, sample: Sample) -> Label:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from harness import Row
 
-from accord.methods import SEPARATOR, Examples, PromptTemplate, common, examples_of, groups_of, pair_draws
+from accord.methods import SEPARATOR, Examples, PromptTemplate, common, contexts_of, examples_of, pair_draws
 from accord.testing import rated_chats
 from accord.values import Sample
 
@@ -18,7 +18,7 @@ def prefix_rows(seed: int = 0) -> list[Row]:
     """The pairs of 120 planted conversations, laid out and ordered in four ways."""
     chats, labels, rubric = rated_chats(120)
     found = examples_of(rubric.main_question, map(Sample, chats), labels, None, lambda chat: False)
-    wording, groups = PromptTemplate(rubric.main_question, found.level), groups_of(found.all)
+    wording, groups = PromptTemplate(rubric.main_question, found.level), contexts_of(found.all)
     rows: list[Row] = []
     for together in (4, 1):
         query, nodes = pair_draws(np.random.default_rng(seed), groups, range(120), PROMPTS, K, EACH, together)

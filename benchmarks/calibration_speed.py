@@ -35,9 +35,8 @@ from llm_rubric import load
 from numpy.typing import NDArray
 from scipy import optimize
 
-from accord.evidence import EvidenceTable
+from accord.evidence import EvidenceTable, Ratings, ratings
 from accord.learning import Calibration, MixedCore, Shape, answers_to, predict
-from accord.evidence import Ratings, ratings
 from accord.learning.network_grid import Cell, Grid, losses, search
 from accord.learning.network_training import Job, Schedule, Sheets, train
 from accord.models import RecordedJudge

@@ -36,18 +36,18 @@ AT_ONCE = 32
 
 JUDGE = """
 import sys
-from accord import Conversation, Store, Turn, load_rubric
-from accord.evidence import judge_subjects
-from accord.models import Subject
-from accord.models import Terms, open_judge
+from accord import Conversation, Turn, load_rubric
+from accord.project import Project, config_from
+from accord.values import Sample
 rubric = load_rubric("llm-rubric")
 always = tuple(q.model_copy(update={"applies": "always"}) for q in rubric.questions)
 rubric = rubric.model_copy(update={"questions": always})
-terms = Terms(at_once=int(sys.argv[4]), attempts=8, timeout=2.0)
-judge = open_judge("logprobs", "m", sys.argv[1], rubric.instructions, terms, 1)
-subjects = [Subject(Conversation(f"c{i}", (Turn("user", f"Is it {i}?"), Turn("assistant", "Yes."))))
-            for i in range(int(sys.argv[3]))]
-table = judge_subjects(judge, rubric, subjects, Store(sys.argv[2]))
+judge = {"mode": "logprobs", "model": "m", "base_url": sys.argv[1], "at_once": int(sys.argv[4]), "attempts": 8}
+samples = [Sample(Conversation(f"c{i}", (Turn("user", f"Is it {i}?"), Turn("assistant", "Yes."))))
+           for i in range(int(sys.argv[3]))]
+config = config_from({"store": f"sqlite:///{sys.argv[2]}", "models": {"judge": {**judge, "timeout": 2.0}}})
+with Project(config, rubric) as project:
+    project.measure([project.source("rubric")], samples, project.models)
 """
 
 

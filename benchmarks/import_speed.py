@@ -28,11 +28,9 @@ peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 print(json.dumps([time.perf_counter() - start, peak]))
 """
 ACCORD = """
-from pathlib import Path
-from accord.pipeline import import_files
-from accord.values import load_rubric
-from accord.store import Store
-done = import_files(Store(sys.argv[2]), load_rubric("llm-rubric"), [Path(sys.argv[1])])
+from accord.project import Config, Project
+with Project(Config(store=sys.argv[2])) as project:
+    done = project.import_([sys.argv[1]])
 assert done.conversations.new == int(sys.argv[3]) and done.labels.new == int(sys.argv[3]), done
 """
 BARE = """

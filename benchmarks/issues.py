@@ -23,15 +23,14 @@ from typing import Any
 import numpy as np
 from harness import Row, chosen, data_folder, finish, options
 
-from accord.evidence import BANK, LEXICAL, EvidenceTable, judge_samples, measure, measure_meaning
-from accord.formats import read
+from accord.evidence import EvidenceTable, ask_rubric
 from accord.learning import kinds_of
-from accord.methods import WORST, Unread, Verdict, assessed, issue_table, postprocess, probable, read_verdict, settled
-from accord.models import RecordedJudge
+from accord.methods import WORST, Unread, Verdict, assessed, issue_table, postprocess, read_verdict, settled
+from accord.models import Models, ModelSettings, run
+from accord.project import Project, config_from
 from accord.statistics import Split, fold_of
-from accord.store import Store
 from accord.testing import dialogues, ratings, verdict, written
-from accord.validation import Called, compare, try_marks
+from accord.validation import Called, compare, cross_validate_labels
 from accord.values import (
     ISSUE,
     Conversation,
@@ -56,7 +55,7 @@ JUDGE, CLASSIFIERS = "gpt-3.5-turbo (ChatGPT, 2023)", "specialized classifier"
 HALVINGS, QUICK = 20, 3
 REPLIES = 10_000
 FIGURES = ("precision", "recall", "f1", "alpha", "calibration_error")
-EMBEDDER = "minilm-l6"
+CHEAP = ("metrics", "meaning")
 
 
 def main() -> None:
@@ -83,27 +82,35 @@ def abc_eval_rows(folder: Path, halvings: int) -> list[Row]:
     """Marks on the half of the dialogues that was not learned from: raw, by each kind's own finding, by everything."""
     names = [question["name"] for question in json.loads((folder / "questions.json").read_text())["questions"]]
     behaviours = Taxonomy(name="abc-eval", issues=tuple(IssueType(name=name, definition=name) for name in names))
-    records = list(read(folder, format="abc-eval"))
-    labels = Labels(label for record in records for label in record.labels)
-    known = {record.conversation.id: record.conversation for record in records}
-    samples = [Sample(known[target.conversation], target.turn) for target in labels.targets]
     with tempfile.TemporaryDirectory() as place:
-        store = Store(f"sqlite:///{place}/answers.db")
-        answers = judge_samples(RecordedJudge.read([folder], JUDGE), behaviours.rubric, samples, store)
-        classifiers = judge_samples(RecordedJudge.read([folder], CLASSIFIERS), behaviours.rubric, samples, store)
-        store.close()
-    found = issue_table(samples, probable(answers, behaviours), behaviours, "ChatGPT, recorded", scored=False)
-    cheap = found.join(measure(samples, [*BANK, *LEXICAL]))
+        named = Path(place) / "behaviours.yaml"
+        named.write_text(
+            behaviours.model_dump_json(include={"name": True, "issues": {"__all__": {"name", "definition"}}})
+        )
+        config = config_from({
+            "store": "sqlite:///:memory:", "metrics": ["bank", "lexical"],
+            "models": {"judge": _recorded(folder, JUDGE)},
+            "sources": {"issues": {"by": "judge", "taxonomy": str(named), "columns": "all"}},
+        })  # fmt: skip
+        with Project(config) as project:
+            project.import_([folder])
+            labels = project.store.labels()
+            samples = project.samples(labels.targets)
+            found, cheap, meaning = (project.measure([project.source(name)], samples) for name in ("issues", *CHEAP))
+            others = Models({"judge": ModelSettings(**_recorded(folder, CLASSIFIERS))}, project.store)
+            classifiers = run(ask_rubric(behaviours.rubric, samples), others)
+    known = {sample.conversation.id for sample in samples}
+    both = found.join(cheap)
     systems = {
-        "accord": cheap.join(classifiers).join(_meaning(samples)),
-        "accord, without the embedder": cheap.join(classifiers),
-        "accord, without the classifiers": cheap.join(_meaning(samples)),
+        "accord": both.join(classifiers).join(meaning),
+        "accord, without the embedder": both.join(classifiers),
+        "accord, without the classifiers": both.join(meaning),
     }
     splits = [_half(known, seed) for seed in range(halvings)]
     results: dict[str, list[dict[str, Called]]] = {}
     for seed, split in enumerate(splits):
         for system, evidence in systems.items():
-            calibrated, raw = try_marks(evidence, labels, [split], seed)
+            calibrated, raw = cross_validate_labels(evidence, labels, [split], seed)
             results.setdefault(system, []).append(calibrated)
             if system == "accord":
                 results.setdefault("recorded-judge", []).append(raw)
@@ -111,10 +118,8 @@ def abc_eval_rows(folder: Path, halvings: int) -> list[Row]:
     return [row for system, each in sorted(results.items(), key=_order) for row in _rows(system, each)]
 
 
-def _meaning(samples: Sequence[Sample]) -> EvidenceTable:
-    from accord.models import open_embedder
-
-    return measure_meaning(samples, open_embedder(EMBEDDER))
+def _recorded(folder: Path, model: str) -> dict[str, Any]:
+    return {"mode": "recorded", "paths": [str(folder)], "model": model}
 
 
 def _own(found: EvidenceTable, labels: Labels, split: Split, seed: int) -> dict[str, Called]:
@@ -122,7 +127,7 @@ def _own(found: EvidenceTable, labels: Labels, split: Split, seed: int) -> dict[
     called: dict[str, Called] = {}
     for kind in kinds_of(found):
         columns = [c for c in found.columns if c.name in {ISSUE + kind, f"{ISSUE}{kind}{WORST}"}]
-        called |= try_marks(found.align(columns), labels, [split], seed)[0]
+        called |= cross_validate_labels(found.align(columns), labels, [split], seed)[0]
     return called
 
 

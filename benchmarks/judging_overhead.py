@@ -53,16 +53,16 @@ asyncio.run(main())
 COMMON = """
 import asyncio, json, resource, sys, time
 from accord import Conversation, Store, Turn, load_rubric
-from accord.models import Subject
 from accord.models import prompt_for
+from accord.values import Sample
 url, path, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 rubric = load_rubric("llm-rubric")
 always = tuple(q.model_copy(update={"applies": "always"}) for q in rubric.questions)
 rubric = rubric.model_copy(update={"questions": always})
-def subjects(n):
+def samples(n):
     for i in range(n):
         asked, said = f"{i}: why does the light go out? " * 8, f"{i}: hold the button. " * 12
-        yield Subject(Conversation(f"c{i}", (Turn("user", asked), Turn("assistant", said))))
+        yield Sample(Conversation(f"c{i}", (Turn("user", asked), Turn("assistant", said))))
 def done(asked, start):
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps([asked, time.perf_counter() - start, peak]))
@@ -71,7 +71,7 @@ def done(asked, start):
 RUN = """
 async def run():
     asked = 0
-    async for judged in judge_all(judge, rubric, subjects(count), store, at_once=16):
+    async for judged in judge_all(judge, rubric, samples(count), store, at_once=16):
         asked += len(judged.answers)
     return asked
 start = time.perf_counter()
@@ -81,10 +81,8 @@ done(wait(run()), start)
 ACCORD = (
     COMMON
     + """
-from accord.evidence import judge_all
-from accord.models import Terms, open_judge
-from accord.models import wait
-judge = open_judge("logprobs", "m", url, rubric.instructions, Terms(at_once=64), 1)
+from accord.models import ClientOptions, judge_all, open_judge, wait
+judge = open_judge("logprobs", "m", url, rubric.instructions, ClientOptions(at_once=64), 1)
 store = Store(path)
 """
     + RUN
@@ -93,10 +91,7 @@ store = Store(path)
 KEPT = (
     COMMON
     + """
-from accord.evidence import judge_all
-from accord.models import Reply, ScriptedModel
-from accord.models import LogprobsJudge
-from accord.models import wait
+from accord.models import LogprobsJudge, Reply, ScriptedModel, judge_all, wait
 reply = Reply("3", "m", {str(k): 0.25 for k in range(1, 5)})
 judge = LogprobsJudge(ScriptedModel(lambda prompt: reply, "m"), rubric.instructions, "http://127.0.0.1/v1")
 store = Store(path)
@@ -110,12 +105,12 @@ SDK = (
 from openai import AsyncOpenAI
 async def run():
     client = AsyncOpenAI(base_url=url, api_key="k", max_retries=0)
-    prompts = ((s, q) for s in subjects(count) for q in rubric.questions)
+    prompts = ((s, q) for s in samples(count) for q in rubric.questions)
     asked = 0
     async def worker():
         nonlocal asked
-        for subject, question in prompts:
-            text = prompt_for(subject, question, rubric.instructions, 20).messages[0].content
+        for sample, question in prompts:
+            text = prompt_for(sample, question, rubric.instructions, 20).messages[0].content
             reply = await client.chat.completions.create(model="m", messages=[{"role": "user", "content": text}],
                 max_tokens=1, temperature=0, logprobs=True, top_logprobs=20)
             assert reply.choices[0].logprobs.content
@@ -133,13 +128,13 @@ HTTP = (
 from urllib.parse import urlsplit
 async def run():
     parts = urlsplit(url)
-    prompts = ((s, q) for s in subjects(count) for q in rubric.questions)
+    prompts = ((s, q) for s in samples(count) for q in rubric.questions)
     asked = 0
     async def worker():
         nonlocal asked
         reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
-        for subject, question in prompts:
-            text = prompt_for(subject, question, rubric.instructions, 20).messages[0].content
+        for sample, question in prompts:
+            text = prompt_for(sample, question, rubric.instructions, 20).messages[0].content
             body = json.dumps({"model": "m", "messages": [{"role": "user", "content": text}], "max_tokens": 1,
                 "temperature": 0, "logprobs": True, "top_logprobs": 20}).encode()
             writer.write(b"POST /v1/chat/completions HTTP/1.1\\r\\nHost: x\\r\\nContent-Type: application/json\\r\\n"

@@ -37,10 +37,21 @@ import load
 import numpy as np
 from harness import Row, chosen, finish, options
 
-from accord.evidence import BANK, BERTSCORE, MetricSession, TurnMetric, measure, measured, turn_metrics
-from accord.learning import Mixture
+from accord.evidence import (
+    BANK,
+    BERTSCORE,
+    MetricSession,
+    SourceContext,
+    Training,
+    TurnMetric,
+    make_source,
+    measured,
+    turn_metrics,
+)
+from accord.learning import Evaluator, Mixture
 from accord.live import LiveScorer
-from accord.values import AccordError, Conversation, Document, Label, Labels, Question, Sample, Scale, Turn
+from accord.models import memory_models, run
+from accord.values import AccordError, Conversation, Document, Label, Labels, Question, Rubric, Sample, Scale, Turn
 
 PARTS = ("metrics", "scorer", "bertscore", "service")
 HISTORIES = (10, 100, 1000)
@@ -104,7 +115,7 @@ def metrics_rows(rounds: int) -> list[Row]:
     return [*rows, {**about, "microseconds": spent, "per_second": 1e6 / spent}]
 
 
-def fitted() -> Mixture:
+def fitted() -> Evaluator:
     """A mixture that learned from drawn ratings of drawn replies."""
     rng = np.random.default_rng(1)
     documents = tuple(map(Document, texts(rng, 3, DOCUMENT)))
@@ -113,7 +124,10 @@ def fitted() -> Mixture:
     question = Question(id="q", text="?", scale=Scale(options=(1, 2, 3, 4)))
     samples = [Sample(chat, 1) for chat in chats]
     labels = Labels(Label(s.target, "q", "ann", int(rng.integers(1, 5))) for s in samples)
-    return Mixture(question).fit(measure(samples, BANK), labels)
+    context = SourceContext(Rubric(name="drawn", questions=(question,), main="q"))
+    bank = make_source("metrics", {"names": ["bank"]}, context)
+    evaluator = Evaluator(question, (bank,), Mixture(question), "mixture", "curves")
+    return run(evaluator.fit(Training(tuple(samples), labels, question)), memory_models())
 
 
 def scorer_rows(rounds: int) -> list[Row]:
@@ -156,7 +170,7 @@ def serving(remembered: int) -> Iterator[tuple[int, int]]:
     """`accord serve` with a fitted mixture; its port and its process."""
     with tempfile.TemporaryDirectory() as name, socket.socket() as free:
         fitted().save(Path(name) / "evaluators" / "mixture")
-        (Path(name) / "accord.yaml").write_text("evaluator: {method: mixture}\n", encoding="utf-8")
+        (Path(name) / "accord.yaml").write_text("evaluator: mixture\n", encoding="utf-8")
         free.bind(("127.0.0.1", 0))
         port = int(free.getsockname()[1])
         free.close()

@@ -26,19 +26,18 @@ from sklearn.linear_model import RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from accord.evidence import EvidenceTable, judge_samples
+from accord.evidence import EvidenceTable, Ratings, judge_samples, ratings
 from accord.formats import read
 from accord.learning import (
     PAPER,
     AnnotatorMean,
     Calibration,
     Constant,
-    Evaluator,
+    Head,
     JudgeArgmax,
     JudgeExpected,
     RandomDraw,
 )
-from accord.evidence import Ratings, ratings
 from accord.models import RecordedJudge
 from accord.statistics import (
     STATISTICS,
@@ -60,7 +59,7 @@ PAPERS_PARTS = ("oracle", "ablations", "questions", "curve", "adaptive", "diagra
 FOLD_SEEDS = range(43, 53)
 ADAPTED_ON = (1, 2, 4, 8)
 ADAPTATIONS = 20
-CARRY_OVER = (0.0, 0.25, 0.5, 0.75, 1.0)
+DOMAIN_CORRELATIONS = (0.0, 0.25, 0.5, 0.75, 1.0)
 WITH_EMPTY_CELLS = {("lrs-V2_21", "judge7"), ("lrs-V5_45", "judge22")}
 """The two rows in which a person left a cell empty (Q7; Q4): the paper's authors leave them out."""
 COMPARABLE = (660, 223, "s256:ff587d840cc2d13dd707ad232303222955147dab4f9444ac468d2ab7ac35ab95")
@@ -120,19 +119,19 @@ Predict = Callable[[EvidenceTable, Labels, EvidenceTable, Sequence[str]], Predic
 """From training evidence and labels, and test rows with their annotators."""
 
 
-def learned(make: Callable[[], Evaluator], in_new_domain: bool = False) -> Predict:
-    """An evaluator as a system: fit, and predict each row for its own annotator."""
+def learned(make: Callable[[], Head], in_new_domain: bool = False) -> Predict:
+    """A head as a system: fit, and predict each row for its own annotator."""
 
     def predict(train: EvidenceTable, labels: Labels, test: EvidenceTable, annotators: Sequence[str]) -> Predicted:
-        evaluator = make().fit(train, labels)
-        return predictions(evaluator.in_new_domain() if in_new_domain else evaluator, test, annotators)
+        head = make().fit(train, labels)
+        return predictions(head.in_new_domain() if in_new_domain else head, test, annotators)
 
     return predict
 
 
-def predictions(evaluator: Evaluator, test: EvidenceTable, annotators: Sequence[str]) -> Predicted:
-    """What a fitted evaluator says; these data leave no row unscored."""
-    scores = [score for score in evaluator.predict_each(test, list(annotators)) if isinstance(score, Score)]
+def predictions(head: Head, test: EvidenceTable, annotators: Sequence[str]) -> Predicted:
+    """What a fitted head says; these data leave no row unscored."""
+    scores = [score for score in head.predict_each(test, list(annotators)) if isinstance(score, Score)]
     assert len(scores) == len(annotators)
     bands = [score.band for score in scores if score.band is not None]
     shares = np.array([score.probabilities for score in scores])
@@ -253,7 +252,7 @@ def test_rows(protocol: str, data: DataSet, systems: Mapping[str, Sequence[Paire
 def adapted_rows(train: DataSet, test: DataSet, draws: int) -> list[Row]:
     """T+k: ours and the new labels' own mean, averaged over draws; intervals are the draws' central 95 %."""
     rated = test.rated
-    evaluator = Calibration(train.question).fit(train.evidence, train.labels)
+    calibration = Calibration(train.question).fit(train.evidence, train.labels)
     rows = []
     for k in ADAPTED_ON:
         found: dict[str, list[dict[str, float | None]]] = {"accord": [], "annotator-mean of the new labels": []}
@@ -263,7 +262,7 @@ def adapted_rows(train: DataSet, test: DataSet, draws: int) -> list[Row]:
             few = Labels(label for label, kept in zip(rated.labels, given, strict=True) if kept)
             rows_left = test.evidence.take(rated.row[rest]), list(rated.annotator[rest])
             made = {
-                "accord": evaluator.adapt(test.evidence, few),
+                "accord": calibration.adapt(test.evidence, few),
                 "annotator-mean of the new labels": AnnotatorMean(test.question).fit(test.evidence, few),
             }
             for name, adapted in made.items():
@@ -300,7 +299,7 @@ def by_system(data: DataSet) -> dict[float, Paired]:
     rated = data.rated
     held_by = np.array([str(data.system_of[name]) for name in rated.conversation])
     found = {}
-    for domain_correlation in CARRY_OVER:
+    for domain_correlation in DOMAIN_CORRELATIONS:
         value, shares = np.zeros(len(rated)), nothing(rated)
         for system in sorted(set(held_by)):
             train = {name for name in rated.conversation if data.system_of[name] != system}

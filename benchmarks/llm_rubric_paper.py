@@ -35,9 +35,8 @@ from llm_rubric import (
 from numpy.typing import NDArray
 from sklearn.isotonic import IsotonicRegression
 
-from accord.evidence import Column, EvidenceTable
+from accord.evidence import Column, EvidenceTable, ratings
 from accord.learning import Calibration, JudgeExpected
-from accord.evidence import ratings
 from accord.statistics import STATISTICS, Clusters, bootstrap, grouped_folds, smece_by_option
 from accord.validation import adaptive_curve
 from accord.values import Labels, Question, Rubric, Target

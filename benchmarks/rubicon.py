@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -22,11 +22,12 @@ from harness import Row, chosen, data_folder, finish, options
 from rubicon_planted import TEST, TEST_QUICK, planted_rows
 from rubicon_recorded import recorded_rows
 
-from accord.config import Config, EvaluatorConfig, JudgeConfig, WriterConfig
+from accord.evidence import Source, Training
 from accord.formats import read
-from accord.pipeline import ASKED, RubricModels, cautions, learn_rubric, make_budget
-from accord.store import Store
-from accord.values import BadInput, Conversation, Label, Question, Rubric, Scale
+from accord.methods import ASKED
+from accord.models import Models, run
+from accord.project import Project, config_from
+from accord.values import BadInput, Conversation, Label, Labels, Question, Rubric, Sample, Scale
 
 PARTS = ("planted", "recorded", "embedded")
 COLUMNS = (
@@ -67,57 +68,48 @@ def _embedded_rows(data: Path, kept: Path | None, count: int) -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         task = Path(folder) / "task.yaml"
         task.write_text(TASK)
-        small = count < SMALL
-        config = Config(
-            judge=JudgeConfig(mode="logprobs", model=MODEL),
-            writer=WriterConfig(
-                model=MODEL,
-                task=str(task),
-                reasons=1 if small else 2,
-                pool=2 if small else 12,
-                deduplicate="embedding",
-                context=4096,
-            ),
-            evaluator=EvaluatorConfig(method="learned-rubric", settings={"budgets": [[5, 5]]}),
-        )
+        sizes = {"reasons": 1, "pool_size": 2} if count < SMALL else {"reasons": 2, "pool_size": 12}
+        about = {"task": str(task), "deduplicate": "embedding", "budgets": [[5, 5]], **sizes}
+        config = config_from({
+            "store": f"sqlite:///{kept or Path(folder) / 'uss.db'}", "sources": {"learned-rubric": about},
+            "models": {"judge": {"model": MODEL, "mode": "logprobs"}, "writer": {"model": MODEL, "context": 4096}},
+        })  # fmt: skip
         question = Question(id="satisfaction", text="How satisfied is the user?", scale=Scale(options=(1, 2, 3, 4, 5)))
         rubric = Rubric(name="uss", main="satisfaction", questions=(question,))
-        with closing(Store(f"sqlite:///{kept or Path(folder) / 'uss.db'}")) as store:
-            conversations, labels = _dialogues(data / "uss", count)
-            store.add_conversations(conversations)
-            store.add_labels(labels)
-            return _learned(store, config, rubric)
+        conversations, labels = _dialogues(data / "uss", count)
+        train = Training(tuple(map(Sample, conversations)), Labels(labels), question)
+        with Project(config, rubric) as project:
+            return _learned(project.source("learned-rubric"), train, project.models)
 
 
-def _learned(store: Store, config: Config, rubric: Rubric) -> list[Row]:
-    budget, started = make_budget(config), time.perf_counter()
-    stages: list[tuple[str, float]] = []
+def _learned(source: Source, train: Training, models: Models) -> list[Row]:
+    started, steps = time.perf_counter(), Counter[str]()
 
-    def on_stage(name: str, total: int | None) -> Callable[[], None]:
-        stages.append((name, time.perf_counter()))
-        print(f"{name} ({total}) after {stages[-1][1] - started:.0f} s", flush=True)
-        return lambda: None
+    def step(purpose: str) -> None:
+        if not steps[purpose]:
+            print(f"{purpose} after {time.perf_counter() - started:.0f} s", flush=True)
+        steps[purpose] += 1
 
-    with closing(RubricModels(config, store, budget)) as models:
-        try:
-            study = learn_rubric(store, config, rubric, models.writer, models.judge_for, on_stage=on_stage)
-        except BadInput as error:  # a model of this size may write nothing that is an assertion
-            print(f"note: {error}")
-            return [
-                {"part": "embedded", "dataset": "uss", "system": "accord", "seconds": time.perf_counter() - started}
-            ]
-    seconds = time.perf_counter() - started
-    ends = [at for _, at in stages[1:]] + [time.perf_counter()]
-    for (name, began), ended in zip(stages, ends, strict=True):
-        print(f"{name}: {ended - began:.0f} s")
-    print("pool:", study.pool.to_json())
-    for each in study.rubric.assertions:
-        print(f"  {each.id}  chosen on {study.chosen[each.id]:.0%} of resamples  {each.text}")
-    for caution in cautions(study):
+    split = source.hold_out(train)
+    assert split is not None
+    try:
+        first = run(source.learn(train.only(split.train)), models, step).source
+    except BadInput as error:  # a model of this size may write nothing that is an assertion
+        if not steps:
+            raise
+        print(f"note: {error}")
+        return [{"part": "embedded", "dataset": "uss", "system": "accord", "seconds": time.perf_counter() - started}]
+    learned = run(first.examine(train.only(split.test)), models, step)
+    seconds, found = time.perf_counter() - started, learned.describe()
+    print("answered:", dict(steps))
+    print("pool:", found["pool"])
+    for each in found["assertions"]:
+        print(f"  {each['id']}  chosen on {each['chosen']:.0%} of resamples  {each['text']}")
+    for caution in found["cautions"]:
         print(f"note: {caution}")
-    about = {"part": "embedded", "dataset": "uss", "conversations": len(study.sides.test), "seconds": seconds}
+    about = {"part": "embedded", "dataset": "uss", "conversations": found["tested"], "seconds": seconds}
     named = {"rubicon": "accord"}
-    shown = [row for row in study.rows if row["table"] == 3 or row["system"] == ASKED]
+    shown = [row for row in found["rows"] if row["table"] == 3 or row["system"] == ASKED]
     return [{**row, **about, "system": named.get(row["system"], row["system"])} for row in shown]
 
 

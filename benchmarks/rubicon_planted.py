@@ -11,12 +11,19 @@ import numpy as np
 from harness import Row
 from numpy.typing import NDArray
 
-from accord.evidence import judge_samples
-from accord.learning import LearnedRubric
-from accord.methods import Assertion, classes_of, deduplicate, figures, questions_of, rubric_of
-from accord.methods.learned_rubric.guidance import RubricPromptBuilder
-from accord.models import Prompt, ScriptedJudge, ScriptedModel, run_flow
-from accord.pipeline import outcome
+from accord.evidence import ask_rubric
+from accord.methods import (
+    Assertion,
+    AssertionSelector,
+    RubricPromptBuilder,
+    SelectionSettings,
+    classes_of,
+    deduplicate,
+    figures,
+    questions_of,
+    rubric_of,
+)
+from accord.models import JUDGE, Models, Prompt, ScriptedJudge, ScriptedModel, run, run_flow
 from accord.store import Store
 from accord.values import Conversation, Label, Labels, Question, Sample, Scale, Side, Target, Turn
 
@@ -164,16 +171,17 @@ def _tried(pool: Planted, seed: int) -> dict[str, Row]:
 
     samples = [Sample(Conversation(str(place), (Turn("user", "hello"),))) for place in range(len(pool.good))]
     with closing(Store("sqlite:///:memory:")) as store:
-        evidence = judge_samples(ScriptedJudge(judge), rubric, samples, store)
+        evidence = run(ask_rubric(rubric, samples), Models({}, store, given={JUDGE: ScriptedJudge(judge)}))
     labels = Labels(Label(Target(str(place)), "good", "ann", int(good)) for place, good in enumerate(pool.good))
     train = evidence.take(list(range(TRAIN)))
     test = evidence.take(list(range(TRAIN, len(pool.good))))
     seen = labels.filter(str(place) for place in range(TRAIN))
     rows = {}
     for name, settings in SYSTEMS.items():
-        evaluator = LearnedRubric(MAIN, **{**classes_of(rubric), "seed": seed, **settings}).fit(train, seen)
-        values = figures(outcome(evaluator, test, pool.good[TRAIN:]))
-        rows[name] = {**values, **_found(pool, [row_of[one] for one in evaluator.names_])}
+        selection = SelectionSettings(**settings)
+        selector = AssertionSelector(MAIN, **classes_of(rubric), settings=selection, seed=seed).fit(train, seen)
+        values = figures(selector.outcome(test, pool.good[TRAIN:]))
+        rows[name] = {**values, **_found(pool, [row_of[one] for one in selector.names_])}
     return rows
 
 

@@ -14,9 +14,7 @@ from numpy.typing import NDArray
 from rubicon_planted import MAIN, SYSTEMS
 
 from accord.evidence import Column, EvidenceTable
-from accord.learning import LearnedRubric
-from accord.methods import figures, stratified
-from accord.pipeline import outcome
+from accord.methods import AssertionSelector, SelectionSettings, figures, stratified
 from accord.values import Label, Labels, Target
 
 Answers = Mapping[str, Mapping[str, Mapping[str, float]]]
@@ -47,10 +45,12 @@ def _tried(
         train, test = np.flatnonzero(fold == 0), np.flatnonzero(fold == 1)
         seen = labels.filter({targets[row].conversation for row in train})
         for name, settings in SYSTEMS.items():
-            evaluator = LearnedRubric(MAIN, **{"seed": seed, **settings}).fit(options.take(train), seen)
-            found.setdefault(name, []).append(figures(outcome(evaluator, options.take(test), truth[test])))
-        whole = LearnedRubric(MAIN, seed=seed, policy="all").fit(questions.take(train), seen)
-        found.setdefault("all questions", []).append(figures(outcome(whole, questions.take(test), truth[test])))
+            selector = AssertionSelector(MAIN, settings=SelectionSettings(**settings), seed=seed)
+            outcome = selector.fit(options.take(train), seen).outcome(options.take(test), truth[test])
+            found.setdefault(name, []).append(figures(outcome))
+        whole = AssertionSelector(MAIN, settings=SelectionSettings(policy="all"), seed=seed)
+        outcome = whole.fit(questions.take(train), seen).outcome(questions.take(test), truth[test])
+        found.setdefault("all questions", []).append(figures(outcome))
     return [_mean(dataset, name, rows, len(items)) for name, rows in found.items()]
 
 

@@ -18,8 +18,19 @@ import numpy as np
 from harness import Row, chosen, finish, options
 from numpy.typing import NDArray
 
-from accord.learning import ALPHAS
-from accord.methods import DIGITS, POINT, Budget, Candidates, Pool, Window, select, stratified, threshold_of, tuned
+from accord.methods import (
+    ALPHAS,
+    DIGITS,
+    POINT,
+    Budget,
+    Candidates,
+    Pool,
+    Window,
+    select,
+    stratified,
+    threshold_of,
+    tuned,
+)
 
 PARTS = ("speed", "growth")
 COLUMNS = ("part", "system", "pool", "conversations", "seconds", "ratio", "same")

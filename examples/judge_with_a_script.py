@@ -3,10 +3,9 @@
 Run: python examples/judge_with_a_script.py
 """
 
-from accord import Labels, Store, compare, load_rubric, read, read_labels
-from accord.evidence import judge_samples
 from accord.evidence import tokens as words
 from accord.models import ScriptedJudge
+from accord.project import Config, Project
 from accord.sample import sources
 from accord.values import Question, Sample
 
@@ -21,10 +20,9 @@ def by_length(sample: Sample, question: Question) -> dict[str, float]:
     return {option: short if option == options[-1] else rest for option in options}
 
 
-chats, ratings = sources()
-rubric = load_rubric("llm-rubric")
-samples = [Sample(record.conversation) for record in read(chats)]
-labels = Labels(read_labels(ratings, rubric))
-evidence = judge_samples(ScriptedJudge(by_length, name="by-length"), rubric, samples, Store("sqlite:///:memory:"))
-for result in compare(evidence, labels, rubric.main_question, draws=200).results:
-    print(f"{result.system:16} RMSE {result.values['rmse']:.3f}")
+config = Config(store="sqlite:///:memory:", metrics=[], draws=200)
+with Project(config, given={"judge": ScriptedJudge(by_length, name="by-length")}) as project:
+    project.import_(sources())
+    project.judge()
+    for result in project.compare(only=["calibration"]).comparison.results:
+        print(f"{result.system:16} RMSE {result.values['rmse']:.3f}")

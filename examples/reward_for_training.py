@@ -5,16 +5,13 @@ Run: python examples/reward_for_training.py
 With TRL: GRPOTrainer(model=..., reward_funcs=reward, train_dataset=...), whose data set has a column `documents`.
 """
 
-from accord import Labels, Reward, load_rubric, read, read_labels
-from accord.evidence import BANK, measure
-from accord.learning import Mixture
+from accord import Reward
+from accord.project import Config, Project
 from accord.sample import sources
-from accord.values import Sample
 
-chats, ratings = sources()
-rubric = load_rubric("llm-rubric")
-evidence = measure([Sample(record.conversation) for record in read(chats)], BANK)
-reward = Reward(Mixture(rubric.main_question).fit(evidence, Labels(read_labels(ratings, rubric))))
+with Project(Config(store="sqlite:///:memory:", metrics=["bank"], evaluator="mixture", draws=200)) as project:
+    project.import_(sources())
+    reward = Reward(project.tried().evaluator)
 
 prompt = [{"role": "user", "content": "Can I return a router that I have opened?"}]
 policy = ["Opened devices can go back within 45 days of delivery. Send them with the label that is in your account."]

@@ -8,8 +8,8 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from accord.cli import commands  # noqa: F401 - registers the commands
-from accord.cli.app import app  # noqa: F401 - registers the commands
-from accord.config import json_schema
+from accord.cli.app import app
+from accord.project import json_schema
 
 DOCS = Path(__file__).parent.parent / "docs"
 WIDTH = {"COLUMNS": "100", "TERMINAL_WIDTH": "100"}
