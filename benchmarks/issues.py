@@ -93,7 +93,7 @@ def abc_eval_rows(folder: Path, halvings: int) -> list[Row]:
             "sources": {"issues": {"by": "judge", "taxonomy": str(named), "columns": "all"}},
         })  # fmt: skip
         with Project(config) as project:
-            project.import_([folder])
+            project.import_([folder], format="abc-eval")
             labels = project.store.labels()
             samples = project.samples(labels.targets)
             found, cheap, meaning = (project.measure([project.source(name)], samples) for name in ("issues", *CHEAP))
