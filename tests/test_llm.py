@@ -338,6 +338,7 @@ def test_an_interrupt_waits_until_the_work_has_let_go() -> None:
     from accord.models import wait
 
     let_go = []
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 
     async def work() -> None:
         try:
@@ -351,9 +352,12 @@ def test_an_interrupt_waits_until_the_work_has_let_go() -> None:
 
     timer = threading.Timer(0.2, interrupt)
     timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        wait(work())
-    timer.join()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            wait(work())
+    finally:
+        timer.join()
+        signal.signal(signal.SIGINT, before)
     assert let_go == [True]
 
     async def inside() -> None:
