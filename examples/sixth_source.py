@@ -33,7 +33,7 @@ class Politeness(Source):
     def measure(self, samples):
         """One column: the mean answer, on the line; missing with its reason where nobody answered."""
         mean = (yield from ask_rubric(ASKED, samples, SCORER, "politeness asked")).expected()
-        column = Column("politeness", mean.columns[0].made_by)
+        column = Column("politeness", mean.columns[0].signature)
         return replace(mean, columns=(column,), values=np.polyval(self.line, mean.values) * mean.present)
 
     def state(self):

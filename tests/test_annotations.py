@@ -193,7 +193,7 @@ def test_the_first_issues_of_a_turn_stay_and_are_not_mixed_with_others(store: St
     other = replace(FOUND[0], issues=(*FOUND[0].issues, Issue("Antisocial", "late")), score=1)
     assert issues.add([other]) == Added(0, 1)
     assert store.add_annotations(Annotation.from_issues(other)) == Added(0, 6)
-    assert list(issues.of(CHATS, FOUND[0].made_by)) == []  # the words were others: `said` is not theirs
+    assert list(issues.of(CHATS, FOUND[0].signature)) == []  # the words were others: `said` is not theirs
     assert issues_from(store.annotations(["model"])) == FOUND[:1]
     assert issues.add([replace(FOUND[1], issues=(Issue("x", "y"),)), FOUND[1]]) == Added(1, 1)
     assert [len(each.issues) for each in issues.of(CHATS, "by hand")] == [1], "the first of a batch stays"

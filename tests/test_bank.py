@@ -235,7 +235,7 @@ def test_a_session_gives_what_the_whole_conversation_gives() -> None:
     assert measured(conversation.at(1), metrics)[0] == pytest.approx(found[0])
     table = measure([Sample(conversation), Sample(conversation, 3)], names)
     assert table.values[0].tolist() == pytest.approx(list(whole.values()))
-    assert "words:en-stop" in table.columns[0].made_by and "exact+stem" in table.columns[-1].made_by
+    assert "words:en-stop" in table.columns[0].signature and "exact+stem" in table.columns[-1].signature
 
 
 def test_without_documents_nothing_is_said_of_them() -> None:

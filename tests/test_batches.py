@@ -77,8 +77,8 @@ def test_requests_that_fail_are_counted_and_handed_in_again(project: Path) -> No
         configure(server.url)
         asked = judged(5)["handed_in"]
         second = judged(5)
-        assert sum(second["lost"].values()) == second["handed_in"] > 0
-        assert second["lost"].keys() == {"HTTP 500", "malformed"}
+        assert sum(second["dropped"].values()) == second["handed_in"] > 0
+        assert second["dropped"].keys() == {"HTTP 500", "malformed"}
         assert second["answered"] == asked - second["handed_in"]
         assert judged(0)["answered"] == asked
 
@@ -89,7 +89,7 @@ def test_a_batch_that_expires_is_handed_in_again(project: Path) -> None:
         configure(server.url)
         asked = judged(5)["handed_in"]
         second = judged(5)
-        assert second["lost"] == {"expired": asked} and second["handed_in"] == asked
+        assert second["dropped"] == {"expired": asked} and second["handed_in"] == asked
         provider.ends = "completed"
         assert judged(0)["answered"] == asked
 
@@ -105,7 +105,7 @@ def test_a_batch_that_the_provider_refuses_or_forgets(project: Path) -> None:
         assert judged(5)["handed_in"] == asked, "handed in again when the user says so"
         provider.batches.clear()
         gone = judged(5)
-        assert gone["lost"] == {"gone": asked} and gone["handed_in"] == asked
+        assert gone["dropped"] == {"gone": asked} and gone["handed_in"] == asked
         assert judged(0)["answered"] == asked
 
 

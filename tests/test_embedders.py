@@ -82,7 +82,9 @@ def test_an_endpoint_is_asked_for_many_texts_at_once_and_once_for_each(monkeypat
         assert len(server.requests) == -(-201 // 64) and {r["model"] for r in server.requests} == {"small"}
         one, other = (np.array(vector(text)) for text in ("A heron eats fish 0.", "Fish and heron."))
         assert table.values[0, 0] == pytest.approx(one @ other / np.linalg.norm(one) / np.linalg.norm(other))
-        assert [column.name for column in table.columns] == names and "words:endpoint:small" in table.columns[0].made_by
+        assert [column.name for column in table.columns] == names and "words:endpoint:small" in table.columns[
+            0
+        ].signature
         measure(map(Sample, chats), names)
         assert len(server.requests) == 4
         with pytest.raises(ModelError, match="vectors of texts, not of tokens"):
@@ -345,7 +347,7 @@ def test_ruber_tells_a_reply_from_one_to_something_else(bag: None, tmp_path: Pat
     assert (
         table.present.all()
         and ((table.values > 0) & (table.values < 1)).all()
-        and "words:minilm-l6,s256:" in table.columns[0].made_by
+        and "words:minilm-l6,s256:" in table.columns[0].signature
     )
     nothing = measure(
         [Sample(Conversation("c", (Turn("assistant", "Hello"),)))], [f"ruber-unreferenced@{tmp_path / 'ruber'}"]

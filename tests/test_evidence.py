@@ -169,7 +169,7 @@ def test_answers_keep_the_mass_outside_their_options(rubric: Rubric) -> None:
     table = answer_table(ScriptedJudge(even), rubric, [Judged(Target("c"), answers, 2)])
     row = {column.name: value for column, value in zip(table.columns, table.values[0], strict=True)}
     assert sum(row[f"Q0={k}"] for k in range(1, 5)) == pytest.approx(0.7)
-    assert "question:s256:" in table.columns[0].made_by and "via:scripted" in table.columns[0].made_by
+    assert "question:s256:" in table.columns[0].signature and "via:scripted" in table.columns[0].signature
     assert table.absences == {(Target("c"), "Q1"): "timeout"}
 
 

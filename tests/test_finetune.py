@@ -470,11 +470,11 @@ def test_the_command_teaches_tries_and_names_a_model_that_serves(
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ACCORD_STORE", raising=False)
-    made_by = "issues|model:large|taxonomy:soda-eval|via:recorded"
+    signature = "issues|model:large|taxonomy:soda-eval|via:recorded"
     pairs = planted(40)
     store = Store("sqlite:///accord.db")
     store.add_conversations({conversation.id: conversation for conversation, _ in pairs}.values())
-    IssueAnnotations(store).add(replace(assessment, made_by=made_by) for _, assessment in pairs)
+    IssueAnnotations(store).add(replace(assessment, signature=signature) for _, assessment in pairs)
     store.close()
     Path("accord.yaml").write_text("sources: {issues: {by: recorded, model: large}}\n")
     taught = [

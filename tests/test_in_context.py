@@ -464,7 +464,7 @@ def test_the_simplest_selector_that_is_not_worse_is_used() -> None:
 def test_an_ensemble_keeps_its_spread_and_says_what_was_lost() -> None:
     one, other = Reading((0, 0.5, 0.5, 0, 0), 2.5), Reading((0, 0, 0, 0, 1), 5.0)
     found = ensemble_of([one, other, Failure(OUTSIDE)])
-    assert isinstance(found, Ensemble) and found.value == 3.75 and found.spread == 1.25 and found.lost == 1
+    assert isinstance(found, Ensemble) and found.value == 3.75 and found.spread == 1.25 and found.dropped == 1
     assert found.shares == pytest.approx((0, 0.25, 0.25, 0, 0.5))
     lost = ensemble_of([one, Failure(OUTSIDE), Failure(OUTSIDE), Failure("timeout")])
     assert lost == Failure(OUTSIDE, "2 of 4 requests")

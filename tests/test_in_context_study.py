@@ -255,7 +255,7 @@ def test_scores_of_new_conversations_come_from_what_was_saved(asked: Asked) -> N
     assert np.abs((shares @ np.array(options))[:-1] - worth).mean() < 0.8
     assert known.tolist() == [True] * 8 + [False] and table.values[:8, -1].max() > 0
     assert "nothing was said" in table.absences[Target("silent"), "overall"]
-    assert "recipe" in table.columns[0].made_by
+    assert "recipe" in table.columns[0].signature
     note = table.notes[Target(new[0].id)].shown
     recipe = restored.recipe
     assert set(note["demonstrations"]) <= {str(example.target) for example in recipe.examples}
@@ -435,7 +435,7 @@ def test_distributions_are_read_where_the_model_gives_them(
         assert len(server.requests) == count
         writers = {r["model"] for r in server.requests if "task prompt alone" in str(r.get("messages"))}
         models.close()
-        assert writers == {"w"} and f"via:{mode}" in str(found.learned.columns[0].made_by)
+        assert writers == {"w"} and f"via:{mode}" in str(found.learned.columns[0].signature)
         forget_embedder()
 
 

@@ -101,7 +101,7 @@ def shown(made: list[Conversation]) -> EvidenceTable:
     """What the source of issues shows the preset's head of dialogues whose annotations are kept."""
     models = memory_models()
     by = "issues|model:truth|taxonomy:soda-eval|via:recorded"
-    IssueAnnotations(models.store).add(replace(each, made_by=by) for each in truth(made))
+    IssueAnnotations(models.store).add(replace(each, signature=by) for each in truth(made))
     source = make_source("issues", {"by": "recorded", "model": "truth"}, CONTEXT)
     return run(source.measure([Sample(chat) for chat in made]), models)
 

@@ -575,7 +575,10 @@ def test_speakers_names_are_no_words_of_theirs_and_words_no_names(tmp_path: Path
 def test_who_assesses_twice_is_kept_twice_and_counted_once(tmp_path: Path) -> None:
     row = {"dialogue_id": "d", "turn_index": 1, "issues": [], "score": 2, "dialogue": ["a", "b"]}
     [record] = read(lines(tmp_path / "a.jsonl", [row, {**row, "score": 5}]))
-    assert [(each.score, each.made_by.endswith("|repeat:2")) for each in record.assessments] == [(2, False), (5, True)]
+    assert [(each.score, each.signature.endswith("|repeat:2")) for each in record.assessments] == [
+        (2, False),
+        (5, True),
+    ]
     with pytest.raises(BadRow, match="tell it differently"):
         list(read(lines(tmp_path / "b.jsonl", [row, {**row, "turn_index": 0, "dialogue": ["x", "y"]}])))
 

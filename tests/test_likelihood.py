@@ -82,7 +82,7 @@ def test_a_conversation_is_measured_on_all_its_replies(memory: Store) -> None:
     assert column(table, "pmi-documents") == pytest.approx(
         column(table, "log-p-given-all") - column(table, "log-p-given-turns")
     )
-    assert "model:scripted" in table.columns[0].made_by
+    assert "model:scripted" in table.columns[0].signature
 
 
 def test_a_turn_is_measured_on_that_turn_alone() -> None:

@@ -262,11 +262,11 @@ def test_what_cannot_score_live_is_said(chats: list[Conversation], evaluator: Ev
     assert columns is not None
     otherwise = replace(evaluator, head=evaluator.head.__class__(QUESTION).restore(*evaluator.head.state()))
     side = otherwise.head.trained_on_  # type: ignore[attr-defined]
-    changed = (replace(columns[0], made_by="metric|name:of-old"), *columns[1:])
+    changed = (replace(columns[0], signature="metric|name:of-old"), *columns[1:])
     otherwise.head.trained_on_ = replace(side, columns=changed)  # type: ignore[attr-defined]
     with pytest.raises(BadInput, match="was learned as metric|name:of-old, it is now"):
         LiveScorer(otherwise)
-    assert [str(signature_of(name)) for name in live_metrics(evaluator)] == [column.made_by for column in columns]
+    assert [str(signature_of(name)) for name in live_metrics(evaluator)] == [column.signature for column in columns]
     with pytest.raises(UnknownName):
         LiveScorer(evaluator, annotator="nobody")
     with pytest.raises(BadInput, match="at least one conversation"):

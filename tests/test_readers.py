@@ -285,7 +285,7 @@ def test_a_row_that_is_not_utf8_is_one_bad_row(tmp_path: Path) -> None:
         ("a.csv", b"role,content\nuser,\xe9\n", "is not UTF-8"),
         ("a.json", b'[{"messages": []', "not JSON"),
         ("a.parquet", b"no parquet at all", "is no Parquet file"),
-        ("a.jsonl.gz", gzip.compress(b'{"messages": []}' * 99)[:-9], "broken gzip"),
+        ("a.jsonl.gz", gzip.compress(b'{"messages": []}' * 99, mtime=0)[:-9], "broken gzip"),
         ("a.jsonl", b'{"strange": 1}\n', "cannot tell the format"),
     ],
 )

@@ -266,10 +266,10 @@ def test_it_selects_scores_labels_and_says_why() -> None:
     assert notes[0]["net_sat"] == found.values[0, 0] == pytest.approx(sat[0] + dsat[0]) and dsat.max() <= 0 <= sat.min()
     assert set(notes[0]["assertions"]) == set(selector.names_)
     assert sum(notes[0]["assertions"].values()) == pytest.approx(notes[0]["net_sat"])
-    assert "alpha" in str(selector.signature()) and "judge|model:m" in found.columns[0].made_by
+    assert "alpha" in str(selector.signature()) and "judge|model:m" in found.columns[0].signature
     weighed = AssertionSelector(question, CLASSES, {"sat-0": 3.0}, FOUR).fit(evidence, labels)
     assert weighed.parts(evidence)[0].max() > sat.max()
-    assert weighed.measured(evidence).columns[0].made_by != found.columns[0].made_by
+    assert weighed.measured(evidence).columns[0].signature != found.columns[0].signature
 
 
 def test_what_was_learned_from_is_scored_by_assertions_chosen_without_it() -> None:
@@ -362,7 +362,7 @@ def test_an_edited_assertion_is_another_one_and_a_kept_selection_measures_the_sa
     assert again.values.tolist() == before.values.tolist() and again.columns == before.columns
     assert again.notes == before.notes and kept.describe() == selector.describe() and kept.card() == selector.card()
     columns = tuple(
-        Column(c.name, c.made_by.replace("question:sat-0", "question:other"), c.question, c.option)
+        Column(c.name, c.signature.replace("question:sat-0", "question:other"), c.question, c.option)
         for c in evidence.columns
     )
     with pytest.raises(BadInput, match="fit again"):

@@ -74,7 +74,7 @@ class Likelihoods(Source):
     def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
         """The likelihood columns; a sample that is a turn is measured on that turn, a conversation on its replies."""
         [who] = yield [Request(LIKELIHOOD_ROLE, Who())]
-        made_by = str(Signature.of("likelihood", model=who.name))
+        signature = str(Signature.of("likelihood", model=who.name))
         wanted = [passages_of(sample) for sample in samples]
         passages = _in_order(filter(None, wanted))
         requests = [Request(LIKELIHOOD_ROLE, passage, purpose="passages measured") for passage in passages]
@@ -86,7 +86,7 @@ class Likelihoods(Source):
             features, why = ({}, found) if isinstance(found, str) else (found, "no documents")
             rows[sample.target] = features
             absences |= {(sample.target, name): why for name in LIKELIHOOD if name not in features}
-        return EvidenceTable.from_rows([Column(name, made_by) for name in LIKELIHOOD], rows, absences)
+        return EvidenceTable.from_rows([Column(name, signature) for name in LIKELIHOOD], rows, absences)
 
 
 def measure_likelihoods(

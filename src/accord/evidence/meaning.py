@@ -36,11 +36,11 @@ class Meaning(Source):
         texts = [text for text in said if text]
         vectors = iter((yield [Request(EMBEDDER, Text(self.settings.embedder, text)) for text in texts]))
         rows = [np.asarray(next(vectors)) if text else None for text in said]
-        made_by = str(Signature.of("meaning", embedder=self.settings.embedder))
+        signature = str(Signature.of("meaning", embedder=self.settings.embedder))
         size = next((len(row) for row in rows if row is not None), 0)
         values = np.array([np.zeros(size) if row is None else row for row in rows]).reshape(len(samples), size)
         known = np.array([row is not None for row in rows], dtype=bool)
-        columns = tuple(Column(f"{MEANING}{place}", made_by) for place in range(size))
+        columns = tuple(Column(f"{MEANING}{place}", signature) for place in range(size))
         targets = tuple(sample.target for sample in samples)
         absences = {(t, MEANING): NOTHING_SAID for t, there in zip(targets, known, strict=True) if not there}
         return EvidenceTable(targets, columns, values, np.repeat(known[:, None], size, axis=1), absences)

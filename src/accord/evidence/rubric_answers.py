@@ -93,14 +93,14 @@ def answer_table(judge: Named, rubric: Rubric, judged: Iterable[Judged], windowe
     Where samples are `windowed`, shown in part if they are long, one more column says which share of each was not
     shown.
     """
-    made_by = judging_signature(judge, rubric)
+    judged_by = judging_signature(judge, rubric)
     columns = [
-        Column(f"{question.id}={option}", str(signature), question.id, _position(question, index))
+        Column(f"{question.id}={option}", signature, question.id, _position(question, index))
         for question in rubric.judged
-        for signature in [made_by.with_part("question", question.key)]
+        for signature in [str(judged_by.with_part("question", question.key))]
         for index, option in enumerate(question.scale.options)
     ]
-    columns += [Column(TRUNCATED, str(made_by))] if windowed else []
+    columns += [Column(TRUNCATED, str(judged_by))] if windowed else []
     rows: dict[Target, dict[str, float]] = {}
     absences: dict[tuple[Target, str], str] = {}
     versions: dict[Target, str] = {}

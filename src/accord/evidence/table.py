@@ -17,13 +17,13 @@ class Column:
     """One feature.
 
     `question` and `option` are set for a column of an answer block: the probability that the judge gave to one
-    option of one question. `made_by` is the signature of what produced it. In a table of differences (`pairs`),
+    option of one question. `signature` is the signature of what produced it. In a table of differences (`pairs`),
     `centre` is the mean over the conversations that were compared. A column whose value 0 says that there is nothing
     of something is `part_of` that: attributions say what it added. `source` is the name of the source that gave it.
     """
 
     name: str
-    made_by: str
+    signature: str
     question: str | None = None
     option: float | None = None
     centre: float | None = None
@@ -176,10 +176,10 @@ class EvidenceTable:
                 raise BadInput(
                     f"the evidence has no {column.name!r}, which this evaluator learned from; gather it first"
                 )
-            made_by = self.columns[place[column.name]].made_by
-            if made_by != column.made_by:
+            signature = self.columns[place[column.name]].signature
+            if signature != column.signature:
                 raise BadInput(
-                    f"evidence {column.name!r} is made by {made_by}, the evaluator learned from {column.made_by}; "
+                    f"evidence {column.name!r} is made by {signature}, the evaluator learned from {column.signature}; "
                     "gather it the same way, or fit again"
                 )
         order = [place[column.name] for column in columns]
@@ -209,7 +209,7 @@ class EvidenceTable:
             else:
                 mean, known = self._expected_answer(places)
                 first = self.columns[places[0]]
-                columns.append(Column(question, first.made_by, question, source=first.source))
+                columns.append(Column(question, first.signature, question, source=first.source))
                 values.append(mean)
                 present.append(known)
         return EvidenceTable(

@@ -22,13 +22,13 @@ def predict(
     A kind that is neither in the taxonomy nor among its aliases becomes the residual one.
     """
     taxonomy = f"{guidance.taxonomy.name} {guidance.taxonomy.hash}"
-    made_by = str(Signature.of("issues", model=model, taxonomy=taxonomy, prompt=guidance.hash, via=guidance.style))
+    signature = str(Signature.of("issues", model=model, taxonomy=taxonomy, prompt=guidance.hash, via=guidance.style))
     replies = yield [guidance.of_turn(sample) for sample in samples]
-    return [_read(sample, reply, guidance, made_by) for sample, reply in zip(samples, replies, strict=True)]
+    return [_read(sample, reply, guidance, signature) for sample, reply in zip(samples, replies, strict=True)]
 
 
 def _read(
-    sample: Sample, reply: Reply | Failure, guidance: IssuePromptBuilder, made_by: str
+    sample: Sample, reply: Reply | Failure, guidance: IssuePromptBuilder, signature: str
 ) -> IssueAnnotation | Unannotated:
     if isinstance(reply, Failure):
         return Unannotated(sample.target, reply.reason, reply.detail)
@@ -37,7 +37,7 @@ def _read(
         return Unannotated(sample.target, "no verdict", verdict.reason)
     assert sample.turn is not None
     said = sample.conversation.turns[sample.turn].content
-    return settled(postprocess(sample.target, verdict, said, guidance.taxonomy, made_by), guidance.taxonomy)
+    return settled(postprocess(sample.target, verdict, said, guidance.taxonomy, signature), guidance.taxonomy)
 
 
 SUBJECTIVE = "Engagement"

@@ -69,7 +69,7 @@ def _convert(rows: Sequence[Fields], default_id: str) -> Record:
         turn = assessment.target.turn or 0
         seen[turn] += 1
         if seen[turn] > 1:  # who rates twice is another maker: nothing is lost, and nothing is counted twice
-            assessment = replace(assessment, made_by=f"{MADE_BY}{REPEAT}{seen[turn]}")
+            assessment = replace(assessment, signature=f"{MADE_BY}{REPEAT}{seen[turn]}")
         found.append(assessment)
     return Record(Conversation(name, turns), (), tuple(found))
 

@@ -302,7 +302,7 @@ class Calibration(Head):
     def signature(self) -> Signature:
         """How this evaluator's scores are made."""
         core, mixed = self._fitted(), isinstance(self.core_, MixedCore)
-        makers = dict.fromkeys(c.made_by for c in self.trained_on_.columns if c.question is not None)
+        makers = dict.fromkeys(c.signature for c in self.trained_on_.columns if c.question is not None)
         judges = dict.fromkeys(maker.partition("|question:")[0] for maker in makers)
         return Signature.of(
             self.method,

@@ -103,7 +103,7 @@ def _directions(centred: Floats) -> Floats:
 
 
 def _row(column: Column) -> dict[str, Any]:
-    return {"name": column.name, "made_by": column.made_by, "question": column.question, "option": column.option}
+    return {"name": column.name, "signature": column.signature, "question": column.question, "option": column.option}
 
 
 Flags = NDArray[np.bool_]

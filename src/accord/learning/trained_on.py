@@ -200,7 +200,7 @@ class TrainedOn:
     @cached_property
     def made(self) -> str:
         """A short digest of how the evidence is made."""
-        return content_hash(sorted(column.made_by for column in self.columns), length=8)
+        return content_hash(sorted(column.signature for column in self.columns), length=8)
 
     def texts(self) -> EvidenceTable:
         """The history as a table, without the texts' names."""

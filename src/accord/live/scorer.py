@@ -266,6 +266,6 @@ def live_metrics(evaluator: Evaluator) -> dict[str, TurnMetric]:
             "at once, such as metrics: [bank]"
         )
     for column in columns:
-        if column.made_by != str(signature_of(column.name)):
-            raise BadInput(f"{column.name!r} was learned as {column.made_by}, it is now {signature_of(column.name)}")
+        if column.signature != str(signature_of(column.name)):
+            raise BadInput(f"{column.name!r} was learned as {column.signature}, it is now {signature_of(column.name)}")
     return {column.name: turn_metrics.get(column.name) for column in columns}

@@ -159,13 +159,13 @@ class BatchRun(NamedTuple):
 
     judged: JudgeRun
     handed_in: int
-    lost: Mapping[str, int]
+    dropped: Mapping[str, int]
     batches: Sequence[Batch]
 
     def to_json(self) -> dict[str, Any]:
         """Everything."""
         states = [state.to_json() for state in self.batches]
-        return {**self.judged.to_json(), "handed_in": self.handed_in, "lost": dict(self.lost), "batches": states}
+        return {**self.judged.to_json(), "handed_in": self.handed_in, "dropped": dict(self.dropped), "batches": states}
 
 
 def judge_in_batches(project: Project, selected: Selected = Selected()) -> BatchRun:
@@ -186,25 +186,25 @@ def judge_in_batches(project: Project, selected: Selected = Selected()) -> Batch
     models = project.in_batches()
     models.role(JUDGE).judge(project.rubric)
     states: list[Batch] = []
-    lost: Counter[str] = Counter()
+    dropped: Counter[str] = Counter()
     waited: set[str] = set()
     for model, endpoint in models.batches:
         found, waits, losses = _fetched(project.store, model, endpoint)
-        states, waited, lost = [*states, *found], waited | waits, lost + losses
+        states, waited, dropped = [*states, *found], waited | waits, dropped + losses
     done = judge(project, names, selected, models=models)
     handed = 0
     for model, endpoint in models.batches:
         fresh = {key: prompt for key, prompt in model.pending.items() if key not in waited}
         states += _handed_in(project, model, endpoint, fresh)
         handed += len(fresh)
-    return BatchRun(done, handed, dict(lost), states)
+    return BatchRun(done, handed, dict(dropped), states)
 
 
 def _fetched(store: Store, model: Batched, endpoint: BatchEndpoint) -> tuple[list[Batch], set[str], Counter[str]]:
     """Bring in what finished batches hold: the states, the keys that are still waited for, the reasons of losses."""
     states: list[Batch] = []
     waited_for: set[str] = set()
-    lost: Counter[str] = Counter()
+    dropped: Counter[str] = Counter()
     for earlier in store.runs():
         about = earlier["settings"]
         if earlier["command"] != BATCHES or about["endpoint"] != model.endpoint or about["model"] != model.name:
@@ -222,10 +222,10 @@ def _fetched(store: Store, model: Batched, endpoint: BatchEndpoint) -> tuple[lis
         if state.is_running:
             waited_for.update(about["keys"])
             continue
-        lost.update(_finished(store, model, endpoint, earlier, state))
+        dropped.update(_finished(store, model, endpoint, earlier, state))
         if state.status == "failed":
             raise BadInput(f"the provider refused {state.id}: {state.says or 'it says no reason'}")
-    return states, waited_for, lost
+    return states, waited_for, dropped
 
 
 def _finished(store: Store, model: Batched, endpoint: BatchEndpoint, run: dict[str, Any], state: Batch) -> Counter[str]:

@@ -31,7 +31,7 @@ def write_issues_page(
         {
             "found": found,
             "taxonomy": taxonomy,
-            "made_by": sorted({each.made_by for each in assessments}),
+            "signature": sorted({each.signature for each in assessments}),
             "plots": _plots(found, taxonomy),
             "worst": [_worst(each, known.get(each.target.conversation)) for each in worst(assessments)],
             "validation": {each["flow"]: each for each in validation},

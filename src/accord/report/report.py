@@ -112,7 +112,7 @@ def _last_spent(store: Store) -> Mapping[str, Any] | None:
 
 def _data(tried: Compared) -> dict[str, Any]:
     rated, samples = tried.comparison.ratings, tried.train.samples
-    makers = Counter(_maker(column.made_by) for column in tried.evidence.columns)
+    makers = Counter(_maker(column.signature) for column in tried.evidence.columns)
     systems = Counter(sample.conversation.system or "not said" for sample in samples)
     return {
         "ratings": len(rated),
@@ -125,9 +125,9 @@ def _data(tried: Compared) -> dict[str, Any]:
     }
 
 
-def _maker(made_by: str) -> str:
+def _maker(signature: str) -> str:
     """What made a column, without which of its questions or metrics it is."""
-    return made_by.split("|name:")[0].split("|question:")[0]
+    return signature.split("|name:")[0].split("|question:")[0]
 
 
 def verdict(found: Comparison) -> str:

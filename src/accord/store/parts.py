@@ -34,13 +34,13 @@ class IssueAnnotations:
             total = total.plus(Added(new, len(batch) - new))
         return total
 
-    def of(self, conversations: Iterable[Conversation], made_by: str) -> Iterator[IssueAnnotation]:
+    def of(self, conversations: Iterable[Conversation], signature: str) -> Iterator[IssueAnnotation]:
         """What one maker said of the turns of some conversations, in their order and by turn.
 
         An annotation of other words under the same id is none of theirs.
         """
         table = annotated.c
-        query = select(annotated).where(table.signature == made_by)
+        query = select(annotated).where(table.signature == signature)
         for batch in batches(conversations, BATCH):
             here = query.where(table.conversation.in_([conversation.id for conversation in batch]))
             rows = self._store._stream(here.order_by(table.turn, table.place, table.key))
@@ -50,9 +50,9 @@ class IssueAnnotations:
             for conversation in batch:
                 yield from _of(conversation, found.get(conversation.id, ()))
 
-    def conversations(self, made_by: str) -> list[str]:
+    def conversations(self, signature: str) -> list[str]:
         """The ids of conversations of which one maker has annotated a turn."""
-        query = select(annotated.c.conversation).where(*_OVERALL, annotated.c.signature == made_by).distinct()
+        query = select(annotated.c.conversation).where(*_OVERALL, annotated.c.signature == signature).distinct()
         return sorted(name for (name,) in self._store._stream(query))
 
     def makers(self) -> dict[str, int]:

@@ -157,8 +157,9 @@ class Annotation:
     @classmethod
     def from_issues(cls, found: IssueAnnotation) -> list[Annotation]:
         """What a model found wrong with a turn: the overall score, then the issues in their order."""
-        by, group = model_of(found.made_by), content_hash([*found.target, found.made_by, found.to_json()], length=16)
-        same: dict[str, Any] = {"signature": found.made_by, "seen": found.said, "group": group}
+        by = model_of(found.signature)
+        group = content_hash([*found.target, found.signature, found.to_json()], length=16)
+        same: dict[str, Any] = {"signature": found.signature, "seen": found.said, "group": group}
         overall = cls(
             found.target, OVERALL, by, "model", found.score, comment=found.comment, losses=found.losses, **same
         )
@@ -201,15 +202,15 @@ def _issues(overall: Annotation, issues: Sequence[Annotation]) -> IssueAnnotatio
     found = tuple(
         Issue(each.question.removeprefix(ISSUE), each.comment, each.quote, each.span, each.called) for each in issues
     )
-    made_by = overall.signature or ""
-    return IssueAnnotation(overall.target, found, overall.value, overall.comment, made_by, overall.losses, overall.seen)
+    maker = overall.signature or ""
+    return IssueAnnotation(overall.target, found, overall.value, overall.comment, maker, overall.losses, overall.seen)
 
 
-def model_of(made_by: str) -> str:
+def model_of(signature: str) -> str:
     """The model that a signature names; the whole signature where it names none.
 
     >>> model_of("issues|model:small|taxonomy:s256:1f3c")
     'small'
     """
-    parts = (part.partition(":") for part in made_by.split("|"))
-    return next((value for name, _, value in parts if name == "model" and value), made_by)
+    parts = (part.partition(":") for part in signature.split("|"))
+    return next((value for name, _, value in parts if name == "model" and value), signature)

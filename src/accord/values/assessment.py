@@ -62,7 +62,7 @@ class IssueAnnotation:
         issues: What is wrong with it; empty where nothing is.
         score: From 1 (poor) to 5 (excellent).
         comment: Why, in at most 25 words.
-        made_by: How it was made: the model, the taxonomy, the prompts.
+        signature: How it was made: the model, the taxonomy, the prompts.
         losses: What else the model wrote about the turn and nobody could read, by reason.
         said: A digest of what was said up to the turn (`digests`); empty where that is not known. The same id with
             other words is another turn.
@@ -72,7 +72,7 @@ class IssueAnnotation:
     issues: tuple[Issue, ...]
     score: int
     comment: str
-    made_by: str
+    signature: str
     losses: tuple[str, ...] = ()
     said: str = ""
 
@@ -83,11 +83,11 @@ class IssueAnnotation:
         return {**row, "comment": self.comment, **{name: value for name, value in more.items() if value}}
 
     @classmethod
-    def from_json(cls, target: Target, made_by: str, row: Mapping[str, Any]) -> IssueAnnotation:
+    def from_json(cls, target: Target, signature: str, row: Mapping[str, Any]) -> IssueAnnotation:
         """The inverse of `to_json`."""
         issues = tuple(map(Issue.from_json, row["issues"]))
         losses, said = tuple(row.get("losses", ())), row.get("said", "")
-        return cls(target, issues, row["score"], row["comment"], made_by, losses, said)
+        return cls(target, issues, row["score"], row["comment"], signature, losses, said)
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ def outcome(project: Project, plan: Plan) -> dict[str, Any]:
     store, seed = project.store, project.config.seed
     labels = store.labels()
     conversations = store.conversations({turn.conversation for turn in plan.turns})
-    assessments = list(IssueAnnotations(store).of(conversations, plan.made_by))
+    assessments = list(IssueAnnotations(store).of(conversations, plan.signature))
     if plan.flow == DETECTION:
         return detection_outcome(labels, plan, assessments, issues_of(project).taxonomy, seed=seed)
     return overall_outcome(labels, plan, assessments, seed=seed)

@@ -132,13 +132,13 @@ def detection_outcome(
         draws: Bootstrap samples.
         seed: Fixes them.
     """
-    found = {each.target: each for each in assessments if each.made_by == plan.made_by}
+    found = {each.target: each for each in assessments if each.signature == plan.signature}
     stage = FLOWS[DETECTION].stages[0]
     [given] = table(stored_answers(labels, plan), [stage.label], found)
     drawn = Resampling.of(given.targets, draws, seed)
     return {
         "flow": DETECTION,
-        "made_by": plan.made_by,
+        "signature": plan.signature,
         "planned": len(plan.turns),
         "examples": len(given.targets),
         "answers": int((~np.isnan(given.answers)).sum()),
@@ -235,7 +235,7 @@ def overall_outcome(
         draws: Bootstrap samples.
         seed: Fixes them.
     """
-    found = {each.target: each for each in assessments if each.made_by == plan.made_by}
+    found = {each.target: each for each in assessments if each.signature == plan.signature}
     first, second = FLOWS[OVERALL].stages
     given = stored_answers(labels, plan)
     initial, revised = table(given, [first.label, second.label], found)
@@ -245,7 +245,7 @@ def overall_outcome(
     ratings = int((~np.isnan(initial.answers)).sum())
     return {
         "flow": OVERALL,
-        "made_by": plan.made_by,
+        "signature": plan.signature,
         "planned": len(plan.turns),
         "examples": len(initial.targets),
         "ratings": ratings,

@@ -213,14 +213,14 @@ class Plan:
 
     Attributes:
         flow: `detection` or `overall`.
-        made_by: Who made the assessments that are validated.
+        signature: Who made the assessments that are validated.
         taxonomy: The digest of the taxonomy whose definitions are shown.
         seed: What fixed the draw.
         slots: For each slot its turns, in the order in which they are asked.
     """
 
     flow: str
-    made_by: str
+    signature: str
     taxonomy: str
     seed: int
     slots: tuple[tuple[Target, ...], ...]
@@ -233,19 +233,19 @@ class Plan:
     @property
     def key(self) -> str:
         """What tells its answers from those about other assessments: kept as `wording` with each label."""
-        return content_hash(["validation", self.flow, self.made_by, self.taxonomy], length=16)
+        return content_hash(["validation", self.flow, self.signature, self.taxonomy], length=16)
 
     def to_json(self) -> dict[str, Any]:
         """The plan as plain JSON values."""
         slots = [[list(turn) for turn in slot] for slot in self.slots]
-        named = {"flow": self.flow, "made_by": self.made_by, "taxonomy": self.taxonomy, "seed": self.seed}
+        named = {"flow": self.flow, "signature": self.signature, "taxonomy": self.taxonomy, "seed": self.seed}
         return {**named, "slots": slots}
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Plan:
         """The inverse of `to_json`."""
         slots = tuple(tuple(Target(name, turn) for name, turn in slot) for slot in row["slots"])
-        return cls(flow_named(row["flow"]).name, row["made_by"], row["taxonomy"], row["seed"], slots)
+        return cls(flow_named(row["flow"]).name, row["signature"], row["taxonomy"], row["seed"], slots)
 
 
 def planned(
@@ -266,7 +266,7 @@ def planned(
         BadInput: The assessments are none, or several makers'; or the numbers do not fit (`sampled`, `assigned`).
         UnknownName: There is no such flow.
     """
-    makers = sorted({each.made_by for each in assessments})
+    makers = sorted({each.signature for each in assessments})
     if len(makers) != 1:
         raise BadInput(f"assessments by {len(makers)} makers; allowed: 1. Name the one to validate: {makers}")
     turns = sampled(assessments, count, seed)

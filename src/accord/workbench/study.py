@@ -189,7 +189,7 @@ class Study:
         self.flow: FlowOfStages = flow_named(plan.flow)
         names = {turn.conversation for turn in plan.turns}
         self._conversations = {each.id: each for each in store.conversations(names)}
-        found = {each.target: each for each in IssueAnnotations(store).of(self._conversations.values(), plan.made_by)}
+        found = {each.target: each for each in IssueAnnotations(store).of(self._conversations.values(), plan.signature)}
         self.assessments: dict[Target, IssueAnnotation] = {turn: found[turn] for turn in plan.turns if turn in found}
         self._check_there()
         self._answered = stored_answers(store.labels(), plan)

@@ -81,7 +81,7 @@ def _brought(result: dict[str, Any], as_json: bool) -> None:
 def _batch_text(result: Mapping[str, Any]) -> str:
     lines = [_text(result), f"{result['handed_in']} requests handed in now"]
     lines += [f"{b['id']}: {b['status']}, {b['completed']} of {b['total']} done" for b in result["batches"]]
-    lines += [f"  {count} requests of finished batches failed: {reason}" for reason, count in result["lost"].items()]
+    lines += [f"  {count} requests of finished batches failed: {reason}" for reason, count in result["dropped"].items()]
     return "\n".join(lines)
 
 

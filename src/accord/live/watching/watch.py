@@ -64,7 +64,7 @@ class Watch:
 
     def _row(self, place: tuple[str, str]) -> dict[str, Any]:
         key, day = self._days[place]
-        content = {**day.to_json(), "columns": [[column.name, column.made_by] for column in self.columns]}
+        content = {**day.to_json(), "columns": [[column.name, column.signature] for column in self.columns]}
         return {"key": key, "evaluator": self.evaluator, "system": place[0], "day": place[1], "content": content}
 
 
@@ -72,7 +72,7 @@ def daily(store: Store, since: str) -> Daily:
     """All days from `since` (ISO) on: the sketches of all processes added up, by evaluator and system."""
     found: dict[Key, dict[str, Day]] = {}
     for row in Watched(store).days(since):
-        columns = tuple(Column(name, made_by) for name, made_by in row["content"]["columns"])
+        columns = tuple(Column(name, signature) for name, signature in row["content"]["columns"])
         days = found.setdefault(Key(row["evaluator"], row["system"], columns), {})
         days.setdefault(row["day"], Day()).merge(Day.from_json(row["content"]))
     return found
@@ -174,7 +174,7 @@ def see_to(
 def _by_column(table: EvidenceTable) -> Features:
     """The values of each column that are there, under its name and how it is made, as days are kept."""
     return {
-        Column(column.name, column.made_by): table.values[table.present[:, place], place]
+        Column(column.name, column.signature): table.values[table.present[:, place], place]
         for place, column in enumerate(table.columns)
     }
 

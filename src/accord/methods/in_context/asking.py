@@ -237,13 +237,13 @@ class Ensemble:
         shares: (K,) the mean of their distributions.
         value: The mean of their scores.
         spread: Their standard deviation.
-        lost: How many gave no score.
+        dropped: How many gave no score.
     """
 
     shares: tuple[float, ...]
     value: float
     spread: float
-    lost: int = 0
+    dropped: int = 0
 
 
 def ensemble_of(readings: Sequence[Reading | Failure]) -> Ensemble | Failure:
@@ -284,11 +284,13 @@ def to_scorer(wording: PromptTemplate, flow: PromptFlow[T], purpose: str) -> Flo
     return to(SCORER, flow, purpose, question, stand_in)
 
 
-def as_evidence(question: Question, made_by: str, found: Sequence[tuple[Target, Ensemble | Failure]]) -> EvidenceTable:
+def as_evidence(
+    question: Question, signature: str, found: Sequence[tuple[Target, Ensemble | Failure]]
+) -> EvidenceTable:
     """Ensembles as a table: one column per option, and how far the answers were apart."""
     options = question.scale.numbers
-    columns = [Column(f"{BLOCK}={option:.12g}", made_by, question.id, option) for option in options]
-    columns.append(Column(SPREAD, made_by))
+    columns = [Column(f"{BLOCK}={option:.12g}", signature, question.id, option) for option in options]
+    columns.append(Column(SPREAD, signature))
     rows: dict[Target, dict[str, float]] = {}
     absences: dict[tuple[Target, str], str] = {}
     for target, said in found:

@@ -201,9 +201,9 @@ class InContext(Source):
         tables = {}
         for name, requests in asked.items():
             said = yield from ask_ensembles(recipe.wording, requests, counts[TEST_SIDE], TEST_SIDE)
-            made_by = str(recipe.signature) if name == IN_CONTEXT else name
+            signature = str(recipe.signature) if name == IN_CONTEXT else name
             rows = list(zip((sample.target for sample in samples), said, strict=True))
-            tables[name] = as_evidence(recipe.wording.question, made_by, rows)
+            tables[name] = as_evidence(recipe.wording.question, signature, rows)
         examined = copy(self)
         examined.tables = tables
         left_out = Counter(result.experiment.train.left_out) + Counter(found.left_out)

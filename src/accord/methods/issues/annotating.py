@@ -47,7 +47,7 @@ class Mended:
     unknown: tuple[int, ...] = ()
 
 
-def postprocess(target: Target, verdict: Verdict, reply: str, taxonomy: Taxonomy, made_by: str) -> Mended:
+def postprocess(target: Target, verdict: Verdict, reply: str, taxonomy: Taxonomy, signature: str) -> Mended:
     """An assessment from a verdict, as far as names and aliases go; quotes are looked up in the `reply`."""
     issues, unknown = [], []
     for place, stated in enumerate(verdict.issues):
@@ -57,7 +57,7 @@ def postprocess(target: Target, verdict: Verdict, reply: str, taxonomy: Taxonomy
         name = stated.type if kind is None else kind.name
         said = None if name == stated.type and kind is not None else stated.type
         issues.append(Issue(name, stated.comment, stated.quote, span_of(stated.quote, reply), said))
-    made = IssueAnnotation(target, tuple(issues), verdict.score, verdict.comment, made_by, verdict.losses)
+    made = IssueAnnotation(target, tuple(issues), verdict.score, verdict.comment, signature, verdict.losses)
     return Mended(made, tuple(unknown))
 
 
@@ -167,7 +167,7 @@ class Asking:
     together: bool = True
     context: int | None = None
 
-    def made_by(self, model: str) -> str:
+    def signature(self, model: str) -> str:
         """How assessments are made, as a signature."""
         taxonomy = self.guidance.taxonomy
         return str(
@@ -187,10 +187,10 @@ def annotate(
         found |= yield from _together(conversation, group, asking)
     alone = [turn for turn in turns if not isinstance(found.get(turn), Verdict) and not _is_over(found.get(turn))]
     found |= yield from _one_by_one(conversation, alone, asking)
-    made_by, taxonomy = asking.made_by(model), asking.guidance.taxonomy
+    signature, taxonomy = asking.signature(model), asking.guidance.taxonomy
     read = {turn: verdict for turn in turns if isinstance(verdict := found[turn], Verdict)}
     made: list[Mended] = [
-        postprocess(Target(conversation.id, turn), verdict, conversation.turns[turn].content, taxonomy, made_by)
+        postprocess(Target(conversation.id, turn), verdict, conversation.turns[turn].content, taxonomy, signature)
         for turn, verdict in read.items()
     ]
     assessments = yield from postprocessed(made, asking.guidance)

@@ -64,7 +64,7 @@ def issue_table(
     samples: Sequence[Sample],
     found: Mapping[Target, Found],
     taxonomy: Taxonomy,
-    made_by: str,
+    signature: str,
     reasons: Mapping[Target, str] | None = None,
     scored: bool = True,
 ) -> EvidenceTable:
@@ -90,7 +90,7 @@ def issue_table(
         if not own:
             absences[sample.target, COUNT] = _why_not(sample, reasons or {})
     names = column_names(taxonomy, scored)
-    return EvidenceTable.from_rows([Column(name, made_by) for name in names], rows, absences)
+    return EvidenceTable.from_rows([Column(name, signature) for name in names], rows, absences)
 
 
 def _why_not(sample: Sample, reasons: Mapping[Target, str]) -> str:

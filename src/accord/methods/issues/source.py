@@ -196,7 +196,7 @@ class Issues(Source):
         if self.settings.by == "chat":
             [who] = yield [Request(FINDER, Who())]
             asking, name = asking_of(self.settings, self.taxonomy, who), who.name
-        signature = (yield from self._recorded()) if asking is None else asking.made_by(name)
+        signature = (yield from self._recorded()) if asking is None else asking.signature(name)
         kept: dict[str, list[IssueAnnotation]] = {}
         reasons: dict[Target, str] = {}
         for start in range(0, len(conversations), DIALOGUES_AT_ONCE):
@@ -257,8 +257,8 @@ class Issues(Source):
         [who] = yield [Request(JUDGE, Who())]
         turns, rubric = turns_of(samples, self.settings.everyone), self.taxonomy.rubric
         answers = yield from ask_rubric(rubric, turns, purpose="turns judged")
-        made_by = str(judging_signature(who, rubric).with_part("taxonomy", self.taxonomy.hash))
-        return issue_table(samples, probable(answers, self.taxonomy), self.taxonomy, made_by, scored=False)
+        signature = str(judging_signature(who, rubric).with_part("taxonomy", self.taxonomy.hash))
+        return issue_table(samples, probable(answers, self.taxonomy), self.taxonomy, signature, scored=False)
 
     def _chosen(self, table: EvidenceTable) -> EvidenceTable:
         """The columns that the settings ask for; those of one kind say so, so that it is told what the kind added."""

@@ -206,7 +206,7 @@ class AssertionSelector:
                 shown["assertions"] = dict(zip(self.names_, added[:, row].tolist(), strict=True))
             notes[target] = Note(shown, f"{silent} and count as neutral" if lost[row] else None)
         values = np.where(known, scores, 0.0)[:, None].astype(float)
-        column = Column(NET_SAT, str(self.made_by()))
+        column = Column(NET_SAT, str(self.column_signature()))
         return EvidenceTable(evidence.targets, (column,), values, known[:, None], absences, evidence.versions, notes)
 
     def _reasons(self, evidence: EvidenceTable, target: Target) -> list[str]:
@@ -216,9 +216,9 @@ class AssertionSelector:
 
     # --- describing -------------------------------------------------------------------------------------------------
 
-    def made_by(self) -> Signature:
+    def column_signature(self) -> Signature:
         """How NetSAT is made: by whose answers to which assertions, and how they are summed."""
-        makers = sorted(column.made_by for column in self.columns_)
+        makers = sorted(column.signature for column in self.columns_)
         told = [*zip(self.names_, self.sat_.tolist(), self._weights(self.names_), strict=True)]
         return Signature.of(
             METHOD,
@@ -241,7 +241,7 @@ class AssertionSelector:
             "seed": self.seed,
         }
         own = Signature.of(METHOD, **about)
-        return replace(own, parts=(*own.parts, *self.made_by().parts, ("version", __version__)))
+        return replace(own, parts=(*own.parts, *self.column_signature().parts, ("version", __version__)))
 
     def describe(self) -> dict[str, Any]:
         """What was selected, where labels begin, and what α and the budget were chosen from."""
