@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,21 @@ from harness import Row, options, table, write
 
 ROOT = Path(__file__).parents[1]
 SIXTH = Path("examples") / "sixth_source.py"
-METHOD = re.compile(r"in_context|InContext|learned_rubric|LearnedRubric|rubicon|adoror|soda", re.IGNORECASE)
-OWN_PLACES = ("methods/", "learning/presets.py", "evaluators/", "issues/")
-"""Where methods may be named; the last two are where they lay in 0.1."""
+METHODS = {
+    "in_context": r"in[-_ ]context|InContext|adoror",
+    "learned_rubric": r"learned[-_ ]rubric|LearnedRubric|rubicon",
+    "issues": r"(methods|accord|evaluators)\.issues|\b(?-i:Issues)[(\]|\n, ]",
+    "mixture": r"mixture|\bmoe\b",
+}
+"""How a method is named in code and texts; of `issues` its package and its class: issues are also a record."""
+OWN_PLACES = {
+    "in_context": ("methods/", "evaluators/"),
+    "learned_rubric": ("methods/", "evaluators/"),
+    "issues": ("methods/", "evaluators/", "issues/"),
+    "mixture": ("learning/mixture.py", "learning/experts.py", "learning/curves.py", "evaluators/"),
+}
+"""Where each may be named, beside the presets; `evaluators/` and `issues/` are where they lay in 0.1."""
+PRESETS = ("learning/presets.py", "methods/__init__.py")
 SMALL, SHOWN = 60, 30
 """A short file's most lines; the most places that are printed, where the JSON holds all."""
 ROOTS = {"Source", "Head", "Evaluator", "BaseEvaluator"}
@@ -87,9 +99,10 @@ def read(folder: Path) -> list[File]:
 # --- what is counted ----------------------------------------------------------------------------------------------
 
 
-def naming_methods(files: Sequence[File]) -> list[str]:
-    """Files outside the methods' own places whose text names one."""
-    return [each.path for each in files if not each.path.startswith(OWN_PLACES) and METHOD.search(each.text)]
+def naming(method: str, files: Sequence[File]) -> list[str]:
+    """Files outside a method's own place whose text names it."""
+    said, own = re.compile(METHODS[method], re.IGNORECASE), (*OWN_PLACES[method], *PRESETS)
+    return [each.path for each in files if not each.path.startswith(own) and said.search(each.text)]
 
 
 def of_evaluators(files: Sequence[File]) -> list[str]:
@@ -227,13 +240,13 @@ def _length(each: File) -> int:
 # --- the table ----------------------------------------------------------------------------------------------------
 
 LISTED: Mapping[str, Callable[[Sequence[File]], list[str]]] = {
-    "files that name a method elsewhere": naming_methods,
-    "isinstance of a source, head or evaluator": of_evaluators,
-    "comparisons with a preset's or source's name": by_name,
-    "imports past a package's __init__": reaching_past,
-    "functions that return dict[str, Any]": untyped_dicts,
-    "functions not fully annotated": unannotated,
-    f"files under {SMALL} lines with one importer": small_and_lonely,
+    **{f"files-naming-{method}": partial(naming, method) for method in METHODS},
+    "isinstance-of-evaluator": of_evaluators,
+    "method-comparisons": by_name,
+    "imports-past-init": reaching_past,
+    "dict-any-returns": untyped_dicts,
+    "untyped": unannotated,
+    "single-importer-dust": small_and_lonely,
 }
 
 
@@ -247,11 +260,11 @@ def measured(folder: Path) -> dict[str, Any]:
     beside = folder.parent / SIXTH
     return {
         **{what: count(files) for what, count in LISTED.items()},
-        "share of lines that are imports or __all__": ceremony(files) / total,
-        "lines of examples/sixth_source.py": len(beside.read_text().splitlines()) if beside.is_file() else None,
+        "import-share": ceremony(files) / total,
+        "sixth-source": len(beside.read_text().splitlines()) if beside.is_file() else None,
         "files": len(files),
         "lines": total,
-        **{f"lines of {name}": lines for name, lines in sorted(sizes.items())},
+        **{f"lines-{name}": lines for name, lines in sorted(sizes.items())},
     }
 
 

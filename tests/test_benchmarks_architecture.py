@@ -66,31 +66,32 @@ def tree(tmp_path):
 
 def test_it_counts_what_is_there_and_nothing_else(architecture, tree):
     found = architecture.measured(tree)
-    assert found["files that name a method elsewhere"] == ["learning/__init__.py", "project/__init__.py"]
-    assert found["isinstance of a source, head or evaluator"] == ["project/__init__.py:10 InContext"]
-    assert found["comparisons with a preset's or source's name"] == [
+    assert found["files-naming-in_context"] == ["learning/__init__.py", "project/__init__.py"]
+    assert found["files-naming-mixture"] == ["project/__init__.py"] and found["files-naming-issues"] == []
+    assert found["isinstance-of-evaluator"] == ["project/__init__.py:10 InContext"]
+    assert found["method-comparisons"] == [
         "project/__init__.py:10 mixture", "project/__init__.py:11 calibration",
     ]  # fmt: skip
-    assert found["imports past a package's __init__"] == [
+    assert found["imports-past-init"] == [
         "project/__init__.py:2 accord.values.score", "project/__init__.py:4 accord.values.score",
     ]  # fmt: skip
-    assert found["functions that return dict[str, Any]"] == ["project/__init__.py:9 judge"]
-    assert sorted(found["functions not fully annotated"]) == [
+    assert found["dict-any-returns"] == ["project/__init__.py:9 judge"]
+    assert sorted(found["untyped"]) == [
         "project/__init__.py:18 bad", "project/__init__.py:21 worse", "project/__init__.py:9 judge",
     ]  # fmt: skip
-    assert found["files under 60 lines with one importer"] == []  # score.py has two
+    assert found["single-importer-dust"] == []  # score.py has two
     lines = sum(text.count("\n") for text in TREE.values())
-    assert (found["files"], found["lines"], found["lines of examples/sixth_source.py"]) == (len(TREE), lines, 2)
-    assert sum(value for name, value in found.items() if name.startswith("lines of ") and "/" not in name) == lines
-    assert found["share of lines that are imports or __all__"] == pytest.approx(7 / lines)
+    assert (found["files"], found["lines"], found["sixth-source"]) == (len(TREE), lines, 2)
+    assert sum(value for name, value in found.items() if name.startswith("lines-")) == lines
+    assert found["import-share"] == pytest.approx(7 / lines)
 
 
 def test_a_short_file_with_one_importer_is_named_with_it(architecture, tree):
     project = tree / "accord" / "project" / "__init__.py"
     project.write_text(project.read_text().replace("accord.values.score", "accord.values"))
     found = architecture.measured(tree)
-    assert found["files under 60 lines with one importer"] == ["values/score.py (3 lines, by values/__init__.py)"]
-    assert found["imports past a package's __init__"] == []
+    assert found["single-importer-dust"] == ["values/score.py (3 lines, by values/__init__.py)"]
+    assert found["imports-past-init"] == []
 
 
 def test_the_baseline_stands_beside_it_in_the_same_run(architecture, tree, tmp_path, monkeypatch, capsys):
@@ -100,5 +101,5 @@ def test_the_baseline_stands_beside_it_in_the_same_run(architecture, tree, tmp_p
     rows = {row["what"]: row for row in json.loads(out.read_text())["rows"]}
     assert rows["files"]["baseline"] == len(TREE)
     assert rows["files"]["value"] == len(list((ROOT / "src" / "accord").rglob("*.py")))
-    assert rows["functions that return dict[str, Any]"]["baseline"] == 1
+    assert rows["dict-any-returns"]["baseline"] == 1
     assert "baseline" in capsys.readouterr().out.splitlines()[0]
