@@ -34,6 +34,8 @@ from accord.evidence.ratings import Ratings, options_of, ratings
 from accord.evidence.rubric_answers import RubricAnswers, answer_table, ask_rubric, judge_samples
 from accord.evidence.source import (
     Arrays,
+    Counts,
+    Gathered,
     Learned,
     Settings,
     Source,
@@ -53,10 +55,12 @@ __all__ = [
     "BERTSCORE",
     "CIU",
     "Column",
+    "Counts",
     "EMBEDDING",
     "EvidenceTable",
     "FOLDS",
     "GROUPS",
+    "Gathered",
     "LEXICAL",
     "LIKELIHOOD",
     "Learned",

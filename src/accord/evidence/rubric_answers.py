@@ -54,6 +54,11 @@ class RubricAnswers(Source):
         """The answers; what nobody answered is missing, with the reason."""
         return ask_rubric(self.rubric, samples)
 
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """Those of the rubric that a judge can answer."""
+        return tuple(self.rubric.judged)
+
     def asking(self, questions: Sequence[str]) -> RubricAnswers:
         """The same with some of the questions alone: what an adaptive rubric asks next."""
         chosen = tuple(self.rubric[name] for name in questions)

@@ -8,15 +8,16 @@ their own. A source never opens a model, a store or a file.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from accord.evidence.table import Column, EvidenceTable
-from accord.models import Flow, nothing
+from accord.models import NOT_APPLICABLE, Flow, nothing
 from accord.statistics import Split
 from accord.values import BadInput, Labels, Question, Registry, Rubric, Sample, Target, check
 
@@ -86,6 +87,67 @@ class Learned:
     evidence: EvidenceTable
 
 
+class Counts(Protocol):
+    """What a source counts of its own while it is asked: added up over batches, shown as lines and as JSON."""
+
+    def plus(self, other: Any, /) -> None:
+        """Count what another count has."""
+
+    def lines(self) -> list[str]:
+        """What to tell on a terminal."""
+        ...
+
+    def notices(self) -> list[str]:
+        """What to tell apart from the result: samples that were passed over."""
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """The counts."""
+        ...
+
+
+@dataclass
+class Gathered:
+    """What asking a source about some samples came to.
+
+    Attributes:
+        known: Samples that something is known of.
+        answered: Answers to questions that there are by now.
+        unanswered: Why something is missing, counted; what cannot be asked of a sample is not counted.
+        counts: What the source counts beyond that.
+    """
+
+    known: int = 0
+    answered: int = 0
+    unanswered: Counter[str] = field(default_factory=Counter)
+    counts: Counts | None = None
+
+    @classmethod
+    def of(cls, table: EvidenceTable) -> Gathered:
+        """The counts of a table: each question's reason by itself, once per sample for columns that come together."""
+        blocks = {column.question: place for place, column in enumerate(table.columns) if column.option is not None}
+        single = [reason for (_, name), reason in table.absences.items() if name in blocks]
+        shared = {(target, reason) for (target, name), reason in table.absences.items() if name not in blocks}
+        missing = Counter([*single, *(reason for _, reason in shared)])
+        return cls(
+            int(table.present.any(axis=1).sum()), int(table.present[:, list(blocks.values())].sum()),
+            Counter({reason: count for reason, count in missing.items() if reason not in CANNOT_BE_ASKED}),
+        )  # fmt: skip
+
+    def plus(self, other: Gathered) -> None:
+        """Count what another batch came to."""
+        self.known, self.answered = self.known + other.known, self.answered + other.answered
+        self.unanswered += other.unanswered
+        if self.counts is None:
+            self.counts = other.counts
+        elif other.counts is not None:
+            self.counts.plus(other.counts)
+
+
+CANNOT_BE_ASKED = frozenset({NOT_APPLICABLE, "no documents"})
+"""Reasons why evidence is missing that asking again cannot change."""
+
+
 class Source(ABC):
     """Columns of evidence.
 
@@ -151,6 +213,23 @@ class Source(ABC):
     @abstractmethod
     def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
         """One row per sample: a pure function of the batch; live scoring is a batch of one."""
+
+    def gather(self, samples: Sequence[Sample]) -> Flow[Gathered]:
+        """Ask for what is not known of some samples yet, so that `measure` needs nobody; what it came to."""
+        return Gathered.of((yield from self.measure(samples)))
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """Questions whose answers can be measured one by one: what an adaptive rubric may ask."""
+        return ()
+
+    def asking(self, questions: Sequence[str]) -> Source:
+        """This source with some of `questions` alone, named by their ids.
+
+        Raises:
+            BadInput: Its columns cannot be measured apart.
+        """
+        raise BadInput(f"the columns of {self.name!r} are measured together; no question of it can be asked alone")
 
     def keep_only(self, columns: Sequence[Column]) -> Source | None:
         """This source where no more than some of its columns are needed; `None` where it need not measure at all."""

@@ -18,10 +18,12 @@ from numpy.typing import NDArray
 from accord.evidence import EvidenceTable
 from accord.learning.calibration import Calibration, why_nothing
 from accord.learning.conformal import bands
+from accord.learning.head import Head
 from accord.values import POPULATION, BadInput, Score, Unscored, score_from
 
 Floats = NDArray[np.float64]
 
+NEEDED = "sources: [rubric], head: mixed"
 LIKENESS = 0.5
 """Width of the likeness between conversations, in standard deviations of an answer."""
 _FEWEST = 10
@@ -51,12 +53,15 @@ class Outlook:
 class AdaptiveRubric:
     """A fitted calibration that can do with some of its questions."""
 
-    def __init__(self, evaluator: Calibration) -> None:
+    def __init__(self, evaluator: Head) -> None:
         """Prepare.
 
         Raises:
-            BadInput: The evaluator learned from no answers of a judge, or from too few complete ones.
+            BadInput: The head cannot do with some answers, or it learned from no answers of a judge, or from too few
+                complete ones.
         """
+        if not isinstance(evaluator, Calibration):
+            raise BadInput(f"an adaptive rubric needs a calibration of a judge's answers: {NEEDED}")
         self.evaluator = evaluator
         evaluator.check_fitted()
         self.side = evaluator.trained_on_

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from accord.evidence import EvidenceTable, RubricAnswers, Source
-from accord.learning import AdaptiveRubric, Calibration, Evaluator
-from accord.values import BadInput, Sample
+from accord.evidence import EvidenceTable, Source
+from accord.learning import AdaptiveRubric, Evaluator
+from accord.values import BadInput, Sample, Target
 
 if TYPE_CHECKING:
     from accord.project.project import Project
@@ -20,22 +20,30 @@ def asking(evaluator: Evaluator) -> AdaptiveRubric:
     """The adaptive rubric of a fitted evaluator.
 
     Raises:
-        BadInput: Its head cannot do with some answers, no judge answers, or it learned from too few complete answers.
+        BadInput: Its head cannot do with some answers, none of its sources can be asked question by question, or it
+            learned from too few complete answers.
     """
-    if not isinstance(evaluator.head, Calibration) or _rubric_of(evaluator) is None:
-        raise BadInput("an adaptive rubric needs a calibration of a judge's answers: sources: [rubric], head: mixed")
+    asked_source(evaluator)
     return AdaptiveRubric(evaluator.head)
 
 
-def _rubric_of(evaluator: Evaluator) -> RubricAnswers | None:
-    return next((source for source in evaluator.sources if isinstance(source, RubricAnswers)), None)
+def asked_source(evaluator: Evaluator) -> Source:
+    """The source whose questions are asked one by one.
+
+    Raises:
+        BadInput: None of them can be.
+    """
+    found = next((source for source in evaluator.sources if source.questions), None)
+    if found is None:
+        raise BadInput("an adaptive rubric needs a calibration of a judge's answers: sources: [rubric], head: mixed")
+    return found
 
 
 def ask_adaptively(
     project: Project,
     evaluator: Evaluator,
     samples: Sequence[Sample],
-    asked: AdaptiveRubric,
+    rubric: AdaptiveRubric,
     most: int,
     until: float = 0.0,
 ) -> EvidenceTable:
@@ -44,26 +52,21 @@ def ask_adaptively(
     At most `most` questions per sample, fewer once the prediction varies less than `until` with what is not known.
     Answers are kept like any others: what the store holds is not asked for again, nor counted less.
     """
-    judge = _rubric_of(evaluator)
-    assert judge is not None
-    others: list[Source] = [source for source in evaluator.sources if source is not judge]
+    judge = asked_source(evaluator)
+    others = [source for source in evaluator.sources if source is not judge]
     measured = project.measure(others, samples, project.models)
-    questions: dict[str, list[str]] = {sample.conversation.id: [] for sample in samples}
+    questions = {question.id: question for question in judge.questions}
+    answered: dict[Target, list[str]] = {sample.target: [] for sample in samples}
     ours = project.measure([judge], samples)
-
-    def known() -> EvidenceTable:
-        return _only(ours, questions).join(measured)
-
-    table = known()
     for _ in range(most):
-        features = asked.evaluator.features(table)
+        features = rubric.evaluator.features(_only(ours, answered).join(measured))
         wanted: list[tuple[str, Sample]] = []
         for row, sample in enumerate(samples):
-            found, done = asked.outlook(features, row), questions[sample.conversation.id]
+            found, done = rubric.outlook(features, row), answered[sample.target]
             open_ = {
                 name: gain
                 for name, gain in found.gains.items()
-                if name not in done and judge.rubric[name].applies_to(sample.conversation)
+                if name not in done and questions[name].applies_to(sample.conversation)
             }
             if open_ and found.spread > until:
                 wanted.append((max(open_, key=lambda name: open_[name]), sample))
@@ -73,17 +76,15 @@ def ask_adaptively(
             chosen = [sample for _, sample in group]
             project.measure([judge.asking([name])], chosen, project.models)
             for sample in chosen:
-                questions[sample.conversation.id].append(name)
+                answered[sample.target].append(name)
         ours = project.measure([judge], samples)
-        table = known()
-    return table
+    return _only(ours, answered).join(measured)
 
 
-def _only(table: EvidenceTable, questions: dict[str, list[str]]) -> EvidenceTable:
+def _only(table: EvidenceTable, answered: Mapping[Target, Sequence[str]]) -> EvidenceTable:
     """The table without the answers that were not asked for here, though the store may hold them."""
     present = table.present.copy()
     for row, target in enumerate(table.targets):
-        asked = questions[target.conversation]
-        silent = [c.question is not None and c.question not in asked for c in table.columns]
+        silent = [c.question is not None and c.question not in answered[target] for c in table.columns]
         present[row, np.array(silent, dtype=bool)] = False
     return table.with_only(present)

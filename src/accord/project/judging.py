@@ -10,8 +10,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from accord.evidence import Source, measure_all
-from accord.methods import IssueCounts, Issues, Speakers, largest
+from accord.evidence import Gathered, Source, measure_all
+from accord.methods import Speakers, largest
 from accord.models import (
     AGAIN,
     JUDGE,
@@ -28,7 +28,7 @@ from accord.models import (
     run,
     wait,
 )
-from accord.project.results import JudgeRun, Tallied
+from accord.project.results import JudgeRun
 from accord.store import Store, batches
 from accord.validation import Finding, Probe, audit, audit_requests, injections, ways_to_ask
 from accord.values import BadInput, BudgetReached, Conversation, Rubric, Sample, Target
@@ -90,31 +90,26 @@ def judge(
         ModelError: No call can succeed.
     """
     sources, asked = asking_sources(project, names), models or project.models
-    counted, issues = Tallied(), IssueCounts()
-    for batch in _batches(project, selected, issues):
-        counted.samples += len(batch)
+    came = {source.name: Gathered() for source in sources}
+    passed_over = Counter[str]()
+    samples = 0
+    for batch in _batches(project, selected, passed_over):
+        samples += len(batch)
         for source in sources:
-            if isinstance(source, Issues) and source.settings.by != "judge":
-                _detect(source, batch, asked, issues, on_step)
-                continue
-            counted.add(source.name, run(source.measure(batch), asked, lambda _: on_step()))
-    found = issues.to_json() if any(isinstance(source, Issues) for source in sources) else {}
+            came[source.name].plus(run(source.gather(batch), asked, lambda _: on_step()))
     return JudgeRun(
-        counted.samples, dict(counted.known), counted.answered, dict(asked.asked),
-        {**counted.unanswered, **issues.unassessed}, found, project.budget.to_json(),
-    )  # fmt: skip
+        samples,
+        {name: each.known for name, each in came.items()},
+        sum(each.answered for each in came.values()),
+        dict(asked.asked),
+        dict(sum((each.unanswered for each in came.values()), Counter())),
+        dict(passed_over),
+        {name: each.counts for name, each in came.items() if each.counts is not None},
+        project.budget.to_json(),
+    )
 
 
-def _detect(source: Issues, batch: Sequence[Sample], models: Models, counts: IssueCounts, on_step: OnStep) -> None:
-    """Have the turns of some dialogues assessed, and count what came of it."""
-    conversations = list({sample.conversation.id: sample.conversation for sample in batch}.values())
-    for part in batches(conversations, DIALOGUES_AT_ONCE):
-        counts.plus(run(source.detect(part), models).counts)
-        for _ in part:
-            on_step()
-
-
-def _batches(project: Project, selected: Selected, counts: IssueCounts) -> Iterator[list[Sample]]:
+def _batches(project: Project, selected: Selected, passed_over: Counter[str]) -> Iterator[list[Sample]]:
     """What is judged, some hundreds at a time."""
     if not (selected.longest or selected.people or selected.wordnet):
         yield from project.wanted(selected.everything, selected.limit)
@@ -124,24 +119,24 @@ def _batches(project: Project, selected: Selected, counts: IssueCounts) -> Itera
     found: Iterable[Conversation] = store.conversations(None if selected.everything else labelled)
     if selected.people or selected.wordnet is not None:
         speakers = Speakers() if selected.wordnet is None else Speakers.from_wordnet(selected.wordnet)
-        found = _people(found, speakers, counts)
+        found = _people(found, speakers, passed_over)
     ordered = largest(found) if selected.longest else found
     yield from batches((Sample(each) for each in islice(ordered, selected.limit)), DIALOGUES_AT_ONCE)
 
 
-def _people(found: Iterable[Conversation], speakers: Speakers, counts: IssueCounts) -> Iterator[Conversation]:
+def _people(found: Iterable[Conversation], speakers: Speakers, passed_over: Counter[str]) -> Iterator[Conversation]:
     for conversation in found:
         if speakers.only_people(conversation):
             yield conversation
         else:
-            counts.odd[NOT_PEOPLE] += 1
+            passed_over[NOT_PEOPLE] += 1
 
 
 def plan_judge(project: Project, names: Sequence[str] = (), selected: Selected = Selected()) -> Plan:
     """What `judge` would cost with the same arguments; nobody is asked."""
     sources, whole = asking_sources(project, names), Plan()
     samples = 0
-    for batch in _batches(project, selected, IssueCounts()):
+    for batch in _batches(project, selected, Counter()):
         samples += len(batch)
         whole.plus(plan(measure_all(sources, batch), project.kept))
     whole.samples = samples

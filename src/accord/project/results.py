@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from accord.evidence import EvidenceTable, Training
+from accord.evidence import Counts, EvidenceTable, Training
 from accord.learning import Evaluator
-from accord.models import NOT_APPLICABLE
 from accord.validation import Comparison, Estimate, Gap, Group
 
 Json = dict[str, Any]
@@ -27,7 +25,8 @@ class JudgeRun:
         answered: How many answers there are by now.
         asked: By role, how many of them were asked for now.
         unanswered: Why something is missing, counted.
-        issues: What looking for issues came to.
+        passed_over: Dialogues that were not looked at, with the reason.
+        counts: By source, what it counts beyond that.
         spent: Requests, tokens, money.
     """
 
@@ -36,34 +35,13 @@ class JudgeRun:
     answered: int
     asked: Mapping[str, int]
     unanswered: Mapping[str, int]
-    issues: Mapping[str, Any] = field(default_factory=dict)
+    passed_over: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, Counts] = field(default_factory=dict)
     spent: Spent = field(default_factory=dict)
 
     def to_json(self) -> Json:
         """Everything."""
-        return asdict(self)
-
-
-@dataclass
-class Tallied:
-    """Evidence, counted as it comes."""
-
-    samples: int = 0
-    known: Counter[str] = field(default_factory=Counter)
-    answered: int = 0
-    unanswered: Counter[str] = field(default_factory=Counter)
-
-    def add(self, source: str, table: EvidenceTable) -> None:
-        """Count the evidence of one source."""
-        self.known[source] += int(table.present.any(axis=1).sum())
-        blocks = {column.question: place for place, column in enumerate(table.columns) if column.option is not None}
-        self.answered += int(table.present[:, list(blocks.values())].sum())
-        silent = {NOT_APPLICABLE, "no documents"}
-        if source == "likelihood":  # those of one sample come and go together
-            self.unanswered.update({why for why in table.reasons()[target] if why not in silent}.pop()
-                                   for target in table.reasons() if table.reasons()[target] - silent)  # fmt: skip
-        else:
-            self.unanswered.update(reason for reason in table.absences.values() if reason not in silent)
+        return {**vars(self), "counts": {name: each.to_json() for name, each in self.counts.items()}}
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from accord.cli.app import PARTLY_UNSCORED, command, stop
 from accord.cli.options import AsJson, ConfigFile, MaxMoney, MaxRequests, MaxTokens, open_project
 from accord.cli.show import Progress, note, plan_text, show, spending
+
+if TYPE_CHECKING:
+    from accord.project import BatchRun, JudgeRun
 
 
 @command("judge")
@@ -53,35 +55,34 @@ def judge(
         if batch:
             if source:
                 raise BadInput("--batch asks the judge of the rubric; leave out --source")
-            _brought(judge_in_batches(project, selected).to_json(), as_json)
+            _brought(judge_in_batches(project, selected), as_json)
             return
         with spending(project.budget), Progress("judged") as progress:
             done = project.judge(source or (), selected, progress.step)
-        result = done.to_json()
-        show(result, as_json, _text)
+        show(done.to_json(), as_json, lambda _: _text(done))
         if not done.samples and not everything:
             note("nobody has rated a conversation yet, so none was judged; --all judges every one")
-        for odd, count in done.issues.get("odd", {}).items():
-            note(f"{count} dialogues: {odd}")
+        for line in [*(f"{count} dialogues: {why}" for why, count in done.passed_over.items()), *_notices(done)]:
+            note(line)
         if done.unanswered:
             stop("some questions stayed unanswered; run the command again to ask for them alone", PARTLY_UNSCORED)
 
 
-def _brought(result: dict[str, Any], as_json: bool) -> None:
+def _brought(run: BatchRun, as_json: bool) -> None:
     """Say what was fetched and handed in."""
     from accord.models import IN_BATCH
 
-    show(result, as_json, _batch_text)
-    if IN_BATCH in result["unanswered"]:
+    show(run.to_json(), as_json, lambda _: _batch_text(run))
+    if IN_BATCH in run.judged.unanswered:
         stop("some answers are still to come; the same command fetches them", PARTLY_UNSCORED)
-    if result["unanswered"]:
+    if run.judged.unanswered:
         stop("some questions stayed unanswered, each with its reason", PARTLY_UNSCORED)
 
 
-def _batch_text(result: Mapping[str, Any]) -> str:
-    lines = [_text(result), f"{result['handed_in']} requests handed in now"]
-    lines += [f"{b['id']}: {b['status']}, {b['completed']} of {b['total']} done" for b in result["batches"]]
-    lines += [f"  {count} requests of finished batches failed: {reason}" for reason, count in result["dropped"].items()]
+def _batch_text(run: BatchRun) -> str:
+    lines = [_text(run.judged), f"{run.handed_in} requests handed in now"]
+    lines += [f"{each.id}: {each.status}, {each.completed} of {each.total} done" for each in run.batches]
+    lines += [f"  {count} requests of finished batches failed: {reason}" for reason, count in run.dropped.items()]
     return "\n".join(lines)
 
 
@@ -94,23 +95,14 @@ def _warn_of_small(model: str) -> None:
         )
 
 
-def _text(result: Mapping[str, Any]) -> str:
-    asked = sum(result["asked"].values())
-    lines = [f"{result['samples']} judged: {result['answered']} answers, {asked} requests for them now"]
-    lines += [f"  {count} known to {source}" for source, count in result["known"].items()]
-    if result["issues"]:
-        lines += _issues(result["issues"])
-    lines += [f"  {count} without an answer: {reason}" for reason, count in result["unanswered"].items()]
+def _text(done: JudgeRun) -> str:
+    asked = sum(done.asked.values())
+    lines = [f"{done.samples} judged: {done.answered} answers, {asked} requests for them now"]
+    lines += [f"  {count} known to {source}" for source, count in done.known.items()]
+    lines += [line for counts in done.counts.values() for line in counts.lines()]
+    lines += [f"  {count} without an answer: {reason}" for reason, count in done.unanswered.items()]
     return "\n".join(lines)
 
 
-def _issues(found: Mapping[str, Any]) -> list[str]:
-    lines = [
-        f"{found['dialogues']} dialogues with {found['turns']} turns to annotate, {found['known']} of them annotated "
-        f"before: {found['assessed']} annotated now, {found['issues']} issues found"
-    ]
-    if found["made_up_quotes"]:
-        lines.append(f"  {found['made_up_quotes']} issues quote words that their turn does not have, and say so")
-    lines += [f"  {count} turns passed over: {reason}" for reason, count in found["skipped"].items()]
-    lines += [f"  {count} parts of replies lost: {reason}" for reason, count in found["losses"].items()]
-    return lines
+def _notices(done: JudgeRun) -> list[str]:
+    return [line for counts in done.counts.values() for line in counts.notices()]

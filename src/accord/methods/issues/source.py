@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from accord.evidence import EvidenceTable, Note, Settings, Source, SourceContext, ask_rubric, sources
+from accord.evidence import EvidenceTable, Gathered, Note, Settings, Source, SourceContext, ask_rubric, sources
 from accord.formats import REPEAT
 from accord.methods.issues.annotating import Asking, annotate
 from accord.methods.issues.evidence import LOWEST_SCORE, SCORE, WORST, assessed, issue_table, kind_question, probable
@@ -122,7 +122,22 @@ class IssueCounts:
         for name, value in vars(other).items():
             setattr(self, name, getattr(self, name) + value)
 
-    def to_json(self) -> dict[str, object]:
+    def lines(self) -> list[str]:
+        """What a run came to."""
+        told = [
+            f"{self.dialogues} dialogues with {self.turns} turns to annotate, {self.known} of them annotated before: "
+            f"{self.assessed} annotated now, {self.issues} issues found"
+        ]
+        if self.made_up_quotes:
+            told.append(f"  {self.made_up_quotes} issues quote words that their turn does not have, and say so")
+        told += [f"  {count} turns passed over: {reason}" for reason, count in self.skipped.items()]
+        return told + [f"  {count} parts of replies dropped: {reason}" for reason, count in self.losses.items()]
+
+    def notices(self) -> list[str]:
+        """Dialogues that were not looked into."""
+        return [f"{count} dialogues: {reason}" for reason, count in self.odd.items()]
+
+    def to_json(self) -> dict[str, Any]:
         """The counts."""
         return {name: dict(value) if isinstance(value, Counter) else value for name, value in vars(self).items()}
 
@@ -184,6 +199,13 @@ class Issues(Source):
         annotations = [each for mine in found.annotations.values() for each in mine]
         table = issue_table(samples, assessed(annotations), self.taxonomy, found.signature, found.reasons)
         return self._chosen(replace(table, notes=self._notes(samples, found.annotations)))
+
+    def gather(self, samples: Sequence[Sample]) -> Flow[Gathered]:
+        """Have the turns of the samples' dialogues assessed, where a finder writes annotations."""
+        if self.settings.by == "judge":
+            return (yield from super().gather(samples))
+        found = yield from self.detect(_conversations(samples))
+        return Gathered(len(found.annotations), 0, Counter(found.counts.unassessed), found.counts)
 
     def detect(self, conversations: Sequence[Conversation]) -> Flow[Detected]:
         """The annotations of some conversations; a finder is asked about turns that have none.
