@@ -140,7 +140,7 @@ def test_the_audit_is_a_command_and_a_part_of_the_report(
         assert runner.invoke(app, ["judge"]).exit_code == 0
         assert runner.invoke(app, ["report"]).exit_code == 0
         check = runner.invoke(app, ["models", "check", "m1", "--base-url", server.url, "--injection", "--json"])
-    assert "The judge itself" in Path("report.html").read_text(encoding="utf-8")
+    assert "Audit of the judge" in Path("report.html").read_text(encoding="utf-8")
     rows = json.loads(check.stdout)["injection"]
     assert len(rows) == 14 and all(row["n"] >= 10 for row in rows)
     Path("accord.yaml").write_text("folds: 3\n", encoding="utf-8")

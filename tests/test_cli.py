@@ -240,7 +240,7 @@ def test_scores_say_what_is_missing_and_end_with_5(project: Path) -> None:
         (["export", "out.txt"], "the ending is one of .jsonl, .csv, .parquet"),
         (["export", "out.csv", "--kind", "persn"], "unknown kind of annotation 'persn'. Did you mean 'person'?"),
         (["gate", "--min-agreement", "0.5"], "nothing was compared yet"),
-        (["gate"], "the gate demands nothing"),
+        (["gate"], "no condition given: pass --min-agreement"),
         (["gate", "--min-mean", "1"], "there are no scores yet"),
         (["score", CHATS, "--out", "s.jsonl"], "holds no evaluator"),
         (["compare", "--config", "nowhere.yaml"], "cannot read nowhere.yaml"),

@@ -688,7 +688,7 @@ def test_the_command_learns_tells_and_scores(project: Path, monkeypatch: pytest.
         assert "by hand, random examples" in rows and result["comparison"]["folds"] == 1
 
         again = invoke("fit", "in-context")
-        assert "Who picks the examples" in again.stdout and "neighbours *" in again.stdout
+        assert "Selection of examples" in again.stdout and "neighbours *" in again.stdout
         assert "Prompts by squared error" in again.stdout and "one side held out" in again.stdout
         assert f"{asked} requests; " in again.stdout and f"saved in {FOLDER}" in again.stdout
         assert "spent" not in again.stderr and chats_of(server) == asked

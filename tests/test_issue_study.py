@@ -675,7 +675,7 @@ def test_people_validate_and_the_page_says_what_came_of_it(project: Path, monkey
         said = invoke("validate", flow, "--outcome")
         assert said.exit_code == 0 and "6 of 6 turns have answers" in said.stdout
     assert invoke("validate", "detection", "--release", "nobody").exit_code == 1
-    assert invoke("issues").exit_code == 0 and "What people say of it" in Path("issues.html").read_text()
+    assert invoke("issues").exit_code == 0 and "Validation by people" in Path("issues.html").read_text()
 
 
 def test_a_score_whose_turns_cannot_be_assessed_says_why(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,25 +10,30 @@ import typer
 if TYPE_CHECKING:
     from accord.project import Project
 
-ConfigFile = Annotated[Path | None, typer.Option("--config", help="The project's file; default accord.yaml here.")]
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="Project file; default: accord.yaml in this folder.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-Format = Annotated[str, typer.Option("--format", help="The conversations' format; `auto` tells by the first row.")]
+Format = Annotated[
+    str, typer.Option("--format", help="Format of the conversations; `auto` detects it from the first row.")
+]
 Columns = Annotated[
     list[str] | None,
     typer.Option("--columns", metavar="OURS=THEIRS", help="Map a column, e.g. annotator=rater; repeat."),
 ]
 EvaluatorFolder = Annotated[
-    Path | None, typer.Option("--evaluator", help="The fitted evaluator's folder; default: where fit puts it.")
+    Path | None,
+    typer.Option("--evaluator", help="Folder of the fitted evaluator; default: where `accord fit` saves it."),
 ]
-Annotator = Annotated[str | None, typer.Option("--annotator", help="Score as this person would.")]
-RowsOut = typer.Option("--out", "-o", help="Append a row a reply here, as JSON lines.")
-IsWatched = Annotated[bool, typer.Option("--watch/--no-watch", help="Add up scores in the store, and raise alarms.")]
+Annotator = Annotated[str | None, typer.Option("--annotator", help="Predict this annotator's answers.")]
+RowsOut = typer.Option("--out", "-o", help="Append one JSON line per reply to this file.")
+IsWatched = Annotated[
+    bool, typer.Option("--watch/--no-watch", help="Aggregate scores by day in the store, and raise alarms.")
+]
 SkipBadRows = Annotated[bool, typer.Option("--skip-bad-rows", help="Report and skip bad rows instead of stopping.")]
 
 
-MaxRequests = Annotated[int | None, typer.Option("--max-requests", help="Stop before the next request.")]
-MaxTokens = Annotated[int | None, typer.Option("--max-tokens", help="Stop before tokens pass this.")]
-MaxMoney = Annotated[float | None, typer.Option("--max-money", help="Stop before money passes this.")]
+MaxRequests = Annotated[int | None, typer.Option("--max-requests", help="Budget: at most so many requests.")]
+MaxTokens = Annotated[int | None, typer.Option("--max-tokens", help="Budget: at most so many tokens.")]
+MaxMoney = Annotated[float | None, typer.Option("--max-money", help="Budget: at most so much money.")]
 
 
 Setting = Annotated[

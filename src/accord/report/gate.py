@@ -30,7 +30,7 @@ def check_gate(
         if demanded is not None and not math.isfinite(demanded):
             raise BadInput(f"the gate demands {demanded}; give a number")
     if min_agreement is None and min_mean is None:
-        raise BadInput("the gate demands nothing; give --min-agreement, --min-mean, or both")
+        raise BadInput("no condition given: pass --min-agreement, --min-mean or both")
     checks = []
     if min_agreement is not None:
         line = _latest_line(store)

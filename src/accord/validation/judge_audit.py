@@ -1,4 +1,4 @@
-"""Auditing a judge: how far its answers move when nothing that should matter was changed.
+"""Auditing a judge: how much its answers change under edits that should not matter (option order, padding, repetition).
 
 Each probe asks the same questions about the same conversations in another way: again, with the options listed
 backwards, with the questions in another order, with padded replies, with a transcript that dictates its verdict. A move

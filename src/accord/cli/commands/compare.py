@@ -23,12 +23,12 @@ def compare(
             "--by", help="Also by group: system, annotator, judge-version, wording or a metadata entry; repeat."
         ),
     ] = None,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Learn so many at the same time.")] = 1,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Fit this many evaluators in parallel.")] = 1,
     settings: Setting = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """One table: every evaluator that can be made, baselines, how well people agree, and which one to use.
+    """Compare every evaluator that can be made, the baselines and people, and recommend one.
 
     Nobody is asked: what sources know comes from the store, so run `accord judge` (and `accord fit`) before.
     """

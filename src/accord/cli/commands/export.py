@@ -17,7 +17,8 @@ from accord.cli.show import Progress, show
 def export(
     out: Annotated[Path, typer.Argument(help="The file to write: .jsonl, .csv or .parquet.")],
     kind: Annotated[
-        list[str] | None, typer.Option("--kind", help="Only what a person, model or metric said; repeat. Default all.")
+        list[str] | None,
+        typer.Option("--kind", help="Only annotations by a person, model or metric; repeat. Default: all."),
     ] = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,

@@ -22,14 +22,16 @@ def fit(
     names: Annotated[
         list[str] | None, typer.Argument(help="Evaluators of the project, or presets; default the project's own.")
     ] = None,
-    best: Annotated[bool, typer.Option("--best", help="Compare all first, and fit the one to use.")] = False,
+    best: Annotated[
+        bool, typer.Option("--best", help="Compare all evaluators first, and fit the recommended one.")
+    ] = False,
     question: Annotated[
-        str | None, typer.Option("--question", help="Learn another question of the rubric than the main one.")
+        str | None, typer.Option("--question", help="Learn this question of the rubric instead of the main one.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder to save it in; default evaluators/NAME.")
     ] = None,
-    plan: Annotated[bool, typer.Option("--plan", help="What it would ask and cost; asks nothing.")] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Print requests and cost; ask nothing.")] = False,
     settings: Setting = None,
     max_requests: MaxRequests = None,
     max_tokens: MaxTokens = None,

@@ -24,10 +24,10 @@ from accord.cli.show import Progress, note
 
 @command("follow")
 def follow(
-    log: Annotated[Path, typer.Argument(help="A log of JSON lines: messages, or conversations so far.")],
+    log: Annotated[Path, typer.Argument(help="Log of JSON lines: messages, or conversations so far.")],
     out: Annotated[Path, RowsOut],
     place: Annotated[
-        Path | None, typer.Option("--place", help="Where to note how far it was read; default OUT.place.")
+        Path | None, typer.Option("--place", help="File that notes how far the log was read; default: OUT.place.")
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Stop at the present end of the log.")] = False,
     every: Annotated[float, typer.Option("--every", min=0.01, help="Seconds between looks at the log.")] = 0.5,
@@ -37,7 +37,7 @@ def follow(
     format: Format = "auto",
     config_file: ConfigFile = None,
 ) -> None:
-    """Score every reply in a log at least once, and go on where it was broken off; SIGTERM or Ctrl-C stops it."""
+    """Score every reply in a log at least once, continuing where it stopped; SIGTERM or Ctrl-C ends it."""
     from accord.live import Follower, RowLog, opened
     from accord.values import BadInput
 

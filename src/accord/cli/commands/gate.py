@@ -14,18 +14,16 @@ from accord.cli.show import show
 @command("gate")
 def gate(
     min_agreement: Annotated[
-        float | None, typer.Option("--min-agreement", help="Lowest acceptable lower bound of r with people.")
+        float | None, typer.Option("--min-agreement", help="Minimum lower bound of r with people.")
     ] = None,
-    min_mean: Annotated[
-        float | None, typer.Option("--min-mean", help="Lowest acceptable mean of the latest scores.")
-    ] = None,
+    min_mean: Annotated[float | None, typer.Option("--min-mean", help="Minimum mean of the latest scores.")] = None,
     max_unscored: Annotated[
-        float, typer.Option("--max-unscored", min=0, max=1, help="Share of the latest scores that may be missing.")
+        float, typer.Option("--max-unscored", min=0, max=1, help="Maximum share of the latest scores that are missing.")
     ] = 0.0,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Fail (exit 3) where the latest comparison or the latest scores are below what you demand."""
+    """Fail (exit 3) where the latest comparison or the latest scores do not meet the given conditions."""
     from accord.report import check_gate
     from accord.values import GateFailed
 

@@ -15,11 +15,11 @@ from accord.cli.show import figure_text, show, table
 
 @command("issues")
 def issues(
-    out: Annotated[Path, typer.Option("--out", "-o", help="The HTML page.")] = Path("issues.html"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path("issues.html"),
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell what was found wrong with the turns: kinds, scores, dialogues, systems, the worst turns, what people say."""
+    """Summarise the issues found in turns: kinds, scores, dialogues, systems, lowest turns, validation by people."""
     from accord.cli.commands.validate import VALIDATION
     from accord.methods import statistics
     from accord.project import annotated_pairs, issues_of

@@ -22,25 +22,30 @@ def judge(
         typer.Option("--source", help="Only this source, such as rubric, likelihood or issues; repeat."),
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Judge every conversation, not the rated ones alone.")
+        bool, typer.Option("--all", help="Judge every conversation, not only the rated ones.")
     ] = False,
-    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Judge at most so many.")] = None,
-    plan: Annotated[bool, typer.Option("--plan", help="Say what it would cost, and ask nothing.")] = False,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Judge at most this many.")] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Print requests and cost; ask nothing.")] = False,
     batch: Annotated[
-        bool, typer.Option("--batch", help="Ask by the provider's batch files: hand in now, fetch by the same command.")
+        bool,
+        typer.Option("--batch", help="Use the provider's batch files: submit now, fetch later with the same command."),
     ] = False,
-    longest: Annotated[bool, typer.Option("--longest", help="The dialogues with the most turns first.")] = False,
+    longest: Annotated[
+        bool, typer.Option("--longest", help="Start with the dialogues that have the most turns.")
+    ] = False,
     people: Annotated[
         bool, typer.Option("--people", help="Leave out dialogues in which an animal or a thing speaks.")
     ] = False,
-    wordnet: Annotated[Path | None, typer.Option("--wordnet", help="Tell people by WordNet's files here.")] = None,
+    wordnet: Annotated[
+        Path | None, typer.Option("--wordnet", help="Recognise people by WordNet's files in this folder.")
+    ] = None,
     max_requests: MaxRequests = None,
     max_tokens: MaxTokens = None,
     max_money: MaxMoney = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask the project's models. What is answered is not asked again: run it again to go on where it stopped."""
+    """Ask the project's models for evidence. Answers are kept; running it again continues where it stopped."""
     from accord.project import Selected, judge_in_batches
     from accord.values import BadInput
 

@@ -20,15 +20,18 @@ app.add_typer(label, name="label")
 @label.command("next")
 @guarded
 def next_(
-    count: Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="How many labels.")] = 10,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="Number of labels to suggest.")] = 10,
     annotator: Annotated[
-        list[str] | None, typer.Option("--annotator", help="Who can label; repeat. Default everyone who has.")
+        list[str] | None,
+        typer.Option("--annotator", help="Annotator who can label; repeat. Default: everyone who has labelled."),
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Also write them to this CSV file.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Also write the suggestions to this CSV file.")
+    ] = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Which conversation, by whom: the labels after which predictions are expected to be surest."""
+    """Suggest which conversation each annotator should label next to reduce prediction uncertainty most."""
     with open_project(config_file) as project:
         found = [each.to_json() for each in project.label_next(count, annotator or ())]
         if out is not None:
@@ -48,5 +51,5 @@ def _text(result: Mapping[str, Any]) -> str:
         ]
         for row in result["labels"]
     ]
-    shown = table(["conversation", "annotator", "of the doubt"], rows)
+    shown = table(["conversation", "annotator", "uncertainty reduced by"], rows)
     return shown + (f"\n\nto fill in: {result['out']}" if result["out"] else "")

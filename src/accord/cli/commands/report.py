@@ -15,11 +15,11 @@ from accord.cli.show import show
 @command("report")
 def report(
     name: Annotated[str | None, typer.Argument(help="An evaluator of the project; default its own.")] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The HTML file.")] = Path("report.html"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path("report.html"),
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the report: agreement, habits, misses with transcripts, what stayed unscored and why."""
+    """Write the report: agreement, calibration, errors with transcripts, what is unscored and why."""
     from accord.report import write_report
 
     with open_project(config_file) as project:

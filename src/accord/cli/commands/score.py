@@ -25,28 +25,36 @@ from accord.cli.show import Progress, show
 
 @command("score")
 def score(
-    source: Annotated[Path, typer.Argument(help="A file of conversations.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where scores go: .jsonl, .csv or .parquet.")],
+    source: Annotated[Path, typer.Argument(help="File of conversations.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write: .jsonl, .csv or .parquet.")],
     evaluator: EvaluatorFolder = None,
     annotator: Annotator = None,
     panel: Annotated[
         list[str] | None, typer.Option("--panel", help="Score for these trusted annotators; repeat.")
     ] = None,
-    rule: Annotated[str | None, typer.Option("--rule", help="How the panel speaks: each, mean, max or min.")] = None,
+    rule: Annotated[
+        str | None, typer.Option("--rule", help="How the panel's scores are combined: each, mean, max or min.")
+    ] = None,
     new_domain: Annotated[
-        bool, typer.Option("--new-domain", help="The conversations come from another place: trust habits less.")
+        bool,
+        typer.Option("--new-domain", help="The conversations come from a new domain: rely less on annotators' habits."),
     ] = False,
     ask: Annotated[
-        int | None, typer.Option("--ask", min=1, help="Adaptive rubric: at most so many questions a conversation.")
+        int | None, typer.Option("--ask", min=1, help="Adaptive rubric: at most this many questions per conversation.")
     ] = None,
     until: Annotated[
-        float, typer.Option("--until", min=0.0, help="With --ask: stop once the score varies less, in its units.")
+        float,
+        typer.Option(
+            "--until", min=0.0, help="With --ask: stop once the standard deviation of the score is below this."
+        ),
     ] = 0.0,
     loss: Annotated[
-        str, typer.Option("--loss", help="The value with the least expected loss: squared, absolute or zero-one.")
+        str,
+        typer.Option("--loss", help="Report the value with the lowest expected loss: squared, absolute or zero-one."),
     ] = "squared",
     turns: Annotated[
-        str, typer.Option("--turns", help="Of an evaluator of turns: all replies, or the last of each conversation.")
+        str,
+        typer.Option("--turns", help="For an evaluator of turns: score all replies, or the last of each conversation."),
     ] = "all",
     config_file: ConfigFile = None,
     format: Format = "auto",
@@ -54,7 +62,7 @@ def score(
     skip_bad_rows: SkipBadRows = False,
     as_json: AsJson = False,
 ) -> None:
-    """Score conversations, some hundreds at a time, for a person nobody has met unless someone is named."""
+    """Score conversations in batches; predicts an unseen annotator by default, see --annotator and --panel."""
     from accord.project import Perspective, ScoreOptions
 
     with open_project(config_file) as project:

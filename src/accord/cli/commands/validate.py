@@ -19,31 +19,40 @@ _RHO = {
     "agreement_with_model": "the mean of all with the model",
 }
 VALIDATION = Path("validation")
-"""Where plans and seats are kept."""
+"""Where plans and participants are kept."""
 
 
 @command("validate")
 def validate(
     flow: Annotated[
-        str, typer.Argument(help="detection: are the issues right (0, 1, 2)? overall: rate, then rate again with them.")
+        str,
+        typer.Argument(
+            help="detection: are the issues right (0, 1, 2)? overall: rate, then rate again with the issues shown."
+        ),
     ] = "detection",
-    outcome: Annotated[bool, typer.Option("--outcome", help="Say what came of it so far, and serve nothing.")] = False,
-    sample: Annotated[int | None, typer.Option("--sample", min=1, help="Turns; default 200, overall 100.")] = None,
-    per_turn: Annotated[int | None, typer.Option("--per-turn", min=1, help="People a turn; default 3, 5.")] = None,
-    per_person: Annotated[int, typer.Option("--per-person", min=1, help="The most turns a person is asked.")] = 100,
-    people: Annotated[int | None, typer.Option("--people", min=1, help="Places; default as many as needed.")] = None,
-    release: Annotated[
-        str | None, typer.Option("--release", help="Let this person come back from another browser.")
+    outcome: Annotated[bool, typer.Option("--outcome", help="Print the results so far, and serve nothing.")] = False,
+    sample: Annotated[
+        int | None, typer.Option("--sample", min=1, help="Number of turns; default 200, for overall 100.")
     ] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="A folder for the plan and the seats.")] = VALIDATION,
+    per_turn: Annotated[
+        int | None, typer.Option("--per-turn", min=1, help="People per turn; default 3, for overall 5.")
+    ] = None,
+    per_person: Annotated[int, typer.Option("--per-person", min=1, help="At most this many turns per person.")] = 100,
+    people: Annotated[
+        int | None, typer.Option("--people", min=1, help="Number of participants; default: as many as needed.")
+    ] = None,
+    release: Annotated[
+        str | None, typer.Option("--release", help="Let this person continue in another browser.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the plan and the participants.")] = VALIDATION,
     host: Annotated[
-        str, typer.Option("--host", help="Where to listen; beyond this machine ACCORD_TOKEN is needed.")
+        str, typer.Option("--host", help="Address to listen on; an address beyond this machine needs ACCORD_TOKEN.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=1, max=65535)] = 8710,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Have people validate what was found in turns, on pages without a script; blind where it has to be.
+    """Serve pages on which people validate the issues found in turns.
 
     Answers are labels (validation:detection, validation:initial, validation:revised). Stop it and start it again as you
     like: the draw, the places and the answers stay.

@@ -14,13 +14,13 @@ from accord.cli.show import show, table
 
 @command("watch")
 def watch(
-    days: Annotated[int, typer.Option("--days", min=1, max=366, help="To look back.")] = 14,
-    labels: Annotated[int, typer.Option("--label-next", min=0, help="Replies to suggest for labelling.")] = 5,
-    fail: Annotated[bool, typer.Option("--fail-on-alarm", help="End with exit code 3 where an alarm is new.")] = False,
+    days: Annotated[int, typer.Option("--days", min=1, max=366, help="Days to look back.")] = 14,
+    labels: Annotated[int, typer.Option("--label-next", min=0, help="Number of replies to suggest for labelling.")] = 5,
+    fail: Annotated[bool, typer.Option("--fail-on-alarm", help="Exit with code 3 when an alarm is new.")] = False,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Mean scores a system and a day with intervals; looks at finished days, and tells the webhook what is alarming."""
+    """Mean scores per system and day with intervals; checks finished days, and sends alarms to the webhook."""
     from functools import partial
 
     from accord.live import post, report, see_to, tell
