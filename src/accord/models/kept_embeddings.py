@@ -15,6 +15,8 @@ Floats = NDArray[np.float32]
 
 TOGETHER = 512
 """Texts that are embedded before their vectors are kept: what an interruption may lose."""
+STAND_IN_WIDTH = 8
+"""Width of the vectors that a plan draws where none is known."""
 
 
 def embedded(texts: Sequence[str], embedder: Embedder, store: Store) -> Floats:
@@ -45,6 +47,18 @@ def embedded(texts: Sequence[str], embedder: Embedder, store: Store) -> Floats:
                 "The other vectors are kept: run the command again to go on."
             )
     return np.stack([found[key] for key in keys])
+
+
+def foreseen(texts: Sequence[str], embedder: Embedder, store: Store) -> tuple[Floats, list[str]]:
+    """(n, width) the kept vectors of texts, drawn stand-ins for the others; and those others, each once."""
+    keys = [content_hash([embedder.identity, text], length=40) for text in texts]
+    found = Embedded(store).vectors(keys)
+    lacking = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
+    width = next((len(vector) for vector in found.values()), STAND_IN_WIDTH)
+    for key in lacking:
+        drawn = np.random.default_rng(list(key.encode())).standard_normal(width).astype(np.float32)
+        found[key] = drawn / np.linalg.norm(drawn)
+    return np.stack([found[key] for key in keys]), list(lacking.values())
 
 
 def _embed(part: Sequence[tuple[str, str]], embedder: Embedder) -> tuple[dict[str, Floats], dict[str, str]]:

@@ -11,12 +11,15 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
+
 from accord.models.batching import Batched, BatchEndpoint
 from accord.models.budget import Budget, Caps
-from accord.models.embedders import open_embedder
+from accord.models.client import Texts
+from accord.models.embedders import AT_ONCE, ENDPOINT, open_embedder
 from accord.models.flow import Flow, Request
 from accord.models.judging import kept_answers
-from accord.models.kept_embeddings import embedded
+from accord.models.kept_embeddings import embedded, foreseen
 from accord.models.likelihood import Passage
 from accord.models.model import Failure, Prompt, key_of
 from accord.models.plan import Plan
@@ -149,7 +152,31 @@ class Models:
         found: list[Any] = [None] * len(texts)
         for name in dict.fromkeys(each.embedder for each in texts):
             places = [place for place, each in enumerate(texts) if each.embedder == name]
-            vectors = embedded([texts[place].text for place in places], open_embedder(name), self.store)
+            said = [texts[place].text for place in places]
+            if name.startswith(ENDPOINT) and not self._shared.asks:
+                _, lacking = foreseen(said, open_embedder(name), self.store)
+                if lacking:
+                    raise BadInput(
+                        f"{len(lacking)} texts have no vector by {name} yet, and nobody is asked here: accord fit"
+                    )
+            vectors = embedded(said, open_embedder(name), self.store)
+            for place, vector in zip(places, vectors, strict=True):
+                found[place] = vector
+        return found
+
+    def _vectors_priced(self, texts: Sequence[Text], plan: Plan) -> list[Any]:
+        """The vectors; an endpoint is not asked, but counted, with a stand-in for each vector that is not kept."""
+        if not any(each.embedder.startswith(ENDPOINT) for each in texts):
+            return self._vectors(texts)
+        found: list[Any] = [None] * len(texts)
+        for name in dict.fromkeys(each.embedder for each in texts):
+            places = [place for place, each in enumerate(texts) if each.embedder == name]
+            if name.startswith(ENDPOINT):
+                vectors, lacking = foreseen([texts[place].text for place in places], open_embedder(name), self.store)
+                new = [text for text in lacking if plan.is_new((name, text))]
+                plan.add(name, [Texts(tuple(new[at : at + AT_ONCE])) for at in range(0, len(new), AT_ONCE)])
+            else:
+                vectors = np.stack(self._vectors([texts[place] for place in places]))
             for place, vector in zip(places, vectors, strict=True):
                 found[place] = vector
         return found
@@ -171,6 +198,8 @@ class Models:
 
     def price(self, requests: Sequence[Request], plan: Plan) -> list[Any]:
         """What is kept, or a stand-in, for each request; what would be asked is counted."""
+        texts = [request.content for request in requests if isinstance(request.content, Text)]
+        vectors = iter(self._vectors_priced(texts, plan))
         found: list[Any] = []
         for request in requests:
             content = request.content
@@ -198,7 +227,7 @@ class Models:
                     plan.add(role.likelihood.name, role.likelihood.requests([content]) if known is None else [])
                 found.append(known or Failure("not measured yet"))
             elif isinstance(content, Text):
-                found += self._vectors([content])
+                found.append(next(vectors))
             else:
                 found.append(None if isinstance(content, Keep) else self._without_asking(request.role, request))
         return found
