@@ -1,4 +1,7 @@
-"""All questions as tasks (LLM-RUBRIC, section 2): what each annotator said beside each rating of the main question."""
+"""The network as a core of the calibration (LLM-RUBRIC, section 2): its settings, its tasks, what it learned.
+
+Each question is a task: what an annotator answered to the other questions is learned beside the main rating.
+"""
 
 from __future__ import annotations
 

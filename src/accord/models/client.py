@@ -212,7 +212,7 @@ class Texts:
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
-    """A vector a text, in the order of the texts."""
+    """A vector per text, in the order of the texts."""
 
     vectors: tuple[tuple[float, ...], ...]
     usage: Usage = Usage()

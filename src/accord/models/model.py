@@ -1,4 +1,4 @@
-"""The two seams to a model: `ChatModel.ask` gives text, `Judge.answer` gives one distribution a question."""
+"""The two seams to a model: `ChatModel.ask` gives text, `Judge.answer` gives one distribution per question."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def estimated_usage(question: Any) -> Usage:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One question's distribution: a probability an option, by the option's text, and the mass outside them all.
+    """One question's distribution: a probability per option, by the option's text, and the mass outside them all.
 
     `version` is what the endpoint says answered (a dated snapshot, say), which may change under one name.
     """
@@ -214,7 +214,7 @@ class Judge(Protocol):
         ...
 
     async def answer(self, sample: Sample, questions: Sequence[Question]) -> list[Answer | Unanswered]:
-        """One answer a question, in their order.
+        """One answer per question, in their order.
 
         Raises:
             ModelError: No call can succeed.

@@ -69,7 +69,7 @@ def best_mode(found: list[Capability]) -> tuple[str | None, str]:
     reasons = {
         "decisions": "a probability per option for all questions of a conversation in one request",
         "systemone": "a probability per option for all questions of a conversation in one request",
-        "logprobs": "the answer token's own probabilities, one request a question",
+        "logprobs": "the answer token's own probabilities, one request per question",
         "verbalised": "no probabilities of its own, but JSON by schema; the model states them",
         "sampling": "no probabilities and no schema; repeated answers, several requests a question",
     }

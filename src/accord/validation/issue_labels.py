@@ -89,7 +89,7 @@ def cross_validate_labels(
 
 
 def rows_of(calibrated: dict[str, Called], raw: dict[str, Called], seed: int = 0) -> list[dict[str, Any]]:
-    """A row a system and a kind, then one a system with its mean F1 over kinds."""
+    """A row per system and a kind, then one a system with its mean F1 over kinds."""
     rows = []
     for system, by_kind in (("issues", calibrated), (RAW, raw)):
         each = [{"system": system, "issue": kind, **called.row(seed=seed)} for kind, called in by_kind.items()]

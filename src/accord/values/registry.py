@@ -1,4 +1,4 @@
-"""Names for plug-ins: one registry a kind, filled by a decorator here and by entry points elsewhere."""
+"""Names for plug-ins: one registry per kind, filled by a decorator here and by entry points elsewhere."""
 
 from __future__ import annotations
 

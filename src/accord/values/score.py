@@ -1,4 +1,4 @@
-"""What a distribution over a scale says in one number (LLM-RUBRIC, eq. 2): Bayes decisions, spread, quantiles.
+"""Scores: a distribution over a scale, its mean, spread, quantiles and Bayes decisions (LLM-RUBRIC, eq. 2).
 
 Distributions are K rising options with K probabilities that sum to 1.
 """
@@ -139,7 +139,7 @@ class Score:
         annotator: One person's id, or the panel's rule (`mean`, `max`, `min`), or `population` for a person
             nobody has met.
         options: The scale's values, rising; shape (K,).
-        probabilities: One probability an option, summing to 1; shape (K,).
+        probabilities: One probability per option, summing to 1; shape (K,).
         value: The distribution's mean, the answer with the least expected squared error (LLM-RUBRIC, eq. 2);
             after `decoded`, the answer with the least of another loss.
         interval: The central `INTERVAL_MASS` of the distribution, as two values of the scale.

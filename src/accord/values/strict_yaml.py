@@ -1,4 +1,4 @@
-"""URLs as they may be shown and kept: without a user, a password or a query."""
+"""Text that people write, read strictly: YAML whose keys occur once, values checked by a model, URLs without secrets."""
 
 from __future__ import annotations
 

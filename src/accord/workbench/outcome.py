@@ -45,7 +45,7 @@ class Table:
 
 
 def table(given: Given, questions: Sequence[str], known: Iterable[Target]) -> list[Table]:
-    """One table a question, all of the same turns and annotators; only answers that have all questions are in them."""
+    """One table per question, of the same turns and annotators; only answers to all questions count."""
     wanted = set(known)
     whole = sorted(
         {(who, turn) for who, turn, _ in given if turn in wanted and all((who, turn, q) in given for q in questions)}

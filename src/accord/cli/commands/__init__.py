@@ -1,4 +1,4 @@
-"""One file a command; importing it registers it, in the order the help lists them."""
+"""One file per command; importing it registers it, in the order the help lists them."""
 
 from accord.cli.commands import (  # noqa: F401, I001 - the order is the help's
     demo,

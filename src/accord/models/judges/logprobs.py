@@ -55,7 +55,7 @@ class LogprobsJudge:
         ]
 
     async def answer(self, sample: Sample, questions: Sequence[Question]) -> list[Answer | Unanswered]:
-        """One request a question, all at once."""
+        """One request per question, all at once."""
         return list(await asyncio.gather(*(self._one(sample, question) for question in questions)))
 
     async def close(self) -> None:
