@@ -1,4 +1,4 @@
-"""Text that people write, read strictly: YAML whose keys occur once, values checked by a model, URLs without secrets."""
+"""Text that people write, read strictly: YAML with unique keys, values checked by a model, URLs without secrets."""
 
 from __future__ import annotations
 
