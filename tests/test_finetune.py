@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import signal
 import sys
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,10 +22,9 @@ pytest.importorskip("sacrebleu", reason="accord[references] is not installed")
 
 from safetensors.numpy import load_file
 
-from accord.finetune.checkpoints import BEST, TRAINING, export
-from accord.finetune.data import TOO_LONG, Example, Parts, Settings, encode, examples_of, split_by_dialogue
-from accord.finetune.evaluation import evaluate, predict
-from accord.finetune.training import Progress, Trained, train
+from accord.finetune import Parts, Settings, evaluate, examples_of, export, predict, split_by_dialogue, train
+from accord.finetune.data import TOO_LONG, Encoded, Example, encode
+from accord.finetune.training import TRAINING, Trained
 from accord.methods import IssuePromptBuilder, Verdict, read_verdict
 from accord.models import (
     Answer,
@@ -87,6 +88,17 @@ def planted(count: int, seed: int = 0) -> list[tuple[Conversation, IssueAnnotati
     return pairs
 
 
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """PyTorch's threads spin while they wait, and every core runs tests already."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(scope="module")
 def examples() -> list[Example]:
     return examples_of(planted(150), SHORT)
@@ -137,7 +149,7 @@ def test_it_learns_what_was_planted(exported: Path, trained: Trained, parts: Par
 def test_the_export_says_how_it_was_made(exported: Path, trained: Trained, parts: Parts) -> None:
     made = json.loads((exported / MADE).read_text())
     assert made["guidance"]["taxonomy"]["name"] == TAXONOMY.name and made["guidance"]["hash"] == SHORT.hash
-    assert made["settings"] == ALL_WEIGHTS.to_json() and made["base"]["name"] == "tiny"
+    assert made["settings"] == asdict(ALL_WEIGHTS) and made["base"]["name"] == "tiny"
     assert tuple(made["validation"]) == trained.validation and made["epoch"] == trained.epoch
     assert made["counts"]["train"]["turns"] == made["lessons"]["train"]["learned"] == len(parts.train)
     assert str(exported.parent) not in (exported / MADE).read_text() and "base_path" not in made
@@ -161,41 +173,85 @@ def test_the_export_is_a_judge(exported: Path) -> None:
 # --- one training, stopped or not -------------------------------------------------------------------------------------
 
 
-class _Stopped(Exception):
-    pass
+@pytest.fixture
+def interrupts() -> Iterator[None]:
+    """Ctrl-C interrupts, also where a shell's background jobs ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
-def _stop_at(step: int):  # type: ignore[no-untyped-def]
-    def stop(progress: Progress) -> None:
-        if progress.step == step:
-            raise _Stopped
+def _interrupt_at(step: int) -> Callable[[int, int], None]:
+    def interrupt(done: int, _: int) -> None:
+        if done == step:
+            signal.raise_signal(signal.SIGINT)
 
-    return stop
+    return interrupt
+
+
+def _weights(folder: Path, step: int) -> dict[str, np.ndarray]:
+    [path] = (folder / f"checkpoint-{step}").glob("*.safetensors")
+    return load_file(path)
 
 
 @pytest.mark.parametrize("rank", [0, 4])
-def test_a_resumed_training_ends_as_an_uninterrupted_one(base: Path, parts: Parts, tmp_path: Path, rank: int) -> None:
+def test_a_resumed_training_ends_as_an_uninterrupted_one(
+    base: Path, parts: Parts, tmp_path: Path, rank: int, interrupts: None
+) -> None:
     settings = Settings(rank=rank, dropout=0.2, epochs=2, batch=3, accumulate=2, checkpoint_every=3, max_tokens=200)
-    some, others = parts.train[:24], parts.validation[:6]
+    some, others = parts.train[:24], parts.validation[:6]  # four steps an epoch; checkpoints after 3, 4, 6 and 8
     whole = train(base, some, others, SHORT, tmp_path / "whole", settings)
     for step in (2, 5, 7):
-        with pytest.raises(_Stopped):
-            train(base, some, others, SHORT, tmp_path / "parts", settings, resume=True, on_step=_stop_at(step))
-    steps: list[Progress] = []
-    ended = train(base, some, others, SHORT, tmp_path / "parts", settings, resume=True, on_step=steps.append)
-    assert [progress.step for progress in steps] == [7, 8] and steps[-1].steps == 8 and steps[-1].epoch == 1
+        with pytest.raises(KeyboardInterrupt):
+            train(base, some, others, SHORT, tmp_path / "parts", settings, resume=True, on_step=_interrupt_at(step))
+    with pytest.raises(BadInput, match="is not finished"):
+        export(tmp_path / "parts", tmp_path / "model")
+    (tmp_path / "parts" / "checkpoint-7").mkdir()  # one that was interrupted while it was written
+    steps: list[tuple[int, int]] = []
+    ended = train(
+        base, some, others, SHORT, tmp_path / "parts", settings, resume=True, on_step=lambda *at: steps.append(at)
+    )
+    assert steps == [(7, 8), (8, 8)] and len(ended.validation) == len(ended.training) == 2
     assert replace(ended, folder=whole.folder) == whole
-    for name in (BEST, "step-000008/weights.safetensors", "step-000008/optimizer.safetensors"):
-        one, other = (load_file(tmp_path / folder / name) for folder in ("whole", "parts"))
-        assert one.keys() == other.keys() and all(np.array_equal(one[key], other[key]) for key in one)
-    assert not [path for path in (tmp_path / "parts").rglob("*") if path.suffix in {".pt", ".bin", ".pkl", ".part"}]
+    one, other = (_weights(tmp_path / folder, whole.step) for folder in ("whole", "parts"))
+    assert one.keys() == other.keys() and all(np.array_equal(one[key], other[key]) for key in one)
+
+
+def test_the_seed_decides(base: Path, parts: Parts, tmp_path: Path) -> None:
+    settings = Settings(rank=4, epochs=1, batch=4, accumulate=1, max_tokens=200)
+    some, others = parts.train[:12], parts.validation[:4]
+    found = [
+        train(base, some, others, SHORT, tmp_path / name, replace(settings, seed=seed)).validation
+        for name, seed in (("one", 0), ("again", 0), ("other", 1))
+    ]
+    assert found[0] == found[1] != found[2]
+
+
+@pytest.mark.parametrize("rank", [0, 4])
+def test_the_loss_is_of_the_answers_alone(base: Path, parts: Parts, tmp_path: Path, rank: int) -> None:
+    """With a learning rate of next to nothing, both losses are those of the base, computed here row by row."""
+    import torch
+
+    settings = Settings(rank=rank, dropout=0.0, learning_rate=1e-12, epochs=1, batch=3, accumulate=2, max_tokens=200)
+    some, others = parts.train[:6], parts.validation[:5]
+    found = train(base, some, others, SHORT, tmp_path / "training", settings)
+    opened = open_folder(base)
+
+    def nats(row: Encoded) -> np.ndarray:
+        with torch.no_grad():
+            mass = torch.log_softmax(opened.model(torch.tensor([row.tokens])).logits[0].double(), dim=-1).numpy()
+        return np.array([-mass[place - 1, row.tokens[place]] for place in range(row.answer, len(row.tokens))])
+
+    losses = [[nats(row) for row in encode(part, SHORT, opened, 200).rows] for part in (some, others)]
+    assert found.training == (pytest.approx(np.concatenate(losses[0]).mean(), rel=1e-4),)
+    assert found.validation == (pytest.approx(np.mean([each.mean() for each in losses[1]]), rel=1e-4),)
 
 
 def test_lora_learns_a_few_matrices_and_merges_into_the_base(base: Path, parts: Parts, tmp_path: Path) -> None:
     settings = Settings(rank=4, learning_rate=2e-2, epochs=2, batch=8, accumulate=1, max_tokens=200)
     found = train(base, parts.train[:64], parts.validation[:16], SHORT, tmp_path / "training", settings)
     assert found.training[1] < found.training[0]
-    assert all("lora_" in name for name in load_file(tmp_path / "training" / BEST))
+    assert all("lora_" in name for name in _weights(tmp_path / "training", found.step))
     merged = export(tmp_path / "training", tmp_path / "model")
     before, after = (load_file(folder / "model.safetensors") for folder in (base, merged))
     assert before.keys() == after.keys()

@@ -1,3 +1,16 @@
-"""Fine-tuning: a small model of your own learns to find issues and to rate (SODA-EVAL, section 5)."""
+"""Fine-tuning: a small model of your own learns to find issues and to rate."""
 
-__all__ = []
+from accord.finetune.data import Parts, examples_of, split_by_dialogue
+from accord.finetune.evaluation import evaluate, predict
+from accord.finetune.training import Settings, export, train
+
+__all__ = [
+    "Parts",
+    "Settings",
+    "evaluate",
+    "examples_of",
+    "export",
+    "predict",
+    "split_by_dialogue",
+    "train",
+]

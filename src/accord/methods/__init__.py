@@ -129,6 +129,7 @@ from accord.methods.issues.source import (
     IssueSettings,
     asking_of,
     issue_rows,
+    issues_source,
     tuned_with,
     turns_of,
 )
@@ -313,6 +314,7 @@ __all__ = [
     "input_tower",
     "invert",
     "issue_rows",
+    "issues_source",
     "issue_table",
     "judged_turns",
     "kind_question",

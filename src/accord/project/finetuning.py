@@ -10,11 +10,8 @@ from shutil import rmtree
 from typing import Any
 
 from accord.evidence import Relatedness, pairs_of
-from accord.finetune.checkpoints import export
-from accord.finetune.data import Parts, Settings, examples_of, split_by_dialogue
-from accord.finetune.evaluation import evaluate, predict
-from accord.finetune.training import Progress, train
-from accord.methods import IssuePromptBuilder, Issues, shots_of
+from accord.finetune import Parts, Settings, evaluate, examples_of, export, predict, split_by_dialogue, train
+from accord.methods import IssuePromptBuilder, Issues, issues_source, shots_of
 from accord.models import HF, ChatModel, drive, run, wait
 from accord.project.project import Project
 from accord.store import Store
@@ -72,9 +69,7 @@ def annotated_pairs(project: Project) -> list[Pair]:
 
 def issues_of(project: Project) -> Issues:
     """The project's source of issues."""
-    source = project.source("issues")
-    assert isinstance(source, Issues)
-    return source
+    return issues_source(project.config.settings_of("issues"), project.context)
 
 
 def finetune(
@@ -87,7 +82,7 @@ def finetune(
     resume: bool = False,
     tested: int | None = None,
     on_stage: OnStage = lambda _: None,
-    on_step: Callable[[Progress], None] | None = None,
+    on_step: Callable[[int, int], None] | None = None,
 ) -> FineTuned:
     """Train a model on most dialogues, keep it, and try it on those that are left; the base beside it.
 

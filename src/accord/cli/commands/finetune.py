@@ -41,7 +41,7 @@ def issues(
     as_json: AsJson = False,
 ) -> None:
     """Teach a small model to find issues and to rate, from the project's annotations; 70/20/10 by dialogue."""
-    from accord.finetune.data import Settings
+    from accord.finetune import Settings
     from accord.project import finetune
 
     with open_project(config_file) as project:
@@ -54,7 +54,7 @@ def issues(
         with Progress("steps") as progress, project.store.run("finetune", project.config.shown()) as run:
             taught = finetune(
                 project, base, folder, settings, prompt, shots or (), resume, test, stage,
-                lambda at: progress.at(at.step),
+                lambda step, _: progress.at(step),
             )  # fmt: skip
             run.results.update(taught.to_json())
         show(run.results, as_json, _text)

@@ -56,6 +56,7 @@ from accord.values import (
     Target,
     Taxonomy,
     Unannotated,
+    check,
     load_taxonomy,
 )
 
@@ -306,6 +307,17 @@ class Issues(Source):
             if shown or caution:
                 notes[sample.target] = Note(shown, caution)
         return notes
+
+
+def issues_source(settings: Mapping[str, Any], context: SourceContext) -> Issues:
+    """The source of issues, for what asks it for more than evidence.
+
+    Raises:
+        BadInput: A setting does not exist, or has a value that cannot be.
+    """
+    made = Issues(check(IssueSettings, dict(settings), "sources: issues"), context)
+    made.name = "issues"
+    return made
 
 
 def translated(labels: Labels, source: Taxonomy, to_: Taxonomy) -> Labels:
