@@ -12,7 +12,7 @@ from accord.evidence.bank.message import (
     parsed_document,
     turn_metrics,
 )
-from accord.evidence.bank.reference import align, score, stages
+from accord.evidence.bank.reference import score
 from accord.evidence.bank.ruber import FOLDS, Pair, Relatedness, Ruber, Unreferenced, fold_of, pairs_of
 from accord.evidence.bank.session import MetricSession, measured
 from accord.evidence.bank.words import STOP_WORDS, counted_stems, pieces, stems, tokens
@@ -91,7 +91,6 @@ __all__ = [
     "TurnHistory",
     "TurnMetric",
     "Unreferenced",
-    "align",
     "answer_table",
     "ask_rubric",
     "best_phrases",
@@ -118,7 +117,6 @@ __all__ = [
     "score",
     "signature_of",
     "sources",
-    "stages",
     "stems",
     "tokens",
     "turn_metrics",

@@ -10,11 +10,9 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Counts = NDArray[np.intp]
 
-_TINY = 1e-12
-
 
 def cohen_kappa(first: Floats, second: Floats) -> float | None:
-    """Cohen (1960): κ = (p_o - p_e) / (1 - p_e), p_o = mean [a = b], p_e = Σ_k p_a(k)·p_b(k).
+    """Cohen (1960), by scikit-learn: κ = (p_o - p_e) / (1 - p_e), p_o = mean [a = b], p_e = Σ_k p_a(k)·p_b(k).
 
     Args:
         first: (n,) what one annotator answered.
@@ -23,12 +21,11 @@ def cohen_kappa(first: Floats, second: Floats) -> float | None:
     Returns:
         At most 1; `None` where there are no items, or both gave one and the same answer to all of them.
     """
-    if not len(first):
+    if len(np.unique([first, second])) < 2:
         return None
-    kinds = np.unique([first, second])
-    of_first, of_second = ((each[:, None] == kinds).mean(axis=0) for each in (first, second))
-    observed, expected = float((first == second).mean()), float(of_first @ of_second)
-    return None if 1 - expected < _TINY else (observed - expected) / (1 - expected)
+    from sklearn.metrics import cohen_kappa_score
+
+    return float(cohen_kappa_score(first, second))
 
 
 def fleiss_kappa(counts: Counts) -> float | None:

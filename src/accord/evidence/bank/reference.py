@@ -1,104 +1,49 @@
-"""METEOR (Banerjee and Lavie, 2005): unigram matches in stages, with a penalty for how scattered they are.
+"""Metrics that compare a reply with its documents, by the libraries that papers report: sacrebleu, and NLTK's METEOR.
 
-    F = P·R / (α·P + (1 - α)·R)        score = F·(1 - γ·(chunks / matches)^β)        α = .9, β = 3, γ = .5
-
-Stages: equal words, then equal stems, then, where NLTK's WordNet is on the machine, words that share a synset. Nothing
-is downloaded; `STAGES` says which are used.
+METEOR (Banerjee and Lavie, 2005; Lavie and Agarwal, 2007) matches equal words, then equal stems. Its third stage, words
+that share a synset of WordNet, is left out: it needs a download, and NLTK looks up what is left as stems.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from functools import cache, lru_cache
+from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from accord.evidence.bank.message import COMPARED, ParsedDocument, ParsedText, TurnHistory, turn_metrics
-from accord.evidence.bank.words import KNOWN_WORDS, WORDS, stem_of
+from accord.evidence.bank.words import WORDS, stem_of
 from accord.values import MissingExtra
 
-ALPHA, BETA, GAMMA = 0.9, 3.0, 0.5
+NAMES = ("bleu", "chrf", "meteor")
 
 
-@cache
-def _wordnet() -> Any:
-    """NLTK's WordNet, where it lies on this machine; `None` elsewhere."""
-    try:
-        from nltk.corpus import wordnet
+class _Stemmer:
+    """The bank's stems, which are remembered; as NLTK asks for them."""
 
-        wordnet.synsets("word")
-    except (ImportError, LookupError, OSError):
-        return None
-    return wordnet
+    stem = staticmethod(stem_of)
 
 
-@lru_cache(KNOWN_WORDS)
-def _synonyms(word: str) -> frozenset[str]:
-    """The word and everything that shares a synset with it."""
-    wordnet = _wordnet()
-    found = {name for synset in wordnet.synsets(word) for name in synset.lemma_names() if "_" not in name}
-    return frozenset(found | {word})
+class _NoWordNet:
+    """No word has a synonym."""
 
-
-def stages() -> str:
-    """The stages in use, as signatures name them."""
-    return "exact+stem+wordnet" if _wordnet() is not None else "exact+stem"
+    @staticmethod
+    def synsets(word: str) -> tuple[()]:
+        return ()
 
 
 def score(hypothesis: Sequence[str], reference: Sequence[str]) -> float:
-    """METEOR of some words with those of a reference, 0 to 1."""
-    pairs = align(hypothesis, reference)
-    if not pairs:
-        return 0.0
-    precision, recall = len(pairs) / len(hypothesis), len(pairs) / len(reference)
-    mean = precision * recall / (ALPHA * precision + (1 - ALPHA) * recall)
-    return float(mean * (1 - GAMMA * (_chunks(pairs) / len(pairs)) ** BETA))
+    """METEOR of some words with those of a reference, 0 to 1.
 
+        F = P·R / (α·P + (1 - α)·R)        score = F·(1 - γ·(chunks / matches)^β)        α = .9, β = 3, γ = .5
 
-def align(hypothesis: Sequence[str], reference: Sequence[str]) -> list[tuple[int, int]]:
-    """Pairs of places that match, each place once: by equal words first, then stems, then synonyms."""
-    free, left = dict(enumerate(hypothesis)), dict(enumerate(reference))
-    pairs = [*_matched(free, left, lambda word: word), *_matched(free, left, stem_of)]
-    if _wordnet() is not None:
-        pairs += _synonymous(free, left)
-    return sorted(pairs)
-
-
-def _matched(free: dict[int, str], left: dict[int, str], key: Callable[[str], Hashable]) -> list[tuple[int, int]]:
-    """Pair what has the same key, last places first, and take it out of both."""
-    places: dict[Hashable, list[int]] = {}
-    for place, word in left.items():
-        places.setdefault(key(word), []).append(place)
-    pairs = []
-    for place in reversed(free):
-        if stack := places.get(key(free[place])):
-            pairs.append((place, stack.pop()))
-    for own, other in pairs:
-        del free[own], left[other]
-    return pairs
-
-
-def _synonymous(free: dict[int, str], left: dict[int, str]) -> list[tuple[int, int]]:
-    """Pair words that share a synset, last places first, and take them out of both."""
-    places: dict[str, list[int]] = {}
-    for place, word in left.items():
-        places.setdefault(word, []).append(place)
-    pairs = []
-    for place in reversed(list(free)):
-        alike = [places[word] for word in _synonyms(free[place]) & places.keys() if places[word]]
-        if alike:
-            other = max(alike, key=lambda stack: stack[-1]).pop()
-            pairs.append((place, other))
-            del free[place], left[other]
-    return pairs
-
-
-def _chunks(pairs: Sequence[tuple[int, int]]) -> int:
-    """Runs of pairs that are neighbours on both sides."""
-    steps = zip(pairs, pairs[1:], strict=False)
-    return 1 + sum((b[0] - a[0], b[1] - a[1]) != (1, 1) for a, b in steps)
-
-
-NAMES = ("bleu", "chrf", "meteor")
+    Raises:
+        MissingExtra: `accord[references]` is not installed.
+    """
+    try:
+        from nltk.translate.meteor_score import single_meteor_score
+    except ImportError:
+        raise MissingExtra("METEOR", "references") from None
+    return float(single_meteor_score(reference, hypothesis, preprocess=str, stemmer=_Stemmer, wordnet=_NoWordNet))
 
 
 @cache
@@ -129,10 +74,8 @@ def chrf(reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocume
 class Meteor:
     """METEOR of the reply with the document that suits it best, 0 to 1."""
 
-    @property
-    def made_with(self) -> str:
-        """The stages in use: WordNet's only where it lies on this machine."""
-        return f"{WORDS},{stages()}"
+    made_with = f"{WORDS},exact+stem"
+    """What its signature names."""
 
     def __call__(self, reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
         """The score; nothing where there are no documents."""
