@@ -1,16 +1,19 @@
 """RUBICON: planted pools whose truth is known, recorded judges, and the whole way with a model in this process.
 
-    python benchmarks/rubicon.py [--data DIR] [--only planted|recorded|embedded] [--quick] --json OUT
+    python benchmarks/rubicon.py [--data DIR] [--only planted|recorded|embedded|tables] [--quick] --json OUT
 
 `planted` draws conversations whose truth is known, has a scripted judge answer a pool of informative, repeated, always
 true, noisy and over-fitted assertions, and asks which of them a selection finds; `recorded` selects among the recorded
 answers of two data sets, on splits of whole dialogues; `embedded` writes, judges, selects and tries a rubric on 200 USS
-dialogues with the small model in this process. Intervals are 95 %: over seeds where there are several, else over
+dialogues with the small model in this process; `tables` prints the paper's three tables with SPUR's rubric and the
+ablations (rubicon_baselines.py), for the models and labels of the project whose `accord.yaml` --project names, or for
+planted conversations and a scripted model. Intervals are 95 %: over seeds where there are several, else over
 conversations.
 """
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from collections import Counter
@@ -19,17 +22,19 @@ from pathlib import Path
 
 import numpy as np
 from harness import Row, chosen, data_folder, finish, options
+from rubicon_baselines import table_rows
 from rubicon_planted import TEST, TEST_QUICK, planted_rows
 from rubicon_recorded import recorded_rows
 
 from accord.evidence import Source, Training
 from accord.formats import read
-from accord.methods import ASKED
+from accord.methods import ASKED, RUBICON, RubricFindings
 from accord.models import Models, run
-from accord.project import Project, config_from
-from accord.values import BadInput, Conversation, Label, Labels, Question, Rubric, Sample, Scale
+from accord.project import Project, config_from, open_project
+from accord.testing import Author, ChatServer, conversations
+from accord.values import BadInput, Conversation, Label, Labels, Question, Rubric, Sample, Scale, Target
 
-PARTS = ("planted", "recorded", "embedded")
+PARTS = ("planted", "recorded", "embedded", "tables")
 COLUMNS = (
     "part", "dataset", "system", "conversations", "precision", "recall", "f1", "accuracy", "delta_netsat", "yield_rate",
     "yield_deployed", "precision_deployed", "seconds",
@@ -48,6 +53,7 @@ expected:
 def main() -> None:
     parser = options("rubicon", str(__doc__), PARTS)
     parser.add_argument("--store", type=Path, help="of `embedded`: keep replies and answers here, and go on from there")
+    parser.add_argument("--project", type=Path, help="of `tables`: an accord.yaml with a judge and a writer")
     given = parser.parse_args()
     rows: list[Row] = []
     for part in chosen(parser, given.only, PARTS):
@@ -58,9 +64,47 @@ def main() -> None:
             rows += planted_rows(min(given.limit or 20, 1 if given.quick else 20), test)
         elif part == "recorded":
             rows += recorded_rows(data_folder(parser, given.data), min(given.limit or 20, 2 if given.quick else 20))
+        elif part == "tables":
+            rows += _table_rows(given.project) if given.only or not given.quick else []
         else:
             rows += _embedded_rows(data_folder(parser, given.data), given.store, 8 if given.quick else 200)
     finish("rubicon", rows, COLUMNS, given.json)
+
+
+def _table_rows(path: Path | None) -> list[Row]:
+    """The paper's tables for a project, or for planted conversations with a scripted model on this machine."""
+    with tempfile.TemporaryDirectory() as folder:
+        if path is not None:
+            with open_project(path) as project:
+                train, _ = project.training(project.evaluator("learned-rubric"))
+                return _tables_of(project, train, path.parent.name or "project", Path(folder))
+        os.environ.setdefault("OPENAI_API_KEY", "k")
+        question = Question(id="good", text="Did it go well?", scale=Scale(options=(0, 1)))
+        made = conversations(120)
+        labels = Labels(Label(Target(chat.id), "good", "ann", int(good)) for chat, good in made)
+        with ChatServer(Author()) as server:
+            task = Path(folder) / "task.yaml"
+            task.write_text("about: Help with printers.\nexpected: [Finds the cause]\n")
+            asked = {"model": "scripted", "base_url": server.url}
+            config = config_from({
+                "store": f"sqlite:///{folder}/tables.db", "sources": {"learned-rubric": {"task": str(task)}},
+                "models": {"judge": {**asked, "mode": "decisions"}, "writer": asked},
+            })  # fmt: skip
+            with Project(config, Rubric(name="planted", main="good", questions=(question,))) as project:
+                train = Training(tuple(Sample(chat) for chat, _ in made), labels, question)
+                return _tables_of(project, train, "scripted", Path(folder))
+
+
+def _tables_of(project: Project, train: Training, dataset: str, folder: Path) -> list[Row]:
+    settings = project.config.settings_of("learned-rubric")
+    return [
+        {**row, "part": "tables", "dataset": f"{dataset}, table {row['table']}", "system": _system(row["system"])}
+        for row in table_rows(settings, project.context, train, project.models, folder)
+    ]
+
+
+def _system(name: str) -> str:
+    return "accord" if name == RUBICON else name
 
 
 def _embedded_rows(data: Path, kept: Path | None, count: int) -> list[Row]:
@@ -100,17 +144,16 @@ def _learned(source: Source, train: Training, models: Models) -> list[Row]:
         print(f"note: {error}")
         return [{"part": "embedded", "dataset": "uss", "system": "accord", "seconds": time.perf_counter() - started}]
     learned = run(first.examine(train.only(split.test)), models, step)
-    seconds, found = time.perf_counter() - started, learned.describe()
+    seconds, found = time.perf_counter() - started, RubricFindings.of_json(learned.describe())
     print("answered:", dict(steps))
-    print("pool:", found["pool"])
-    for each in found["assertions"]:
-        print(f"  {each['id']}  chosen on {each['chosen']:.0%} of resamples  {each['text']}")
-    for caution in found["cautions"]:
+    print("pool:", found.pool)
+    for each in found.assertions:
+        print(f"  {each.id}  chosen on {each.chosen:.0%} of resamples  {each.text}")
+    for caution in found.cautions:
         print(f"note: {caution}")
-    about = {"part": "embedded", "dataset": "uss", "conversations": found["tested"], "seconds": seconds}
-    named = {"rubicon": "accord"}
-    shown = [row for row in found["rows"] if row["table"] == 3 or row["system"] == ASKED]
-    return [{**row, **about, "system": named.get(row["system"], row["system"])} for row in shown]
+    about = {"part": "embedded", "dataset": "uss", "conversations": found.tested, "seconds": seconds}
+    shown = [row.to_json() for row in found.rows if row.table == 3 or row.system == ASKED]
+    return [{**row, **about, "system": _system(row["system"])} for row in shown]
 
 
 def _dialogues(folder: Path, count: int) -> tuple[list[Conversation], list[Label]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import rubicon_baselines  # noqa: F401 - registers the policies of the baselines
 from harness import Row
 from numpy.typing import NDArray
 
@@ -17,7 +18,6 @@ from accord.methods import (
     AssertionSelector,
     RubricPromptBuilder,
     SelectionSettings,
-    classes_of,
     deduplicate,
     figures,
     questions_of,
@@ -179,7 +179,7 @@ def _tried(pool: Planted, seed: int) -> dict[str, Row]:
     rows = {}
     for name, settings in SYSTEMS.items():
         selection = SelectionSettings(**settings)
-        selector = AssertionSelector(MAIN, **classes_of(rubric), settings=selection, seed=seed).fit(train, seen)
+        selector = AssertionSelector.of_rubric(rubric, MAIN, selection, seed).fit(train, seen)
         values = figures(selector.outcome(test, pool.good[TRAIN:]))
         rows[name] = {**values, **_found(pool, [row_of[one] for one in selector.names_])}
     return rows

@@ -1,6 +1,7 @@
 """Every benchmark can be started, and the cheap parts of each come to what they are about."""
 
 import importlib
+import json
 import os
 import sys
 from pathlib import Path
@@ -8,11 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from accord.methods import RubricPromptBuilder, selection_policies
+from accord.models import ScriptedModel, run_flow
+from accord.values import Reason, Side
+
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "benchmarks"
 HELPERS = {
     "adoror_planted", "adoror_prefixes", "ciu_selection", "ciu_tables", "eager", "harness", "llm_rubric_paper", "load",
-    "rated", "rubicon_planted", "rubicon_recorded",
+    "rated", "rubicon_baselines", "rubicon_planted", "rubicon_recorded",
 }  # fmt: skip
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in HELPERS)
 DATA = os.environ.get("ACCORD_DATA")
@@ -23,8 +28,10 @@ needs_data = pytest.mark.skipif(DATA is None, reason="ACCORD_DATA names no folde
 def load(monkeypatch):
     """A benchmark's module; what it sets and loads is forgotten again."""
     monkeypatch.syspath_prepend(str(FOLDER))
-    before, environment = set(sys.modules), dict(os.environ)
+    before, environment, policies = set(sys.modules), dict(os.environ), set(selection_policies.names())
     yield importlib.import_module
+    for name in set(selection_policies.names()) - policies:
+        selection_policies.forget(name)
     os.environ.clear()
     os.environ.update(environment)
     for name in set(sys.modules) - before:
@@ -68,6 +75,28 @@ def test_a_planted_pool_is_found(load):
     rows = planted._tried(planted.plain(np.random.default_rng(0), 50), 0)
     assert set(rows) == set(planted.SYSTEMS)
     assert rows["accord"]["recall"] > 0.9 > rows["all"]["precision"]
+
+
+def test_spur_rewrites_one_short_list(load):
+    baselines = load("rubicon_baselines")
+    reasons = [Reason(conversation=f"c{i}", text=f"The printer reason {i}") for i in range(20)]
+    lists = [[f"The user does thing {i}." for i in range(4)], [f"The user does thing {i}." for i in range(2, 14)]]
+    model = ScriptedModel([json.dumps({"assertions": [{"text": t, "numbers": [1]} for t in each]}) for each in lists])
+    guidance = RubricPromptBuilder(prompts={"rewrite": baselines.REWRITE})
+    written = run_flow(baselines.rewrite(reasons, Side.SAT, guidance, 10), model)
+    assert [a.text for a in written.assertions] == [f"The user does thing {i}." for i in range(2, 12)]
+    asked = [prompt.messages[0].content for prompt in model.asked]
+    assert "The user does thing 3." in asked[1] and "at most 10" in asked[0]
+
+
+def test_the_paper_s_tables_are_those_of_plug_ins(load, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    rows = load("rubicon")._table_rows(None)
+    systems = {n: [row["system"] for row in rows if row["table"] == n] for n in (1, 2, 3)}
+    assert systems[1] == ["accord", "judge asked directly", "SPUR"]
+    assert systems[2] == ["accord", "−CDP", "−DS", "−CDP−DS"]
+    assert systems[3] == ["accord", "brute-force", "correctness", "ucb"]
+    assert all(row["accuracy_low"] <= row["accuracy"] <= row["accuracy_high"] for row in rows)
 
 
 def test_the_loop_over_algorithm_1_comes_to_the_same(load):

@@ -383,11 +383,12 @@ def test_usage_errors_end_with_2() -> None:
 
 def test_plugins_and_schema() -> None:
     listed = json.loads(accord("plugins", "--json"))
-    assert set(listed) == {"formats", "metrics", "sources", "heads", "presets", "rubrics"}
+    assert set(listed) == {"formats", "metrics", "sources", "heads", "selection policies", "presets", "rubrics"}
     assert set(listed["sources"]) == {
         "rubric", "metrics", "likelihood", "meaning", "issues", "learned-rubric", "in-context",
         "lexical", "bank", "embedding", "reference", "bertscore",
     }  # fmt: skip
+    assert set(listed["selection policies"]) == {"correctness", "all"}
     assert set(listed["presets"]) == {
         "calibration", "mixture", "issues", "learned-rubric", "in-context", "label-free",
     }  # fmt: skip

@@ -17,6 +17,7 @@ from accord.cli import commands  # noqa: F401 - registers the commands
 from accord.cli.app import app  # noqa: F401 - registers the commands
 from accord.evidence import metrics, sources, turn_metrics
 from accord.learning import heads
+from accord.methods import selection_policies
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -25,12 +26,12 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 @pytest.fixture(autouse=True)
 def plug_ins_stay_as_they_are() -> Iterator[None]:
     """What a page or an example registers is forgotten after it."""
-    registries = (metrics, turn_metrics, sources, heads)
+    registries = (metrics, turn_metrics, sources, heads, selection_policies)
     before = [set(each.names()) for each in registries]
     yield
     for registry, known in zip(registries, before, strict=True):
         for name in set(registry.names()) - known:
-            del registry._plugins[name]
+            registry.forget(name)
 
 
 def blocks(page: Path, language: str) -> list[str]:

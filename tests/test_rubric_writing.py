@@ -38,6 +38,7 @@ from accord.methods import (
     Assertion,
     LearnedRubric,
     Names,
+    RubricFindings,
     RubricPromptBuilder,
     Task,
     deduplicate,
@@ -48,7 +49,6 @@ from accord.methods import (
     load_task,
     passage,
     questions_of,
-    rewrite,
     shipped,
     stratified,
     summarise,
@@ -121,15 +121,15 @@ def fence_of(text: str) -> str:
 # --- prompts ------------------------------------------------------------------------------------------------------
 
 
-def test_the_switches_take_their_paragraphs_out_and_nothing_else() -> None:
-    def asked(**switches: bool) -> str:
-        return text_of(extraction_prompt(Sample(CHAT), Side.SAT, RubricPromptBuilder(TASK, **switches)))
+def test_a_task_and_the_design_principles_are_told_and_nothing_else_of_the_prompt_depends_on_them() -> None:
+    def asked(task: Task | None = TASK, **prompts: str) -> str:
+        return text_of(extraction_prompt(Sample(CHAT), Side.SAT, RubricPromptBuilder(task, prompts)))
 
-    both, no_domain, no_principles = asked(), asked(domain=False), asked(principles=False)
+    both, no_domain, no_principles = asked(), asked(None), asked(responsibility="")
     assert "Help with printers." in both and "- Gives steps." in both and "Both sides answer" in both
     assert "Help with printers." not in no_domain and "Both sides answer" in no_domain
     assert "Help with printers." in no_principles and "Both sides answer" not in no_principles
-    neither = asked(domain=False, principles=False)
+    neither = asked(None, responsibility="")
     assert "Help with printers." not in neither and "Both sides answer" not in neither
     assert "Open the lid" in neither and "went well" in neither and "at most 3" in neither
     assert "Grice" not in both and "quantity" not in both  # maxims belong to summarising
@@ -258,14 +258,6 @@ def test_the_pool_grows_batch_by_batch_with_provenance() -> None:
         [json.dumps({"assertions": [{"text": f"The user does thing {i}.", "numbers": [1]} for i in range(6)]})]
     )
     assert len(run_flow(summarise(reasons(5), Side.SAT, RubricPromptBuilder(), most=2), full).assertions) == 2
-
-
-def test_spur_rewrites_one_short_list() -> None:
-    lists = [[f"The user does thing {i}." for i in range(4)], [f"The user does thing {i}." for i in range(2, 14)]]
-    model = ScriptedModel([json.dumps({"assertions": [{"text": t, "numbers": [1]} for t in each]}) for each in lists])
-    written = run_flow(rewrite(reasons(20), Side.SAT, RubricPromptBuilder(), 10), model)
-    assert [a.text for a in written.assertions] == [f"The user does thing {i}." for i in range(2, 12)]
-    assert "The user does thing 3." in text_of(model.asked[1]) and "at most 10" in text_of(model.asked[0])
 
 
 def test_repetitions_go_and_their_reasons_stay() -> None:
@@ -469,8 +461,9 @@ def test_from_thumbs_to_a_rubric_that_scores(bench: Served) -> None:
     assert ideas >= INFORMATIVE and found["pool"]["repeated"] == 2
     best = next(row for row in found["rows"] if row["table"] == 1 and row["system"] == "rubicon")
     assert best["delta_netsat"] > 15 and best["accuracy"] > 0.8 and best["delta_netsat_low"] > 0
-    assert {*system_of(found, 3)} == {"rubicon", "correctness", "brute-force", "ucb"}
-    assert system_of(found, 1) == ["rubicon", ASKED] and system_of(found, 2) == ["rubicon"]
+    assert system_of(found, 3) == ["rubicon", "correctness"] and system_of(found, 1) == ["rubicon", ASKED]
+    assert all(row["accuracy_low"] <= row["accuracy"] <= row["accuracy_high"] for row in found["rows"])
+    assert RubricFindings.of_json(found).to_json() == found
     worst = found["assertions"][0]
     assert worst["by_system"][0]["fails"] >= worst["by_system"][-1]["fails"]
     assert any(example["passage"] for each in found["assertions"] for example in each["examples"])
@@ -607,19 +600,6 @@ def test_a_plan_counts_the_requests_that_are_made(bench: Served, memory: Store) 
     by_token.store.close()
 
 
-def test_tables_have_the_paper_s_shape(bench: Served) -> None:
-    author = Author()
-    one = bench(author)
-    planned = one.planned(tables=True)
-    found = one.learned(tables=True).describe()
-    assert planned.requests >= len(author.asked)
-    assert system_of(found, 1) == ["rubicon", ASKED, "SPUR"]
-    assert system_of(found, 2) == ["rubicon", "−CDP", "−DS", "−CDP−DS"]
-    for row in found["rows"]:
-        assert row["accuracy_low"] <= row["accuracy"] <= row["accuracy_high"]
-    assert "written for SPUR" in one.steps and "studied −CDP" in one.steps
-
-
 def test_an_embedder_can_tell_what_repeats(bench: Served) -> None:
     one = bench(Author())
     seen: list[str] = []
@@ -687,7 +667,7 @@ def test_refusals_are_counted_and_said(bench: Served) -> None:
 
     found = bench(refuses).learned().describe()
     count = found["pool"]["failures"]["refused"]
-    assert 0 < count < 9 and f"{count} prompts of the writer came to nothing: refused ({count})" in found["cautions"]
+    assert 0 < count < 9 and f"{count} prompts of the writer failed: refused ({count})" in found["cautions"]
 
 
 def test_what_cannot_be_learned_from_is_said(bench: Served) -> None:
@@ -851,12 +831,6 @@ def test_what_can_be_refused_is_refused_before_it_is_paid_for(bench: Served, tmp
         one.plan(one.flow(one.source()), JUDGE)
     with pytest.raises(BadInput, match="'judge'"):
         one.run(one.flow(one.source()), WRITER)
-    likert = tmp_path / "likert.yaml"
-    likert.write_text(
-        "name: r\nmain: q\nquestions:\n- {id: q, text: x, options: [1, 2]}\n- {id: p, text: x, class: sat, options: [1, 2]}\n"
-    )
-    with pytest.raises(BadInput, match="'writer'"):
-        one.run(one.flow(one.source(pool=str(likert), tables=True)), JUDGE)
     with pytest.raises((BadInput, ModelError), match="task"):
         one.learned(task="none/task.yaml")
     for wrong, said in (
@@ -932,8 +906,8 @@ def test_the_commands_learn_a_rubric_show_it_and_score_with_it(project: Path) ->
         asked = len(author.asked)
         assert plan["requests"] >= asked and f"spent: {asked} requests" in said.stderr
         assert "rubric learned on 30 good and bad conversations, tried on 30 others" in said.stdout
-        assert "Ways to select from the same pool" in said.stdout and "ΔNetSAT" in said.stdout
-        assert "What the writer is told" not in said.stdout and f"saved in {FOLDER}" in said.stdout
+        assert "Selection policies on the same pool" in said.stdout and "ΔNetSAT" in said.stdout
+        assert f"saved in {FOLDER}" in said.stdout
         again = invoke("fit", "learned-rubric", "--json")
         assert len(author.asked) == asked and "spent" not in again.stderr
         result = json.loads(again.stdout)
@@ -961,14 +935,6 @@ def test_the_commands_learn_a_rubric_show_it_and_score_with_it(project: Path) ->
     html = Path("report.html").read_text()
     assert "The learned rubric" in html and "fails in" in html and "<script" not in html
     assert all(escape(one["text"]) in html for one in found["assertions"])
-
-
-def test_the_tables_of_the_paper_are_printed_where_they_are_asked_for(project: Path) -> None:
-    with ChatServer(Author()) as server:
-        configure(server.url)
-        invoke("import", "chats.jsonl", "labels.csv")
-        said = invoke("fit", "learned-rubric", "--set", "sources.learned-rubric.tables=true").stdout
-    assert "What the writer is told" in said and "−CDP−DS" in said and "SPUR" in said
 
 
 def test_a_budget_stops_the_command_which_goes_on_from_there(project: Path) -> None:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,24 +27,23 @@ from accord.methods import (
     Pool,
     SelectionSettings,
     Window,
-    brute_force,
     correctness_alone,
     curves,
     figures,
     points,
-    reward,
     select,
+    selection_policies,
     sharpness_loss,
     signed,
     stability,
     stratified,
     threshold_of,
     tuned,
-    ucb,
     with_intervals,
 )
 from accord.models import NOT_APPLICABLE
 from accord.statistics import Clusters
+from accord.testing import check_selection_policy
 from accord.values import BadInput, Side, UnknownName, check, dump_rubric, load_yaml, read_rubric
 
 
@@ -151,25 +155,63 @@ def test_figures_worked_by_hand() -> None:
     assert (found["accuracy"], found["precision"], found["recall"]) == pytest.approx((7 / 8, 1.0, 4 / 5))
     assert found["f1"] == pytest.approx(8 / 9)
     row = with_intervals(tested, Clusters([str(i) for i in range(8)]), draws=200)
-    assert row["accuracy_low"] < row["accuracy"] < 1.0 and row["delta_netsat_low"] < row["delta_netsat"]
+    assert row["accuracy"].low < row["accuracy"].value < 1.0 and row["delta_netsat"].low < row["delta_netsat"].value
     nothing = figures(Outcome(scores, np.ones(8, dtype=bool), 0.0, Window(0, 0), 0.9, scores, scores))
     assert set(nothing.values()) == {None}
 
 
-def test_baselines_choose_as_they_say() -> None:
+@pytest.fixture
+def baselines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The benchmarks' selection policies, registered for one test as a package's would be."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+    before = selection_policies.names()
+    yield importlib.import_module("rubicon_baselines")
+    for name in set(selection_policies.names()) - set(before):
+        selection_policies.forget(name)
+    for name in ("rubicon_baselines", "harness"):
+        sys.modules.pop(name, None)
+
+
+def test_separation_alone_selects_the_best_of_each_class() -> None:
     pool = drawn_pool(seed=5)
-    budget = Budget(3, 3)
-    worth = reward(pool)
-    best = brute_force(pool, budget)
-    for side in (True, False):
-        rows = np.flatnonzero(pool.sat == side)
-        assert set(best) & set(rows.tolist()) == set(rows[np.argsort(-worth[rows])][:3].tolist())
-    alone = correctness_alone(pool, budget)
+    alone = correctness_alone(pool, Budget(3, 3), 0)
     for side in (True, False):  # LC adds up: greedy is best one by one by the difference of means
         rows = np.flatnonzero(pool.sat == side)
         assert set(alone) & set(rows.tolist()) == set(rows[np.argsort(-pool.separation[rows])][:3].tolist())
-    bandit = ucb(pool, budget, seed=1, pulls=200)
-    assert bandit == ucb(pool, budget, seed=1, pulls=200) and len(set(bandit) & set(best)) >= 4
+
+
+def test_the_benchmarks_policies_choose_as_they_say(baselines: Any) -> None:
+    pool, budget = drawn_pool(seed=5), Budget(3, 3)
+    worth, best = baselines.reward(pool), baselines.brute_force(pool, budget)
+    for side in (True, False):
+        rows = np.flatnonzero(pool.sat == side)
+        assert set(best) & set(rows.tolist()) == set(rows[np.argsort(-worth[rows])][:3].tolist())
+    bandit = baselines.ucb(pool, budget, seed=1, pulls=200)
+    assert bandit == baselines.ucb(pool, budget, seed=1, pulls=200) and len(set(bandit) & set(best)) >= 4
+
+
+def test_every_policy_keeps_the_contract(baselines: Any) -> None:
+    assert {"all", "brute-force", "correctness", "ucb"} <= set(selection_policies.names())
+    for _, policy in selection_policies:
+        check_selection_policy(policy)
+
+    def repeats(pool: Pool, budget: Budget, seed: int) -> list[int]:
+        """The first rubric, twice."""
+        return [0, 0]
+
+    with pytest.raises(AssertionError, match="each rubric at most once"):
+        check_selection_policy(repeats)
+
+
+def test_a_registered_policy_selects_and_has_no_alpha(baselines: Any) -> None:
+    evidence, labels, question = corpus()
+    assert check(SelectionSettings, {"policy": "ucb"}, "sources: learned-rubric").policy == "ucb"
+    settings = SelectionSettings(policy="brute-force", budgets=((2, 3),))
+    selector = AssertionSelector(question, CLASSES, settings=settings).fit(evidence, labels)
+    side = selector.training_side(evidence, labels)
+    chosen = baselines.brute_force(side.pool, Budget(2, 3))
+    assert set(selector.names_) == {side.names[row] for row in chosen} and len(selector.tuned_.tried) == 1
+    assert "policy:brute-force" in str(selector.signature()) and "alpha" not in str(selector.signature())
 
 
 def test_tuning_finds_that_sharpness_helps_where_noise_is_shared() -> None:
@@ -184,7 +226,7 @@ def test_tuning_finds_that_sharpness_helps_where_noise_is_shared() -> None:
     found = tuned(pool, fold, (0.0, 1.0, 4.0), [Budget(8, 0)])
     assert found.alpha > 0
     chosen = select(Candidates(pool), found.budget, found.alpha)
-    assert sum(row >= 10 for row in chosen) > sum(row >= 10 for row in correctness_alone(pool, Budget(8, 0)))
+    assert sum(row >= 10 for row in chosen) > sum(row >= 10 for row in correctness_alone(pool, Budget(8, 0), 0))
     assert len(found.tried) == 3 and found.scores.shape == (100,)
 
 
@@ -205,7 +247,7 @@ def test_stability_tells_signal_from_chance() -> None:
     values = np.clip(5 + signal + rng.normal(scale=2, size=(16, 120)), 0, 10)
     pool = Pool(np.rint(values * POINT).astype(np.int32), np.ones(16, dtype=bool), good)
     clusters = Clusters([str(i) for i in range(120)])
-    shares = stability(pool, lambda p: correctness_alone(p, Budget(3, 0)), clusters, draws=40)
+    shares = stability(pool, lambda p: correctness_alone(p, Budget(3, 0), 0), clusters, draws=40)
     assert shares.sum() == pytest.approx(3.0) and shares[:2].tolist() == [1.0, 1.0] and shares[2:].max() < 0.6
 
 
@@ -336,7 +378,7 @@ def test_what_cannot_be_learned_from_is_said() -> None:
     with pytest.raises(BadInput, match="0 conversations with evidence are good, 0 bad and 60 undecided"):
         AssertionSelector(question, CLASSES).fit(evidence, torn)
     for wrong, said in (
-        ({"policy": "best"}, "policy: Input should be 'rubicon'"), ({"answers": "mode"}, "answers: Input should be"),
+        ({"policy": "best"}, "policy: unknown selection policy 'best'.* Available: all, correctness, rubicon"), ({"answers": "mode"}, "answers: Input should be"),
         ({"targets": "none"}, "targets: Input should be"), ({"budgets": [[0, 0]]}, "budgets are pairs"),
         ({"budgets": 3}, "budgets: "), ({"budgets": [[1, -1]]}, "budgets.0.1: "), ({"alphas": 3}, "alphas: "),
         ({"alphas": [-1]}, "alphas.0: .* greater than or equal to 0"), ({"alphas": [True]}, "alphas.0: "),
@@ -357,10 +399,10 @@ def test_what_cannot_be_learned_from_is_said() -> None:
 def test_an_edited_assertion_is_another_one_and_a_kept_selection_measures_the_same() -> None:
     evidence, labels, question = corpus()
     selector = AssertionSelector(question, CLASSES, {"sat-1": 2.0}, FOUR).fit(evidence, labels)
-    kept = AssertionSelector.of_card(json.loads(json.dumps(selector.card())), question, FOUR)
+    kept = AssertionSelector.restored(json.loads(json.dumps(selector.state())), question, FOUR)
     again, before = kept.measured(evidence), selector.measured(evidence)
     assert again.values.tolist() == before.values.tolist() and again.columns == before.columns
-    assert again.notes == before.notes and kept.describe() == selector.describe() and kept.card() == selector.card()
+    assert again.notes == before.notes and kept.describe() == selector.describe() and kept.state() == selector.state()
     columns = tuple(
         Column(c.name, c.signature.replace("question:sat-0", "question:other"), c.question, c.option)
         for c in evidence.columns

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from accord.cli.show import comparison_text, figure_text, note, table
+
+if TYPE_CHECKING:
+    from accord.methods import Figure, RubricFindings
 
 _OF_RUBRICS = {
     "delta_netsat": "ΔNetSAT", "yield_rate": "yield", "yield_deployed": "deployed", "precision_deployed": "right",
@@ -27,7 +30,9 @@ def fitted_text(result: Json) -> str:
         parts.append(_labels(result["labels"]))
     for found in result["findings"].values():
         if "assertions" in found:
-            parts.append(_rubric(found))
+            from accord.methods import RubricFindings
+
+            parts.append(_rubric(RubricFindings.of_json(found)))
         elif "prompts" in found:
             parts.append(_in_context(found))
     return "\n\n".join([*parts, f"saved in {result['folder']}"])
@@ -52,26 +57,25 @@ def _figure(row: Json, name: str) -> str:
     return figure_text(row.get(name), row.get(f"{name}_low"), row.get(f"{name}_high"))
 
 
-def _rubric(found: Json) -> str:
+def _rubric(found: RubricFindings) -> str:
     from accord.methods import TABLES
 
     parts = [
-        f"rubric learned on {found['trained']} good and bad conversations, tried on {found['tested']} others; 95 % "
-        "intervals"
+        f"rubric learned on {found.trained} good and bad conversations, tried on {found.tested} others; 95 % intervals"
     ]
     for number, title in TABLES.items():
-        rows = [row for row in found["rows"] if row["table"] == number]
+        rows = found.table(number)
         if len(rows) > 1:
-            lines = [[row["system"], *(_rubric_figure(row, name) for name in _OF_RUBRICS)] for row in rows]
+            lines = [[row.system, *(_rubric_figure(name, row.figures[name]) for name in _OF_RUBRICS)] for row in rows]
             parts.append(f"{title}\n{table(['', *_OF_RUBRICS.values()], lines)}")
-    width = max(len(one["id"]) for one in found["assertions"])
-    listed = (f"{one['id']:{width}}  fails {one['fails']:4.0%}  {one['text']}" for one in found["assertions"])
+    width = max(len(one.id) for one in found.assertions)
+    listed = (f"{one.id:{width}}  fails {one.fails:4.0%}  {one.text}" for one in found.assertions)
     return "\n\n".join([*parts, "Selected\n" + "\n".join(listed)])
 
 
-def _rubric_figure(row: Json, name: str) -> str:
+def _rubric_figure(name: str, found: Figure) -> str:
     digits = 1 if name == "delta_netsat" else 2
-    return figure_text(row[name], row[f"{name}_low"], row[f"{name}_high"], digits, digits)
+    return figure_text(found.value, found.low, found.high, digits, digits)
 
 
 def _in_context(found: Json) -> str:

@@ -134,31 +134,42 @@ from accord.methods.issues.source import (
     turns_of,
 )
 from accord.methods.issues.statistics import statistics
-from accord.methods.learned_rubric.experiment import ASKED, TABLES
-from accord.methods.learned_rubric.figures import Outcome, figures, stability, with_intervals
+from accord.methods.learned_rubric.answers import Decided, points, signed
+from accord.methods.learned_rubric.experiment import ASKED, TABLES, SystemFigures
+from accord.methods.learned_rubric.findings import AssertionFindings, RubricFindings, passage
 from accord.methods.learned_rubric.fitting import NET_SAT, AssertionSelector
 from accord.methods.learned_rubric.guidance import PROMPTS, RubricPromptBuilder, Task, load_prompts, load_task, shipped
-from accord.methods.learned_rubric.likert import classes_of, passage, points, questions_of, rubric_of, signed
-from accord.methods.learned_rubric.pool import WritingSettings, write_pool
-from accord.methods.learned_rubric.private import Names
+from accord.methods.learned_rubric.pool import Names, Writing, WritingSettings, write_pool
+from accord.methods.learned_rubric.rubrics import questions_of, rubric_of
 from accord.methods.learned_rubric.selection import (
     ALPHAS,
     DIGITS,
+    RUBICON,
     Budget,
     Candidates,
+    Policy,
     Pool,
     SelectionSettings,
-    brute_force,
     correctness_alone,
-    reward,
     select,
+    selection_policies,
+    stability,
     stratified,
     tuned,
-    ucb,
 )
-from accord.methods.learned_rubric.sharpness import POINT, TOP, Window, curves, sharpness_loss, threshold_of
+from accord.methods.learned_rubric.separation import (
+    POINT,
+    TOP,
+    Figure,
+    Outcome,
+    Window,
+    curves,
+    figures,
+    sharpness_loss,
+    threshold_of,
+    with_intervals,
+)
 from accord.methods.learned_rubric.source import (
-    FEWEST_LABELS,
     POOL_FILE,
     RUBRIC_FILE,
     LearnedRubric,
@@ -166,12 +177,14 @@ from accord.methods.learned_rubric.source import (
 )
 from accord.methods.learned_rubric.writing import (
     Assertion,
+    Written,
     deduplicate,
     deduplicate_by_cosine,
     extract,
     extraction_prompt,
-    rewrite,
+    nearest,
     summarise,
+    summary_parts,
     windowed,
 )
 
@@ -184,6 +197,7 @@ __all__ = [
     "Asked",
     "Asking",
     "Assertion",
+    "AssertionFindings",
     "AssertionSelector",
     "BEST",
     "BLOCK",
@@ -199,6 +213,7 @@ __all__ = [
     "DEMONSTRATIONS_FILE",
     "DIALOGUE",
     "DIGITS",
+    "Decided",
     "Detected",
     "Diverse",
     "ECHO",
@@ -209,8 +224,8 @@ __all__ = [
     "Examples",
     "Experiment",
     "ExperimentResult",
-    "FEWEST_LABELS",
     "FEW_SHOT",
+    "Figure",
     "GONE_ON",
     "IN_CONTEXT",
     "InContext",
@@ -244,13 +259,16 @@ __all__ = [
     "PROMPTS",
     "PROMPTS_FILE",
     "Pairs",
+    "Policy",
     "Pool",
     "PromptSearch",
     "PromptTemplate",
     "Query",
+    "RUBICON",
     "RUBRIC_FILE",
     "Reading",
     "Recipe",
+    "RubricFindings",
     "RubricPromptBuilder",
     "SCORE",
     "SELECTORS",
@@ -265,6 +283,7 @@ __all__ = [
     "Shot",
     "Sizes",
     "Speakers",
+    "SystemFigures",
     "TABLES",
     "TOP",
     "TOWERS",
@@ -280,19 +299,19 @@ __all__ = [
     "WHY",
     "WORST",
     "Window",
+    "Writing",
     "WritingSettings",
+    "Written",
     "ZERO_SHOT",
     "annotate",
     "as_evidence",
     "asking_of",
     "assessed",
     "at_level",
-    "brute_force",
     "bucket_edges",
     "buckets",
     "check_towers",
     "checked",
-    "classes_of",
     "common",
     "contexts_of",
     "correctness_alone",
@@ -325,6 +344,7 @@ __all__ = [
     "load_task",
     "load_tasks",
     "make_selector",
+    "nearest",
     "pair_draws",
     "pairs_of",
     "passage",
@@ -343,12 +363,11 @@ __all__ = [
     "read_verdict",
     "read_verdicts",
     "recipe_from",
-    "reward",
-    "rewrite",
     "rows_of",
     "rubric_of",
     "score_each",
     "select",
+    "selection_policies",
     "settled",
     "sharpness_loss",
     "shipped",
@@ -362,6 +381,7 @@ __all__ = [
     "statistics",
     "stratified",
     "summarise",
+    "summary_parts",
     "target",
     "threshold_of",
     "try_pairs",
@@ -369,7 +389,6 @@ __all__ = [
     "tuned",
     "tuned_with",
     "turns_of",
-    "ucb",
     "verdict_of",
     "windowed",
     "with_intervals",

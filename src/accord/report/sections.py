@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from accord.methods import TABLES
+from accord.methods import TABLES, AssertionFindings, Figure, RubricFindings, SystemFigures
 from accord.project import Insights
 from accord.report import charts
 
 
 def found_sections(findings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """The sections of sources that say something of themselves; `None` for each that was not learned."""
-    about = {name: findings.get(name) for name in ("learned-rubric", "in-context")}
-    rubric, examples = about["learned-rubric"], about["in-context"]
-    return {"rubric": rubric and rubric_section(rubric), "in_context": examples and dict(examples)}
+    rubric, examples = findings.get("learned-rubric"), findings.get("in-context")
+    shown = None if rubric is None else rubric_section(RubricFindings.of_json(rubric))
+    return {"rubric": shown, "in_context": examples and dict(examples)}
 
 
 COLUMNS = (
@@ -26,38 +27,56 @@ MOST_POINTS = 400
 """Of a precision curve: more would not be seen."""
 
 
-def rubric_section(found: Mapping[str, Any]) -> dict[str, Any]:
+@dataclass(frozen=True)
+class RubricSection:
+    """The learned rubric on the page: its findings, its tables as titles with lines, and its charts as SVG."""
+
+    found: RubricFindings
+    tables: Sequence[tuple[str, Sequence[SystemFigures]]]
+    separations: str
+    scores_chart: str
+    curves_chart: str
+    columns: Sequence[tuple[str, str]] = COLUMNS
+
+    @property
+    def best(self) -> Mapping[str, Figure]:
+        """The figures of the learned rubric."""
+        return self.found.rows[0].figures
+
+    @property
+    def worst(self) -> AssertionFindings:
+        """The assertion that fails most."""
+        return self.found.assertions[0]
+
+    @property
+    def uncertain(self) -> float:
+        """The share of the held-out conversations without a label."""
+        return sum(one.said == "uncertain" for one in self.found.scores) / len(self.found.scores)
+
+
+def rubric_section(found: RubricFindings) -> RubricSection:
     """Everything the page shows of the findings of a learned rubric."""
-    assertions = found["assertions"]
-    low, high = found["window"]
-    tables = [(title, [row for row in found["rows"] if row["table"] == number]) for number, title in TABLES.items()]
-    return {
-        **found,
-        "tables": [(title, rows) for title, rows in tables if len(rows) > 1],
-        "columns": COLUMNS,
-        "best": next(row for row in found["rows"] if row["table"] == 1),
-        "separations": charts.separations(_separations(assertions)),
-        "scores_chart": charts.distribution(found["scores"], found["threshold"], low, high),
-        "curves_chart": charts.precisions(_thinned(found["curves"]), found["precision"], low, high),
-        "worst": assertions[0],
-        "has_systems": len(assertions[0]["by_system"]) > 1,
-        "uncertain": sum(one["said"] == "uncertain" for one in found["scores"]) / len(found["scores"]),
-    }
+    low, high = found.window
+    tables = [(title, found.table(number)) for number, title in TABLES.items()]
+    curves = found.curves[:: max(1, len(found.curves) // MOST_POINTS)]
+    return RubricSection(
+        found,
+        [(title, rows) for title, rows in tables if len(rows) > 1],
+        charts.separations(_separations(found.assertions)),
+        charts.distribution(list(map(asdict, found.scores)), found.threshold, low, high),
+        charts.precisions(list(map(asdict, curves)), found.precision, low, high),
+    )
 
 
-def _separations(assertions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _separations(assertions: Sequence[AssertionFindings]) -> list[dict[str, Any]]:
     return [
         {
-            "assertion": f"{one['id']}: {one['text']}", "value": one["separation"],
-            "low": one["separation_low"], "high": one["separation_high"],
-            "flagged": one["separation_low"] is None or one["separation_low"] <= 0,
+            "assertion": f"{one.id}: {one.text}", "value": one.separation,
+            "low": one.separation_low, "high": one.separation_high,
+            "flagged": one.separation_low is None or one.separation_low <= 0,
         }
-        for one in sorted(assertions, key=lambda one: -one["separation"])
+        for one in sorted(assertions, key=lambda one: -one.separation)
     ]  # fmt: skip
-
-
-def _thinned(points: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    return list(points[:: max(1, len(points) // MOST_POINTS)])
 
 
 GROUPS_SHOWN = 12

@@ -1,6 +1,6 @@
 """What Accord tests itself with, for your plug-ins and pipelines too: contracts, planted corpora, a loopback server."""
 
-from accord.testing.contracts import check_head, check_metric, check_source
+from accord.testing.contracts import check_head, check_metric, check_selection_policy, check_source
 from accord.testing.corpus import MECHANISMS, Planted, PlantedUtility, planted, planted_utility
 from accord.testing.in_context import Scorer, rated_chats
 from accord.testing.issue_finder import FORGED, PERFECT, SIGNS, Finder, dialogues, ratings, verdict, written
@@ -31,6 +31,7 @@ __all__ = [
     "answer_any",
     "check_head",
     "check_metric",
+    "check_selection_policy",
     "check_source",
     "completion",
     "conversations",

@@ -6,8 +6,11 @@ import json
 import math
 from collections.abc import Callable
 
+import numpy as np
+
 from accord.evidence import EvidenceTable, Metric, Source, State, Training
 from accord.learning import Head
+from accord.methods import TOP, Budget, Policy, Pool
 from accord.models import Models, memory_models, run
 from accord.testing.corpus import Planted, planted
 from accord.values import Conversation, Document, NotFitted, Question, Score, Turn, UnknownName
@@ -43,6 +46,23 @@ def check_metric(metric: Metric) -> None:
         value = metric(conversation)
         assert value is None or math.isfinite(value), f"{conversation.id}: {value!r} is neither a number nor None"
         assert metric(conversation) == value, f"{conversation.id}: two calls give two values"
+
+
+def check_selection_policy(policy: Policy) -> None:
+    """A selection policy is documented, selects rows of the pool once each, and the same ones for the same seed.
+
+    Raises:
+        AssertionError: It does not; says what.
+    """
+    assert policy.__doc__, "a selection policy says in its docstring how it selects"
+    rng = np.random.default_rng(0)
+    sat, good = np.arange(20) % 2 == 0, np.arange(30) % 3 > 0
+    points = np.where(sat, 1, -1)[:, None] * rng.integers(0, TOP, (20, 30))
+    pool = Pool(points.astype(np.int32), sat, good, np.ones(20))
+    chosen = list(policy(pool, Budget(3, 4), 1))
+    assert chosen and len(set(chosen)) == len(chosen), "each rubric at most once"
+    assert set(chosen) <= set(range(20)), "rows of the pool"
+    assert list(policy(pool, Budget(3, 4), 1)) == chosen, "the same for the same seed"
 
 
 def check_head(make: Callable[[Question], Head], corpus: Planted | None = None) -> None:

@@ -14,8 +14,9 @@ T = TypeVar("T")
 class Registry(Generic[T]):
     """Plug-ins of one kind by name.
 
-    Third parties declare an entry point in the group `accord.<kind>s` (`accord.turn_metrics`) whose value is the module
-    to import; importing it runs its decorators. They are loaded when a name is first asked for, never at import time.
+    Third parties declare an entry point in the group of the kind's plural (`accord.turn_metrics`) whose value is the
+    module to import; importing it runs its decorators. They are loaded when a name is first asked for, never at import
+    time.
     """
 
     def __init__(self, kind: str) -> None:
@@ -39,6 +40,10 @@ class Registry(Generic[T]):
             return plugin
 
         return keep
+
+    def forget(self, name: str) -> None:
+        """Make a plug-in unknown again, so that a test or a notebook can register another one in its place."""
+        self._plugins.pop(name, None)
 
     def family(self, name: str, make: Callable[[str], T]) -> None:
         """Make plug-ins known as `name@ARGUMENT`, each made of its argument when it is first asked for."""
@@ -78,5 +83,6 @@ class Registry(Generic[T]):
         if self._loaded:
             return
         self._loaded = True
-        for entry in entry_points(group=f"accord.{self.kind.replace(' ', '_')}s"):
+        kind = self.kind.replace(" ", "_")
+        for entry in entry_points(group=f"accord.{kind[:-1]}ies" if kind.endswith("y") else f"accord.{kind}s"):
             entry.load()

@@ -1,75 +1,231 @@
-"""Everything that a report shows of a learned rubric, as JSON, and what the data could not support."""
+"""What a report shows of a learned rubric, as values with their JSON, and what the data could not support."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
 
-from accord.evidence import Training
-from accord.methods.learned_rubric.experiment import ExperimentResult, RubricFit, clusters_of
-from accord.methods.learned_rubric.figures import SHAKY
+from accord.evidence import Training, counted_stems, pieces
+from accord.methods.learned_rubric.answers import points
+from accord.methods.learned_rubric.experiment import RUBRICS, ExperimentResult, RubricFit, SystemFigures, clusters_of
 from accord.methods.learned_rubric.fitting import AssertionSelector
-from accord.methods.learned_rubric.likert import passage, points
-from accord.methods.learned_rubric.sharpness import POINT, TOP, Flags, Floats, curves, targets
+from accord.methods.learned_rubric.separation import POINT, TOP, Flags, Floats, curves, targets
 from accord.models import PROSE
 from accord.statistics import DRAWS, interval
-from accord.values import Question, Sample, Side
+from accord.values import Conversation, Question, Sample, Side
 
 SHOWN = 2
 """Examples of each kind."""
 MOST_DRAWS = 500
 """Of an assertion's interval."""
+SHAKY = 0.5
+"""An assertion that is selected on a smaller share of the resamples is selected by chance."""
+LONGEST = 300
+"""Characters of a passage."""
+ROLES = frozenset({"user", "assistant"})
+"""Words that assertions use of the speakers: they tell no turn from another."""
 
 
-def findings(fit: RubricFit, result: ExperimentResult, test: Training) -> dict[str, Any]:
-    """Everything a report shows of a learned rubric, as JSON; what it cost is the caller's to add."""
+@dataclass(frozen=True)
+class RubricExample:
+    """A held-out conversation that an assertion speaks `for` or `against`, with its points and a passage."""
+
+    kind: str
+    conversation: str
+    points: float
+    passage: str | None
+
+
+@dataclass(frozen=True)
+class SystemShare:
+    """The share of a system's `n` conversations in which an assertion fails."""
+
+    system: str
+    fails: float
+    n: int
+
+
+@dataclass(frozen=True)
+class AssertionFindings:
+    """One selected assertion on the held-out side.
+
+    `separation` is the difference of the classes' mean points with its 95 % interval, `chosen` the share of resamples
+    of the training side on which it is selected, `reasons` the number of reasons it was written from, `fails` the share
+    of conversations in which a SAT assertion is denied or a DSAT assertion holds, `by_system` the same for each system,
+    the worst first.
+    """
+
+    id: str
+    text: str
+    side: str
+    weight: float
+    separation: float
+    separation_low: float | None
+    separation_high: float | None
+    chosen: float | None
+    reasons: int
+    fails: float
+    by_system: Sequence[SystemShare]
+    examples: Sequence[RubricExample]
+
+    def to_json(self) -> dict[str, Any]:
+        """Its side is called `class` there."""
+        found = asdict(self)
+        return {**found, "class": found.pop("side")}
+
+    @classmethod
+    def of_json(cls, found: Mapping[str, Any]) -> AssertionFindings:
+        """The inverse of `to_json`."""
+        systems = [SystemShare(**each) for each in found["by_system"]]
+        examples = [RubricExample(**each) for each in found["examples"]]
+        about = {**found, "side": found["class"], "by_system": systems, "examples": examples}
+        return cls(**{name: value for name, value in about.items() if name != "class"})
+
+
+@dataclass(frozen=True)
+class ScoredConversation:
+    """NetSAT of a held-out conversation, whether people called it good, and its label."""
+
+    score: float
+    good: bool
+    said: str
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """The training side's precision at a threshold, for good and bad, and the targets of the sharpness loss."""
+
+    theta: float
+    good: float
+    bad: float
+    good_target: float
+    bad_target: float
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """How many good and bad conversations of a system (`all` together) were labelled good, uncertain and bad."""
+
+    system: str
+    good_good: int
+    good_uncertain: int
+    good_bad: int
+    bad_good: int
+    bad_uncertain: int
+    bad_bad: int
+
+
+@dataclass(frozen=True)
+class RubricFindings:
+    """Everything that a report shows of a learned rubric.
+
+    Attributes:
+        rows: Lines of the tables; the first one is the learned rubric.
+        assertions: The selected ones, those that fail most first.
+        scores: Of the held-out conversations.
+        threshold: Of NetSAT, on the training side.
+        precision: The precision that labels should have.
+        curves: Precision against the threshold.
+        confusion: Labels of good and bad conversations, by system.
+        cautions: What the data could not support, the gravest first.
+        tested: Number of held-out conversations.
+        again: Above 0 where some requests failed that the next fit asks again.
+        window: The uncertainty window; `None` for a side on which nothing is labelled.
+        pool: Counts of what was written, and the number of assertions.
+        trained: Number of good and bad conversations that were learned from.
+        evaluator: What was selected (`AssertionSelector.describe`).
+    """
+
+    rows: Sequence[SystemFigures]
+    assertions: Sequence[AssertionFindings]
+    scores: Sequence[ScoredConversation]
+    threshold: float
+    precision: float
+    curves: Sequence[CurvePoint]
+    confusion: Sequence[Confusion]
+    cautions: Sequence[str]
+    tested: int
+    again: float
+    window: Sequence[float | None]
+    pool: Mapping[str, Any]
+    trained: int
+    evaluator: Mapping[str, Any]
+
+    def table(self, number: int) -> list[SystemFigures]:
+        """The lines of one table, the learned rubric first."""
+        return [row for row in self.rows if row.table == number]
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is stored, printed and shown."""
+        lists = {name: list(map(asdict, getattr(self, name))) for name in _PLAIN}
+        rest = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {**rest, **lists, "rows": [row.to_json() for row in self.rows],
+                "assertions": [one.to_json() for one in self.assertions]}  # fmt: skip
+
+    @classmethod
+    def of_json(cls, found: Mapping[str, Any]) -> RubricFindings:
+        """The inverse of `to_json`."""
+        lists = {name: [kind(**each) for each in found[name]] for name, kind in _PLAIN.items()}
+        rows = list(map(SystemFigures.of_json, found["rows"]))
+        return cls(
+            **{**found, **lists, "rows": rows, "assertions": list(map(AssertionFindings.of_json, found["assertions"]))}
+        )
+
+
+_PLAIN: Mapping[str, type[Any]] = {"scores": ScoredConversation, "curves": CurvePoint, "confusion": Confusion}
+"""Lists of values whose JSON has their own keys."""
+
+
+def findings(fit: RubricFit, result: ExperimentResult, test: Training) -> RubricFindings:
+    """Everything that a report shows of a learned rubric and its held-out side."""
     selector, good = fit.selector, result.decided.good
     scored = selector.outcome(result.answers, good)
     systems = [sample.conversation.system or "not said" for sample in result.decided.samples]
     said = selector.window_.says(scored.scores)
-    return {
-        "rows": result.rows,
-        "assertions": _assertions(fit, result, test, systems),
-        "scores": [
-            {"score": float(score), "good": bool(is_good), "said": str(label)}
+    failures = fit.written.failures
+    return RubricFindings(
+        rows=result.rows,
+        assertions=_assertions(fit, result, test, systems),
+        scores=[
+            ScoredConversation(float(score), bool(is_good), str(label))
             for score, is_good, label in zip(scored.scores, good, said, strict=True)
         ],
-        "threshold": selector.threshold_,
-        "precision": selector.settings.precision,
-        "curves": _curves(fit),
-        "confusion": _confusion(systems, good, said),
-        "cautions": cautions(fit, result),
-        "tested": len(good),
-        "again": sum(count for why, count in fit.written.to_json()["failures"].items() if why != PROSE)
-        + sum(row["unanswered"] for row in result.rows),
-        **learned(fit),
-    }
+        threshold=selector.threshold_,
+        precision=selector.settings.precision,
+        curves=_curves(fit),
+        confusion=_confusion(systems, good, said),
+        cautions=cautions(fit, result),
+        tested=len(good),
+        again=sum(count for why, count in failures.items() if why != PROSE)
+        + sum(row.unanswered or 0.0 for row in result.rows),
+        **learned_part(fit),
+    )
 
 
-def learned(fit: RubricFit) -> dict[str, Any]:
-    """The part of the findings that needs no held-out side."""
-    evaluator = fit.selector.describe()
-    return {
-        "window": evaluator["window"],
-        "pool": {**fit.written.to_json(), "assertions": len(fit.everything.assertions)},
-        "trained": len(fit.decided.pairs),
-        "evaluator": evaluator,
-    }
+def learned_part(fit: RubricFit) -> Mapping[str, Any]:
+    """The findings that need no held-out side."""
+    about, pool = fit.selector.describe(), {**fit.written.to_json(), "assertions": len(fit.everything.assertions)}
+    return {"window": about["window"], "pool": pool, "trained": len(fit.decided.pairs), "evaluator": about}
 
 
-def _curves(fit: RubricFit) -> list[dict[str, float]]:
+def _curves(fit: RubricFit) -> list[CurvePoint]:
     """The training side's precision at each threshold, and the targets that it is held against."""
     good = fit.decided.good
     found = curves(fit.selector.outcome(fit.answers, good).scores, good)
     plus, minus = targets(found.theta, fit.selector.threshold_, float(good.mean()))
-    columns = {"theta": found.theta, "good": found.good, "bad": found.bad, "good_target": plus, "bad_target": minus}
-    return [dict(zip(columns, row, strict=True)) for row in np.column_stack(list(columns.values())).tolist()]
+    rows = np.column_stack([found.theta, found.good, found.bad, plus, minus]).tolist()
+    return [CurvePoint(*row) for row in rows]
+
+
+# --- cautions -----------------------------------------------------------------------------------------------------
 
 
 def cautions(fit: RubricFit, result: ExperimentResult) -> list[str]:
     """Sentences on what the data could not support, the gravest first."""
-    low = next(row for row in result.rows if row["table"] == 1)["delta_netsat_low"]
+    low = next(row for row in result.rows if row.table == RUBRICS).figures["delta_netsat"].low
     found = []
     if low is None or low <= 0:
         found.append(
@@ -83,8 +239,8 @@ def cautions(fit: RubricFit, result: ExperimentResult) -> list[str]:
     if contradicted := fit.decided.contradicted + result.decided.contradicted:
         found.append(f"{contradicted} conversations were called good by some and bad by others; their mean decided")
     found += _of_writing(fit)
-    found += [f"{row['system']} came to nothing: {row['failed']}" for row in result.rows if row.get("failed")]
-    silent = {row["system"]: row["unanswered"] for row in result.rows if row["unanswered"]}
+    found += [f"{row.system} failed: {row.failed}" for row in result.rows if row.failed]
+    silent = {row.system: row.unanswered for row in result.rows if row.unanswered}
     found += [
         f"{share:.0%} of the held-out answers for {name} are missing, and count as neutral"
         for name, share in silent.items()
@@ -93,7 +249,7 @@ def cautions(fit: RubricFit, result: ExperimentResult) -> list[str]:
 
 
 def _of_selection(selector: AssertionSelector, result: ExperimentResult) -> list[str]:
-    """What is said of the number of chosen assertions, and of how they would be chosen again."""
+    """Cautions about the number of selected assertions, and about how stable their selection is."""
     found = []
     chosen, rarer = len(selector.names_), min(selector.classes_)
     if rarer < chosen:
@@ -111,20 +267,25 @@ def _of_selection(selector: AssertionSelector, result: ExperimentResult) -> list
 
 
 def _of_writing(fit: RubricFit) -> list[str]:
-    """What is said of how the pool was written."""
+    """Cautions about how the pool was written."""
     found, written = [], fit.written
     if part := written.counts["shown in part"]:
         found.append(f"{part} conversations are longer than the writer's context and were shown to it in part")
     if failed := sum(written.failures.values()):
         why = ", ".join(f"{reason} ({count})" for reason, count in written.failures.most_common())
-        found.append(f"{failed} prompts of the writer came to nothing: {why}")
+        found.append(f"{failed} prompts of the writer failed: {why}")
     if flagged := len(written.flagged):
         found.append(f"{flagged} assertions named private details of a conversation and were left out")
     return found
 
 
-def _assertions(fit: RubricFit, result: ExperimentResult, test: Training, systems: list[str]) -> list[dict[str, Any]]:
-    """Each chosen assertion: how it separates, how often it is chosen, how often it fails and for whom, examples."""
+# --- single assertions --------------------------------------------------------------------------------------------
+
+
+def _assertions(
+    fit: RubricFit, result: ExperimentResult, test: Training, systems: list[str]
+) -> list[AssertionFindings]:
+    """Each selected assertion, those that fail most first."""
     selector, good, samples = fit.selector, result.decided.good, result.decided.samples
     said = points(result.answers, selector.names_, selector.settings.answers).values / POINT
     clusters = clusters_of(test, result.decided)
@@ -133,47 +294,55 @@ def _assertions(fit: RubricFit, result: ExperimentResult, test: Training, system
     for name, answers in zip(selector.names_, said, strict=True):
         question = fit.rubric[name]
         assert question.side is not None
-        sign = 1.0 if question.side is Side.SAT else -1.0
-        spread = interval(np.array([_gap(sign * answers[rows], good[rows]) for rows in drawn]))
+        signed = answers if question.side is Side.SAT else -answers
+        spread = interval(np.array([_gap(signed[rows], good[rows]) for rows in drawn]))
         fails = answers < TOP / POINT / 2 if question.side is Side.SAT else answers > TOP / POINT / 2
         found.append(
-            {
-                "id": name, "text": question.text, "class": question.side.value, "weight": question.weight,
-                "separation": _gap(sign * answers, good), "separation_low": spread.low, "separation_high": spread.high,
-                "chosen": result.chosen.get(name), "reasons": len(question.reasons), "fails": float(fails.mean()),
-                "by_system": _by_system(systems, fails), "examples": _examples(question, samples, sign * answers),
-            }
+            AssertionFindings(
+                name, question.text, question.side.value, question.weight, _gap(signed, good), spread.low, spread.high,
+                result.chosen.get(name), len(question.reasons), float(fails.mean()), _by_system(systems, fails),
+                _examples(question, samples, signed),
+            )
         )  # fmt: skip
-    return sorted(found, key=lambda one: -one["fails"])
+    return sorted(found, key=lambda one: -one.fails)
 
 
 def _gap(values: Floats, good: Flags) -> float:
-    """How much higher the good ones' mean is; NaN where one class is missing."""
+    """Difference of the classes' means; NaN where one class is missing."""
     return float(values[good].mean() - values[~good].mean()) if good.any() and not good.all() else float("nan")
 
 
-def _by_system(systems: list[str], fails: Flags) -> list[dict[str, Any]]:
+def _by_system(systems: list[str], fails: Flags) -> list[SystemShare]:
     names = np.array(systems)
-    each = [
-        {"system": name, "fails": float(fails[names == name].mean()), "n": int((names == name).sum())}
-        for name in sorted(set(systems))
-    ]
-    return sorted(each, key=lambda one: -one["fails"])
+    each = [(name, names == name) for name in sorted(set(systems))]
+    shares = [SystemShare(name, float(fails[rows].mean()), int(rows.sum())) for name, rows in each]
+    return sorted(shares, key=lambda one: -one.fails)
 
 
-def _examples(question: Question, samples: list[Sample], values: Floats) -> list[dict[str, Any]]:
-    """Held-out conversations that the judge finds it to speak for most, and against most, with the passages."""
+def _examples(question: Question, samples: Sequence[Sample], values: Floats) -> list[RubricExample]:
+    """Held-out conversations that an assertion speaks for most, and against most, with the passages."""
     order = np.argsort(-values, kind="stable")
     kinds = [("for", row) for row in order[:SHOWN]] + [("against", row) for row in order[::-1][:SHOWN]]
-    return [
-        {"kind": kind, "conversation": samples[row].conversation.id, "points": float(values[row]),
-         "passage": passage(samples[row].conversation, question)}
-        for kind, row in kinds
-    ]  # fmt: skip
+    chats = [(kind, row, samples[row].conversation) for kind, row in kinds]
+    return [RubricExample(kind, c.id, float(values[row]), passage(c, question)) for kind, row, c in chats]
 
 
-def _confusion(systems: list[str], good: Flags, said: Any) -> list[dict[str, Any]]:
-    """For each system, how many good and bad conversations were called what."""
+def passage(conversation: Conversation, question: Question) -> str | None:
+    """The passage of a conversation that bears on an assertion; `None` where no turn shares a word with it."""
+    quote = next((r.quote for r in question.reasons if r.conversation == conversation.id and r.quote), None)
+    if quote is not None:
+        return quote
+    stems = counted_stems(pieces(question.text)).keys() - ROLES
+    shared = [len(stems & counted_stems(pieces(turn.content)).keys()) for turn in conversation.turns]
+    if not max(shared, default=0):
+        return None
+    turn = conversation.turns[shared.index(max(shared))]
+    text = " ".join(turn.content.split())
+    return f"{turn.role}: {text[:LONGEST]}{' …' if len(text) > LONGEST else ''}"
+
+
+def _confusion(systems: list[str], good: Flags, said: Any) -> list[Confusion]:
+    """Counts for all conversations, and for each system where there are several."""
     names = np.array(systems)
     rows = []
     for name in ["all", *sorted(set(systems))] if len(set(systems)) > 1 else ["all"]:
@@ -183,5 +352,5 @@ def _confusion(systems: list[str], good: Flags, said: Any) -> list[dict[str, Any
             for was in ("good", "bad")
             for label in ("good", "uncertain", "bad")
         }
-        rows.append({"system": name, **counts})
+        rows.append(Confusion(name, **counts))
     return rows

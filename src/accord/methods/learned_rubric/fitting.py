@@ -13,8 +13,17 @@ from typing import Any, Self
 import numpy as np
 
 from accord.evidence import Column, EvidenceTable, Note, ratings
-from accord.methods.learned_rubric.figures import Outcome
-from accord.methods.learned_rubric.likert import Points, answered, points, sides, signed
+from accord.methods.learned_rubric.answers import (
+    Verdicts,
+    answered,
+    check_both,
+    cuts,
+    points,
+    sides,
+    signed,
+    verdicts,
+    verdicts_of,
+)
 from accord.methods.learned_rubric.selection import (
     POOLED,
     RUBICON,
@@ -22,16 +31,15 @@ from accord.methods.learned_rubric.selection import (
     Candidates,
     Pool,
     SelectionSettings,
-    Trying,
+    Trial,
     Tuned,
     chooser,
     stratified,
     tuned,
 )
-from accord.methods.learned_rubric.sharpness import POINT, Flags, Floats, Window, threshold_of
-from accord.methods.learned_rubric.verdicts import Verdicts, check_both, cuts, verdicts, verdicts_of
+from accord.methods.learned_rubric.separation import POINT, Flags, Floats, Outcome, Window, threshold_of
 from accord.models import NOT_APPLICABLE
-from accord.values import BadInput, Labels, Question, Side, Signature, Target, UnknownName, content_hash
+from accord.values import BadInput, Labels, Question, Rubric, Side, Signature, Target, UnknownName, content_hash
 from accord.version import __version__
 
 METHOD, NET_SAT = "learned-rubric", "net-sat"
@@ -49,14 +57,12 @@ class TrainingSide:
 
     Attributes:
         names: (P,) the candidates.
-        points: (P, rows) their answers, for every row of the evidence.
-        pool: (P, C) the same on the good and the bad conversations, signed and weighted.
+        pool: Their answers about the good and the bad conversations, signed and weighted.
         verdicts: Which rows those are.
         groups: (C,) the group of each, that folds and resamples keep together.
     """
 
     names: Sequence[str]
-    points: Points
     pool: Pool
     verdicts: Verdicts
     groups: Sequence[str]
@@ -91,7 +97,7 @@ class AssertionSelector:
         strange = next((name for name in self.classes.values() if name not in set(Side)), None)
         if strange is not None:
             raise UnknownName("class of an assertion", str(strange), tuple(map(str, Side)))
-        cuts(question, self.settings.bad, self.settings.good)
+        cuts(question, self.settings)
 
     def fit(self, evidence: EvidenceTable, labels: Labels) -> Self:
         """Select assertions, and fix the threshold and its window.
@@ -107,8 +113,8 @@ class AssertionSelector:
         self.tuned_ = tuned(pool, fold, alphas, budgets, choose, settings.targets == POOLED)
         chosen = sorted(self.choose(pool), key=lambda row: (not pool.sat[row], -pool.separation[row]))
         if not chosen:
-            budgets_shown = [list(each) for each in settings.budgets]
-            raise BadInput(f"no assertion fits the budgets {budgets_shown}: the pool has only the other class")
+            shown = [list(each) for each in settings.budgets]
+            raise BadInput(f"no assertion fits the budgets {shown}: the pool has only the other class")
         self.names_, self.sat_ = [side.names[row] for row in chosen], pool.sat[chosen]
         self.columns_ = tuple(column for column in evidence.columns if column.question in self.names_)
         scores = pool.net_sat(chosen) / POINT
@@ -129,24 +135,23 @@ class AssertionSelector:
             BadInput: No question was answered, or one of the classes of conversations is missing.
         """
         rated = ratings(evidence, labels, self.question)
-        found = verdicts(rated, self.question, self.settings.bad, self.settings.good)
+        found = verdicts(rated, self.question, self.settings)
         check_both(found, self.question)
         names = list(self.classes) or answered(evidence, self.question.id)
         if not names:
             raise BadInput("no judge answered an assertion here; name a judge: models: {judge: {model: NAME}}")
-        said = points(evidence, names, self.settings.answers)
-        values = said.values[:, found.row]
-        named = np.array([self.classes[name] == Side.SAT for name in names]) if self.classes else None
-        sat = sides(values, found.good) if named is None else named
+        values = points(evidence, names, self.settings.answers).values[:, found.row]
+        given = np.array([self.classes.get(name) == Side.SAT for name in names])
+        sat = given if self.classes else sides(values, found.good)
         counted = np.array(self._weights(names), dtype=float)
         if counted.sum() > MOST_WEIGHT:
             raise BadInput(
                 f"the weights of the assertions sum to {counted.sum():g}, allowed: {MOST_WEIGHT}; scale them"
             )
         pool = Pool(signed(values, sat, counted.tolist()), sat, found.good, counted)
-        return TrainingSide(names, said, pool, found, [labels.group_of(evidence.targets[row]) for row in found.row])
+        return TrainingSide(names, pool, found, [labels.group_of(evidence.targets[row]) for row in found.row])
 
-    def choose(self, pool: Pool) -> list[int]:
+    def choose(self, pool: Pool) -> Sequence[int]:
         """What the policy takes from a pool, with the α and the budget that were chosen."""
         candidates = Candidates(pool, self.settings.targets == POOLED)
         return chooser(self.settings.policy, self.seed)(candidates, self.tuned_.budget, self.tuned_.alpha)
@@ -255,26 +260,30 @@ class AssertionSelector:
             ],
             "alpha": self.tuned_.alpha,
             "budget": [self.tuned_.budget.sat, self.tuned_.budget.dsat],
-            "tried": [
-                {"alpha": t.alpha, "sat": t.budget.sat, "dsat": t.budget.dsat, "sharpness": t.sharpness,
-                 "separation": t.separation}
-                for t in self.tuned_.tried
-            ],
+            "tried": [trial.to_json() for trial in self.tuned_.tried],
             "threshold": self.threshold_,
             "window": [_finite(self.window_.low), _finite(self.window_.high)],
             "good": self.classes_[0],
             "bad": self.classes_[1],
             "undecided": self.undecided_,
             "contradicted": self.contradicted_,
-        }  # fmt: skip
+        }
 
-    def card(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
         """What was learned, as JSON; what the training side's conversations scored is not kept."""
         return {**self.describe(), "columns": [asdict(column) for column in self.columns_], "seed": self.seed}
 
     @classmethod
-    def of_card(cls, card: Mapping[str, Any], question: Question, settings: SelectionSettings) -> AssertionSelector:
-        """The inverse of `card`."""
+    def of_rubric(
+        cls, rubric: Rubric, question: Question, settings: SelectionSettings, seed: int = 0
+    ) -> AssertionSelector:
+        """A selector among the assertions of a rubric, with their classes and weights."""
+        weights = {each.id: each.weight for each in rubric.assertions}
+        return cls(question, {each.id: str(each.side) for each in rubric.assertions}, weights, settings, seed)
+
+    @classmethod
+    def restored(cls, card: Mapping[str, Any], question: Question, settings: SelectionSettings) -> AssertionSelector:
+        """The inverse of `state`."""
         classes = {one["id"]: one["class"] for one in card["assertions"]}
         weights = {one["id"]: one["weight"] for one in card["assertions"]}
         found = cls(question, classes, weights, settings, card["seed"])
@@ -284,9 +293,7 @@ class AssertionSelector:
         low, high = card["window"]
         found.threshold_ = float(card["threshold"])
         found.window_ = Window(-np.inf if low is None else low, np.inf if high is None else high)
-        tried = [
-            Trying(t["alpha"], Budget(t["sat"], t["dsat"]), t["sharpness"], t["separation"]) for t in card["tried"]
-        ]
+        tried = [Trial.of_json(each) for each in card["tried"]]
         found.tuned_ = Tuned(card["alpha"], Budget(*card["budget"]), np.zeros(0), tried)
         found.classes_ = (card["good"], card["bad"])
         found.undecided_, found.contradicted_, found.unseen_ = card["undecided"], card["contradicted"], {}

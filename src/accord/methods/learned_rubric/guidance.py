@@ -1,8 +1,8 @@
 """What a writing model is told: prompt files, the task in the user's words, design principles, the form of an answer.
 
-RUBICON, section 3.2: domain sensitisation (DS) tells what the conversations are about and what is expected of the
-assistant; conversation design principles (CDP) tell that both sides are responsible, and Grice's maxims. Either can be
-switched off.
+RUBICON, section 3.2: domain sensitisation tells what the conversations are about and what is expected of the assistant;
+conversation design principles tell that both sides are responsible (the prompt file `responsibility`), and Grice's
+maxims (`maxims`).
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ from pydantic import Field
 from accord.models import ChatMessage, Form, Prompt
 from accord.values import BadInput, Frozen, Side, UnknownName, check, load_yaml
 
-PROMPTS = ("deduplicate", "domain", "extract", "judge", "maxims", "responsibility", "rewrite", "summarise")
+PROMPTS = ("deduplicate", "domain", "extract", "judge", "maxims", "responsibility", "summarise")
 NEEDED = {
     "extract": ("$conversation", "$documents", "$fence", "$form"),
     "summarise": ("$reasons", "$fence", "$form"),
-    "rewrite": ("$reasons", "$written", "$fence", "$form"),
     "deduplicate": ("$written", "$fence", "$form"),
 }
 """What a user's own prompt file has to keep."""
@@ -52,15 +51,11 @@ class RubricPromptBuilder:
 
     Attributes:
         task: The task description; without one there is no domain sensitisation.
-        domain: Whether to use it (DS).
-        principles: Whether to tell the design principles (CDP).
         prompts: Prompt files of the user's own, by name; the others are Accord's.
         by_schema: Whether the model keeps a JSON Schema; one that does not writes lines.
     """
 
     task: Task | None = None
-    domain: bool = True
-    principles: bool = True
     prompts: Mapping[str, str] | None = None
     by_schema: bool = True
 
@@ -73,7 +68,7 @@ class RubricPromptBuilder:
             principles: The file of design principles that belongs to it.
             parts: What else the file names.
         """
-        told = self._filled(principles, {}) if principles and self.principles else ""
+        told = self._filled(principles, {}) if principles else ""
         named = {"domain": self.told_domain(), "principles": told, "form": form.told(self.by_schema), **(parts or {})}
         schema = form.schema() if self.by_schema else None
         tokens = form.most * (form.tokens if self.by_schema else form.tokens_of_line)
@@ -81,7 +76,7 @@ class RubricPromptBuilder:
 
     def told_domain(self) -> str:
         """The paragraph of domain sensitisation; empty where there is none."""
-        if self.task is None or not self.domain:
+        if self.task is None:
             return ""
         expected = "\n".join(f"- {each}" for each in self.task.expected)
         return self._filled("domain", {"about": self.task.about, "expected": expected})

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
 
-from accord.evidence import Settings
+from accord.evidence import STOP_WORDS, Settings
 from accord.methods.learned_rubric.guidance import (
     PROMPTS,
     RubricPromptBuilder,
@@ -20,18 +21,16 @@ from accord.methods.learned_rubric.guidance import (
     load_task,
     shipped,
 )
-from accord.methods.learned_rubric.private import Names
 from accord.methods.learned_rubric.writing import (
     ALIKE,
     MOST,
     MOST_A_BATCH,
-    SPUR_SIZE,
     Assertion,
     Distinct,
+    Written,
     deduplicate,
     deduplicate_by_cosine,
     extract,
-    rewrite,
     summarise,
     windowed,
 )
@@ -45,6 +44,7 @@ from accord.models import (
     Flow,
     Known,
     Prompt,
+    PromptFlow,
     Reply,
     Request,
     Text,
@@ -63,17 +63,19 @@ ASSERTION = "The assistant gives the {} kind of answer that is asked for."
 class WritingSettings(Settings):
     """What the writer is told, and what it is to write."""
 
-    task: str | None = Field(default=None, description="A YAML file: what the conversations are about, and expected.")
-    domain: bool = Field(default=True, description="Tell the task (domain sensitisation).")
-    principles: bool = Field(default=True, description="Tell the conversation design principles.")
-    prompts: str | None = Field(default=None, description="A folder of prompt files that replace Accord's.")
-    reasons: int = Field(default=MOST, ge=1, le=10, description="Reasons per conversation.")
-    pool_size: int = Field(default=100, ge=1, le=1000, description="The most assertions of each class.")
-    deduplicate: Literal["model", "embedding"] = Field(
-        default="model", description="Who finds assertions that say the same: the writer, or an embedder."
+    task: str | None = Field(
+        default=None, description="YAML file that says what the conversations are about, and what is expected of them."
     )
-    embedder: str = Field(default="minilm-l6", description="Of deduplicate: embedding.")
-    alike: float = Field(default=ALIKE, gt=0, le=1, description="The cosine from which on assertions are alike.")
+    prompts: str | None = Field(default=None, description="Folder of prompt files used in place of Accord's.")
+    reasons: int = Field(default=MOST, ge=1, le=10, description="Maximum number of reasons per conversation.")
+    pool_size: int = Field(default=100, ge=1, le=1000, description="Maximum number of assertions of each class.")
+    deduplicate: Literal["model", "embedding"] = Field(
+        default="model", description="What finds repeated assertions: the writer (model), or an embedder (embedding)."
+    )
+    embedder: str = Field(default="minilm-l6", description="Embedder of `deduplicate: embedding`.")
+    alike: float = Field(
+        default=ALIKE, gt=0, le=1, description="Cosine similarity from which two assertions count as repeated."
+    )
 
 
 @dataclass(frozen=True)
@@ -94,14 +96,7 @@ class Writing:
         """
         task = None if settings.task is None else load_task(settings.task)
         prompts = None if settings.prompts is None else load_prompts(settings.prompts)
-        builder = RubricPromptBuilder(
-            task, settings.domain, settings.principles, prompts, by_schema=not in_process(who.name)
-        )
-        return cls(settings, builder, who.context)
-
-    def telling(self, **switches: bool) -> Writing:
-        """The same with `domain` or `principles` switched."""
-        return replace(self, guidance=replace(self.guidance, **switches))  # type: ignore[arg-type]
+        return cls(settings, RubricPromptBuilder(task, prompts, by_schema=not in_process(who.name)), who.context)
 
 
 @dataclass
@@ -181,7 +176,7 @@ class WrittenPool:
 
 @dataclass(frozen=True)
 class _Said:
-    """What was said in the conversations that a pool is written from, in small letters, and the names in it."""
+    """The text of the conversations that a pool is written from, in lower case, and the names in it."""
 
     text: str
     names: Names
@@ -196,72 +191,63 @@ class _Said:
         return cls(_plain(" ".join(texts)), Names.of(texts, known))
 
 
+Write = Callable[[Sequence[Reason], Side, RubricPromptBuilder], PromptFlow[Written]]
+
+
 def write_pool(
-    writing: Writing, studied: Sequence[tuple[Sample, bool]], name: str = "", as_spur: bool = False
+    writing: Writing, studied: Sequence[tuple[Sample, bool]], name: str = "", write: Write | None = None
 ) -> Flow[WrittenPool]:
     """A pool of assertions from conversations that people called good (true) or bad.
-
-    With `as_spur` it is SPUR's two lists (Lin et al., 2024): no domain, no principles, each a short list that every
-    batch of reasons rewrites, with nothing to de-duplicate.
 
     Args:
         writing: What the writer is told.
         studied: The conversations.
         name: Of the system that it is for, as progress shows it.
-        as_spur: Whether to write SPUR's lists.
+        write: Another way to write the assertions of one class from its reasons; what it writes is not de-duplicated.
 
     Raises:
         BadInput: No assertion came out of it, or a conversation cannot be shown in the model's context.
         BudgetReached: The budget is spent; the same flow goes on from there.
     """
-    told = writing.telling(domain=False, principles=False) if as_spur else writing
-    most = writing.settings.reasons
-    show = windowed(told.guidance, told.context, most)
-    purpose, stand_in = f"studied {name}".strip(), StandIn(most)
-    flows = [extract(sample, good, told.guidance, show, most) for sample, good in studied]
-    extracted = yield from together([to(WRITER, flow, purpose, stand_in=stand_in) for flow in flows])
+    guidance, most = writing.guidance, writing.settings.reasons
+    show, stand_in = windowed(guidance, writing.context, most), StandIn(most)
+    flows = [extract(sample, good, guidance, show, most) for sample, good in studied]
+    extracted = yield from together([to(WRITER, flow, f"studied {name}".strip(), stand_in=stand_in) for flow in flows])
     pool = WrittenPool()
     pool.failed(one.failure for one in extracted if one.failure is not None)
     in_part = sum(one.truncated_share > 0 for one in extracted)
     pool.counts.update({"conversations": len(extracted), "shown in part": in_part})
-    said = _Said.of((sample for sample, _ in studied), told.guidance)
+    said = _Said.of((sample for sample, _ in studied), guidance)
     reasons = {side: [r for one in extracted if one.side is side for r in one.reasons] for side in Side}
     purpose = f"written {name}".strip()
-    parts = [_write_class(told, side, mine, said, purpose, as_spur) for side, mine in reasons.items()]
-    for part in (yield from together(parts)):
+    for part in (yield from together([_write_class(writing, *each, said, purpose, write) for each in reasons.items()])):
         pool.add(part)
     pool.check()
     return pool
 
 
 def _write_class(
-    writing: Writing, side: Side, reasons: Sequence[Reason], said: _Said, purpose: str, as_spur: bool
+    writing: Writing, side: Side, reasons: Sequence[Reason], said: _Said, purpose: str, write: Write | None
 ) -> Flow[WrittenPool]:
     """The assertions of one class."""
-    told, stand_in, pool = writing.guidance, StandIn(writing.settings.reasons), WrittenPool()
-    flow = rewrite(reasons, side, told, SPUR_SIZE) if as_spur else (
-        summarise(reasons, side, told, writing.settings.pool_size)
-    )  # fmt: skip
+    guidance, settings, pool = writing.guidance, writing.settings, WrittenPool()
+    stand_in = StandIn(settings.reasons)
+    flow = write(reasons, side, guidance) if write else summarise(reasons, side, guidance, settings.pool_size)
     written = yield from to(WRITER, flow, purpose, stand_in=stand_in)
     pool.failed(written.failures)
     pool.left_out += written.left_out
     kept = pool.without_private(written.assertions, said)
-    if as_spur:
+    if write is not None:
         found = Distinct(kept)
-    elif writing.settings.deduplicate == "model":
-        found = yield from to(WRITER, deduplicate(kept, told), purpose, stand_in=stand_in)
+    elif settings.deduplicate == "model":
+        found = yield from to(WRITER, deduplicate(kept, guidance), purpose, stand_in=stand_in)
     else:
-        found = yield from _distinct_by_meaning(kept, writing.settings)
+        vectors = yield [Request(EMBEDDER, Text(settings.embedder, each.text)) for each in kept]
+        found = deduplicate_by_cosine(kept, np.array(vectors) if kept else np.zeros((0, 1)), settings.alike)
     pool.failed(found.failures)
     pool.counts += Counter(reasons=len(reasons), written=len(written.assertions), repeated=found.repeated)
     pool.assertions += found.assertions
     return pool
-
-
-def _distinct_by_meaning(assertions: Sequence[Assertion], settings: WritingSettings) -> Flow[Distinct]:
-    vectors = yield [Request(EMBEDDER, Text(settings.embedder, each.text)) for each in assertions]
-    placed = np.array(vectors) if assertions else np.zeros((0, 1))
-    return deduplicate_by_cosine(assertions, placed, settings.alike)
 
 
 def _plain(text: str) -> str:
@@ -291,3 +277,76 @@ class StandIn:
 
 
 _LETTERS = str.maketrans("0123456789", "ghijklmnop")
+
+
+# --- private details ----------------------------------------------------------------------------------------------
+
+HIDDEN = "[…]"
+COMMON_SHARE = 0.1
+"""A name that occurs in a larger share of the conversations belongs to the domain."""
+FEW = 3
+"""A name that occurs in no more conversations is theirs, however few conversations there are."""
+
+_IDENTIFIERS = re.compile(
+    r"""[\w.+-]+@[\w-]+(?:\.[\w-]+)+          # mail
+      | https?://\S+ | \bwww\.\S+             # addresses
+      | (?<!\w)@\w{2,}                        # handles
+      | \b\d{1,3}(?:\.\d{1,3}){3}\b           # machines
+      | (?<!\w)\+?\d[\d\s().-]{5,}\d          # telephone, card and account numbers
+      | \b(?=\w*\d)(?=\w*[A-Za-z])\w{5,}\b    # order numbers, codes
+      | \b\d{4,}\b""",
+    re.VERBOSE,
+)
+_WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
+_BEGINS = re.compile(r"(?:^|[.!?:]\s+)[\"“'(]?$")
+
+
+@dataclass(frozen=True)
+class Names:
+    """The words of some conversations, in how many of them each occurs, and which are no secret.
+
+    What can be found is what is written with a capital in an assertion; scripts without capitals have no names here.
+    """
+
+    conversations: int
+    seen: Counter[str]
+    small: frozenset[str]
+    known: frozenset[str]
+
+    @classmethod
+    def of(cls, texts: Iterable[str], known: str = "") -> Names:
+        """The words of transcripts; `known` is text whose words are no secret, such as the task description."""
+        seen: Counter[str] = Counter()
+        small: set[str] = set()
+        count = 0
+        for text in texts:
+            count += 1
+            words = set(_words(text))
+            seen.update({word.lower() for word in words})
+            small |= {word for word in words if word.islower()}
+        return cls(count, seen, frozenset(small), frozenset(word.lower() for word in _words(known)) | STOP_WORDS)
+
+    def private(self, text: str) -> list[str]:
+        """What in a text names somebody or something of a few conversations, in its order."""
+        found = [match[0].strip() for match in _IDENTIFIERS.finditer(text)]
+        text = text.replace("’", "'")
+        return [*found, *(match[0] for match in _WORD.finditer(text) if self._names(match[0], text[: match.start()]))]
+
+    def _names(self, word: str, before: str) -> bool:
+        """Whether a word is a name: with a capital where no sentence begins, or nowhere seen without one."""
+        lower = word.lower().removesuffix("'s")
+        few = 0 < self.seen[lower] <= max(FEW, COMMON_SHARE * self.conversations)
+        if not word[0].isupper() or len(word) < 2 or lower in self.known or not few:
+            return False
+        return lower not in self.small or _BEGINS.search(before) is None
+
+    def hidden(self, text: str) -> str:
+        """The text with every private detail blotted out, however it is written there."""
+        for detail in sorted(set(self.private(text)), key=len, reverse=True):
+            text = re.sub(rf"(?<!\w){re.escape(detail)}(?!\w)", HIDDEN, text.replace("’", "'"), flags=re.IGNORECASE)
+        return text
+
+
+def _words(text: str) -> list[str]:
+    """The words of a text, none of them as a possessive."""
+    return [word.removesuffix("'s") for word in _WORD.findall(text.replace("’", "'"))]

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from accord.evidence import Settings
-from accord.methods.learned_rubric.sharpness import POINT, TOP, Flags, Floats, Moments, Whole, moments, sharpness_loss
-from accord.statistics import FOLDS, fold_of
-from accord.values import BadInput
+from accord.methods.learned_rubric.separation import POINT, TOP, Flags, Floats, Moments, Whole, moments, sharpness_loss
+from accord.statistics import FOLDS, Clusters, fold_of
+from accord.values import BadInput, Registry, UnknownName
 
-POOLED = "pooled"
+RUBICON, ALL, POOLED = "rubicon", "all", "pooled"
 ALPHAS = (0.0, 0.5, 1.0, 2.0, 4.0)
 
 Alpha = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
@@ -27,32 +26,45 @@ Rating = Annotated[float, Field(strict=True)]
 class SelectionSettings(Settings):
     """How assertions are selected, and when a conversation is called good or bad."""
 
-    policy: Literal["rubicon", "correctness", "brute-force", "ucb", "all"] = Field(
-        default="rubicon", description="How assertions are chosen from the pool: algorithm 1, or a baseline."
+    policy: str = Field(
+        default=RUBICON,
+        description="How assertions are selected from the pool: rubicon (algorithm 1), correctness (separation alone), "
+        "all (the whole pool), or a registered selection policy.",
     )
     alphas: tuple[Alpha, ...] = Field(
-        default=ALPHAS, min_length=1, description="Weights of the sharpness loss, of which five folds choose one."
+        default=ALPHAS,
+        min_length=1,
+        description="Weights of the sharpness loss to try; one is chosen by five-fold cross-validation.",
     )
     budgets: tuple[tuple[Count, Count], ...] = Field(
         default=((10, 10),),
         min_length=1,
-        description="Pairs of the most SAT and the most DSAT assertions, of which the same folds choose one.",
+        description="Pairs of the maximum number of SAT and of DSAT assertions; one is chosen on the same folds.",
     )
     answers: Literal["expected", "likeliest"] = Field(
-        default="expected", description="How a distribution becomes points: its expected answer, or the likeliest one."
+        default="expected", description="How an answer distribution becomes points: its expectation, or its mode."
     )
     bad: Rating | None = Field(
-        default=None, description="The highest mean rating of a bad conversation; default: below the scale's middle."
+        default=None, description="Highest mean rating of a bad conversation; default: below the scale's middle."
     )
     good: Rating | None = Field(
-        default=None, description="The lowest mean rating of a good one; what lies between is neither."
+        default=None,
+        description="Lowest mean rating of a good conversation; default: above the scale's middle. Ratings between "
+        "bad and good are undecided.",
     )
     precision: float = Field(
-        default=0.9, gt=0.5, lt=1, description="The precision that labels have outside the uncertainty window."
+        default=0.9, gt=0.5, lt=1, description="Precision of the labels given outside the uncertainty window."
     )
     targets: Literal["paper", "pooled"] = Field(
-        default="paper", description="Targets of the sharpness loss: as printed, or stretched to the scores' spread."
+        default="paper", description="Targets of the sharpness loss: as published, or scaled to the scores' spread."
     )
+
+    @field_validator("policy")
+    @classmethod
+    def _is_known(cls, policy: str) -> str:
+        if policy != RUBICON and policy not in selection_policies:
+            raise ValueError(str(UnknownName("selection policy", policy, [RUBICON, *selection_policies.names()])))
+        return policy
 
     @field_validator("budgets")
     @classmethod
@@ -168,92 +180,64 @@ def select(candidates: Candidates, budget: Budget, alpha: float) -> list[int]:
     return chosen
 
 
-PULLS = 5
-"""Of the bandit: batches that it may look at, for each rubric of the pool."""
-BATCH = 10
-"""Conversations of one batch."""
+# --- policies -----------------------------------------------------------------------------------------------------
+
+Policy = Callable[[Pool, Budget, int], Sequence[int]]
+"""A pool, a budget and a seed in, rows of the pool out."""
+selection_policies: Registry[Policy] = Registry("selection policy")
+"""Other ways to select than algorithm 1; each stands beside it in the table of selections."""
 
 
-def reward(pool: Pool) -> Floats:
-    """(P,) each rubric's score: the sum over conversations of what it adds, less the bad ones' share of it.
-
-    As the paper puts it, the sum of its scores over a batch: Σ y·eval with y = 1 for good and −1 for bad ones. Unlike
-    a difference of means it favours what is true of every conversation where good ones are more.
-    """
-    return np.asarray(pool.points @ np.where(pool.good, 1.0, -1.0))
-
-
-def brute_force(pool: Pool, budget: Budget) -> list[int]:
-    """The best rubrics of each class one by one, whatever they are worth together."""
-    return _best(reward(pool), pool.sat, budget)
-
-
-def correctness_alone(pool: Pool, budget: Budget) -> list[int]:
-    """Algorithm 1 with α = 0."""
+@selection_policies.register("correctness")
+def correctness_alone(pool: Pool, budget: Budget, seed: int) -> list[int]:
+    """Algorithm 1 with α = 0: separation alone."""
     return select(Candidates(pool), budget, 0.0)
 
 
-def everything(pool: Pool, budget: Budget) -> list[int]:
+@selection_policies.register(ALL)
+def everything(pool: Pool, budget: Budget, seed: int) -> list[int]:
     """The whole pool, whatever the budget."""
     return list(range(len(pool.sat)))
 
 
-def ucb(pool: Pool, budget: Budget, seed: int = 0, pulls: int = PULLS) -> list[int]:
-    """UCB1 over the rubrics, each pull a random batch: as if evaluations were dear (Pryzant et al., 2023).
-
-    A pull's reward is Σ y·eval over the batch, brought to [0, 1]; pulls go to the largest mean + √(2·ln t / n).
-    """
-    rng = np.random.default_rng(seed)
-    size, conversations = len(pool.sat), len(pool.good)
-    signs = np.where(pool.good, 1.0, -1.0)
-    totals, counts = np.zeros(size), np.zeros(size)
-    for pull in range(size * pulls):
-        waiting = np.flatnonzero(counts == 0)
-        bonus = np.sqrt(2 * np.log(pull + 1) / np.maximum(counts, 1))
-        arm = int(waiting[0]) if len(waiting) else int((totals / counts + bonus).argmax())
-        batch = rng.choice(conversations, size=min(BATCH, conversations), replace=False)
-        mean = float(pool.points[arm, batch] @ signs[batch]) / (len(batch) * TOP)
-        totals[arm] += (mean + 1) / 2
-        counts[arm] += 1
-    return _best(totals / np.maximum(counts, 1), pool.sat, budget)
-
-
-POLICIES: Mapping[str, Callable[[Pool, Budget], list[int]]] = {
-    "correctness": correctness_alone,
-    "brute-force": brute_force,
-    "ucb": ucb,
-    "all": everything,
-}
-"""The baselines, by name."""
-RUBICON = "rubicon"
-Choose = Callable[[Candidates, Budget, float], list[int]]
+Choose = Callable[[Candidates, Budget, float], Sequence[int]]
 
 
 def chooser(policy: str, seed: int) -> Choose:
-    """How a policy chooses from candidates, within a budget, at an α that only `rubicon` looks at."""
+    """How a policy chooses from candidates, within a budget, at an α that only `rubicon` looks at.
+
+    Raises:
+        UnknownName: No policy is called so.
+    """
     if policy == RUBICON:
         return select
-    baseline = partial(ucb, seed=seed) if policy == "ucb" else POLICIES[policy]
-    return lambda candidates, budget, _: baseline(candidates.pool, budget)
+    chosen = selection_policies.get(policy)
+    return lambda candidates, budget, _: chosen(candidates.pool, budget, seed)
 
 
-def _best(values: Floats, sat: Flags, budget: Budget) -> list[int]:
-    """The rubrics with the largest values, so many of each class; the earlier of equals."""
-    order: NDArray[np.intp] = np.argsort(-values, kind="stable")
-    return [*order[sat[order]][: budget.sat].tolist(), *order[~sat[order]][: budget.dsat].tolist()]
-
+# --- the choice of α and budget -------------------------------------------------------------------------------------
 
 TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
-class Trying:
+class Trial:
     """One pair of α and budget, and what it reached on the folds that it was not chosen on."""
 
     alpha: float
     budget: Budget
     sharpness: float
     separation: float
+
+    def to_json(self) -> dict[str, float]:
+        """As a report shows it."""
+        found = {"alpha": self.alpha, "sat": self.budget.sat, "dsat": self.budget.dsat}
+        return {**found, "sharpness": self.sharpness, "separation": self.separation}
+
+    @classmethod
+    def of_json(cls, row: Mapping[str, Any]) -> Trial:
+        """The inverse of `to_json`."""
+        return cls(row["alpha"], Budget(row["sat"], row["dsat"]), row["sharpness"], row["separation"])
 
 
 @dataclass(frozen=True)
@@ -270,7 +254,7 @@ class Tuned:
     alpha: float
     budget: Budget
     scores: Floats
-    tried: Sequence[Trying]
+    tried: Sequence[Trial]
 
 
 def kinds_of(groups: Sequence[str], good: Flags) -> list[list[str]]:
@@ -306,7 +290,7 @@ def tuned(
     fold: NDArray[np.intp],
     alphas: Sequence[float],
     budgets: Sequence[Budget],
-    choose: Callable[[Candidates, Budget, float], list[int]] = select,
+    choose: Choose = select,
     pooled: bool = False,
 ) -> Tuned:
     """The α and the budget whose held-out scores keep the classes apart best; of equals the smaller α.
@@ -315,7 +299,7 @@ def tuned(
     (1 + tanh((score − θc)/s))/2, with θc and s of the training folds.
     """
     sides = [(Candidates(pool.of(fold != each), pooled), np.flatnonzero(fold == each)) for each in np.unique(fold)]
-    best: tuple[Trying, Floats] | None = None
+    best: tuple[Trial, Floats] | None = None
     tried = []
     for budget in budgets:
         for alpha in alphas:
@@ -323,7 +307,7 @@ def tuned(
             for candidates, rows in sides:
                 chosen = choose(candidates, budget, alpha)
                 scores[rows], units[rows] = _held_out(candidates.pool, pool, chosen, rows)
-            one = Trying(alpha, budget, _sharp(units, pool.good), _apart(scores, pool.good))
+            one = Trial(alpha, budget, _sharp(units, pool.good), _apart(scores, pool.good))
             tried.append(one)
             if best is None or one.sharpness > best[0].sharpness + TOLERANCE:
                 best = one, scores
@@ -347,3 +331,22 @@ def _sharp(units: Floats, good: Flags) -> float:
 
 def _apart(scores: Floats, good: Flags) -> float:
     return float(scores[good].mean() - scores[~good].mean())
+
+
+RESAMPLES = 50
+
+
+def stability(
+    pool: Pool, choose: Callable[[Pool], Sequence[int]], clusters: Clusters, draws: int = RESAMPLES, seed: int = 0
+) -> Floats:
+    """(P,) the share of bootstrap resamples of the conversations in which each rubric is chosen.
+
+    Resamples without one of the classes are left out.
+    """
+    chosen, used = np.zeros(len(pool.sat)), 0
+    for count in clusters.counts(draws, seed):
+        drawn = pool.of(clusters.rows(count))
+        if drawn.good.any() and not drawn.good.all():
+            chosen[list(choose(drawn))] += 1
+            used += 1
+    return chosen / max(used, 1)

@@ -24,22 +24,14 @@ from accord.evidence import (
     ask_rubric,
     sources,
 )
-from accord.methods.learned_rubric.experiment import (
-    Experiment,
-    RubricFit,
-    checked_given,
-    checked_pool,
-    conversations_of,
-    fit_pool,
-    pool_rubric,
-)
-from accord.methods.learned_rubric.findings import findings, learned
+from accord.methods.learned_rubric.answers import FEWEST, Decided, check_both, verdicts_of
+from accord.methods.learned_rubric.experiment import Experiment, RubricFit, fit_pool
+from accord.methods.learned_rubric.findings import findings, learned_part
 from accord.methods.learned_rubric.fitting import AssertionSelector
-from accord.methods.learned_rubric.likert import asking
 from accord.methods.learned_rubric.pool import Writing, WritingSettings, WrittenPool, write_pool
+from accord.methods.learned_rubric.rubrics import asking, checked_given, checked_pool, written_pool_rubric
 from accord.methods.learned_rubric.selection import SelectionSettings, kinds_of
-from accord.methods.learned_rubric.sharpness import Flags
-from accord.methods.learned_rubric.verdicts import FEWEST, Decided, check_both, verdicts_of
+from accord.methods.learned_rubric.separation import Flags
 from accord.models import JUDGE, WRITER, Flow, Request, Who, nothing
 from accord.statistics import Split, fold_of
 from accord.values import (
@@ -63,14 +55,11 @@ class LearnedRubricSettings(WritingSettings, SelectionSettings):
     """How a rubric is written from good and bad conversations, selected, and tried on others."""
 
     pool: str | None = Field(
-        default=None, description="A rubric to select from in place of writing one: a shipped one's name, or a file."
+        default=None, description="Rubric to select from instead of writing one: the name of a shipped one, or a file."
     )
-    given: tuple[str, ...] = Field(default=(), description="Rubrics to compare with.")
-    tables: bool = Field(
-        default=False, description="Also write and try SPUR's rubric, and what a writer writes that is told less."
-    )
+    given: tuple[str, ...] = Field(default=(), description="Rubrics to compare with: names of shipped ones, or files.")
     held_out: float = Field(
-        default=0.5, gt=0, le=0.5, description="The share of the good and bad conversations that it is tried on."
+        default=0.5, gt=0, le=0.5, description="Share of the good and bad conversations held out for testing."
     )
 
 
@@ -94,7 +83,7 @@ class LearnedRubric(Source):
         super().__init__(settings, context)
         self._parts: _Parts | None = None
         self._fit: RubricFit | None = None
-        self._findings: Mapping[str, Any] = {}
+        self._findings: Mapping[str, Any] = {}  # as `describe` gives them
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -103,29 +92,17 @@ class LearnedRubric(Source):
 
     @property
     def rubric(self) -> Rubric:
-        """The selected assertions, and the main question.
-
-        Raises:
-            NotFitted: Nothing was learned yet.
-        """
+        """The selected assertions, and the main question; `NotFitted` before `learn`, like `pool` and `selector`."""
         return self._learned.rubric
 
     @property
     def pool(self) -> Rubric:
-        """The whole pool, and the main question.
-
-        Raises:
-            NotFitted: Nothing was learned yet.
-        """
+        """The whole pool, and the main question."""
         return self._learned.everything
 
     @property
     def selector(self) -> AssertionSelector:
-        """How the rubric was selected, and what its sums mean.
-
-        Raises:
-            NotFitted: Nothing was learned yet.
-        """
+        """How the rubric was selected, and what its sums mean."""
         return self._learned.selector
 
     @property
@@ -182,21 +159,24 @@ class LearnedRubric(Source):
         """
         decided = Decided.of(train, self.settings)  # what can be refused is refused before anything is paid for
         self._given(train.question)
-        pool = self._pool(train)
-        writing = yield from self._writing(pool is None or self.settings.tables)
-        yield [Request(JUDGE, Who())]
-        written = WrittenPool()
+        written, path = WrittenPool(), self.settings.pool
+        pool = None if path is None else checked_pool(load_rubric(path), train)
+        writing = None
         if pool is None:
-            assert writing is not None
+            [who] = yield [Request(WRITER, Who())]
+            writing = Writing.by(who, self.settings)
+        yield [Request(JUDGE, Who())]
+        if writing is not None:
             written = yield from write_pool(writing, decided.pairs)
-            pool = pool_rubric(writing, written, train)
+            pool = written_pool_rubric(written.assertions, writing.guidance.instructions(), train)
+        assert pool is not None
         fit = yield from fit_pool(written, pool, train, self.settings)
         found = self._having(_Parts(fit.selector, fit.rubric, fit.everything))
         found._fit = fit
         return Learned(found, (yield from _seen(fit)))
 
     def examine(self, test: Training) -> Flow[Self]:
-        """The same with what the rubric is worth on the held-out side, beside others.
+        """This source with the findings of the held-out side, where other rubrics and policies stand beside its own.
 
         Raises:
             BadInput: There are no good ones, or no bad ones.
@@ -205,27 +185,10 @@ class LearnedRubric(Source):
         fit = self._fit
         if fit is None:
             return (yield from nothing(self))
-        writing = yield from self._writing(self.settings.tables)
-        experiment = Experiment(fit, test, self.settings, self._given(test.question), writing)
-        result = yield from experiment.run()
+        result = yield from Experiment(fit, test, self.settings, self._given(test.question)).run()
         found = self._having(self._learned)
-        found._fit, found._findings = fit, findings(fit, result, test)
+        found._fit, found._findings = fit, findings(fit, result, test).to_json()
         return found
-
-    def _writing(self, writes: bool) -> Flow[Writing | None]:
-        """How the writer is asked, where something is to be written."""
-        if not writes:
-            return None
-        [who] = yield [Request(WRITER, Who())]
-        return Writing.by(who, self.settings)
-
-    def _pool(self, train: Training) -> Rubric | None:
-        """The rubric to select from, where one is given."""
-        if self.settings.pool is None:
-            return None
-        pool = checked_pool(load_rubric(self.settings.pool), train.question)
-        seen = {*pool.learned_on, *conversations_of(train)}
-        return pool.model_copy(update={"learned_on": tuple(sorted(seen))})
 
     def _given(self, main: Question) -> dict[str, Rubric]:
         """The rubrics to compare with, by name."""
@@ -254,8 +217,8 @@ class LearnedRubric(Source):
         return parts.selector.measured(answers)
 
     def describe(self) -> Mapping[str, Any]:
-        """What was learned, and what it is worth on the held-out side; empty where nothing was learned."""
-        return self._findings or ({} if self._fit is None else learned(self._fit))
+        """`RubricFindings` as JSON; before `examine` the learned part alone, before `learn` nothing."""
+        return self._findings or ({} if self._fit is None else learned_part(self._fit))
 
     # --- keeping ------------------------------------------------------------------------------------------------
 
@@ -267,7 +230,7 @@ class LearnedRubric(Source):
         """
         parts = self._learned
         card = {
-            "selection": parts.selector.card(),
+            "selection": parts.selector.state(),
             "rubric": parts.rubric.hash,
             "keys": {question.id: question.key for question in parts.rubric.assertions},
             "findings": dict(self.describe()),
@@ -282,7 +245,7 @@ class LearnedRubric(Source):
         """
         rubric, everything = (_rubric_in(state.files, name) for name in (RUBRIC_FILE, POOL_FILE))
         _check_unedited(rubric, state.card)
-        selector = AssertionSelector.of_card(state.card["selection"], rubric.main_question, self.settings)
+        selector = AssertionSelector.restored(state.card["selection"], rubric.main_question, self.settings)
         found = self._having(_Parts(selector, rubric, everything))
         found._findings = state.card["findings"]
         return found

@@ -1,4 +1,4 @@
-"""Supervised extraction (RUBICON, section 3.2.1): why a conversation went well, or badly."""
+"""Assertions from conversations (RUBICON, section 3.2): reasons extracted, summarised and de-duplicated by prompts."""
 
 from __future__ import annotations
 
@@ -98,7 +98,12 @@ BATCH = 10
 MOST_A_BATCH = 8
 FEWEST_WORDS, MOST_WORDS = 3, 25
 """What is shorter says nothing, and what is longer is no short assertion; both are left out."""
-SPUR_SIZE = 10
+_SUMMARY = Form(
+    "assertions",
+    {"text": '"one assertion"', "numbers": "[the numbers of the reasons it covers]"},
+    MOST_A_BATCH,
+    "one assertion in one sentence.",
+)
 _NUMBERED = re.compile(r"^\s*(?:[-*•]|\(?\d{1,3}[.):])\s+")
 
 
@@ -141,14 +146,13 @@ class Written:
 def summarise(reasons: Sequence[Reason], side: Side, guidance: RubricPromptBuilder, most: int) -> PromptFlow[Written]:
     """Fresh assertions from each mini-batch of reasons of one class, beside all that were written before."""
     written = Written()
-    form = _summarising_form(MOST_A_BATCH)
     for start in range(0, len(reasons), BATCH):
         if len(written.assertions) >= most:
             break
         batch = reasons[start : start + BATCH]
-        parts = _parts(batch, [each.text for each in written.assertions], side)
-        prompt = guidance.prompt("summarise", form, "maxims", parts)
-        entries = yield from ask_for_list(prompt, form)
+        parts = summary_parts(batch, [each.text for each in written.assertions], side)
+        prompt = guidance.prompt("summarise", _SUMMARY, "maxims", parts)
+        entries = yield from ask_for_list(prompt, _SUMMARY)
         if isinstance(entries, Failure):
             written.failures.append(entries)
             continue
@@ -159,28 +163,6 @@ def summarise(reasons: Sequence[Reason], side: Side, guidance: RubricPromptBuild
     return written
 
 
-def rewrite(
-    reasons: Sequence[Reason], side: Side, guidance: RubricPromptBuilder, size: int = SPUR_SIZE
-) -> PromptFlow[Written]:
-    """SPUR's list: at most `size` assertions of one class, written anew with every mini-batch of reasons."""
-    written, form = Written(), _summarising_form(size)
-    for start in range(0, len(reasons), BATCH):
-        batch = reasons[start : start + BATCH]
-        before = written.assertions
-        parts = {**_parts(batch, [each.text for each in before], side), "most": size}
-        prompt = guidance.prompt("rewrite", form, parts=parts)
-        entries = yield from ask_for_list(prompt, form)
-        if isinstance(entries, Failure):
-            written.failures.append(entries)
-            continue
-        known = {each.text: each.reasons for each in before}
-        written.assertions = []
-        for entry in entries:
-            text = entry.get("text", "")
-            written.add(text, side, known.get(text) or nearest(text, batch), size)
-    return written
-
-
 def nearest(text: str, batch: Sequence[Reason]) -> tuple[Reason, ...]:
     """The reason that shares most stems with an assertion, where the model does not say which it covers."""
     stems = counted_stems(pieces(text)).keys()
@@ -188,15 +170,11 @@ def nearest(text: str, batch: Sequence[Reason]) -> tuple[Reason, ...]:
     return (batch[shared.index(max(shared))],) if max(shared, default=0) else ()
 
 
-def _parts(batch: Sequence[Reason], written: Sequence[str], side: Side) -> dict[str, str]:
+def summary_parts(batch: Sequence[Reason], written: Sequence[str], side: Side) -> dict[str, str]:
+    """What a prompt shows of a batch of reasons and of the assertions written so far."""
     shown = "\n".join(f"{place}. {reason.text}" for place, reason in enumerate(batch, 1))
     before = "\n".join(f"- {text}" for text in written) or "(none)"
     return {"reasons": shown, "written": before, "fence": fence_for(shown + before), "verdict": VERDICTS[side]}
-
-
-def _summarising_form(most: int) -> Form:
-    fields = {"text": '"one assertion"', "numbers": "[the numbers of the reasons it covers]"}
-    return Form("assertions", fields, most, "one assertion in one sentence.")
 
 
 SHOWN = 60
@@ -204,7 +182,7 @@ SHOWN = 60
 ALIKE = 0.85
 """Cosine of two assertions' embeddings from which on they say the same."""
 _PAIR = re.compile(r"^\D{0,20}?(\d{1,4})\D{1,40}?(\d{1,4})\D{0,20}$")
-_FORM = Form(
+_REPEATS = Form(
     "repeats",
     {"number": "the number of an assertion", "number_of_earlier": "the number of the one it repeats"},
     SHOWN,
@@ -237,7 +215,7 @@ def deduplicate(assertions: Sequence[Assertion], guidance: RubricPromptBuilder) 
             continue
         shown = "\n".join(f"{place}. {each.text}" for place, each in enumerate(together, 1))
         parts = {"written": shown, "fence": fence_for(shown)}
-        entries = yield from ask_for_list(guidance.prompt("deduplicate", _FORM, parts=parts), _FORM)
+        entries = yield from ask_for_list(guidance.prompt("deduplicate", _REPEATS, parts=parts), _REPEATS)
         if isinstance(entries, Failure):
             found.failures.append(entries)
         repeats = {} if isinstance(entries, Failure) else _repeats(entries, len(found.assertions), len(together))

@@ -1,4 +1,4 @@
-"""How well scores separate good conversations from bad ones, and how sharply (RUBICON, section 3.3).
+"""How well scores separate good conversations from bad ones, and how sharply (RUBICON, sections 3.3 and 4.2).
 
     LC(R)  = mean score of the good − mean score of the bad
     θc(R)  = half of the sum of these two means
@@ -20,9 +20,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from accord.statistics import DRAWS, Clusters, interval
+
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int32]
-Keys = NDArray[np.int32]
 Flags = NDArray[np.bool_]
 
 POINT = 1000
@@ -63,7 +64,7 @@ def moments(of_good: Floats, of_bad: Floats, squares: Floats, good: int, bad: in
     return Moments(of_good / good, of_bad / bad, np.sqrt(np.maximum(within, 0.0) / max(good + bad - 2, 1)))
 
 
-def sharpness_loss(keys: Keys, good: int, threshold: Floats, spread: Floats | None = None) -> Floats:
+def sharpness_loss(keys: Whole, good: int, threshold: Floats, spread: Floats | None = None) -> Floats:
     """LS of m candidate sets, each in [0, 1]; 1 for one whose scores are all equal.
 
     With U = 1 + tanh(θ − θc) this is a quarter of |2·(1 − Prec₊) − (1 − π)·(2 − U)| + |2·(1 − Prec₋) − π·U|.
@@ -177,3 +178,92 @@ class Window:
 def threshold_of(scores: Floats, good: Flags) -> float:
     """θc: halfway between the mean score of the good and that of the bad."""
     return float((scores[good].mean() + scores[~good].mean()) / 2)
+
+
+# --- figures ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Scores of n conversations with what people called them, and how the training side would label them.
+
+    Attributes:
+        scores: (n,) NetSAT in points.
+        good: (n,) what people said.
+        threshold: θ of the training side.
+        window: The uncertainty window of the training side.
+        precision: What a label's precision has to be, such as .9.
+        sat: (n,) the part of the score that SAT rubrics give.
+        dsat: (n,) the part that DSAT rubrics give, negative.
+    """
+
+    scores: Floats
+    good: Flags
+    threshold: float
+    window: Window
+    precision: float
+    sat: Floats
+    dsat: Floats
+
+    def take(self, rows: NDArray[np.intp]) -> Outcome:
+        """Some of the conversations, each as often as it is named."""
+        some = (self.scores[rows], self.good[rows], self.threshold, self.window, self.precision)
+        return Outcome(*some, self.sat[rows], self.dsat[rows])
+
+
+def figures(tested: Outcome) -> dict[str, float | None]:
+    """Every figure of a line of a table (RUBICON, section 4.2); `None` where it is not defined.
+
+    `delta_netsat` is the difference of the classes' means, in points; `accuracy`, `precision`, `recall` and `f1` are of
+    calling good what scores above the training side's threshold. `yield_rate` is the share outside the window as the
+    paper reads it, from the labels that are tested on; `yield_deployed` the share outside the training side's window,
+    `precision_deployed` how often a label given there is right. `sat_dsat` is Pearson's r of both parts of the score.
+    """
+    good, scores = tested.good, tested.scores
+    if not good.any() or good.all():
+        return dict.fromkeys(NAMES)
+    called = scores > tested.threshold
+    right = int((called & good).sum())
+    precision = right / int(called.sum()) if called.any() else None
+    recall = right / int(good.sum())
+    said = tested.window.says(scores)
+    labelled = said != UNCERTAIN
+    hindsight = Window.read(scores, good, tested.threshold, tested.precision).says(scores)
+    varied = np.ptp(tested.sat) > 0 and np.ptp(tested.dsat) > 0
+    return {
+        "delta_netsat": float(scores[good].mean() - scores[~good].mean()),
+        "yield_rate": float((hindsight != UNCERTAIN).mean()),
+        "yield_deployed": float(labelled.mean()),
+        "precision_deployed": float((said == np.where(good, GOOD, BAD))[labelled].mean()) if labelled.any() else None,
+        "accuracy": float((called == good).mean()),
+        "precision": precision,
+        "recall": recall,
+        "f1": 0.0 if not right or precision is None else 2 * precision * recall / (precision + recall),
+        "sat_dsat": float(np.corrcoef(tested.sat, tested.dsat)[0, 1]) if varied else None,
+    }
+
+
+NAMES = (
+    "delta_netsat", "yield_rate", "yield_deployed", "precision_deployed",
+    "accuracy", "precision", "recall", "f1", "sat_dsat",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure with its 95 % interval over conversations; `None` where it is not defined."""
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+def with_intervals(tested: Outcome, clusters: Clusters, draws: int = DRAWS, seed: int = 0) -> dict[str, Figure]:
+    """The figures, each with its interval over resamples of whole conversations."""
+    own, draws = figures(tested), draws if len(clusters) > 1 else 0
+    drawn = [figures(tested.take(clusters.rows(count))) for count in clusters.counts(draws, seed)]
+    spread = {name: interval(np.array([one[name] for one in drawn], dtype=float)) for name in NAMES}
+    return {
+        name: Figure() if value is None else Figure(value, spread[name].low, spread[name].high)
+        for name, value in own.items()
+    }

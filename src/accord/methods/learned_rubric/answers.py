@@ -1,4 +1,7 @@
-"""What people called good and bad: the classes of conversations that a rubric is learned from, and tried on."""
+"""What selection is learned from: people's ratings as good and bad conversations, a judge's answers as points.
+
+RUBICON, section 3.1: the lowest option is 0 points, the highest 10, and what does not apply 5.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,8 @@ from numpy.typing import NDArray
 
 from accord.evidence import EvidenceTable, Ratings, Training, ratings
 from accord.methods.learned_rubric.selection import SelectionSettings
-from accord.methods.learned_rubric.sharpness import Flags
+from accord.methods.learned_rubric.separation import POINT, TOP, Flags, Whole
+from accord.models import NOT_APPLICABLE
 from accord.values import BadInput, Labels, Question, Sample, Target
 
 FEWEST = 2
@@ -34,13 +38,13 @@ class Verdicts:
     contradicted: int
 
 
-def cuts(question: Question, bad: float | None, good: float | None) -> tuple[float, float]:
+def cuts(question: Question, settings: SelectionSettings) -> tuple[float, float]:
     """The highest mean rating that is bad and the lowest that is good; by default those beyond the scale's middle.
 
     Raises:
         BadInput: They overlap.
     """
-    numbers = question.scale.numbers
+    numbers, bad, good = question.scale.numbers, settings.bad, settings.good
     middle, hair = (numbers[0] + numbers[-1]) / 2, (numbers[-1] - numbers[0]) * 1e-9
     low, high = middle - hair if bad is None else bad, middle + hair if good is None else good
     if low >= high:
@@ -48,13 +52,13 @@ def cuts(question: Question, bad: float | None, good: float | None) -> tuple[flo
     return low, high
 
 
-def verdicts(rated: Ratings, question: Question, bad: float | None = None, good: float | None = None) -> Verdicts:
+def verdicts(rated: Ratings, question: Question, settings: SelectionSettings) -> Verdicts:
     """Each rated row's class by its mean rating.
 
     Raises:
         BadInput: The cuts overlap.
     """
-    low, high = cuts(question, bad, good)
+    low, high = cuts(question, settings)
     rows, place = np.unique(rated.row, return_inverse=True)
     count = np.bincount(place, minlength=len(rows))
     mean = np.bincount(place, weights=rated.value, minlength=len(rows)) / np.maximum(count, 1)
@@ -75,7 +79,7 @@ def verdicts_of(targets: Iterable[Target], labels: Labels, question: Question, s
     if question.compares:
         raise BadInput(f"{question.id!r} compares two conversations; a rubric is learned from ratings of one")
     bare = EvidenceTable.from_rows([], {target: {} for target in targets})
-    return verdicts(ratings(bare, labels, question), question, settings.bad, settings.good)
+    return verdicts(ratings(bare, labels, question), question, settings)
 
 
 def check_both(found: Verdicts, question: Question, fewest: int = FEWEST) -> None:
@@ -126,3 +130,54 @@ class Decided:
     def good(self) -> Flags:
         """(n,) which are good."""
         return np.array([good for _, good in self.pairs], dtype=bool)
+
+
+# --- a judge's answers as points -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Points:
+    """What was answered about n conversations to P assertions.
+
+    Attributes:
+        values: (P, n) whole thousandths of a point from 0 to 10,000; 5,000 where there is no answer.
+        missing: (P, n) which have none although they apply.
+    """
+
+    values: Whole
+    missing: Flags
+
+
+def points(evidence: EvidenceTable, questions: Sequence[str], reading: str) -> Points:
+    """Answers as points: the expectation of each distribution, or its likeliest option.
+
+    Raises:
+        BadInput: A question was not answered in this evidence.
+    """
+    values = np.full((len(questions), len(evidence)), TOP // 2, dtype=np.int32)
+    missing = np.zeros(values.shape, dtype=bool)
+    for row, name in enumerate(questions):
+        options, shares, known = evidence.distribution(name)
+        place = (np.array(options) - options[0]) / (options[-1] - options[0])
+        read = shares @ place if reading == "expected" else place[shares.argmax(axis=1)]
+        values[row, known] = np.rint(read[known] * 10 * POINT)
+        silent = [evidence.absences.get((target, name)) == NOT_APPLICABLE for target in evidence.targets]
+        missing[row] = ~known & ~np.array(silent, dtype=bool)
+    return Points(values, missing)
+
+
+def signed(values: Whole, sat: Flags, weights: Sequence[float]) -> Whole:
+    """(P, n) what each answer adds to NetSAT: negated for DSAT, times the assertion's weight."""
+    factors = np.where(sat, 1.0, -1.0) * np.array(weights, dtype=float)
+    return np.asarray(np.rint(values * factors[:, None]), dtype=np.int32)
+
+
+def answered(evidence: EvidenceTable, main: str) -> list[str]:
+    """The questions that a judge answered on an ordered scale, without the main one, in the order of their columns."""
+    names = dict.fromkeys(c.question for c in evidence.columns if c.question and c.option is not None)
+    return [name for name in names if name != main]
+
+
+def sides(values: Whole, good: NDArray[np.bool_]) -> Flags:
+    """(P,) which questions speak for a conversation, where nobody says so: those answered higher about good ones."""
+    return np.asarray(values[:, good].mean(axis=1) >= values[:, ~good].mean(axis=1))
