@@ -80,7 +80,7 @@ def _table_rows(path: Path | None) -> list[Row]:
                 return _tables_of(project, train, path.parent.name or "project", Path(folder))
         os.environ.setdefault("OPENAI_API_KEY", "k")
         question = Question(id="good", text="Did it go well?", scale=Scale(options=(0, 1)))
-        made = conversations(120)
+        made = conversations(60)
         labels = Labels(Label(Target(chat.id), "good", "ann", int(good)) for chat, good in made)
         with ChatServer(Author()) as server:
             task = Path(folder) / "task.yaml"

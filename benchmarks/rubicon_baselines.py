@@ -151,7 +151,7 @@ def spur(train: Training, settings: LearnedRubricSettings) -> Flow[Rubric]:
     [who] = yield [Request(WRITER, Who())]
     own = Writing.by(who, settings)
     told = replace(own.guidance, task=None, prompts={"rewrite": REWRITE, **NO_PRINCIPLES})
-    written = yield from write_pool(replace(own, guidance=told), Decided.of(train, settings).pairs, "for SPUR", rewrite)
+    written = yield from write_pool(replace(own, guidance=told), Decided.of(train, settings), "for SPUR", rewrite)
     shown = {"scale": NUMBERS, "meanings": AMOUNT}
     questions = [each.model_copy(update=shown) for each in questions_of(written.assertions, train.question.id)]
     return rubric_of(questions, train.question, "SPUR", "", [sample.conversation.id for sample in train.samples])

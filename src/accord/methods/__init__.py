@@ -138,7 +138,6 @@ from accord.methods.learned_rubric.answers import Decided, points, signed
 from accord.methods.learned_rubric.experiment import ASKED, TABLES, SystemFigures
 from accord.methods.learned_rubric.findings import AssertionFindings, RubricFindings, passage
 from accord.methods.learned_rubric.fitting import NET_SAT, AssertionSelector
-from accord.methods.learned_rubric.guidance import PROMPTS, RubricPromptBuilder, Task, load_prompts, load_task, shipped
 from accord.methods.learned_rubric.pool import Names, Writing, WritingSettings, write_pool
 from accord.methods.learned_rubric.rubrics import questions_of, rubric_of
 from accord.methods.learned_rubric.selection import (
@@ -176,13 +175,19 @@ from accord.methods.learned_rubric.source import (
     LearnedRubricSettings,
 )
 from accord.methods.learned_rubric.writing import (
+    PROMPTS,
     Assertion,
+    RubricPromptBuilder,
+    Task,
     Written,
     deduplicate,
     deduplicate_by_cosine,
     extract,
     extraction_prompt,
+    load_prompts,
+    load_task,
     nearest,
+    shipped,
     summarise,
     summary_parts,
     windowed,

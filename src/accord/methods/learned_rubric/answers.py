@@ -39,11 +39,7 @@ class Verdicts:
 
 
 def cuts(question: Question, settings: SelectionSettings) -> tuple[float, float]:
-    """The highest mean rating that is bad and the lowest that is good; by default those beyond the scale's middle.
-
-    Raises:
-        BadInput: They overlap.
-    """
+    """The highest mean rating that is bad and the lowest that is good; `BadInput` where they overlap."""
     numbers, bad, good = question.scale.numbers, settings.bad, settings.good
     middle, hair = (numbers[0] + numbers[-1]) / 2, (numbers[-1] - numbers[0]) * 1e-9
     low, high = middle - hair if bad is None else bad, middle + hair if good is None else good
@@ -52,11 +48,11 @@ def cuts(question: Question, settings: SelectionSettings) -> tuple[float, float]
     return low, high
 
 
-def verdicts(rated: Ratings, question: Question, settings: SelectionSettings) -> Verdicts:
+def verdicts(rated: Ratings, question: Question, settings: SelectionSettings, fewest: int = 0) -> Verdicts:
     """Each rated row's class by its mean rating.
 
     Raises:
-        BadInput: The cuts overlap.
+        BadInput: The cuts overlap, or fewer than `fewest` rows are good, or bad.
     """
     low, high = cuts(question, settings)
     rows, place = np.unique(rated.row, return_inverse=True)
@@ -66,70 +62,44 @@ def verdicts(rated: Ratings, question: Question, settings: SelectionSettings) ->
     np.minimum.at(lowest, place, rated.value)
     np.maximum.at(highest, place, rated.value)
     decided = (mean <= low) | (mean >= high)
-    torn = int(((lowest <= low) & (highest >= high)).sum())
-    return Verdicts(rows[decided], mean[decided] >= high, rows[~decided], torn)
+    found = mean[decided] >= high
+    good, bad, undecided = int(found.sum()), int((~found).sum()), int((~decided).sum())
+    if min(good, bad) < fewest:
+        raise BadInput(
+            f"by {question.id!r}, {good} conversations with evidence are good, {bad} bad and {undecided} "
+            f"undecided; a rubric is learned from at least {fewest} of each. Import labels of the rarer kind, or say "
+            "which ratings are bad and good: sources: {learned-rubric: {bad: 2, good: 4}}"
+        )
+    return Verdicts(rows[decided], found, rows[~decided], int(((lowest <= low) & (highest >= high)).sum()))
 
 
-def verdicts_of(targets: Iterable[Target], labels: Labels, question: Question, settings: SelectionSettings) -> Verdicts:
+def verdicts_of(
+    targets: Iterable[Target], labels: Labels, question: Question, settings: SelectionSettings, fewest: int = 0
+) -> Verdicts:
     """The class of each rated target; rows are places among the targets.
 
     Raises:
-        BadInput: The question compares, its scale has no order, or the cuts overlap.
+        BadInput: As `verdicts`, or the question compares, or its scale has no order.
     """
     if question.compares:
         raise BadInput(f"{question.id!r} compares two conversations; a rubric is learned from ratings of one")
     bare = EvidenceTable.from_rows([], {target: {} for target in targets})
-    return verdicts(ratings(bare, labels, question), question, settings)
-
-
-def check_both(found: Verdicts, question: Question, fewest: int = FEWEST) -> None:
-    """Refuse to learn from one class.
-
-    Raises:
-        BadInput: Fewer than `fewest` conversations are good, or bad.
-    """
-    good, bad = int(found.good.sum()), int((~found.good).sum())
-    if min(good, bad) < fewest:
-        raise BadInput(
-            f"by {question.id!r}, {good} conversations with evidence are good, {bad} bad and {len(found.undecided)} "
-            f"undecided; a rubric is learned from at least {fewest} of each. Import labels of the rarer kind, or say "
-            "which ratings are bad and good: sources: {learned-rubric: {bad: 2, good: 4}}"
-        )
+    return verdicts(ratings(bare, labels, question), question, settings, fewest)
 
 
 @dataclass(frozen=True)
 class Decided:
-    """The samples that people called good or bad.
+    """The samples that people called good or bad, (n,) which are good, and how many have contradicting labels."""
 
-    Attributes:
-        pairs: Samples with whether they are good.
-        contradicted: How many were called good by some and bad by others.
-    """
-
-    pairs: Sequence[tuple[Sample, bool]]
-    contradicted: int = 0
+    samples: Sequence[Sample]
+    good: Flags
+    contradicted: int
 
     @classmethod
     def of(cls, train: Training, settings: SelectionSettings, fewest: int = FEWEST) -> Decided:
-        """Those among the samples that there is to learn from, or to try on.
-
-        Raises:
-            BadInput: There are fewer than `fewest` good ones, or bad ones.
-        """
-        found = verdicts_of(train.targets, train.labels, train.question, settings)
-        check_both(found, train.question, fewest)
-        pairs = [(train.samples[row], bool(good)) for row, good in zip(found.row, found.good, strict=True)]
-        return cls(pairs, found.contradicted)
-
-    @property
-    def samples(self) -> list[Sample]:
-        """The samples alone."""
-        return [sample for sample, _ in self.pairs]
-
-    @property
-    def good(self) -> Flags:
-        """(n,) which are good."""
-        return np.array([good for _, good in self.pairs], dtype=bool)
+        """Those of one side; `BadInput` where fewer than `fewest` are good, or bad."""
+        found = verdicts_of(train.targets, train.labels, train.question, settings, fewest)
+        return cls([train.samples[row] for row in found.row], found.good, found.contradicted)
 
 
 # --- a judge's answers as points -------------------------------------------------------------------------------------
@@ -170,14 +140,3 @@ def signed(values: Whole, sat: Flags, weights: Sequence[float]) -> Whole:
     """(P, n) what each answer adds to NetSAT: negated for DSAT, times the assertion's weight."""
     factors = np.where(sat, 1.0, -1.0) * np.array(weights, dtype=float)
     return np.asarray(np.rint(values * factors[:, None]), dtype=np.int32)
-
-
-def answered(evidence: EvidenceTable, main: str) -> list[str]:
-    """The questions that a judge answered on an ordered scale, without the main one, in the order of their columns."""
-    names = dict.fromkeys(c.question for c in evidence.columns if c.question and c.option is not None)
-    return [name for name in names if name != main]
-
-
-def sides(values: Whole, good: NDArray[np.bool_]) -> Flags:
-    """(P,) which questions speak for a conversation, where nobody says so: those answered higher about good ones."""
-    return np.asarray(values[:, good].mean(axis=1) >= values[:, ~good].mean(axis=1))

@@ -29,17 +29,7 @@ TABLES = {RUBRICS: "Rubrics", SELECTIONS: "Selection policies on the same pool"}
 
 @dataclass(frozen=True)
 class RubricFit:
-    """A rubric selected from a pool, with everything that it was selected from.
-
-    Attributes:
-        train: What was learned from.
-        decided: Its good and bad conversations.
-        written: What was written, with counts; nothing where a pool was given.
-        everything: The whole pool as a rubric, with the main question.
-        rubric: The selected assertions as a rubric, with the main question.
-        selector: Fitted on the training side.
-        answers: Answers to the whole pool about the good and the bad conversations.
-    """
+    """A rubric selected from a pool (`everything`), and a judge's answers to the whole pool about the training side."""
 
     train: Training
     decided: Decided
@@ -50,21 +40,13 @@ class RubricFit:
     answers: EvidenceTable
 
     def to_ask(self, names: Iterable[str]) -> set[str]:
-        """The assertions to ask about further samples.
-
-        Where the training side's answers are still to come, since a flow is only priced, nobody knows which will be
-        selected, and the whole pool is counted.
-        """
+        """The assertions to ask about further samples; the whole pool while a flow is priced and none is selected."""
         pending = NOT_YET in self.answers.absences.values()
         return {question.id for question in self.everything.assertions} if pending else set(names)
 
 
 def fit_pool(written: WrittenPool, everything: Rubric, train: Training, settings: SelectionSettings) -> Flow[RubricFit]:
-    """Have a pool judged about the good and the bad conversations, and select from it.
-
-    Raises:
-        BadInput: There are too few good or bad conversations, or no assertion can be selected.
-    """
+    """Have a pool judged about the good and the bad conversations, and select from it."""
     decided = Decided.of(train, settings)
     answers = yield from ask_rubric(everything, decided.samples, JUDGE, "judged")
     selector = AssertionSelector.of_rubric(everything, train.question, settings, train.seed).fit(answers, train.labels)
@@ -105,13 +87,9 @@ class SystemFigures:
 
 @dataclass(frozen=True)
 class ExperimentResult:
-    """What was found out on the held-out side.
+    """The good and bad conversations of the held-out side, a judge's answers about them, and the lines of the tables.
 
-    Attributes:
-        decided: Its good and bad conversations.
-        answers: Answers to the assertions that any system selected.
-        rows: One per table and system; the learned rubric is the first of its table.
-        chosen: Share of resamples of the training side on which each assertion of the pool is selected.
+    `chosen` is the share of resamples of the training side on which each assertion of the pool is selected.
     """
 
     decided: Decided
@@ -122,15 +100,7 @@ class ExperimentResult:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A learned rubric, and what it is compared with.
-
-    Attributes:
-        fit: The learned rubric, and what it was learned from.
-        test: The held-out side.
-        settings: How assertions are selected.
-        given: Other rubrics to compare with, by name: lines of table 1.
-        draws: Of the intervals.
-    """
+    """A learned rubric, the held-out side, and other rubrics by name (`given`) to compare it with there."""
 
     fit: RubricFit
     test: Training
@@ -139,11 +109,7 @@ class Experiment:
     draws: int = DRAWS
 
     def run(self) -> Flow[ExperimentResult]:
-        """Every line of the tables; where a given rubric fails, its line says why.
-
-        Raises:
-            BadInput: The held-out side lacks good or bad conversations.
-        """
+        """Every line of the tables, the learned rubric first; where a given rubric fails, its line says why."""
         fit, main, decided = self.fit, self.test.question, Decided.of(self.test, self.settings, fewest=1)
         names = [
             self.settings.policy,

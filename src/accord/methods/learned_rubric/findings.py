@@ -10,8 +10,7 @@ import numpy as np
 
 from accord.evidence import Training, counted_stems, pieces
 from accord.methods.learned_rubric.answers import points
-from accord.methods.learned_rubric.experiment import RUBRICS, ExperimentResult, RubricFit, SystemFigures, clusters_of
-from accord.methods.learned_rubric.fitting import AssertionSelector
+from accord.methods.learned_rubric.experiment import ExperimentResult, RubricFit, SystemFigures, clusters_of
 from accord.methods.learned_rubric.separation import POINT, TOP, Flags, Floats, curves, targets
 from accord.models import PROSE
 from accord.statistics import DRAWS, interval
@@ -122,21 +121,11 @@ class Confusion:
 class RubricFindings:
     """Everything that a report shows of a learned rubric.
 
-    Attributes:
-        rows: Lines of the tables; the first one is the learned rubric.
-        assertions: The selected ones, those that fail most first.
-        scores: Of the held-out conversations.
-        threshold: Of NetSAT, on the training side.
-        precision: The precision that labels should have.
-        curves: Precision against the threshold.
-        confusion: Labels of good and bad conversations, by system.
-        cautions: What the data could not support, the gravest first.
-        tested: Number of held-out conversations.
-        again: Above 0 where some requests failed that the next fit asks again.
-        window: The uncertainty window; `None` for a side on which nothing is labelled.
-        pool: Counts of what was written, and the number of assertions.
-        trained: Number of good and bad conversations that were learned from.
-        evaluator: What was selected (`AssertionSelector.describe`).
+    `rows` are the lines of the tables, the learned rubric first, `assertions` the selected ones, those that fail most
+    first, `precision` what labels should have, `window` the uncertainty window (`None`: nothing is labelled on that
+    side), `pool` the counts of what was written, `trained` and `tested` the numbers of good and bad conversations,
+    `evaluator` what was selected (`AssertionSelector.describe`). `again` is above 0 where the next fit asks failed
+    requests again.
     """
 
     rows: Sequence[SystemFigures]
@@ -208,7 +197,7 @@ def findings(fit: RubricFit, result: ExperimentResult, test: Training) -> Rubric
 def learned_part(fit: RubricFit) -> Mapping[str, Any]:
     """The findings that need no held-out side."""
     about, pool = fit.selector.describe(), {**fit.written.to_json(), "assertions": len(fit.everything.assertions)}
-    return {"window": about["window"], "pool": pool, "trained": len(fit.decided.pairs), "evaluator": about}
+    return {"window": about["window"], "pool": pool, "trained": len(fit.decided.samples), "evaluator": about}
 
 
 def _curves(fit: RubricFit) -> list[CurvePoint]:
@@ -220,63 +209,34 @@ def _curves(fit: RubricFit) -> list[CurvePoint]:
     return [CurvePoint(*row) for row in rows]
 
 
-# --- cautions -----------------------------------------------------------------------------------------------------
-
-
 def cautions(fit: RubricFit, result: ExperimentResult) -> list[str]:
     """Sentences on what the data could not support, the gravest first."""
-    low = next(row for row in result.rows if row.table == RUBRICS).figures["delta_netsat"].low
-    found = []
-    if low is None or low <= 0:
-        found.append(
-            "on conversations it has not seen, the rubric does not separate good from bad beyond chance: do not use it "
-            "yet; label more conversations, or try another judge or writer"
-        )
-    found += _of_selection(fit.selector, result)
+    low, written = result.rows[0].figures["delta_netsat"].low, fit.written
+    names, rarer = fit.selector.names_, min(fit.selector.classes_)
+    shaky = sum(result.chosen.get(name, 1.0) < SHAKY for name in names)
     sat, dsat = (sum(question.side is side for question in fit.everything.assertions) for side in Side)
-    if min(sat, dsat) < 2:
-        found.append(f"the pool holds {sat} SAT and {dsat} DSAT assertions: there is hardly anything to choose from")
-    if contradicted := fit.decided.contradicted + result.decided.contradicted:
-        found.append(f"{contradicted} conversations were called good by some and bad by others; their mean decided")
-    found += _of_writing(fit)
+    contradicted = fit.decided.contradicted + result.decided.contradicted
+    part, failed, flagged = written.counts["shown in part"], written.failures, len(written.flagged)
+    said = {
+        "on conversations it has not seen, the rubric does not separate good from bad beyond chance: do not use it "
+        "yet; label more conversations, or try another judge or writer": low is None or low <= 0,
+        f"{len(names)} assertions were chosen and the rarer class has {rarer} conversations to choose them by: ask for "
+        "fewer (learned-rubric: {budgets: [[3, 3], [10, 10]]}), or label more": rarer < len(names),
+        f"{shaky} of the {len(names)} chosen assertions are chosen on fewer than half of the resamples: another sample "
+        "would have chosen others of the pool": shaky > len(names) / 2,
+        f"the pool holds {sat} SAT and {dsat} DSAT assertions: there is hardly anything to choose from": min(sat, dsat)
+        < 2,
+        f"{contradicted} conversations were called good by some and bad by others; their mean decided": contradicted,
+        f"{part} conversations are longer than the writer's context and were shown to it in part": part,
+        f"{failed.total()} prompts of the writer failed: "
+        + ", ".join(f"{reason} ({count})" for reason, count in failed.most_common()): failed,
+        f"{flagged} assertions named private details of a conversation and were left out": flagged,
+    }
+    found = [sentence for sentence, holds in said.items() if holds]
     found += [f"{row.system} failed: {row.failed}" for row in result.rows if row.failed]
     silent = {row.system: row.unanswered for row in result.rows if row.unanswered}
-    found += [
-        f"{share:.0%} of the held-out answers for {name} are missing, and count as neutral"
-        for name, share in silent.items()
-    ]
-    return found
-
-
-def _of_selection(selector: AssertionSelector, result: ExperimentResult) -> list[str]:
-    """Cautions about the number of selected assertions, and about how stable their selection is."""
-    found = []
-    chosen, rarer = len(selector.names_), min(selector.classes_)
-    if rarer < chosen:
-        found.append(
-            f"{chosen} assertions were chosen and the rarer class has {rarer} conversations to choose them by: ask for "
-            "fewer (learned-rubric: {budgets: [[3, 3], [10, 10]]}), or label more"
-        )
-    shaky = [name for name in selector.names_ if result.chosen.get(name, 1.0) < SHAKY]
-    if len(shaky) > chosen / 2:
-        found.append(
-            f"{len(shaky)} of the {chosen} chosen assertions are chosen on fewer than half of the resamples: another "
-            "sample would have chosen others of the pool"
-        )
-    return found
-
-
-def _of_writing(fit: RubricFit) -> list[str]:
-    """Cautions about how the pool was written."""
-    found, written = [], fit.written
-    if part := written.counts["shown in part"]:
-        found.append(f"{part} conversations are longer than the writer's context and were shown to it in part")
-    if failed := sum(written.failures.values()):
-        why = ", ".join(f"{reason} ({count})" for reason, count in written.failures.most_common())
-        found.append(f"{failed} prompts of the writer failed: {why}")
-    if flagged := len(written.flagged):
-        found.append(f"{flagged} assertions named private details of a conversation and were left out")
-    return found
+    missing = "of the held-out answers for {} are missing, and count as neutral"
+    return [*found, *(f"{share:.0%} {missing.format(name)}" for name, share in silent.items())]
 
 
 # --- single assertions --------------------------------------------------------------------------------------------

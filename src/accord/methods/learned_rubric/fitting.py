@@ -14,12 +14,10 @@ import numpy as np
 
 from accord.evidence import Column, EvidenceTable, Note, ratings
 from accord.methods.learned_rubric.answers import (
+    FEWEST,
     Verdicts,
-    answered,
-    check_both,
     cuts,
     points,
-    sides,
     signed,
     verdicts,
     verdicts_of,
@@ -48,19 +46,10 @@ LEAST_ANSWERED = 0.5
 MOST_WEIGHT = 100_000
 """Of all assertions together: sums of thousandths stay whole numbers of 32 bits."""
 
-# --- selecting ------------------------------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True)
 class TrainingSide:
-    """A pool with where it comes from.
-
-    Attributes:
-        names: (P,) the candidates.
-        pool: Their answers about the good and the bad conversations, signed and weighted.
-        verdicts: Which rows those are.
-        groups: (C,) the group of each, that folds and resamples keep together.
-    """
+    """A pool with (P,) names of its assertions and (C,) groups of its conversations, which splits keep together."""
 
     names: Sequence[str]
     pool: Pool
@@ -129,20 +118,17 @@ class AssertionSelector:
         return self
 
     def training_side(self, evidence: EvidenceTable, labels: Labels) -> TrainingSide:
-        """What there is to select from.
-
-        Raises:
-            BadInput: No question was answered, or one of the classes of conversations is missing.
-        """
+        """The pool to select from; `BadInput` where no question was answered, or a class is missing."""
         rated = ratings(evidence, labels, self.question)
-        found = verdicts(rated, self.question, self.settings)
-        check_both(found, self.question)
-        names = list(self.classes) or answered(evidence, self.question.id)
+        found = verdicts(rated, self.question, self.settings, FEWEST)
+        asked = dict.fromkeys(c.question for c in evidence.columns if c.question and c.option is not None)
+        names = list(self.classes) or [name for name in asked if name != self.question.id]
         if not names:
             raise BadInput("no judge answered an assertion here; name a judge: models: {judge: {model: NAME}}")
         values = points(evidence, names, self.settings.answers).values[:, found.row]
-        given = np.array([self.classes.get(name) == Side.SAT for name in names])
-        sat = given if self.classes else sides(values, found.good)
+        sat = values[:, found.good].mean(axis=1) >= values[:, ~found.good].mean(axis=1)
+        if self.classes:
+            sat = np.array([self.classes[name] == Side.SAT for name in names])
         counted = np.array(self._weights(names), dtype=float)
         if counted.sum() > MOST_WEIGHT:
             raise BadInput(
@@ -162,20 +148,12 @@ class AssertionSelector:
     # --- measuring --------------------------------------------------------------------------------------------------
 
     def _added(self, evidence: EvidenceTable) -> tuple[Floats, Flags]:
-        """(P, n) the points that each chosen assertion adds to NetSAT, and which have no answer.
-
-        Raises:
-            BadInput: The evidence lacks an assertion, or it was answered otherwise.
-        """
+        """(P, n) the points that each chosen assertion adds to NetSAT, and which have no answer."""
         said = points(evidence.align(self.columns_), self.names_, self.settings.answers)
         return np.asarray(signed(said.values, self.sat_, self._weights(self.names_)) / POINT), said.missing
 
     def parts(self, evidence: EvidenceTable) -> tuple[Floats, Floats]:
-        """(n,) each: what the SAT assertions and what the DSAT ones add to NetSAT, in points; the second is negative.
-
-        Raises:
-            BadInput: The evidence lacks an assertion, or it was answered otherwise.
-        """
+        """(n,) each: what the SAT and what the DSAT assertions add to NetSAT, in points; the second is negative."""
         added, _ = self._added(evidence)
         return added[self.sat_].sum(axis=0), added[~self.sat_].sum(axis=0)
 
@@ -204,7 +182,8 @@ class AssertionSelector:
         for row, target in enumerate(evidence.targets):
             silent = f"{lost[row]} of {len(self.names_)} assertions have no answer"
             if not known[row]:
-                absences[target, NET_SAT] = "; ".join([silent, *self._reasons(evidence, target)])
+                why = {evidence.absences.get((target, name), NOT_APPLICABLE) for name in self.names_}
+                absences[target, NET_SAT] = "; ".join([silent, *sorted(why - {NOT_APPLICABLE})])
                 continue
             shown: dict[str, Any] = {"net_sat": float(scores[row]), "label": str(labels[row])}
             if target not in instead:
@@ -213,11 +192,6 @@ class AssertionSelector:
         values = np.where(known, scores, 0.0)[:, None].astype(float)
         column = Column(NET_SAT, str(self.column_signature()))
         return EvidenceTable(evidence.targets, (column,), values, known[:, None], absences, evidence.versions, notes)
-
-    def _reasons(self, evidence: EvidenceTable, target: Target) -> list[str]:
-        """Why assertions have no answer about a target."""
-        found = {evidence.absences.get((target, name)) for name in self.names_}
-        return sorted(reason for reason in found if reason is not None and reason != NOT_APPLICABLE)
 
     # --- describing -------------------------------------------------------------------------------------------------
 
@@ -236,16 +210,11 @@ class AssertionSelector:
     def signature(self) -> Signature:
         """How the rubric was selected."""
         settings, by_sharpness = self.settings, self.settings.policy == RUBICON
-        about = {
-            "question": self.question.id,
-            "policy": settings.policy,
-            "alpha": self.tuned_.alpha if by_sharpness else None,
-            "targets": settings.targets if by_sharpness else None,
-            "precision": settings.precision,
-            "conversations": sum(self.classes_),
-            "seed": self.seed,
-        }
-        own = Signature.of(METHOD, **about)
+        about = {"alpha": self.tuned_.alpha, "targets": settings.targets} if by_sharpness else {}
+        own = Signature.of(
+            METHOD, question=self.question.id, policy=settings.policy, **about, precision=settings.precision,
+            conversations=sum(self.classes_), seed=self.seed,
+        )  # fmt: skip
         return replace(own, parts=(*own.parts, *self.column_signature().parts, ("version", __version__)))
 
     def describe(self) -> dict[str, Any]:
@@ -262,7 +231,7 @@ class AssertionSelector:
             "budget": [self.tuned_.budget.sat, self.tuned_.budget.dsat],
             "tried": [trial.to_json() for trial in self.tuned_.tried],
             "threshold": self.threshold_,
-            "window": [_finite(self.window_.low), _finite(self.window_.high)],
+            "window": [bound if np.isfinite(bound) else None for bound in (self.window_.low, self.window_.high)],
             "good": self.classes_[0],
             "bad": self.classes_[1],
             "undecided": self.undecided_,
@@ -274,15 +243,13 @@ class AssertionSelector:
         return {**self.describe(), "columns": [asdict(column) for column in self.columns_], "seed": self.seed}
 
     @classmethod
-    def of_rubric(
-        cls, rubric: Rubric, question: Question, settings: SelectionSettings, seed: int = 0
-    ) -> AssertionSelector:
+    def of_rubric(cls, rubric: Rubric, question: Question, settings: SelectionSettings, seed: int = 0) -> Self:
         """A selector among the assertions of a rubric, with their classes and weights."""
         weights = {each.id: each.weight for each in rubric.assertions}
         return cls(question, {each.id: str(each.side) for each in rubric.assertions}, weights, settings, seed)
 
     @classmethod
-    def restored(cls, card: Mapping[str, Any], question: Question, settings: SelectionSettings) -> AssertionSelector:
+    def restored(cls, card: Mapping[str, Any], question: Question, settings: SelectionSettings) -> Self:
         """The inverse of `state`."""
         classes = {one["id"]: one["class"] for one in card["assertions"]}
         weights = {one["id"]: one["weight"] for one in card["assertions"]}
@@ -298,7 +265,3 @@ class AssertionSelector:
         found.classes_ = (card["good"], card["bad"])
         found.undecided_, found.contradicted_, found.unseen_ = card["undecided"], card["contradicted"], {}
         return found
-
-
-def _finite(value: float) -> float | None:
-    return value if np.isfinite(value) else None

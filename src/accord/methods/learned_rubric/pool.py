@@ -14,23 +14,22 @@ import numpy as np
 from pydantic import Field
 
 from accord.evidence import STOP_WORDS, Settings
-from accord.methods.learned_rubric.guidance import (
-    PROMPTS,
-    RubricPromptBuilder,
-    load_prompts,
-    load_task,
-    shipped,
-)
+from accord.methods.learned_rubric.answers import Decided
 from accord.methods.learned_rubric.writing import (
     ALIKE,
     MOST,
     MOST_A_BATCH,
+    PROMPTS,
     Assertion,
     Distinct,
+    RubricPromptBuilder,
     Written,
     deduplicate,
     deduplicate_by_cosine,
     extract,
+    load_prompts,
+    load_task,
+    shipped,
     summarise,
     windowed,
 )
@@ -88,12 +87,7 @@ class Writing:
 
     @classmethod
     def by(cls, who: Known, settings: WritingSettings) -> Writing:
-        """How somebody who has the role of the writer is asked.
-
-        Raises:
-            BadInput: A file that the settings name cannot be read.
-            UnknownName: A prompt file has a name of its own.
-        """
+        """How somebody who has the role of the writer is asked; `BadInput` where a file cannot be used."""
         task = None if settings.task is None else load_task(settings.task)
         prompts = None if settings.prompts is None else load_prompts(settings.prompts)
         return cls(settings, RubricPromptBuilder(task, prompts, by_schema=not in_process(who.name)), who.context)
@@ -103,12 +97,8 @@ class Writing:
 class WrittenPool:
     """What was written from some conversations.
 
-    Attributes:
-        assertions: The pool, SAT before DSAT, in the order they were written.
-        counts: Conversations studied, reasons found, assertions written, repeated, and shown in part.
-        left_out: Why assertions were left out, counted.
-        failures: Why prompts came to nothing, counted.
-        flagged: Assertions that name somebody or something of a conversation, with what; they are not in the pool.
+    `assertions` are the pool, SAT before DSAT; `left_out` and `failures` count why assertions were left out and prompts
+    failed; `flagged` are assertions that name somebody or something of a conversation, with what, outside the pool.
     """
 
     assertions: list[Assertion] = field(default_factory=list)
@@ -118,26 +108,13 @@ class WrittenPool:
     flagged: list[tuple[str, list[str]]] = field(default_factory=list)
 
     def failed(self, failures: Iterable[Failure]) -> None:
-        """Count failures.
-
-        Raises:
-            BudgetReached: One of them is a budget that was reached: what was answered before is kept.
-            BadInput: One of them is a reply that nobody has asked for yet: a rubric is not learned from a part.
-        """
+        """Count failures; a budget that was reached, or a reply that nobody has asked for yet, is an error."""
         for failure in failures:
             if failure.reason == OUT_OF_BUDGET:
                 raise BudgetReached(failure.detail)
             if failure.reason in {NOT_ASKED, IN_BATCH}:
                 raise BadInput("the writer has not replied to everything yet; ask it first, then learn the rubric")
             self.failures[failure.reason] += 1
-
-    def add(self, other: WrittenPool) -> None:
-        """Add what was written of another class."""
-        self.assertions += other.assertions
-        self.counts += other.counts
-        self.left_out += other.left_out
-        self.failures += other.failures
-        self.flagged += other.flagged
 
     def without_private(self, assertions: Iterable[Assertion], said: _Said) -> list[Assertion]:
         """The assertions that name nobody and quote nobody; private details in their reasons are blotted out."""
@@ -153,11 +130,7 @@ class WrittenPool:
         return kept
 
     def check(self) -> None:
-        """Refuse a pool of nothing.
-
-        Raises:
-            BadInput: It is empty; says why.
-        """
+        """Refuse an empty pool, and say why it is empty."""
         if self.assertions:
             return
         lost = (self.failures + self.left_out).most_common()
@@ -194,10 +167,8 @@ class _Said:
 Write = Callable[[Sequence[Reason], Side, RubricPromptBuilder], PromptFlow[Written]]
 
 
-def write_pool(
-    writing: Writing, studied: Sequence[tuple[Sample, bool]], name: str = "", write: Write | None = None
-) -> Flow[WrittenPool]:
-    """A pool of assertions from conversations that people called good (true) or bad.
+def write_pool(writing: Writing, studied: Decided, name: str = "", write: Write | None = None) -> Flow[WrittenPool]:
+    """A pool of assertions from conversations that people called good or bad.
 
     Args:
         writing: What the writer is told.
@@ -211,27 +182,29 @@ def write_pool(
     """
     guidance, most = writing.guidance, writing.settings.reasons
     show, stand_in = windowed(guidance, writing.context, most), StandIn(most)
-    flows = [extract(sample, good, guidance, show, most) for sample, good in studied]
+    flows = [
+        extract(sample, good, guidance, show, most) for sample, good in zip(studied.samples, studied.good, strict=True)
+    ]
     extracted = yield from together([to(WRITER, flow, f"studied {name}".strip(), stand_in=stand_in) for flow in flows])
     pool = WrittenPool()
     pool.failed(one.failure for one in extracted if one.failure is not None)
     in_part = sum(one.truncated_share > 0 for one in extracted)
     pool.counts.update({"conversations": len(extracted), "shown in part": in_part})
-    said = _Said.of((sample for sample, _ in studied), guidance)
+    said = _Said.of(studied.samples, guidance)
     reasons = {side: [r for one in extracted if one.side is side for r in one.reasons] for side in Side}
     purpose = f"written {name}".strip()
-    for part in (yield from together([_write_class(writing, *each, said, purpose, write) for each in reasons.items()])):
-        pool.add(part)
+    parts = [_write_class(pool, writing, *each, said, purpose, write) for each in reasons.items()]
+    pool.assertions = [each for part in (yield from together(parts)) for each in part]
     pool.check()
     return pool
 
 
 def _write_class(
-    writing: Writing, side: Side, reasons: Sequence[Reason], said: _Said, purpose: str, write: Write | None
-) -> Flow[WrittenPool]:
-    """The assertions of one class."""
-    guidance, settings, pool = writing.guidance, writing.settings, WrittenPool()
-    stand_in = StandIn(settings.reasons)
+    pool: WrittenPool, writing: Writing, side: Side, reasons: Sequence[Reason], said: _Said, purpose: str,
+    write: Write | None,
+) -> Flow[list[Assertion]]:  # fmt: skip
+    """The assertions of one class; what was left out and what failed is counted in the pool."""
+    guidance, settings, stand_in = writing.guidance, writing.settings, StandIn(writing.settings.reasons)
     flow = write(reasons, side, guidance) if write else summarise(reasons, side, guidance, settings.pool_size)
     written = yield from to(WRITER, flow, purpose, stand_in=stand_in)
     pool.failed(written.failures)
@@ -246,8 +219,7 @@ def _write_class(
         found = deduplicate_by_cosine(kept, np.array(vectors) if kept else np.zeros((0, 1)), settings.alike)
     pool.failed(found.failures)
     pool.counts += Counter(reasons=len(reasons), written=len(written.assertions), repeated=found.repeated)
-    pool.assertions += found.assertions
-    return pool
+    return found.assertions
 
 
 def _plain(text: str) -> str:

@@ -68,11 +68,7 @@ def asking(rubric: Rubric, questions: Iterable[str]) -> Rubric:
 
 
 def checked_pool(pool: Rubric, train: Training) -> Rubric:
-    """A pool that a user gives: its assertions, with the project's main question and what was seen by now.
-
-    Raises:
-        BadInput: It has none, or one that a judge cannot be asked, or one that is called like the main question.
-    """
+    """A pool that a user gives, with the main question; `BadInput` where its assertions cannot be judged."""
     if not pool.assertions:
         raise BadInput(
             f"rubric {pool.name!r} has no question with a class; give those that speak for a conversation `class: sat` "
@@ -90,11 +86,7 @@ def checked_pool(pool: Rubric, train: Training) -> Rubric:
 
 
 def checked_given(name: str, given: Rubric, main: Question) -> Rubric:
-    """What can be summed of a rubric to compare with: its ordered questions that a judge can answer.
-
-    Raises:
-        BadInput: There are none.
-    """
+    """What can be summed of a rubric to compare with: its ordered questions that a judge can answer."""
     left_out = (main.id, given.main if given.main_question.side is None else "")
     asked = [question for question in given.judged if question.scale.is_ordered and question.id not in left_out]
     if not asked:

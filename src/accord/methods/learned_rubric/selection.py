@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from accord.evidence import Settings
-from accord.methods.learned_rubric.separation import POINT, TOP, Flags, Floats, Moments, Whole, moments, sharpness_loss
+from accord.methods.learned_rubric.separation import POINT, TOP, Flags, Floats, Whole, sharpness_loss
 from accord.statistics import FOLDS, Clusters, fold_of
 from accord.values import BadInput, Registry, UnknownName
 
@@ -83,13 +83,13 @@ Set = frozenset[int]
 
 @dataclass(frozen=True)
 class Pool:
-    """What a judge said of every rubric of a pool about every conversation that people called good or bad.
+    """A judge's points for every assertion of a pool and every good or bad conversation.
 
     Attributes:
-        points: (P, C) whole thousandths: 0 to 10,000 for a SAT rubric, −10,000 to 0 for a DSAT one, times its weight.
-        sat: (P,) which rubrics speak for a conversation; the others speak against it.
+        points: (P, C) thousandths: 0 to 10,000 for a SAT assertion, −10,000 to 0 for a DSAT one, times its weight.
+        sat: (P,) which assertions speak for a conversation; the others speak against it.
         good: (C,) which conversations are good.
-        weight: (P,) what each rubric counts; 1 each without it.
+        weight: (P,) of each assertion; 1 each without it.
     """
 
     points: Whole
@@ -144,28 +144,29 @@ class Candidates:
 
     def best(self, chosen: Sequence[int], rows: NDArray[np.intp], alpha: float) -> int:
         """Which of `rows` makes LC/range − α·LS largest beside the chosen ones; the earliest of equals."""
-        now = self.pool.net_sat(chosen)
-        found = self._moments(now)
-        objective = found.separation[rows] / (TOP * (self._weight[list(chosen)].sum() + self._weight[rows]))
+        now, good = self.pool.net_sat(chosen), self.pool.good
+        sums = now.astype(np.float64)
+        of_good, of_bad = sums[good].sum() + self._good_sums, sums[~good].sum() + self._bad_sums
+        plus, minus = of_good / self._good, of_bad / self._bad
+        objective = (plus - minus)[rows] / (TOP * (self._weight[list(chosen)].sum() + self._weight[rows]))
         if alpha:
-            objective -= alpha * self._losses(chosen, rows, now, found)
+            squares = sums @ sums + 2 * (self._points @ sums) + self._squares
+            within = squares - of_good * of_good / self._good - of_bad * of_bad / self._bad
+            spread = np.sqrt(np.maximum(within, 0.0) / max(len(good) - 2, 1)) if self.pooled else None
+            objective -= alpha * self._losses(chosen, rows, now, (plus + minus) / 2, spread)
         return int(rows[int(np.round(objective, DIGITS).argmax())])
 
-    def _losses(self, chosen: Sequence[int], rows: NDArray[np.intp], now: Whole, found: Moments) -> Floats:
+    def _losses(
+        self, chosen: Sequence[int], rows: NDArray[np.intp], now: Whole, threshold: Floats, spread: Floats | None
+    ) -> Floats:
+        """LS of the chosen ones with each of `rows`; what is known is not computed again."""
         known = self._sharpness.setdefault(frozenset(chosen), np.full(len(self._keys), np.nan))
         new = rows[np.isnan(known[rows])]
         block, twice = max(1, CELLS_AT_ONCE // len(now)), 2 * now
         for some in (new[start : start + block] for start in range(0, len(new), block)):
-            spread = found.pooled[some] if self.pooled else None
-            known[some] = sharpness_loss(self._keys[some] + twice, self._good, found.threshold[some], spread)
+            unit = None if spread is None else spread[some]
+            known[some] = sharpness_loss(self._keys[some] + twice, self._good, threshold[some], unit)
         return known[rows]
-
-    def _moments(self, now: Whole) -> Moments:
-        """Of every rubric of the pool beside a set that scores `now`."""
-        sums, good = now.astype(np.float64), self.pool.good
-        squares = sums @ sums + 2 * (self._points @ sums) + self._squares
-        of_good, of_bad = sums[good].sum() + self._good_sums, sums[~good].sum() + self._bad_sums
-        return moments(of_good, of_bad, squares, self._good, self._bad)
 
 
 def select(candidates: Candidates, budget: Budget, alpha: float) -> list[int]:
@@ -242,14 +243,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Tuned:
-    """What cross-validation chose.
-
-    Attributes:
-        alpha: The weight of the sharpness loss.
-        budget: Rubrics of each class.
-        scores: (C,) NetSAT in points by the rubrics that were chosen without that conversation.
-        tried: All pairs that were tried, in their order.
-    """
+    """What cross-validation chose, and (C,) NetSAT in points by rubrics that were chosen without the conversation."""
 
     alpha: float
     budget: Budget
@@ -307,7 +301,8 @@ def tuned(
             for candidates, rows in sides:
                 chosen = choose(candidates, budget, alpha)
                 scores[rows], units[rows] = _held_out(candidates.pool, pool, chosen, rows)
-            one = Trial(alpha, budget, _sharp(units, pool.good), _apart(scores, pool.good))
+            sharpness = -float(np.logaddexp(0.0, np.where(pool.good, -2.0, 2.0) * units).mean())
+            one = Trial(alpha, budget, sharpness, float(scores[pool.good].mean() - scores[~pool.good].mean()))
             tried.append(one)
             if best is None or one.sharpness > best[0].sharpness + TOLERANCE:
                 best = one, scores
@@ -323,14 +318,6 @@ def _held_out(train: Pool, pool: Pool, chosen: Sequence[int], rows: NDArray[np.i
     residual = inside - np.where(train.good, *means)
     spread = float(np.sqrt(residual @ residual / max(len(inside) - 2, 1)))
     return outside, np.asarray((outside - sum(means) / 2) / max(spread, TOLERANCE), dtype=np.float64)
-
-
-def _sharp(units: Floats, good: Flags) -> float:
-    return -float(np.logaddexp(0.0, np.where(good, -2.0, 2.0) * units).mean())
-
-
-def _apart(scores: Floats, good: Flags) -> float:
-    return float(scores[good].mean() - scores[~good].mean())
 
 
 RESAMPLES = 50

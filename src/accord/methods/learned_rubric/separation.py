@@ -31,39 +31,6 @@ POINT = 1000
 TOP = 10 * POINT
 
 
-@dataclass(frozen=True)
-class Moments:
-    """What is known of the scores of m candidate sets without sorting them, each (m,): thousandths of a point."""
-
-    good: Floats
-    bad: Floats
-    pooled: Floats
-
-    @property
-    def separation(self) -> Floats:
-        """LC: the difference of the classes' means."""
-        return self.good - self.bad
-
-    @property
-    def threshold(self) -> Floats:
-        """θc: halfway between the classes' means."""
-        return (self.good + self.bad) / 2
-
-
-def moments(of_good: Floats, of_bad: Floats, squares: Floats, good: int, bad: int) -> Moments:
-    """Means and pooled standard deviation from exact sums.
-
-    Args:
-        of_good: (m,) sums of the scores of the good conversations.
-        of_bad: (m,) the same of the bad ones.
-        squares: (m,) sums of all squared scores.
-        good: How many good conversations there are.
-        bad: How many bad ones.
-    """
-    within = squares - of_good * of_good / good - of_bad * of_bad / bad
-    return Moments(of_good / good, of_bad / bad, np.sqrt(np.maximum(within, 0.0) / max(good + bad - 2, 1)))
-
-
 def sharpness_loss(keys: Whole, good: int, threshold: Floats, spread: Floats | None = None) -> Floats:
     """LS of m candidate sets, each in [0, 1]; 1 for one whose scores are all equal.
 
@@ -121,13 +88,7 @@ GOOD, BAD, UNCERTAIN = "good", "bad", "uncertain"
 
 @dataclass(frozen=True)
 class Curves:
-    """Precision against the threshold; each (t,), at the midpoints between distinct scores, rising.
-
-    Attributes:
-        theta: The thresholds.
-        good: Prec₊: the share of good ones among conversations that score higher.
-        bad: Prec₋: the share of bad ones among the others.
-    """
+    """Prec₊ (`good`) and Prec₋ (`bad`) at the midpoints between distinct scores (`theta`), rising; each (t,)."""
 
     theta: Floats
     good: Floats
@@ -146,12 +107,7 @@ def curves(scores: Floats, good: Flags) -> Curves:
 
 @dataclass(frozen=True)
 class Window:
-    """Where labels begin to be precise enough.
-
-    Attributes:
-        low: A conversation that scores no higher is called bad; −∞ where none can be.
-        high: A conversation that scores higher is called good; ∞ where none can be.
-    """
+    """Scores up to `low` are labelled bad (−∞: none is), scores above `high` good (∞: none is)."""
 
     low: float
     high: float
@@ -160,8 +116,7 @@ class Window:
     def read(cls, scores: Floats, good: Flags, threshold: float, precision: float) -> Window:
         """The window between the largest θ with Prec₋ ≥ precision and the smallest θ with Prec₊ ≥ precision.
 
-        Where the two overlap nothing is uncertain, and the threshold decides as far as both allow it. Beyond the
-        outermost thresholds a curve keeps its last value, so that a side that is never precise enough stays unsaid.
+        Where the two overlap nothing is uncertain, and the threshold decides as far as both allow it.
         """
         found = curves(scores, good)
         sure_bad, sure_good = found.theta[found.bad >= precision], found.theta[found.good >= precision]
@@ -185,16 +140,10 @@ def threshold_of(scores: Floats, good: Flags) -> float:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Scores of n conversations with what people called them, and how the training side would label them.
+    """NetSAT of n conversations with what people called them, and how the training side would label them.
 
-    Attributes:
-        scores: (n,) NetSAT in points.
-        good: (n,) what people said.
-        threshold: θ of the training side.
-        window: The uncertainty window of the training side.
-        precision: What a label's precision has to be, such as .9.
-        sat: (n,) the part of the score that SAT rubrics give.
-        dsat: (n,) the part that DSAT rubrics give, negative.
+    `scores` are (n,) points, the sum of `sat` and `dsat` (negative); `threshold` and `window` are the training side's;
+    `precision` is what a label's precision has to be, such as .9.
     """
 
     scores: Floats

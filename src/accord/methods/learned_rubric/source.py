@@ -6,7 +6,7 @@ the training side alone; measuring asks the judge about the selected ones.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -24,7 +24,7 @@ from accord.evidence import (
     ask_rubric,
     sources,
 )
-from accord.methods.learned_rubric.answers import FEWEST, Decided, check_both, verdicts_of
+from accord.methods.learned_rubric.answers import FEWEST, Decided, verdicts_of
 from accord.methods.learned_rubric.experiment import Experiment, RubricFit, fit_pool
 from accord.methods.learned_rubric.findings import findings, learned_part
 from accord.methods.learned_rubric.fitting import AssertionSelector
@@ -121,20 +121,24 @@ class LearnedRubric(Source):
     def hold_out(self, train: Training) -> Split:
         """The groups to learn from and those to try it on; good and bad ones are dealt out apart.
 
-        Conversations that the pool or a rubric to compare with was learned on are never held out. Groups that are
-        neither good nor bad are learned from, half as many of them as of the others.
+        Conversations that a given rubric was learned on are never held out. Undecided groups are learned from, half as
+        many of them as of the others.
 
         Raises:
             BadInput: The main question compares, or there are too few good or bad ones for both sides.
         """
         settings, targets = self.settings, train.targets
-        found = verdicts_of(targets, train.labels, train.question, settings)
-        check_both(found, train.question, 2 * FEWEST)
+        found = verdicts_of(targets, train.labels, train.question, settings, 2 * FEWEST)
         groups = [train.group_of(targets[row]) for row in found.row]
-        names = {name for rubric in self._rubrics_of_files() for name in rubric.learned_on}
+        files = [*([settings.pool] if settings.pool else []), *settings.given]
+        names = {name for path in dict.fromkeys(files) for name in load_rubric(path).learned_on}
         seen = {train.group_of(target) for target in targets if target.conversation in names}
         out = _held_out(groups, found.good, settings.held_out, train.seed) & ~np.isin(groups, list(seen))
-        _check_sides(found.good, out, seen)
+        if any(len(set(found.good[side])) < 2 for side in (out, ~out)):
+            why = "were seen when a rubric was learned" if seen else "belong to the same few conversations"
+            raise BadInput(
+                f"too many of the labelled good and bad conversations {why}; label others to try the rubric on"
+            )
         test = frozenset(name for name, is_out in zip(groups, out, strict=True) if is_out)
         learned_from = {name for name in groups if name not in test}
         between = [train.group_of(targets[row]) for row in found.undecided]
@@ -167,7 +171,7 @@ class LearnedRubric(Source):
             writing = Writing.by(who, self.settings)
         yield [Request(JUDGE, Who())]
         if writing is not None:
-            written = yield from write_pool(writing, decided.pairs)
+            written = yield from write_pool(writing, decided)
             pool = written_pool_rubric(written.assertions, writing.guidance.instructions(), train)
         assert pool is not None
         fit = yield from fit_pool(written, pool, train, self.settings)
@@ -194,10 +198,6 @@ class LearnedRubric(Source):
         """The rubrics to compare with, by name."""
         return {name: checked_given(name, load_rubric(name), main) for name in dict.fromkeys(self.settings.given)}
 
-    def _rubrics_of_files(self) -> Iterator[Rubric]:
-        named = [self.settings.pool] if self.settings.pool else []
-        yield from map(load_rubric, dict.fromkeys([*named, *self.settings.given]))
-
     def _having(self, parts: _Parts) -> Self:
         found = type(self)(self.settings, self.context)
         found.name, found._parts = self.name, parts
@@ -223,11 +223,7 @@ class LearnedRubric(Source):
     # --- keeping ------------------------------------------------------------------------------------------------
 
     def state(self) -> State:
-        """The selection and its findings, with the rubric and its pool as files that people may read and edit.
-
-        Raises:
-            NotFitted: Nothing was learned yet.
-        """
+        """The selection and its findings, with the rubric and its pool as files that people may read and edit."""
         parts = self._learned
         card = {
             "selection": parts.selector.state(),
@@ -272,20 +268,6 @@ def _held_out(groups: Sequence[str], good: Flags, share: float, seed: int) -> Fl
     return np.array([name in out for name in groups], dtype=bool)
 
 
-def _check_sides(good: Flags, out: Flags, seen: Collection[str]) -> None:
-    """Refuse sides that lack good ones or bad ones.
-
-    Raises:
-        BadInput: One does.
-    """
-    for side in (out, ~out):
-        if len(set(good[side])) < 2:
-            why = "were seen when a rubric was learned" if seen else "belong to the same few conversations"
-            raise BadInput(
-                f"too many of the labelled good and bad conversations {why}; label others to try the rubric on"
-            )
-
-
 def _rubric_in(files: Mapping[str, str], name: str) -> Rubric:
     if name not in files:
         raise BadInput(f"{name} of the learned rubric is missing; put it back, or fit again: accord fit")
@@ -293,11 +275,7 @@ def _rubric_in(files: Mapping[str, str], name: str) -> Rubric:
 
 
 def _check_unedited(rubric: Rubric, card: Mapping[str, Any]) -> None:
-    """Refuse a rubric that was edited after it was learned.
-
-    Raises:
-        BadInput: Names the assertion.
-    """
+    """Refuse a rubric that was edited after it was learned, and name the assertion."""
     again = f"fit again, with the edited rubric as the pool: sources: {{learned-rubric: {{pool: {RUBRIC_FILE}}}}}"
     told = {q.id: (str(q.side), q.weight, q.key) for q in rubric.assertions}
     chosen = card["selection"]["assertions"]

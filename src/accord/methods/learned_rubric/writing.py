@@ -1,19 +1,28 @@
-"""Assertions from conversations (RUBICON, section 3.2): reasons extracted, summarised and de-duplicated by prompts."""
+"""Assertions from conversations (RUBICON, section 3.2): reasons extracted, summarised and de-duplicated by prompts.
+
+Domain sensitisation tells the writer what the conversations are about and what is expected of the assistant;
+conversation design principles tell that both sides are responsible (the prompt file `responsibility`), and Grice's
+maxims (`maxims`).
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.resources import files
+from pathlib import Path
+from string import Template
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from accord.evidence import counted_stems, pieces
-from accord.methods.learned_rubric.guidance import VERDICTS, RubricPromptBuilder
 from accord.models import (
+    ChatMessage,
     Failure,
     Form,
     Prompt,
@@ -27,7 +36,111 @@ from accord.models import (
     transcript_of,
     truncated_share,
 )
-from accord.values import Conversation, Reason, Sample, Side
+from accord.values import (
+    BadInput,
+    Conversation,
+    Frozen,
+    Reason,
+    Sample,
+    Side,
+    UnknownName,
+    check,
+    load_yaml,
+)
+
+# --- prompts ------------------------------------------------------------------------------------------------------
+
+PROMPTS = ("deduplicate", "domain", "extract", "judge", "maxims", "responsibility", "summarise")
+NEEDED = {
+    "extract": ("$conversation", "$documents", "$fence", "$form"),
+    "summarise": ("$reasons", "$fence", "$form"),
+    "deduplicate": ("$written", "$fence", "$form"),
+}
+"""What a user's own prompt file has to keep."""
+VERDICTS = {Side.SAT: "well", Side.DSAT: "badly"}
+
+
+class Task(Frozen):
+    """The user's own description: what the conversations are about, and what is expected of the assistant."""
+
+    about: str = Field(min_length=1)
+    expected: tuple[str, ...] = Field(min_length=1)
+
+
+def load_task(path: str | Path) -> Task:
+    """Read a task description (`about: TEXT`, `expected: [TEXT, ...]`) from YAML; `BadInput` where it lacks one."""
+    return check(Task, load_yaml(Path(path)), str(path))
+
+
+@dataclass(frozen=True)
+class RubricPromptBuilder:
+    """Prompts for a writer: the task, a user's own prompt files by name, answers by JSON Schema or in lines."""
+
+    task: Task | None = None
+    prompts: Mapping[str, str] | None = None
+    by_schema: bool = True
+
+    def prompt(self, name: str, form: Form, principles: str = "", parts: Mapping[str, Any] | None = None) -> Prompt:
+        """A prompt file filled in: the form of the answer, a file of design principles, and other parts by name."""
+        told = self._filled(principles, {}) if principles else ""
+        named = {"domain": self.told_domain(), "principles": told, "form": form.told(self.by_schema), **(parts or {})}
+        schema = form.schema() if self.by_schema else None
+        tokens = form.most * (form.tokens if self.by_schema else form.tokens_of_line)
+        return Prompt((ChatMessage("user", self._filled(name, named)),), max_tokens=tokens, schema=schema)
+
+    def told_domain(self) -> str:
+        """The paragraph of domain sensitisation; empty where there is none."""
+        if self.task is None:
+            return ""
+        expected = "\n".join(f"- {each}" for each in self.task.expected)
+        return self._filled("domain", {"about": self.task.about, "expected": expected})
+
+    def instructions(self) -> str:
+        """What a judge is told before it is asked about assertions."""
+        return self._filled("judge", {"domain": self.told_domain()}).strip()
+
+    def _filled(self, name: str, parts: Mapping[str, Any]) -> str:
+        own = self.prompts or {}
+        text = own[name] if name in own else shipped(name)
+        try:
+            return Template(text).substitute(parts)
+        except (KeyError, ValueError) as error:
+            allowed = ", ".join(f"${part}" for part in parts) or "none"
+            raise BadInput(f"prompt file {name}.md names {error}; the places it can name are: {allowed}") from None
+
+
+def shipped(name: str) -> str:
+    """One of Accord's own prompt files."""
+    return (files("accord.methods.learned_rubric") / "prompts" / f"{name}.md").read_text(encoding="utf-8")
+
+
+def load_prompts(folder: str | Path) -> dict[str, str]:
+    """A user's prompt files by name; those that the folder lacks stay Accord's.
+
+    Raises:
+        BadInput: There is no such folder, or a file is not UTF-8.
+        UnknownName: A file is called like none of `PROMPTS`.
+    """
+    path = Path(folder)
+    if not path.is_dir():
+        raise BadInput(f"{folder} is no folder of prompt files; `accord init --prompts {folder}` writes them there")
+    found = {}
+    for file in sorted(path.glob("*.md")):
+        if file.stem not in PROMPTS:
+            raise UnknownName("prompt file", file.name, [f"{name}.md" for name in PROMPTS])
+        try:
+            found[file.stem] = file.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            raise BadInput(f"{file} is not UTF-8; save it as UTF-8") from None
+        lost = next((place for place in NEEDED.get(file.stem, ()) if place not in found[file.stem]), None)
+        if lost is not None:
+            raise BadInput(
+                f"{file} has no {lost}: without it the model is not shown, or not told, what this prompt is for"
+            )
+    return found
+
+
+# --- extraction ---------------------------------------------------------------------------------------------------
 
 MOST = 3
 """k: reasons per conversation."""
@@ -92,6 +205,8 @@ def _found(quote: str, transcript: str) -> str:
     words = " ".join(quote.split()).strip('"“”')
     return words if words and words.lower() in " ".join(transcript.split()).lower() else ""
 
+
+# --- summarisation ------------------------------------------------------------------------------------------------
 
 BATCH = 10
 """m: reasons per prompt."""
@@ -177,6 +292,8 @@ def summary_parts(batch: Sequence[Reason], written: Sequence[str], side: Side) -
     return {"reasons": shown, "written": before, "fence": fence_for(shown + before), "verdict": VERDICTS[side]}
 
 
+# --- de-duplication -----------------------------------------------------------------------------------------------
+
 SHOWN = 60
 """New assertions per prompt, beside all that were kept so far."""
 ALIKE = 0.85
@@ -227,13 +344,7 @@ def deduplicate(assertions: Sequence[Assertion], guidance: RubricPromptBuilder) 
 def deduplicate_by_cosine(
     assertions: Sequence[Assertion], vectors: NDArray[np.floating], alike: float = ALIKE
 ) -> Distinct:
-    """The same without a model: what has a cosine of at least `alike` with an earlier one that stays repeats it.
-
-    Args:
-        assertions: n of one class.
-        vectors: (n, d) their embeddings, of length 1.
-        alike: Between 0 and 1.
-    """
+    """The same by (n, d) embeddings of length 1: a cosine of at least `alike` with an earlier one is a repetition."""
     repeats: dict[int, int] = {}
     kept: list[int] = []
     for place in range(len(assertions)):
