@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import krippendorff
 import numpy as np
 import pytest
 from scipy import stats
@@ -9,10 +12,13 @@ from sklearn.metrics import cohen_kappa_score
 
 from accord.statistics import (
     STATISTICS,
+    TWO_VALUED,
     Clusters,
     MeanStatistic,
     Paired,
     bootstrap,
+    bootstrap_all,
+    cohen_kappa,
     fold_of,
     grouped_folds,
     holm,
@@ -21,7 +27,9 @@ from accord.statistics import (
     paired_test,
     smece,
     smece_by_option,
+    smece_of,
     summary,
+    within,
 )
 from accord.values import BadInput
 
@@ -185,3 +193,107 @@ def test_folds_hold_each_group_once_and_follow_from_the_seed() -> None:
 
 def test_smece_by_option_has_one_value_an_option() -> None:
     assert len(smece_by_option(drawn())) == 4
+
+
+# --- all draws at once --------------------------------------------------------------------------------------------
+
+
+def one_draw_after_the_other(
+    clusters: Clusters, of: Callable[[Paired], float], paired: Paired, draws: int, seed: int
+) -> np.ndarray:
+    counts = np.random.default_rng(seed).multinomial(len(clusters), np.full(len(clusters), 1 / len(clusters)), draws)
+    return np.array([of(paired.take(clusters.rows(count))) for count in counts])
+
+
+def alpha_of(paired: Paired) -> float:
+    table = np.array([paired.truth, paired.options[paired.decided]])
+    return float(krippendorff.alpha(reliability_data=table, level_of_measurement="ordinal"))
+
+
+@pytest.mark.parametrize(
+    ("name", "of"),
+    [
+        ("spearman", lambda p: stats.spearmanr(p.truth, p.value).statistic),
+        ("kendall", lambda p: stats.kendalltau(p.truth, p.value).statistic),
+        ("alpha", alpha_of),
+        ("rmse", lambda p: np.sqrt(np.mean((p.truth - p.value) ** 2))),
+    ],
+)
+@pytest.mark.parametrize("digits", [0, 6])
+def test_many_draws_at_once_are_each_draw_by_itself(name: str, of: Callable[[Paired], float], digits: int) -> None:
+    paired = drawn(150, seed=4)
+    tied = Paired(paired.options, paired.answer, paired.probabilities, np.round(paired.value, digits))
+    clusters = Clusters([f"c{i % 40}" for i in range(150)])
+    low, high = np.quantile(one_draw_after_the_other(clusters, of, tied, 60, 7), [0.025, 0.975])
+    found = bootstrap(clusters, STATISTICS[name], [tied], draws=60, seed=7)
+    assert (found.low, found.high) == pytest.approx((low, high), rel=1e-10)
+    assert STATISTICS[name](tied) == pytest.approx(of(tied), rel=1e-10)
+
+
+def test_the_calibration_error_of_a_draw_is_that_of_its_rows() -> None:
+    paired = drawn(120, seed=2)
+    clusters = Clusters([f"c{i // 3}" for i in range(120)])
+    one = smece_of(2)
+    loop = one_draw_after_the_other(
+        clusters, lambda p: smece(p.probabilities[:, 2], p.answer == 2) or 0.0, paired, 40, 1
+    )
+    found = bootstrap(clusters, one, [paired], draws=40, seed=1)
+    assert (found.low, found.high) == pytest.approx(tuple(np.quantile(loop, [0.025, 0.975])), rel=1e-9)
+
+
+def test_several_statistics_share_their_draws() -> None:
+    paired = drawn(90)
+    clusters = Clusters([f"c{i // 2}" for i in range(90)])
+    together = bootstrap_all(clusters, STATISTICS, [paired], draws=300, seed=5)
+    for name, statistic in STATISTICS.items():
+        alone = bootstrap(Clusters(clusters.names[clusters.of_row]), statistic, [paired], draws=300, seed=5)
+        if name == "coverage":
+            assert together[name].low is None, "predictions without a band cover nothing"
+        else:
+            assert (together[name].low, together[name].high) == pytest.approx((alone.low, alone.high), rel=1e-12)
+
+
+# --- within annotators --------------------------------------------------------------------------------------------
+
+
+def test_knowing_who_rates_is_no_agreement_within_annotators() -> None:
+    who = np.repeat(np.array(["strict", "fair", "kind"], dtype=object), 200)
+    level = np.repeat([0, 1, 2], 200)
+    clusters = Clusters([f"c{i % 200}" for i in range(600)])
+    held = dict.fromkeys(("pearson", "kendall"), 0)
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        value = 1.5 + level + 0.01 * rng.normal(size=600)  # knows who rates, and nothing else
+        habits = Paired(np.arange(1.0, 5.0), level + rng.integers(2, size=600), np.full((600, 4), 0.25), value)
+        pooled = STATISTICS["pearson"](habits)
+        assert pooled is not None and pooled > 0.8
+        for name, statistic in within(who).items():
+            interval = bootstrap(clusters, statistic, [habits], draws=100)
+            assert interval.low is not None and interval.high is not None
+            held[name] += interval.low <= 0 <= interval.high
+    assert min(held.values()) >= 15, "95 % intervals hold the truth, 0, nearly always"
+
+
+def test_agreement_within_groups_by_hand() -> None:
+    # Each annotator's pairs: a says 1 2 3 and is told 10 20 15, b says 2 4 and is told 5 1.
+    who = np.array(["a", "a", "a", "b", "b"], dtype=object)
+    paired = pairs([1, 2, 3, 2, 4], [10, 20, 15, 5, 1])
+    y, v = np.array([-1, 0, 1, -1, 1.0]), np.array([-5, 5, 0, 2, -2.0])
+    found = {name: each(paired) for name, each in within(who).items()}
+    assert found["pearson"] == pytest.approx((y @ v) / np.sqrt((y @ y) * (v @ v)))
+    # a: two pairs in order, one against it; b: one against it.
+    assert found["kendall"] == pytest.approx((2 - 1 - 1) / 4)
+    one_each = within(np.array(list("abcde"), dtype=object))
+    assert {each(paired) for each in one_each.values()} == {None}, "nobody rated two things"
+
+
+def test_two_valued_scales_by_hand() -> None:
+    answer = np.array([1, 1, 1, 0, 0, 0, 0, 0])
+    called = np.array([1, 1, 0, 0, 0, 0, 0, 1])
+    paired = Paired(np.array([0.0, 1.0]), answer, np.full((8, 2), 0.5), np.where(called, 0.8, 0.3))
+    found = {name: each(paired) for name, each in TWO_VALUED.items()}
+    assert found["tpr"] == pytest.approx(2 / 3) and found["tnr"] == pytest.approx(4 / 5)
+    assert found["base_rate"] == pytest.approx(3 / 8)
+    assert found["kappa"] == pytest.approx(cohen_kappa(answer.astype(float), called.astype(float)))
+    nobody = paired.take(np.array([3, 4]))
+    assert TWO_VALUED["tpr"](nobody) is None and TWO_VALUED["kappa"](nobody) is None

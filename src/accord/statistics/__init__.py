@@ -3,10 +3,13 @@
 from accord.statistics.agreement import (
     LOWER_IS_BETTER,
     STATISTICS,
+    TWO_VALUED,
     Floats,
     MeanStatistic,
     Paired,
     RankStatistic,
+    Statistic,
+    WeightedStatistic,
     krippendorff_alpha,
     lowest_rmse,
     number,
@@ -14,7 +17,9 @@ from accord.statistics.agreement import (
     range_names,
     smece,
     smece_by_option,
+    smece_of,
     summary,
+    within,
 )
 from accord.statistics.groups import Groups, groups_of
 from accord.statistics.kappa import cohen_kappa, counted, fleiss_kappa, mean_kappa, no_fleiss, pairwise_kappas
@@ -30,6 +35,7 @@ from accord.statistics.resampling import (
     PairedTest,
     Split,
     bootstrap,
+    bootstrap_all,
     fold_of,
     grouped_folds,
     holm,
@@ -55,7 +61,11 @@ __all__ = [
     "RankStatistic",
     "STATISTICS",
     "Split",
+    "Statistic",
+    "TWO_VALUED",
+    "WeightedStatistic",
     "bootstrap",
+    "bootstrap_all",
     "cohen_kappa",
     "counted",
     "diagrams",
@@ -76,5 +86,7 @@ __all__ = [
     "range_names",
     "smece",
     "smece_by_option",
+    "smece_of",
     "summary",
+    "within",
 ]

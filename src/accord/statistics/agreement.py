@@ -14,13 +14,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from accord.statistics import drawn
+
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 Level = Literal["ordinal", "interval", "nominal"]
 
 LONG, RANGES = 10, 5
 """A scale with more options than `LONG` is shown in `RANGES` parts of equal width."""
-_SMECE_BINS = 1000
 _TINY = 1e-12
 
 
@@ -109,8 +110,23 @@ class MeanStatistic:
 
 
 @dataclass(frozen=True)
+class WeightedStatistic:
+    """A statistic that needs all its rows together, of many draws at once.
+
+    Attributes:
+        of: From n predictions and (D, n) how often each is drawn to the statistic, (D,); NaN where it is undefined.
+    """
+
+    of: Callable[[Paired, Floats], Floats]
+
+    def __call__(self, paired: Paired) -> float | None:
+        """The statistic of all rows."""
+        return number(self.of(paired, np.ones((1, len(paired))))[0]) if len(paired) else None
+
+
+@dataclass(frozen=True)
 class RankStatistic:
-    """A statistic that needs all its rows together."""
+    """A statistic that needs all its rows together, one draw at a time: any function of predictions."""
 
     of: Callable[[Paired], float | None]
 
@@ -119,7 +135,7 @@ class RankStatistic:
         return self.of(paired) if len(paired) else None
 
 
-Statistic = MeanStatistic | RankStatistic
+Statistic = MeanStatistic | WeightedStatistic | RankStatistic
 
 
 def number(value: Any) -> float | None:
@@ -192,23 +208,16 @@ def _kappa(means: Floats) -> Floats:
 # --- ranks --------------------------------------------------------------------------------------------------------
 
 
-def _spearman(paired: Paired) -> float | None:
-    from scipy.stats import rankdata
-
-    return pearson(rankdata(paired.truth), rankdata(paired.value))
+def _spearman(paired: Paired, weights: Floats) -> Floats:
+    return drawn.spearman(paired.truth, paired.value, weights)
 
 
-def _kendall(paired: Paired) -> float | None:
-    from scipy.stats import kendalltau
-
-    if np.ptp(paired.answer) == 0 or np.ptp(paired.value) == 0:
-        return None
-    return float(kendalltau(paired.truth, paired.value).statistic)
+def _kendall(paired: Paired, weights: Floats) -> Floats:
+    return drawn.kendall(paired.truth, paired.value, weights)
 
 
-def _alpha(paired: Paired) -> float | None:
-    guess = paired.options[paired.decided]
-    return krippendorff_alpha([{"people": said, "predicted": g} for said, g in zip(paired.truth, guess, strict=True)])
+def _alpha(paired: Paired, weights: Floats) -> Floats:
+    return drawn.ordinal_alpha(len(paired.options), paired.answer, paired.decided, weights)
 
 
 STATISTICS: Mapping[str, Statistic] = {
@@ -219,9 +228,9 @@ STATISTICS: Mapping[str, Statistic] = {
     # covariance over the product of standard deviations, -1 to 1
     "pearson": MeanStatistic(_products, _correlation),
     # Pearson's r of the ranks, ties at their mean rank
-    "spearman": RankStatistic(_spearman),
+    "spearman": WeightedStatistic(_spearman),
     # τ-b: (concordant - discordant) / √((pairs untied in y)(pairs untied in ŷ))
-    "kendall": RankStatistic(_kendall),
+    "kendall": WeightedStatistic(_kendall),
     # mean [nearest option = answer]
     "accuracy": MeanStatistic(_exact, _only),
     # mean [|y - ŷ| ≤ one step of the scale]
@@ -229,13 +238,57 @@ STATISTICS: Mapping[str, Statistic] = {
     # quadratic weights: 1 - Σ w·observed / Σ w·expected, w = (i - j)² (Cohen, 1968)
     "weighted_kappa": MeanStatistic(_places, _kappa),
     # Krippendorff's ordinal α between people and the nearest options, as two coders
-    "alpha": RankStatistic(_alpha),
+    "alpha": WeightedStatistic(_alpha),
     # share of answers inside the conformal band, which promises one
     "coverage": MeanStatistic(_covered, _only),
     # mean -log p(answer), in nats
     "log_loss": MeanStatistic(_surprise, _only),
 }
 """Every one-number statistic by its name in tables and benchmark rows."""
+
+
+def _called(paired: Paired) -> Floats:
+    said, called = paired.answer == 1, paired.decided == 1
+    return np.column_stack([said & called, said, ~said & ~called, ~said]).astype(float)
+
+
+def _share(part: int) -> Callable[[Floats], Floats]:
+    def of(means: Floats) -> Floats:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.where(means[..., part + 1] > 0, means[..., part] / means[..., part + 1], np.nan)
+
+    return of
+
+
+TWO_VALUED: Mapping[str, Statistic] = {
+    # Cohen's κ between the answer and the nearest option: with two options every weighting is the same
+    "kappa": MeanStatistic(_places, _kappa),
+    # share of the answers of the upper option that are called so
+    "tpr": MeanStatistic(_called, _share(0)),
+    # share of the answers of the lower option that are called so
+    "tnr": MeanStatistic(_called, _share(2)),
+    # share of the upper option among the answers: what a caller that always says it gets right
+    "base_rate": MeanStatistic(lambda paired: (paired.answer == 1).astype(float)[:, None], _only),
+}
+"""What is said besides where a scale has two options."""
+
+
+def within(groups: NDArray[np.object_]) -> dict[str, WeightedStatistic]:
+    """Agreement inside groups of rows: who rates (or which system spoke) adds nothing to it.
+
+    Args:
+        groups: (n,) the annotator, or the system, of each prediction.
+
+    Returns:
+        `pearson`: r after each group's means are taken off what was said and what was predicted. `kendall`: τ-b over
+        the pairs inside groups.
+    """
+    code = np.unique(groups.astype(str), return_inverse=True)[1].astype(np.intp)
+    return {
+        "pearson": WeightedStatistic(lambda p, weights: drawn.pearson_within(p.truth, p.value, weights, code)),
+        "kendall": WeightedStatistic(lambda p, weights: drawn.kendall(p.truth, p.value, weights, code)),
+    }
+
 
 LOWER_IS_BETTER = frozenset({"rmse", "mae", "log_loss", "smece"})
 
@@ -272,43 +325,20 @@ def krippendorff_alpha(units: Sequence[Mapping[str, float]], level: Level = "ord
 
 
 def smece(probability: Floats, happened: NDArray[np.bool_]) -> float | None:
-    """Smooth expected calibration error (Błasiok & Nakkiran, 2023), 0 to 1.
-
-    The residuals y - p, smoothed along p by a reflected Gaussian of width σ, in absolute value:
-    smECE_σ = ∫ |Σᵢ K_σ(t, pᵢ)(yᵢ - pᵢ)| dt / n, at the σ where smECE_σ = σ.
+    """Smooth expected calibration error (Błasiok & Nakkiran, 2023), 0 to 1; see `accord.statistics.drawn`.
 
     Args:
         probability: (n,) predicted.
         happened: (n,) whether it did.
     """
-    from scipy.fft import dct, idct
-
-    if not probability.size:
-        return None
-    place = np.clip(probability, 0.0, 1.0) * (_SMECE_BINS - 1)
-    left = np.minimum(place.astype(int), _SMECE_BINS - 2)
-    share = place - left
-    residual = (happened - probability) / probability.size
-    mass = np.bincount(left, residual * (1 - share), _SMECE_BINS) + np.bincount(left + 1, residual * share, _SMECE_BINS)
-
-    # A Gaussian reflected at 0 and 1 multiplies the k-th cosine by exp(-(πkσ)²/2): smoothing costs one transform.
-    waves, frequency = dct(mass), np.pi * np.arange(_SMECE_BINS)
-
-    def at(width: float) -> float:
-        return float(np.abs(idct(waves * np.exp(-0.5 * (frequency * width) ** 2))).sum())
-
-    low, high = 1.0 / _SMECE_BINS, 1.0
-    if at(low) < low:
-        return at(low)
-    while high - low > 1e-3:
-        middle = (low + high) / 2
-        low, high = (middle, high) if at(middle) > middle else (low, middle)
-    return at(high)
+    return float(drawn.smece(probability, happened, np.ones((1, probability.size)))[0]) if probability.size else None
 
 
-def smece_of(option: int) -> RankStatistic:
+def smece_of(option: int) -> WeightedStatistic:
     """The smECE of one option's predicted probability, by its index, as a statistic of predictions."""
-    return RankStatistic(lambda paired: smece(paired.probabilities[:, option], paired.answer == option))
+    return WeightedStatistic(
+        lambda paired, weights: drawn.smece(paired.probabilities[:, option], paired.answer == option, weights)
+    )
 
 
 def smece_by_option(paired: Paired) -> list[float | None]:

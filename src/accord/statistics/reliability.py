@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.statistics.agreement import Paired, range_names, smece
+from accord.statistics.drawn import smece as smece_drawn
 from accord.statistics.resampling import Clusters, Interval, interval
 
 Floats = NDArray[np.float64]
 
-DRAWS = 200
+DRAWS, SMECE_DRAWS = 200, 60
 _POINTS = 41
 _THINNEST = 0.02
 
@@ -63,6 +64,5 @@ def _diagram(paired: Paired, option: int, name: str, clusters: Clusters, counts:
         drawn = (counts @ numerator) / (counts @ denominator)
         curve = numerator.sum(axis=0) / denominator.sum(axis=0)
     low, high = np.nanquantile(drawn[:, shown], [0.025, 0.975], axis=0)
-    errors = [smece(p[rows], happened[rows]) for rows in (clusters.rows(count) for count in counts[:60])]
-    spread = interval(np.array([np.nan if each is None else each for each in errors]))
+    spread = interval(smece_drawn(p, happened, counts[:SMECE_DRAWS, clusters.of_row]))
     return Diagram(name, axis[shown], curve[shown], low, high, (mass / mass.max())[shown], error, spread)

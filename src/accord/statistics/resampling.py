@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.statistics.agreement import MeanStatistic, Paired, Statistic, number
+from accord.statistics.agreement import MeanStatistic, Paired, Statistic, WeightedStatistic, number
 from accord.values import BadInput
 
 Floats = NDArray[np.float64]
@@ -19,7 +19,8 @@ DRAWS = 2000
 RANK_DRAWS = 400
 """Fewer draws for statistics that need all rows together: enough for a percentile interval."""
 CONFIDENCE = 0.95
-_DRAWS_AT_ONCE = 250
+_AT_ONCE = 2_000_000
+"""Numbers of draws by rows, or by conversations, that are held at one time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,20 +44,45 @@ class Clusters:
         self.sizes = np.bincount(self.of_row, minlength=len(self.names)).astype(float)
         order = np.argsort(self.of_row, kind="stable")
         self.members: list[Indices] = np.split(order, np.cumsum(self.sizes).astype(int)[:-1])
+        self._counts: dict[int, NDArray[np.uint8]] = {}
+        self._tossed: dict[tuple[int, int], NDArray[np.bool_]] = {}
 
     def __len__(self) -> int:
         return len(self.names)
 
     def sums(self, rows: Floats) -> Floats:
         """(C, m) sums of (n, m) row values by conversation."""
-        total = np.zeros((len(self), rows.shape[1]))
-        np.add.at(total, self.of_row, rows)
-        return total
+        columns = [np.bincount(self.of_row, column, len(self)) for column in rows.T]
+        return np.column_stack(columns) if columns else np.zeros((len(self), 0))
 
     def counts(self, draws: int, seed: int) -> Floats:
         """(draws, C) how often each conversation is drawn, with replacement, C at a time."""
-        rng = np.random.default_rng(seed)
-        return rng.multinomial(len(self), np.full(len(self), 1 / len(self)), size=draws).astype(float)
+        return self._drawn(draws, seed).astype(float)
+
+    def counts_in_parts(self, draws: int, seed: int, width: int) -> Iterator[Floats]:
+        """The same, so many draws at a time that arrays `width` wide stay small."""
+        kept = self._drawn(draws, seed)
+        for start, end in _parts(draws, width):
+            yield kept[start:end].astype(float)
+
+    def coins(self, draws: int, seed: int) -> Iterator[Floats]:
+        """(at most draws, C) 1 for conversations left as they are and 0 for swapped ones, some draws at a time."""
+        if (draws, seed) not in self._tossed:
+            rng = np.random.default_rng(seed)
+            parts = [rng.random((end - start, len(self))) < 0.5 for start, end in _parts(draws, len(self))]
+            self._tossed = {(draws, seed): np.concatenate(parts)}
+        kept = self._tossed[draws, seed]
+        return (kept[start:end].astype(float) for start, end in _parts(draws, len(self)))
+
+    def _drawn(self, draws: int, seed: int) -> NDArray[np.uint8]:
+        """The counts in a byte each: every statistic of every system is drawn alike, and drawing them is not free."""
+        if seed not in self._counts or len(self._counts[seed]) < draws:
+            rng, even = np.random.default_rng(seed), np.full(len(self), 1 / len(self))
+            parts = (
+                rng.multinomial(len(self), even, size=end - start) for start, end in _parts(draws, len(self))
+            )  # one after the other they are the same draws as all at once
+            self._counts = {seed: np.concatenate([np.minimum(part, 255).astype(np.uint8) for part in parts])}
+        return self._counts[seed][:draws]
 
     def rows(self, counts: Floats) -> Indices:
         """Row indices of one draw: each conversation's rows as often as it was drawn."""
@@ -75,21 +101,70 @@ def bootstrap(
         draws: Number of bootstrap samples; statistics of ranks take at most `RANK_DRAWS`.
         seed: Fixes them.
     """
+    return bootstrap_all(clusters, {"it": statistic}, repeats, draws, seed)["it"]
+
+
+def bootstrap_all(
+    clusters: Clusters,
+    statistics: Mapping[str, Statistic],
+    repeats: Sequence[Paired],
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> dict[str, Interval]:
+    """`bootstrap` of several statistics on the same draws, which are then gone through once."""
     if len(clusters) < 2:
-        return Interval(None, None)
-    if isinstance(statistic, MeanStatistic):
-        return interval(resampled_means(clusters, statistic, repeats, clusters.counts(draws, seed)))
-    rows = [clusters.rows(count) for count in clusters.counts(min(draws, RANK_DRAWS), seed)]
-    values = [[statistic(paired.take(drawn)) for paired in repeats] for drawn in rows]
-    return interval(np.array([[np.nan if v is None else v for v in each] for each in values]).mean(axis=1))
+        return dict.fromkeys(statistics, Interval(None, None))
+    means = {name: each for name, each in statistics.items() if isinstance(each, MeanStatistic)}
+    samples = dict(zip(means, _resampled(clusters, list(means.values()), repeats, draws, seed), strict=True))
+    for name, statistic in statistics.items():
+        if not isinstance(statistic, MeanStatistic):
+            few = clusters.counts_in_parts(min(draws, RANK_DRAWS), seed, len(clusters.of_row))
+            samples[name] = np.concatenate([_on_draws(clusters, statistic, repeats, counts) for counts in few])
+    return {name: interval(samples[name]) for name in statistics}
 
 
-def resampled_means(clusters: Clusters, statistic: MeanStatistic, repeats: Sequence[Paired], counts: Floats) -> Floats:
-    """(draws,) the statistic on resamples given as (draws, C) counts of conversations, averaged over repeats."""
-    sizes = (counts @ clusters.sizes)[:, None]
-    with np.errstate(invalid="ignore"):  # an infinite row times a count of 0 is undefined, and counted so
-        each = [statistic.finish((counts @ clusters.sums(statistic.rows(paired))) / sizes) for paired in repeats]
+def _on_draws(clusters: Clusters, statistic: Statistic, repeats: Sequence[Paired], counts: Floats) -> Floats:
+    """(D,) a statistic that needs all rows together on (D, C) counts of conversations, averaged over repeats."""
+    if isinstance(statistic, WeightedStatistic):
+        weights = counts[:, clusters.of_row]
+        each = [statistic.of(paired, weights) for paired in repeats]
+    else:
+        rows = [clusters.rows(count) for count in counts]
+        found = [[statistic(paired.take(drawn)) for drawn in rows] for paired in repeats]
+        each = [np.array([np.nan if value is None else value for value in values]) for values in found]
     return np.asarray(np.mean(each, axis=0))
+
+
+def resampled_means(
+    clusters: Clusters, statistic: MeanStatistic, repeats: Sequence[Paired], draws: int, seed: int
+) -> Floats:
+    """(draws,) the statistic on resamples of conversations, averaged over repeats."""
+    return _resampled(clusters, [statistic], repeats, draws, seed)[0]
+
+
+def _resampled(
+    clusters: Clusters, statistics: Sequence[MeanStatistic], repeats: Sequence[Paired], draws: int, seed: int
+) -> list[Floats]:
+    """(draws,) each statistic on the same resamples, averaged over repeats."""
+    if not statistics:
+        return []
+    sums = [[clusters.sums(statistic.rows(paired)) for statistic in statistics] for paired in repeats]
+    ends = np.cumsum([each.shape[1] for each in sums[0]])[:-1]
+    stacked = np.hstack([clusters.sizes[:, None], *(each for of_repeat in sums for each in of_repeat)])
+    parts: list[list[Floats]] = []
+    with np.errstate(invalid="ignore"):  # an infinite row times a count of 0 is undefined, and counted so
+        for counts in clusters.counts_in_parts(draws, seed, len(clusters)):
+            drawn = counts @ stacked
+            repeated = np.split(drawn[:, 1:] / drawn[:, :1], len(repeats), axis=1)
+            each = [
+                [
+                    statistic.finish(part)
+                    for statistic, part in zip(statistics, np.split(one, ends, axis=1), strict=True)
+                ]
+                for one in repeated
+            ]
+            parts.append(list(np.mean(each, axis=0)))
+    return [np.concatenate(parts_of_one) for parts_of_one in zip(*parts, strict=True)]
 
 
 def interval(samples: Floats, confidence: float = CONFIDENCE) -> Interval:
@@ -140,26 +215,25 @@ def paired_test(
         total = np.zeros(len(keep))
         with np.errstate(invalid="ignore"):
             for ours, theirs in sums:
-                a, b = keep @ ours + (1 - keep) @ theirs, keep @ theirs + (1 - keep) @ ours
+                moved = keep @ (ours - theirs)
+                a, b = theirs.sum(axis=0) + moved, ours.sum(axis=0) - moved
                 total += statistic.finish(a / whole) - statistic.finish(b / whole)
         return total / len(sums)
 
     observed = number(difference(ones)[0])
     if observed is None:
         return None
-    rng = np.random.default_rng(seed)
-    extreme = sum(
-        int((~(np.abs(difference(keep)) < abs(observed) - 1e-12)).sum()) for keep in _coins(rng, draws, len(clusters))
-    )
-    counts = clusters.counts(draws, seed)
-    ours, theirs = (resampled_means(clusters, statistic, system, counts) for system in (first, second))
+    near = abs(observed) - 1e-12
+    extreme = sum(int((~(np.abs(difference(keep)) < near)).sum()) for keep in clusters.coins(draws, seed))
+    ours, theirs = (resampled_means(clusters, statistic, system, draws, seed) for system in (first, second))
     spread = interval(ours - theirs)
     return PairedTest(observed, spread.low, spread.high, (1 + extreme) / (1 + draws))
 
 
-def _coins(rng: np.random.Generator, draws: int, size: int) -> Iterator[Floats]:
-    for start in range(0, draws, _DRAWS_AT_ONCE):
-        yield (rng.random((min(_DRAWS_AT_ONCE, draws - start), size)) < 0.5).astype(float)
+def _parts(draws: int, width: int) -> Iterator[tuple[int, int]]:
+    """From which draw to which, so that arrays `width` wide hold about `_AT_ONCE` numbers."""
+    step = max(1, _AT_ONCE // max(width, 1))
+    return ((start, min(start + step, draws)) for start in range(0, draws, step))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -22,11 +22,11 @@ from accord.statistics import (
     Interval,
     MeanStatistic,
     Paired,
-    RankStatistic,
+    WeightedStatistic,
     bootstrap,
     holm,
     pearson,
-    smece_by_option,
+    smece_of,
 )
 
 Floats = NDArray[np.float64]
@@ -76,9 +76,9 @@ def _error(paired: Paired) -> Floats:
     return np.asarray(paired.value - paired.truth)[:, None]
 
 
-def _mean_smece(paired: Paired) -> float | None:
-    found = [value for value in smece_by_option(paired) if value is not None]
-    return float(np.mean(found)) if found else None
+def _mean_smece(paired: Paired, weights: Floats) -> Floats:
+    shown = paired.in_ranges()
+    return np.asarray(np.mean([smece_of(option).of(shown, weights) for option in range(len(shown.options))], axis=0))
 
 
 BIAS = MeanStatistic(_error, lambda means: np.asarray(means[..., 0]))
@@ -86,7 +86,7 @@ SHOWN = {
     "bias": BIAS,
     "rmse": STATISTICS["rmse"],
     "pearson": STATISTICS["pearson"],
-    "calibration_error": RankStatistic(_mean_smece),
+    "calibration_error": WeightedStatistic(_mean_smece),
 }
 
 

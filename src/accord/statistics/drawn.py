@@ -1,0 +1,164 @@
+"""Statistics that need all their rows together, computed for many bootstrap draws at once.
+
+A draw is a row of weights: how often each of n predictions was drawn. Ranks, τ, α and smECE follow from sorted sums of
+weights, so that four hundred draws cost four hundred rows of one array and no loop. A draw whose statistic is undefined
+is NaN.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+_TINY = 1e-12
+_SMECE_BINS = 1000
+
+
+def spearman(truth: Floats, value: Floats, weights: Floats) -> Floats:
+    """(D,) Pearson's r of the ranks, ties at their mean rank, of two (n,) arrays under (D, n) weights."""
+    middle = (weights.sum(axis=1) + 1) / 2
+    ranks, spread = [], []
+    for each in (truth, value):
+        code, _ = _codes(each)
+        tied = _sums(code, weights)
+        rank = np.cumsum(tied, axis=1) - (tied - 1) / 2 - middle[:, None]
+        ranks.append(rank[:, code])
+        spread.append((tied * rank**2).sum(axis=1))
+    return _ratio((weights * ranks[0] * ranks[1]).sum(axis=1), spread[0], spread[1])
+
+
+def kendall(truth: Floats, value: Floats, weights: Floats, within: Indices | None = None) -> Floats:
+    """(D,) Kendall's τ-b: (concordant - discordant) / √((pairs untied in y)(pairs untied in ŷ)).
+
+    Pairs that differ in y differ in a highest bit of y's code: one sorted sum per bit counts all of them (⌈log₂ K⌉ sums
+    for K values), instead of one look at each pair.
+
+    Args:
+        truth: (n,) y.
+        value: (n,) ŷ.
+        weights: (D, n).
+        within: (n,) codes of groups; only pairs inside a group count.
+    """
+    group = np.zeros(len(truth), dtype=np.intp) if within is None else within
+    (y, options), (v, values) = _codes(truth), _codes(value)
+    total = np.zeros(len(weights))
+    for bit in range(max(options - 1, 1).bit_length()):
+        total += _crossing(group * (options + 1) + (y >> (bit + 1)), (y >> bit) & 1, v, weights)
+    pairs, tied_y, tied_v = (
+        _pairs(code, weights) for code in (group, group * (options + 1) + y, group * (values + 1) + v)
+    )
+    return _ratio(total, pairs - tied_y, pairs - tied_v)
+
+
+def _crossing(block: Indices, upper: Indices, value: Indices, weights: Floats) -> Floats:
+    """(D,) concordant less discordant pairs of a lower and an upper row in the same block."""
+    order = np.lexsort((value, block))
+    block, value, upper = block[order], value[order], upper[order].astype(bool)
+    if not upper.any() or upper.all():
+        return np.zeros(len(weights))
+    mine = weights[:, order]
+    below = np.zeros((len(weights), len(block) + 1))
+    np.cumsum(np.where(upper, 0.0, mine), axis=1, out=below[:, 1:])
+    ties = np.flatnonzero(np.diff(value, prepend=-1) | np.diff(block, prepend=-1))
+    blocks = np.flatnonzero(np.diff(block, prepend=-1))
+    ends = [np.append(starts[1:], len(block)) for starts in (ties, blocks)]
+    places = np.flatnonzero(upper)
+    tie, whole = (np.searchsorted(starts, places, side="right") - 1 for starts in (ties, blocks))
+    lower = below[:, ties[tie]] - below[:, blocks[whole]]
+    higher = below[:, ends[1][whole]] - below[:, ends[0][tie]]
+    return np.asarray((mine[:, places] * (lower - higher)).sum(axis=1))
+
+
+def _pairs(code: Indices, weights: Floats) -> Floats:
+    """(D,) pairs of rows with the same code; two draws of one row are a pair, too."""
+    sums = _sums(code, weights)
+    return np.asarray((sums * (sums - 1)).sum(axis=1) / 2)
+
+
+def pearson_within(truth: Floats, value: Floats, weights: Floats, within: Indices) -> Floats:
+    """(D,) Pearson's r after each group's means are taken off both sides; the mean over groups of pairs, pooled."""
+    y, v = truth - truth.mean(), value - value.mean()
+    sizes = _sums(within, weights)
+    of_y, of_v = _sums(within, weights * y), _sums(within, weights * v)
+    share = 1 / np.maximum(sizes, 1)
+
+    def left(products: Floats, one: Floats, other: Floats) -> Floats:
+        whole = weights @ products
+        rest = whole - (one * other * share).sum(axis=1)
+        return np.where(np.abs(rest) > _TINY * np.abs(whole), rest, 0.0)
+
+    return _ratio(left(y * v, of_y, of_v), left(y * y, of_y, of_y), left(v * v, of_v, of_v))
+
+
+def ordinal_alpha(options: int, said: Indices, predicted: Indices, weights: Floats) -> Floats:
+    """(D,) Krippendorff's ordinal α of two coders who both answered every row, in codes of `options` rising options.
+
+    α = 1 - (m - 1) Σ o_ck δ²_ck / Σ n_c n_k δ²_ck with m = 2n answers and δ_ck = Σ_{g=c..k} n_g - (n_c + n_k) / 2.
+    """
+    cells = np.zeros((len(weights), options * options))
+    used, code = np.unique(said * options + predicted, return_inverse=True)
+    cells[:, used] = _sums(code, weights)
+    seen = cells.reshape(-1, options, options)
+    seen = seen + seen.transpose(0, 2, 1)
+    given = seen.sum(axis=2)
+    upto = np.cumsum(given, axis=1) - given / 2
+    distance = (upto[:, :, None] - upto[:, None, :]) ** 2
+    observed = (seen * distance).sum(axis=(1, 2))
+    expected = (given[:, :, None] * given[:, None, :] * distance).sum(axis=(1, 2))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(expected > 0, 1 - (given.sum(axis=1) - 1) * observed / expected, np.nan)
+
+
+def smece(probability: Floats, happened: NDArray[np.bool_], weights: Floats) -> Floats:
+    """(D,) smooth expected calibration error (Błasiok & Nakkiran, 2023), 0 to 1.
+
+    The residuals y - p, smoothed along p by a reflected Gaussian of width σ, in absolute value:
+    smECE_σ = ∫ |Σᵢ K_σ(t, pᵢ)(yᵢ - pᵢ)| dt / n, at the σ where smECE_σ = σ.
+    """
+    from scipy.fft import dct, idct
+    from scipy.sparse import csr_array
+
+    rows, bins = len(probability), _SMECE_BINS
+    place = np.clip(probability, 0.0, 1.0) * (bins - 1)
+    left = np.minimum(place.astype(int), bins - 2)
+    share, residual = place - left, happened - probability
+    shares = np.concatenate([residual * (1 - share), residual * share])
+    at_bins = (np.tile(np.arange(rows), 2), np.concatenate([left, left + 1]))
+    mass = (csr_array((shares, at_bins), shape=(rows, bins)).T @ weights.T).T / weights.sum(axis=1)[:, None]
+
+    # A Gaussian reflected at 0 and 1 multiplies the k-th cosine by exp(-(πkσ)²/2): smoothing costs one transform.
+    waves, frequency = dct(mass, axis=1), np.pi * np.arange(bins)
+
+    def at(width: Floats) -> Floats:
+        return np.asarray(np.abs(idct(waves * np.exp(-0.5 * (frequency * width[:, None]) ** 2), axis=1)).sum(axis=1))
+
+    low, high = np.full(len(weights), 1.0 / bins), np.ones(len(weights))
+    narrowest = at(low)
+    settled = narrowest < low
+    while high[0] - low[0] > 1e-3:  # every draw's bracket has the same width
+        middle = (low + high) / 2
+        above = at(middle) > middle
+        low, high = np.where(above, middle, low), np.where(above, high, middle)
+    return np.where(settled, narrowest, at(high))
+
+
+def _codes(values: Floats) -> tuple[Indices, int]:
+    """(n,) each value's place among the different ones, and how many there are."""
+    different, code = np.unique(values, return_inverse=True)
+    return code.astype(np.intp), len(different)
+
+
+def _sums(code: Indices, weights: Floats) -> Floats:
+    """(D, C) sums of weights by code; codes from 0 on that no row has are left out."""
+    order = np.argsort(code, kind="stable")
+    starts = np.flatnonzero(np.diff(code[order], prepend=-1))
+    return np.asarray(np.add.reduceat(weights[:, order], starts, axis=1))
+
+
+def _ratio(product: Floats, first: Floats, second: Floats) -> Floats:
+    """(D,) product / √(first · second); NaN where either does not vary."""
+    varies = (first > _TINY) & (second > _TINY)
+    return np.where(varies, product / np.sqrt(np.where(varies, first * second, 1.0)), np.nan)
