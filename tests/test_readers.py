@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 from pathlib import Path
@@ -11,8 +12,8 @@ import polars as pl
 import pytest
 
 from accord import Conversation, Rubric, Target, Turn, read, read_labels
-from accord.formats import detect, formats, is_label_file
-from accord.values import BadInput, BadRow, UnknownName
+from accord.formats import UNNAMED, detect, formats, is_label_file, labels_beside
+from accord.values import BadInput, BadRow, Kind, Question, Scale, UnknownName
 
 
 def lines(path: Path, *rows: Any) -> Path:
@@ -523,9 +524,162 @@ def test_labels_that_are_none(tmp_path: Path, rubric: Rubric, row: dict[str, Any
         list(read_labels(path, rubric))
 
 
-def test_transcripts_and_labels_in_one_table_are_not_read_by_half(tmp_path: Path) -> None:
+def test_transcripts_and_labels_in_one_table_are_both_read(tmp_path: Path) -> None:
+    row = {"conversation": "c", "annotator": "b", "prompt": "hello", "response": "hi there", "Q0": 3}
+    path = lines(tmp_path / "both.jsonl", row)
+    assert not is_label_file(path)
+    found = only(path)
+    assert said(found) == HELLO
+    [label] = labels_beside(found, ["Q0"])
+    assert (label.target, label.annotator, label.value) == (Target("c"), "b", 3)
+
+
+# --- cells of messages, transcripts in plain text, traces ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+@pytest.mark.parametrize(("asked", "replied"), [("prompt", "completion"), ("input", "output"), ("question", "answer")])
+def test_messages_in_the_cells_of_an_exchange_are_turns(
+    tmp_path: Path, asked: str, replied: str, as_text: bool
+) -> None:
+    before = [{"role": "system", "content": "be kind"}, MESSAGES[0]]
+    cells = {asked: before, replied: [MESSAGES[1]]}
+    row = {name: json.dumps(cell) for name, cell in cells.items()} if as_text else cells
+    found = only(lines(tmp_path / "pairs.jsonl", {"id": "c", **row}), format="table")
+    assert said(found) == [("system", "be kind"), *HELLO]
+    one = only(lines(tmp_path / "one.jsonl", {"id": "c", asked: "hello", replied: MESSAGES[1]}), format="table")
+    assert said(one) == HELLO
+
+
+@pytest.mark.parametrize("cell", [5, True, ["a", "b"], {"a": 1}, [{"x": 1}]])
+def test_a_cell_that_is_neither_text_nor_messages_is_refused(tmp_path: Path, cell: Any) -> None:
+    path = lines(tmp_path / "pairs.jsonl", {"id": "c", "prompt": "hello", "completion": cell})
+    with pytest.raises(BadRow, match="line 1: what was said is a text, a message or a list of messages, got"):
+        list(read(path))
+
+
+def test_the_history_that_each_row_repeats_is_told_once(tmp_path: Path) -> None:
+    later = [*MESSAGES, {"role": "user", "content": "bye"}]
     path = lines(
-        tmp_path / "both.jsonl", {"conversation": "c", "annotator": "b", "prompt": "x", "response": "y", "Q0": 3}
+        tmp_path / "calls.jsonl",
+        {"id": "c", "prompt": MESSAGES[:1], "completion": "hi there"},
+        {"id": "c", "prompt": later, "completion": "see you"},
     )
-    with pytest.raises(BadInput, match="put the labels into a file of their own"):
-        is_label_file(path)
+    assert said(only(path)) == [*HELLO, ("user", "bye"), ("assistant", "see you")]
+
+
+def test_generations_of_one_trace_are_one_conversation(tmp_path: Path) -> None:
+    common = {"traceId": "t1", "type": "GENERATION"}
+    path = lines(
+        tmp_path / "observations.jsonl",
+        {**common, "id": "o2", "startTime": "2026-01-01T00:00:02Z", "input": [*MESSAGES, {"role": "user", "content": "bye"}],
+         "output": {"role": "assistant", "content": "see you"}},
+        {**common, "id": "o1", "startTime": "2026-01-01T00:00:01Z", "input": MESSAGES[:1], "output": MESSAGES[1]},
+        {**common, "id": "o0", "type": "SPAN", "startTime": "2026-01-01T00:00:00Z", "input": {"x": 1}, "output": "other"},
+    )  # fmt: skip
+    found = only(path)
+    assert found.id == "t1" and said(found) == [*HELLO, ("user", "bye"), ("assistant", "see you")]
+
+
+def test_ids_of_spans_are_the_same_from_protobuf_and_from_json(tmp_path: Path) -> None:
+    trace, span_id = bytes(range(16)), bytes(range(8))
+    attributes = {
+        "gen_ai.input.messages": json.dumps([part("user", "hello")]),
+        "gen_ai.output.messages": json.dumps([part("assistant", "hi there")]),
+        "gen_ai.request.model": "m1",
+    }
+
+    def export(trace_id: str, id_: str, resource: dict[str, Any]) -> dict[str, Any]:
+        spans = [{"traceId": trace_id, "spanId": id_, "startTimeUnixNano": "1", "attributes": attributes}]
+        return {"resourceSpans": [{"resource": resource, "scopeSpans": [{"spans": spans}]}]}
+
+    service = {"attributes": [{"key": "service.name", "value": {"stringValue": "shop-bot"}}]}
+    in_base64 = [base64.b64encode(each).decode() for each in (trace, span_id)]
+    first = only(lines(tmp_path / "protobuf.jsonl", export(*in_base64, service)))
+    second = only(lines(tmp_path / "json.jsonl", export(trace.hex(), span_id.hex(), {})))
+    assert first.id == second.id == trace.hex()
+    assert (first.system, second.system) == ("shop-bot", "m1")
+
+
+def test_a_transcript_in_plain_text_is_turns(tmp_path: Path) -> None:
+    path = tmp_path / "calls.csv"
+    path.write_text('id,transcript,score\nx,"Kunde: Wo ist es?\nUnd wann?\nBerater: Morgen.",70\n', encoding="utf-8")
+    found = only(path)
+    assert said(found) == [("user", "Wo ist es?\nUnd wann?"), ("assistant", "Morgen.")]
+    assert found.metadata["score"] == "70"
+    path.write_text("id,transcript,score\nx,no speaker here,70\n", encoding="utf-8")
+    with pytest.raises(BadRow, match="lines that begin with the speaker"):
+        list(read(path))
+
+
+def test_speakers_of_support_desks_are_users_and_assistants(tmp_path: Path) -> None:
+    named = [("end-user", "a"), ("Operator", "b"), ("End User", "c"), ("chatbot", "d"), ("speaker_a", "e")]
+    found = only(lines(tmp_path / "c.jsonl", {"messages": [{"speaker": who, "text": text} for who, text in named]}))
+    assert [turn.role for turn in found.turns] == ["user", "assistant", "user", "assistant", "speaker_a"]
+
+
+# --- ratings beside the text --------------------------------------------------------------------------------------
+
+
+def test_rows_of_several_raters_are_one_conversation_with_a_label_each(tmp_path: Path) -> None:
+    path = tmp_path / "rated.csv"
+    rows = ["q1,hello,hi there,4,ann", "q1,hello,hi there,4,ben", "q2,hello,hi again,2,ann"]
+    path.write_text("id,question,answer,rating,rater\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    assert not is_label_file(path)
+    first, second = (record.conversation for record in read(path))
+    assert said(first) == HELLO and second.id == "q2"
+    found = [labels_beside(each, ["rating"]) for each in (first, second)]
+    assert [(label.target, label.annotator, label.value) for labels in found for label in labels] == [
+        (Target("q1"), "ann", "4"), (Target("q1"), "ben", "4"), (Target("q2"), "ann", "2"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("beside", "expected"),
+    [
+        ({"rating": 4}, [(None, UNNAMED, 4)]),
+        ({"rating": 4, "rater": "ann"}, [(None, "ann", 4)]),
+        ({"ratings": [4, 5]}, [(None, "r1", 4), (None, "r2", 5)]),
+        ({"rating_r1": 4, "rating_r2": 5}, [(None, "r1", 4), (None, "r2", 5)]),
+        ({"metadata": {"feedback": {"rating": 3}}}, [(None, UNNAMED, 3)]),
+        ({"annotations": [{"annotator": "ann", "question": "rating", "value": 2, "turn": 1}]}, [(1, "ann", 2)]),
+        ({"annotations": [{"annotator": "ann", "rating": 2}, {"annotator": "ben", "rating": 3}]},
+         [(None, "ann", 2), (None, "ben", 3)]),
+        ({"ratings": {"rating": {"score": 1, "rater": "ann"}}}, [(None, "ann", 1)]),
+        ({"ratings": {"r1": {"rating": 1}}}, [(None, "r1", 1)]),
+        ({"ratings": {"rating": {"ann": 1, "ben": 5}}}, [(None, "ann", 1), (None, "ben", 5)]),
+        ({"other": 4}, []),
+    ],
+)  # fmt: skip
+def test_ratings_beside_a_conversation(
+    tmp_path: Path, beside: dict[str, Any], expected: list[tuple[int | None, str, Any]]
+) -> None:
+    found = only(lines(tmp_path / "c.jsonl", {"id": "c", "messages": MESSAGES, **beside}))
+    labels = labels_beside(found, ["rating"])
+    assert [(label.target.turn, label.annotator, label.value) for label in labels] == expected
+
+
+def test_a_rating_of_a_message_is_about_that_turn(tmp_path: Path) -> None:
+    rated = [MESSAGES[0], {**MESSAGES[1], "rating": 5}]
+    [label] = labels_beside(only(lines(tmp_path / "c.jsonl", {"id": "c", "messages": rated})), ["rating"])
+    assert label.target == Target("c", 1) and label.value == 5
+    table = tmp_path / "turns.csv"
+    table.write_text("conversation,role,content,rating\nc,user,hello,\nc,assistant,hi there,5\n", encoding="utf-8")
+    [label] = labels_beside(only(table), ["rating"])
+    assert label.target == Target("c", 1) and label.value == "5"
+
+
+def test_a_label_may_be_written_as_what_its_option_means(tmp_path: Path) -> None:
+    scale = Scale(kind=Kind.BINARY, options=(0, 1))
+    thumbs = Question(id="thumbs", text="?", scale=scale, meanings={"0": "down", "1": "up"})
+    asks = Rubric(name="r", questions=(thumbs,), main="thumbs")
+    path = lines(tmp_path / "l.jsonl", *({"id": "c", "thumbs": value} for value in ("up", "Down", True, 0, "n/a")))
+    assert [label.value for label in read_labels(path, asks)] == [1, 0, 1, 0, None]
+
+
+def test_labels_without_a_rater_and_with_one_per_column(tmp_path: Path, rubric: Rubric) -> None:
+    path = lines(tmp_path / "l.jsonl", {"chat_id": "c", "Q0": 3})
+    assert is_label_file(path)
+    assert [(label.annotator, label.value) for label in read_labels(path, rubric)] == [(UNNAMED, 3)]
+    path = lines(tmp_path / "wide.jsonl", {"chat_id": "c", "Q0_rater1": 3, "Q0_rater2": 4})
+    assert [(label.annotator, label.value) for label in read_labels(path, rubric)] == [("rater1", 3), ("rater2", 4)]

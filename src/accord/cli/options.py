@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,6 +30,16 @@ RowsOut = typer.Option("--out", "-o", help="Append one JSON line per reply to th
 IsWatched = Annotated[
     bool, typer.Option("--watch/--no-watch", help="Aggregate scores by day in the store, and raise alarms.")
 ]
+Main = Annotated[str | None, typer.Option("--main", help="The main question, in place of a guess.")]
+LabelColumns = Annotated[
+    list[str] | None,
+    typer.Option("--labels", metavar="COLUMN", help="A column or entry beside the text that holds ratings; repeat."),
+]
+Unnamed = Annotated[bool, typer.Option("--unnamed", help="Annotators are places in a list (r1, r2, ...), not persons.")]
+Roles = Annotated[
+    list[str] | None,
+    typer.Option("--role", metavar="THEIRS=OURS", help="Map a role, e.g. operator=assistant; repeat."),
+]
 SkipBadRows = Annotated[bool, typer.Option("--skip-bad-rows", help="Report and skip bad rows instead of stopping.")]
 
 
@@ -51,6 +63,33 @@ def open_project(config_file: Path | None, settings: list[str] | None = None, qu
     from accord.project import Project, load_config, with_settings
 
     return Project(with_settings(load_config(config_file), settings or ()), question=question)
+
+
+def role_map(pairs: list[str] | None) -> dict[str, str]:
+    """`THEIRS=OURS` pairs of roles as a mapping.
+
+    Raises:
+        BadInput: A pair has no `=`, or names none of our roles.
+    """
+    from accord.values import BadInput
+
+    found = {theirs: ours for theirs, _, ours in (pair.partition("=") for pair in pairs or ())}
+    for theirs, ours in found.items():
+        if ours not in ("user", "assistant", "system", "tool"):
+            raise BadInput(f"--role takes THEIRS=OURS, got {theirs}={ours}; ours is user, assistant, system or tool")
+    return found
+
+
+def are_positions(positions: Callable[[], Sequence[str]]) -> bool:
+    """Ask on a terminal whether annotators who look like places in a list are no persons; `False` elsewhere."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    found = positions()
+    return bool(found) and not typer.confirm(
+        f"Annotators {found[0]} to {found[-1]}: is each one person, the same everywhere?",
+        default=True,
+        err=True,
+    )
 
 
 def column_map(pairs: list[str] | None) -> dict[str, str]:

@@ -22,6 +22,7 @@ from accord.models import (
     Who,
     judge_all,
     judging_signature,
+    questions_for,
     wait,
 )
 from accord.store import Store
@@ -70,8 +71,8 @@ class RubricAnswers(Source):
     def keep_only(self, columns: Sequence[Column]) -> Source | None:
         """Only the questions whose answers were learned from are asked."""
         named = {column.question for column in columns}
-        wanted = [question.id for question in self.rubric.judged if question.id in named]
-        return self.asking(wanted) if 0 < len(wanted) < len(self.rubric.judged) else (self if wanted else None)
+        wanted = [question.id for question in self.rubric.recorded if question.id in named]
+        return self.asking(wanted) if 0 < len(wanted) < len(self.rubric.recorded) else (self if wanted else None)
 
     def state(self) -> State:
         """The rubric, which need not be the project's any more when scores are made."""
@@ -101,7 +102,7 @@ def answer_table(judge: Named, rubric: Rubric, judged: Iterable[Judged], windowe
     judged_by = judging_signature(judge, rubric)
     columns = [
         Column(f"{question.id}={option}", signature, question.id, _position(question, index))
-        for question in rubric.judged
+        for question in questions_for(judge, rubric)
         for signature in [str(judged_by.with_part("question", question.key))]
         for index, option in enumerate(question.scale.options)
     ]

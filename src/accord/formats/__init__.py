@@ -1,7 +1,15 @@
 """Conversations, labels and annotations from files, one file per format, one at a time; scores and annotations out."""
 
 from accord.formats.annotations import AnnotationWriter, looks_like_annotations, read_annotations
-from accord.formats.label_files import looks_like_labels, mapped, read_labels
+from accord.formats.beside import UNNAMED, VALUE_KEYS, Answered, answers_beside, labels_beside
+from accord.formats.label_files import (
+    NOT_APPLICABLE,
+    answer_to,
+    looks_like_labels,
+    mapped,
+    raw_label_rows,
+    read_labels,
+)
 from accord.formats.messages import documents_from, role_named
 from accord.formats.reading import OnBadRow, T, columns_of, detect, is_annotation_file, is_label_file, read
 from accord.formats.record import Fields, Format, Record, Row, WrongShape, formats, grouped, under_our_names
@@ -11,15 +19,21 @@ from accord.formats.soda_eval import REPEAT
 
 __all__ = [
     "AnnotationWriter",
+    "Answered",
     "Fields",
     "Format",
+    "NOT_APPLICABLE",
     "OnBadRow",
     "REPEAT",
     "Record",
     "Row",
     "ScoreWriter",
     "T",
+    "UNNAMED",
+    "VALUE_KEYS",
     "WrongShape",
+    "answer_to",
+    "answers_beside",
     "columns_of",
     "detect",
     "documents_from",
@@ -27,10 +41,12 @@ __all__ = [
     "grouped",
     "is_annotation_file",
     "is_label_file",
+    "labels_beside",
     "locate",
     "looks_like_annotations",
     "looks_like_labels",
     "mapped",
+    "raw_label_rows",
     "read",
     "read_annotations",
     "read_labels",

@@ -7,36 +7,64 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from accord.formats.beside import UNNAMED, answers_in
 from accord.formats.messages import checked_answer, checked_id, is_storable, turn_index
-from accord.formats.record import Fields, Row, WrongShape, under_our_names
+from accord.formats.record import ANNOTATOR_KEYS, Fields, Row, WrongShape, under_our_names
 from accord.formats.rows import locate, read_rows
+from accord.formats.table import ALIASES as OF_TEXT
+from accord.formats.table import holds_text
 from accord.values import BadInput, BadRow, Kind, Label, Question, Rubric, Target, check_label
 
 ALIASES: Mapping[str, tuple[str, ...]] = {
-    "conversation": ("conversation_id", "item_id", "dialogue_id", "session_id", "chat_id", "id"),
+    "conversation": (
+        "conversation_id", "item_id", "dialogue_id", "dialog_id", "session_id", "thread_id", "chat_id", "conv_id",
+        "ticket_id", "id",
+    ),
     "turn": ("turn_index", "response_index"),
-    "annotator": ("annotator_id", "rater", "rater_id", "judge", "worker_id"),
-    "question": ("question_id", "dimension", "criterion", "name"),
+    "annotator": ANNOTATOR_KEYS[1:],
+    "question": ("question_id", "dimension", "criterion", "aspect", "metric", "name"),
     "value": ("rating", "score", "label", "answer"),
     "against": ("against_id", "other_conversation", "conversation_b"),
     "against_turn": (),
     "time": ("rated_at", "timestamp", "created_at"),
-}
-NOT_APPLICABLE = {"na", "n/a", "not applicable"}
+}  # fmt: skip
+NOT_APPLICABLE = {"na", "n/a", "not applicable", "none", "null", "nan", "-"}
+_TEXTS = {name for ours in ("content", "prompt", "response") for name in (ours, *OF_TEXT[ours])} - {
+    "value", "question", "answer", "from", "message",
+}  # fmt: skip
 
 
 def looks_like_labels(fields: Fields) -> bool:
-    """Whether a row is a rating: it names a conversation and an annotator.
+    """Whether a row is a rating, and nothing else: it names a conversation, and holds nothing that was said.
 
-    Raises:
-        WrongShape: It holds what was said as well, so that neither reading would be the whole of it.
+    `question` and `answer` are what was said where a rating stands beside them, else a question and its value.
     """
-    names = under_our_names(fields, ALIASES).keys()
-    if not {"conversation", "annotator"} <= names:
+    row = under_our_names(fields, ALIASES)
+    if row.get("conversation") in (None, "") or {"messages", "conversations", "resourceSpans"} & fields.keys():
         return False
-    if {"messages", "conversations"} & names or {"role", "content"} <= names or {"prompt", "response"} <= names:
-        raise WrongShape("the file holds transcripts and labels in one table; put the labels into a file of their own")
-    return True
+    said = {name: value for name, value in fields.items() if name not in ("question", "answer") or is_exchange(fields)}
+    if holds_text(said):
+        return False
+    if "annotator" in row:
+        return True
+    others = [name for name in row if name not in ("conversation", "turn", "time")]
+    return bool(others) and not any(name in _TEXTS or isinstance(row[name], dict) for name in others)
+
+
+def is_exchange(fields: Fields) -> bool:
+    """Whether a row's `question` and `answer` are what was said, and not what was asked of an annotator.
+
+    >>> is_exchange({"id": 1, "question": "Is it open?", "answer": "Until six.", "rating": 4, "rater": "a"})
+    True
+    >>> is_exchange({"id": 1, "question": "Q0", "answer": 4, "rater": "a"})
+    False
+    """
+    if not {"question", "answer"} <= fields.keys():
+        return False
+    rated = any(fields.get(name) not in (None, "") for name in ("rating", "score", "value", "label"))
+    sides = [fields["question"], fields["answer"]]
+    told = all(isinstance(side, str) for side in sides) and any(len(str(side).split()) > 4 for side in sides)
+    return rated or told or any(isinstance(side, list | dict) for side in sides)
 
 
 def read_labels(
@@ -98,36 +126,82 @@ def mapped(rows: Iterable[Row | BadRow], columns: Mapping[str, str] | None, wher
         yield row
 
 
-def _labels(fields: Fields, rubric: Rubric) -> list[Label]:
-    row = {
+def raw_answers(fields: Fields) -> tuple[Target, list[tuple[str, str, Any]]]:
+    """What a row of labels says: about what, and as (question, annotator, value) every answer that it may hold.
+
+    Where no rubric says which columns are questions, all others may be: for a survey of the file.
+
+    Raises:
+        WrongShape: It names no conversation.
+    """
+    row = _stripped(fields)
+    target, annotator = _target(row), _annotator(row)
+    if "value" in row and row.get("question") not in (None, ""):
+        return target, [(str(row["question"]), annotator, row["value"])]
+    known = {"conversation", "turn", "time", "against", "against_turn", "question", "comment", "value"}
+    rest = {name: value for name, value in row.items() if name not in known}
+    value = next((name for name in ("value", *ALIASES["value"]) if name in fields), "rating")
+    rest |= {value if value != "value" else "rating": row["value"]} if "value" in row else {}
+    return target, [(each.question, each.annotator or annotator, each.value) for each in answers_in(rest)]
+
+
+def raw_label_rows(
+    path: str | Path, columns: Mapping[str, str] | None = None
+) -> Iterator[tuple[Target, list[tuple[str, str, Any]]]]:
+    """Every row of a file of labels as `raw_answers` reads it; rows that cannot be read are passed over."""
+    found = locate(path)
+    for row in mapped(read_rows(found), columns, str(found)):
+        if isinstance(row, Row):
+            try:
+                yield raw_answers(row.fields)
+            except WrongShape:
+                continue
+
+
+def _stripped(fields: Fields) -> dict[str, Any]:
+    return {
         name: value.strip() if isinstance(value, str) else value
         for name, value in under_our_names(fields, ALIASES).items()
     }
-    if row.get("conversation") in (None, "") or row.get("annotator") in (None, ""):
-        raise WrongShape("a label needs a conversation and an annotator (map other column names with --columns)")
-    target = Target(checked_id(row["conversation"]), turn_index(row.get("turn")))
+
+
+def _target(row: Mapping[str, Any]) -> Target:
+    if row.get("conversation") in (None, ""):
+        raise WrongShape("a label needs a conversation (map other column names with --columns)")
+    return Target(checked_id(row["conversation"]), turn_index(row.get("turn")))
+
+
+def _annotator(row: Mapping[str, Any]) -> str:
+    if "annotator" in row and row["annotator"] in (None, ""):
+        raise WrongShape("a label needs an annotator; this row names none (map other column names with --columns)")
+    return checked_id(row.get("annotator", UNNAMED))
+
+
+def _labels(fields: Fields, rubric: Rubric) -> list[Label]:
+    row = _stripped(fields)
+    target, annotator, time = _target(row), _annotator(row), row.get("time")
     against = None
     if row.get("against") not in (None, ""):
         against = Target(checked_id(row["against"]), turn_index(row.get("against_turn")))
-    annotator, time = checked_id(row["annotator"]), row.get("time")
     when = None if time in (None, "") else str(time)
     if when is not None and not is_storable(when):
         raise WrongShape(f"time {when!r} is no text")
     sides = target, against
     return [
-        Label(target, checked_id(question), annotator, _value(raw, question, rubric, sides), when, against=against)
-        for question, raw in _answers(row, rubric).items()
+        Label(target, checked_id(question), who, _value(raw, question, rubric, sides), when, against=against)
+        for question, who, raw in _answers(fields, row, annotator, rubric)
         if raw not in (None, "")
     ]
 
 
-def _answers(row: Mapping[str, Any], rubric: Rubric) -> dict[str, Any]:
-    """The row's answers by question: the one it names, else those in columns named after questions, else the main."""
+def _answers(fields: Fields, row: Mapping[str, Any], annotator: str, rubric: Rubric) -> list[tuple[str, str, Any]]:
+    """The row's answers: to the question it names, else those in columns named after questions, else to the main."""
     if "value" in row and row.get("question") not in (None, ""):
-        return {str(row["question"]): row["value"]}
-    wide = {question.id: row[question.id] for question in rubric.questions if question.id in row}
+        return [(str(row["question"]), annotator, row["value"])]
+    wide = [(each.id, annotator, row[each.id]) for each in rubric.questions if each.id in row]
+    wide = wide or [each for each in raw_answers(fields)[1] if rubric.get(each[0]) is not None]
     if not wide and "value" in row:
-        return {rubric.main: row["value"]}
+        return [(rubric.main, annotator, row["value"])]
     if not wide:
         raise WrongShape(
             f"no value, and no column named after a question of the rubric {rubric.name!r}; it has {', '.join(row)}"
@@ -140,14 +214,30 @@ def _value(raw: Any, name: str, rubric: Rubric, sides: tuple[Target, Target | No
     question = rubric.get(name)
     if question is not None and question.compares:
         raw = _side(raw, question, sides)
-    if isinstance(raw, str):
-        if raw.lower() in NOT_APPLICABLE:
-            return None
-        option = None if question is None else question.scale.parse(raw)
-        return option if option is not None else _number(raw)
+    return answer_to(question, raw, name)
+
+
+def answer_to(question: Question | None, raw: Any, name: str) -> Any:
+    """An answer as the question's scale writes it: an option, its text or its meaning; `None` for "not applicable".
+
+    Raises:
+        WrongShape: It is none that could be kept.
+    """
     if isinstance(raw, bool) and question is not None and question.scale.kind is not Kind.BINARY:
         raise WrongShape(f"{raw!r} is no answer to {name!r}; allowed: {question.scale}")
-    return checked_answer(raw)
+    if isinstance(raw, bool) and question is not None:
+        return question.scale.options[int(raw)]
+    if not isinstance(raw, str):
+        return checked_answer(raw)
+    if question is not None:
+        option = question.scale.parse(raw)
+        if option is not None:
+            return option
+        plain = raw.strip().casefold()
+        meant = {meaning.strip().casefold(): option for option, meaning in question.meanings.items()}
+        if plain in meant:
+            return question.scale.parse(meant[plain])
+    return None if raw.strip().lower() in NOT_APPLICABLE else _number(raw.strip())
 
 
 def _side(raw: Any, question: Question, sides: tuple[Target, Target | None]) -> Any:

@@ -1,4 +1,4 @@
-"""Langfuse exports: traces with `input`, `output` and `scores`; the traces of a session are one conversation."""
+"""Langfuse exports: traces with `input`, `output` and `scores`, or observations; a session is one conversation."""
 
 from __future__ import annotations
 
@@ -11,15 +11,25 @@ from accord.formats.traces import Call, decoded, decoded_messages, joined, loose
 from accord.values import Conversation, Label, Target
 
 _HUMAN = "ANNOTATION"
+_TRACE_KEYS = ("traceId", "trace_id")
 
 
 def _recognises(fields: Fields) -> bool:
-    named = {"sessionId", "session_id", "observations", "scores", "userId"} & fields.keys()
+    named = {"sessionId", "session_id", "observations", "scores", "userId", *_TRACE_KEYS} & fields.keys()
     return "input" in fields and "output" in fields and bool(named)
 
 
 def _key(trace: Fields) -> str | None:
-    return str(trace.get("sessionId") or trace.get("session_id") or trace.get("id") or "") or None
+    keys = ("sessionId", "session_id", *_TRACE_KEYS, "id")
+    return next((str(trace[key]) for key in keys if trace.get(key)), None)
+
+
+def _generations(rows: Sequence[Fields]) -> list[Fields]:
+    """The rows in time order; of a trace's observations only its generations: spans repeat what they say."""
+    ordered = sorted(
+        rows, key=lambda row: str(row.get("timestamp") or row.get("startTime") or row.get("start_time") or "")
+    )
+    return [row for row in ordered if row.get("type") == "GENERATION"] or ordered
 
 
 def _call(trace: Fields) -> Call:
@@ -55,7 +65,7 @@ def _labels(trace: Fields, target: Target) -> Iterator[Label]:
 
 
 def _convert(rows: Sequence[Fields], default_id: str) -> Record:
-    traces = sorted(rows, key=lambda trace: str(trace.get("timestamp") or ""))
+    traces = _generations(rows)
     id_ = checked_id(_key(traces[0]) or default_id)
     turns, ends = joined(_call(trace) for trace in traces)
     if not turns:

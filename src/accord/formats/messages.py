@@ -15,12 +15,21 @@ from accord.values import Conversation, Document, Turn
 _ID_KEYS = ("id", "conversation_id", "session_id")
 _DOCUMENT_KEYS = ("documents", "context", "contexts", "retrieved_contexts", "knowledge")
 _TEXT_KEYS = ("text", "content", "page_content", "value")
+_ROLE_KEYS = ("role", "speaker", "sender", "from", "author")
+_CONTENT_KEYS = ("content", "parts", "text", "utterance", "message", "value")
 
 
 ROLES = {
-    "human": "user", "customer": "user", "client": "user",
+    "human": "user", "customer": "user", "client": "user", "end-user": "user", "visitor": "user", "guest": "user",
+    "enduser": "user",
+    "caller": "user", "consumer": "user", "shopper": "user", "patient": "user", "student": "user", "kunde": "user",
+    "kundin": "user", "nutzer": "user", "nutzerin": "user", "benutzer": "user",
     "ai": "assistant", "gpt": "assistant", "chatgpt": "assistant", "bot": "assistant", "model": "assistant",
-    "agent": "assistant", "function_call": "assistant",
+    "agent": "assistant", "function_call": "assistant", "operator": "assistant", "chatbot": "assistant",
+    "llm": "assistant", "representative": "assistant", "rep": "assistant", "support": "assistant",
+    "support-agent": "assistant", "advisor": "assistant", "virtual-assistant": "assistant", "tutor": "assistant",
+    "assistent": "assistant", "assistentin": "assistant", "berater": "assistant", "beraterin": "assistant",
+    "mitarbeiter": "assistant", "mitarbeiterin": "assistant",
     "function": "tool", "observation": "tool", "function_response": "tool", "ipython": "tool", "developer": "system",
 }  # fmt: skip
 """Other names of the four roles that metrics and judges look for; any further role keeps its own name."""
@@ -30,7 +39,7 @@ def role_named(name: str) -> str:
     """The role as Accord names it."""
     lowered = name.strip().lower()
     standard = {"user", "assistant", "tool", "system"}
-    return lowered if lowered in standard else ROLES.get(lowered, name)
+    return lowered if lowered in standard else ROLES.get(lowered) or ROLES.get(re.sub(r"[\s_]+", "-", lowered), name)
 
 
 def turn_from_message(message: Any) -> Turn:
@@ -41,12 +50,14 @@ def turn_from_message(message: Any) -> Turn:
     """
     if not isinstance(message, Mapping):
         raise WrongShape(f"a message is an object, got {type(message).__name__}")
-    role = message.get("role")
+    role_key = next((key for key in _ROLE_KEYS if message.get(key) not in (None, "")), "role")
+    role = message.get(role_key)
     if not isinstance(role, str) or not role:
         raise WrongShape("a message has no role")
-    known = {"role", "content", "name", "time", "parts"}
+    content_key = next((key for key in _CONTENT_KEYS if key in message), "content")
+    known = {role_key, content_key, "name", "time", "parts"}
     extra = {key: value for key, value in message.items() if key not in known and value is not None}
-    content = message.get("content", message.get("parts"))
+    content = message.get(content_key, message.get("parts"))
     text, others = text_of(content)
     if others:
         extra["parts"] = others

@@ -15,6 +15,16 @@ Fields = Mapping[str, Any]
 """One row of a file, whatever its format: a JSON object, or a line of a table by column name."""
 
 
+ANNOTATOR_KEYS = (
+    "annotator", "annotator_id", "rater", "rater_id", "judge", "worker_id", "worker", "labeler", "labeller", "reviewer",
+    "coder", "rated_by", "annotated_by", "evaluator_id",
+)  # fmt: skip
+"""What a column is called that says who rated."""
+
+RATED_ROWS = "rated_rows"
+"""Where a conversation keeps the rows of several people who rated it, without the text that they share."""
+
+
 def under_our_names(fields: Fields, aliases: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """The row with columns that are often called otherwise under our names; all others as they are."""
     row = dict(fields)

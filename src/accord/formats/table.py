@@ -1,59 +1,126 @@
-"""Tables (CSV, TSV, Parquet, flat JSON): one row a turn, one row an exchange, or a column of messages."""
+"""Tables (CSV, TSV, Parquet, flat JSON): one row a turn, one row an exchange, or a column of messages.
+
+A cell may be a text, a list of messages or the JSON of one. Where several people rated the same, each in a row of their
+own, the conversation is read once, and what else stands in those rows is kept under `rated_rows`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from accord.formats.messages import conversation_from, documents_from, role_named, turn_index, turns_from
-from accord.formats.record import Fields, Format, Record, WrongShape, formats, under_our_names
+from accord.formats.messages import conversation_from, documents_from, role_named, text_of, turn_index
+from accord.formats.record import (
+    ANNOTATOR_KEYS,
+    RATED_ROWS,
+    Fields,
+    Format,
+    Record,
+    WrongShape,
+    formats,
+    under_our_names,
+)
+from accord.formats.traces import joined
+from accord.formats.transcript import cell_turns, is_messages, is_transcript, structured, turns_in
 from accord.values import Turn
 
 ALIASES: Mapping[str, tuple[str, ...]] = {
-    "conversation": ("conversation_id", "session_id", "thread_id", "dialogue_id", "chat_id"),
+    "conversation": (
+        "conversation_id", "session_id", "thread_id", "dialogue_id", "dialog_id", "chat_id", "conv_id", "ticket_id",
+        "traceId", "trace_id",
+    ),
     "role": ("speaker", "from", "author"),
     "content": ("text", "message", "value", "utterance"),
     "prompt": ("question", "input", "query", "user", "instruction"),
     "response": ("answer", "output", "reply", "assistant", "completion"),
     "documents": ("context", "contexts", "retrieved_contexts", "knowledge"),
-    "messages": ("messages_json",),
+    "messages": ("messages_json", "transcript", "turns", "dialogue", "dialog", "chat", "chat_log", "transkript"),
     "time": ("timestamp", "created_at"),
     "turn": ("turn_index", "turn_id", "position"),
-}
+}  # fmt: skip
 """What a column of ours is often called elsewhere; a column map says it for any other name."""
 
 _OF_A_TURN = frozenset({"role", "content", "prompt", "response", "messages", "name", "time", "turn"})
+_TELLING = ("turn", "role", "content", "prompt", "response", "messages")
+"""Rows that are equal in these tell the same."""
+_OF_ALL = ("conversation", "id", "documents")
 
 
 def holds_text(fields: Fields) -> bool:
     """Whether a row holds what somebody said: a turn, an exchange, or messages."""
-    columns = under_our_names(fields, ALIASES).keys()
-    return {"role", "content"} <= columns or {"prompt", "response"} <= columns or "messages" in columns
+    columns = _ours(fields)
+    return (
+        {"role", "content"} <= columns.keys()
+        or {"prompt", "response"} <= columns.keys()
+        or (isinstance(columns.get("messages"), str | list | tuple | dict) and columns["messages"] != "")
+    )
+
+
+def _ours(fields: Fields) -> dict[str, Any]:
+    """The row under our names; a conversation's id may stand beside a column `conversation` that holds its text."""
+    row = under_our_names(fields, ALIASES)
+    told = row.get("conversation")
+    if "messages" not in row and (is_messages(told) or (isinstance(told, str) and _tells(told))):
+        row["messages"] = row.pop("conversation")
+        row = under_our_names(row, {"conversation": ALIASES["conversation"]})
+    return row
+
+
+def _tells(text: str) -> bool:
+    return is_transcript(text) or structured(text) is not None
 
 
 def _key(fields: Fields) -> str | None:
-    row = under_our_names(fields, ALIASES)
+    row = _ours(fields)
     named = next((row[key] for key in ("conversation", "id") if row.get(key) not in (None, "")), None)
     return None if named is None else str(named)
 
 
 def _convert(rows: Sequence[Fields], default_id: str) -> Record:
-    table = _in_order([under_our_names(fields, ALIASES) for fields in rows])
+    table, ratings = _once(_in_order([_ours(fields) for fields in rows]))
     first = table[0]
+    varying = _varying(table)
     if first.get("messages"):
-        turns: Sequence[Turn] = [turn for row in table for turn in turns_from(_as_list(row["messages"]))]
+        turns: Sequence[Turn] = [turn for row in table for turn in turns_in(row["messages"])]
     elif {"role", "content"} <= first.keys():
         if first.get("conversation") in (None, ""):
             raise WrongShape("a turn names no conversation; a table with one row a turn needs a column for it")
-        turns = [_turn(row, _varying(table)) for row in table]
+        turns = [_turn(row, varying) for row in table]
     elif {"prompt", "response"} <= first.keys():
-        turns = [turn for row in table for turn in _exchange(row)]
+        exchanges = [_exchange(row, varying) for row in table]
+        repeats = any(structured(row["prompt"]) is not None for row in table)
+        turns = joined(exchanges)[0] if repeats else [turn for sides in exchanges for side in sides for turn in side]
     else:
         raise WrongShape(
             f"columns {', '.join(sorted(rows[0]))}: need role and content, or prompt and response, or messages; "
             "name them with a column map"
         )
-    return Record(conversation_from(_whole(table), turns, default_id, used={*_OF_A_TURN, "conversation"}))
+    whole = _whole(table, varying)
+    if ratings:
+        whole[RATED_ROWS] = ratings
+    return Record(conversation_from(whole, turns, default_id, used={*_OF_A_TURN, "conversation"}))
+
+
+def _once(table: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Rows that tell the same, rated by several people, as one; and a row per rating with what differs between them."""
+    said = [str([row.get(name) for name in _TELLING]) for row in table]
+    who = next((name for name in ANNOTATOR_KEYS if name in table[0]), None)
+    whole = bool(table[0].get("messages"))
+    if len(set(said)) == len(said) or not (whole or who):
+        return table, []
+    kept = list(dict.fromkeys(said))
+    if whole and len(kept) > 1:
+        raise WrongShape("its rows tell the conversation differently; give each conversation an id of its own")
+    names = [n for n in dict.fromkeys(n for row in table for n in row) if n not in {*_TELLING, *_OF_ALL}]
+    differing = {name for name in names if len({str(row.get(name)) for row in table}) > 1} | ({who} if who else set())
+    rated = [
+        {**({} if len(kept) == 1 else {"turn": 2 * kept.index(key) + 1}),
+         **{name: row[name] for name in names if row.get(name) not in (None, "")}}
+        for key, row in zip(said, table, strict=True)
+    ]  # fmt: skip
+    once = [table[said.index(key)] for key in kept]
+    return [{name: value for name, value in row.items() if name not in differing} for row in once], rated
 
 
 def _in_order(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -63,9 +130,8 @@ def _in_order(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return table
 
 
-def _whole(table: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _whole(table: Sequence[Mapping[str, Any]], varying: set[str]) -> dict[str, Any]:
     """The columns that speak of the whole conversation: those that never differ, and all rows' documents."""
-    varying = _varying(table)
     cells = (cell for row in table for cell in row.items())
     whole = {name: value for name, value in cells if value not in (None, "") and name not in varying}
     documents = [document for row in table for document in documents_from(_as_list(row.get("documents")))]
@@ -75,9 +141,9 @@ def _whole(table: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _varying(table: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Columns with more than one value in a conversation: they speak of turns."""
+    """Columns with more than one value in a conversation, or with one that not every row has: they speak of turns."""
     names = dict.fromkeys(name for row in table for name in row if name not in _OF_A_TURN | {"documents"})
-    return {name for name in names if len({str(row.get(name)) for row in table if row.get(name) not in (None, "")}) > 1}
+    return {name for name in names if len({str(row.get(name, "")) or "None" for row in table}) > 1}
 
 
 def _as_list(value: Any) -> Any:
@@ -89,13 +155,18 @@ def _turn(row: Fields, varying: set[str]) -> Turn:
     if not role:
         raise WrongShape("a turn has no role")
     extra = {name: row[name] for name in varying if row.get(name) not in (None, "")}
-    text = "" if content is None else str(content)
+    text, others = text_of(content)
+    extra |= {"parts": others} if others else {}
     return Turn(role_named(str(role)), text, _text(row.get("name")), _text(row.get("time")), extra)
 
 
-def _exchange(row: Fields) -> tuple[Turn, Turn]:
+def _exchange(row: Fields, varying: set[str]) -> tuple[tuple[Turn, ...], tuple[Turn, ...]]:
+    """What went in and what came out; the columns that speak of this row belong to the reply."""
     time = _text(row.get("time"))
-    return Turn("user", str(row["prompt"] or ""), time=time), Turn("assistant", str(row["response"] or ""), time=time)
+    extra = {name: row[name] for name in varying if row.get(name) not in (None, "")}
+    asked = tuple(replace(turn, time=turn.time or time) for turn in cell_turns(row["prompt"], "user"))
+    *before, last = (replace(turn, time=turn.time or time) for turn in cell_turns(row["response"], "assistant"))
+    return asked, (*before, replace(last, extra={**last.extra, **extra}))
 
 
 def _text(value: Any) -> str | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -105,6 +107,8 @@ def _with_role(message: Any, role: str) -> Any:
     return {"role": role, **message} if isinstance(message, dict) else message
 
 
+_BASE64 = re.compile(r"[A-Za-z0-9+/]{22}==|[A-Za-z0-9+/]{11}=")
+"""Sixteen or eight bytes, the ids of traces and spans, which are 32 or 16 digits otherwise."""
 _CONVERSATION_KEYS = ("gen_ai.conversation.id", "session.id", "langfuse.session.id")
 _INPUT, _OUTPUT, _SYSTEM = "gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions"
 
@@ -116,12 +120,18 @@ def _recognises(fields: Fields) -> bool:
 
 
 def _split(fields: Fields) -> Sequence[Fields]:
-    """The spans of an OTLP batch; a flat span is its own only one."""
+    """The spans of an OTLP batch, each with the resource it belongs to; a flat span is its own only one."""
     resources = fields.get("resourceSpans", fields.get("resource_spans"))
     if resources is None:
         return [fields]
-    scopes = [each for resource in _listed(resources) for each in _inside(resource, "scopeSpans", "scope_spans")]
-    return [span for scope in scopes for span in _inside(scope, "spans")]
+    return [
+        {**span, "resource": resource["resource"]}
+        if isinstance(span, Mapping) and isinstance(resource, Mapping) and resource.get("resource")
+        else span
+        for resource in _listed(resources)
+        for scope in _inside(resource, "scopeSpans", "scope_spans")
+        for span in _inside(scope, "spans")
+    ]
 
 
 def _inside(bundle: Any, *names: str) -> list[Any]:
@@ -162,7 +172,7 @@ def _otlp_value(value: Mapping[str, Any]) -> Any:
 def _key(span: Fields) -> str | None:
     attributes = _attributes(span)
     named = next((attributes[key] for key in _CONVERSATION_KEYS if attributes.get(key)), None)
-    return str(named or span.get("trace_id") or span.get("traceId") or "") or None
+    return str(named) if named else _id(span, "trace_id", "traceId")
 
 
 def _started(span: Fields) -> tuple[int, str]:
@@ -173,7 +183,18 @@ def _started(span: Fields) -> tuple[int, str]:
 
 
 def _id(span: Fields, *keys: str) -> str | None:
-    return next((str(span[key]) for key in keys if span.get(key)), None)
+    """The id under the first of some keys; in base64, as protobuf's JSON has it, it is made hexadecimal, as in OTLP."""
+    found = next((str(span[key]) for key in keys if span.get(key)), None)
+    if found is None or not _BASE64.fullmatch(found):
+        return found
+    return base64.b64decode(found).hex()
+
+
+def _service(span: Fields) -> str | None:
+    """The service that a span's resource names; the name that an SDK puts where nobody gave one is none."""
+    resource = span.get("resource")
+    name = _plain(resource.get("attributes")).get("service.name") if isinstance(resource, Mapping) else None
+    return None if name is None or str(name).startswith("unknown_service") else str(name)
 
 
 def _call(attributes: Mapping[str, Any]) -> Call:
@@ -192,9 +213,10 @@ def _convert(rows: Sequence[Fields], default_id: str) -> Record | None:
     parents = {_id(span, "parentSpanId", "parent_span_id", "parent_id") for span, _ in speaking}
     calls = [found for span, found in speaking if _id(span, "spanId", "span_id") not in parents]
     metadata: dict[str, Any] = {}
-    for _, found in speaking:
-        known = {"system": found.get("gen_ai.agent.name"), "model": found.get("gen_ai.request.model")}
-        metadata |= {name: value for name, value in known.items() if value is not None}
+    for span, found in speaking:
+        model = found.get("gen_ai.request.model")
+        system = found.get("gen_ai.agent.name") or _service(span) or metadata.get("system") or model
+        metadata |= {name: value for name, value in {"system": system, "model": model}.items() if value is not None}
     turns, _ = joined(_call(found) for found in calls)
     if not turns:
         raise WrongShape(f"no span of the conversation has a message in {_INPUT} or {_OUTPUT}")

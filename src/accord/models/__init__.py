@@ -34,7 +34,13 @@ from accord.models.flow import (
 )
 from accord.models.judges.decisions import Asked, DecisionsRequest, request_of
 from accord.models.judges.logprobs import IN_PROCESS_LOGPROBS, TOP_LOGPROBS, LogprobsJudge, read_first_token
-from accord.models.judges.recorded import RecordedJudge
+from accord.models.judges.recorded import (
+    JUDGEMENTS_FILE,
+    NOT_RECORDED,
+    RecordedJudge,
+    Recording,
+    read_recordings,
+)
 from accord.models.judges.written import VerbalisedJudge, frequencies, read_stated
 from accord.models.judging import (
     AT_ONCE,
@@ -45,6 +51,7 @@ from accord.models.judging import (
     judge_all,
     judging_signature,
     kept_answers,
+    questions_for,
     unjudged,
 )
 from accord.models.kept_embeddings import embedded
@@ -149,6 +156,7 @@ __all__ = [
     "IN_BATCH",
     "IN_PROCESS_LOGPROBS",
     "JUDGE",
+    "JUDGEMENTS_FILE",
     "Judge",
     "Judged",
     "Keep",
@@ -172,6 +180,7 @@ __all__ = [
     "Models",
     "NOT_APPLICABLE",
     "NOT_ASKED",
+    "NOT_RECORDED",
     "NOT_YET",
     "Named",
     "OUT_OF_BUDGET",
@@ -187,6 +196,7 @@ __all__ = [
     "Questions",
     "Recall",
     "RecordedJudge",
+    "Recording",
     "Remote",
     "Reply",
     "Request",
@@ -255,7 +265,9 @@ __all__ = [
     "probe",
     "prompt_file",
     "prompt_for",
+    "questions_for",
     "read_first_token",
+    "read_recordings",
     "read_stated",
     "request_of",
     "room_beside",

@@ -91,11 +91,12 @@ def _prepared(
     judge: Judge, rubric: Rubric, samples: Iterable[Sample], store: Store, context: int | None
 ) -> Iterator[_Work]:
     """Each subject's work; the store is asked for some dozens of subjects at a time."""
-    show = windowing(judge, rubric.judged, context)
+    questions = questions_for(judge, rubric)
+    show = windowing(judge, questions, context)
     for batch in batches(samples, PREPARED_AT_ONCE):
         shown = [show(sample) for sample in batch]
         missing = [truncated_share(whole, part) for whole, part in zip(batch, shown, strict=True)]
-        asked = [(s, [question for question in rubric.judged if question.applies_to(s.conversation)]) for s in shown]
+        asked = [(s, [question for question in questions if question.applies_to(s.conversation)]) for s in shown]
         made = [{q.id: judge.made_from(sample, q) for q in applicable} for sample, applicable in asked]
         keys = [{name: content_hash(how, length=40) for name, how in each.items()} for each in made]
         stored = store.answers(key for each in keys for key in each.values())
@@ -136,7 +137,7 @@ async def _judge(judge: Judge, rubric: Rubric, work: _Work, keeper: _WriteBatche
 
     await asyncio.gather(*(request(group) for group in in_requests(judge, missing)))
     target = work.sample.target
-    found = [_answer_to(question, answers) for question in rubric.judged]
+    found = [_answer_to(question, answers) for question in questions_for(judge, rubric)]
     return Judged(target, found, len(missing), work.truncated_share)
 
 
@@ -172,7 +173,7 @@ def kept_answers(
     for work in _prepared(judge, rubric, samples, store, context):
         missing = [question for question in work.applicable if question.id not in work.kept]
         lacking = {q.id: Unanswered(q.id, NOT_YET, "run: accord judge") for q in missing}
-        answers = [_answer_to(question, {**work.kept, **lacking}) for question in rubric.judged]
+        answers = [_answer_to(question, {**work.kept, **lacking}) for question in questions_for(judge, rubric)]
         yield Judged(work.sample.target, answers, 0, work.truncated_share)
 
 
@@ -196,6 +197,11 @@ class Named(Protocol):
     def mode(self) -> str:
         """How a distribution is obtained."""
         ...
+
+
+def questions_for(judge: Named, rubric: Rubric) -> tuple[Question, ...]:
+    """The rubric's questions that this judge can be asked: a recording answers on any scale."""
+    return rubric.recorded if judge.mode == "recorded" else rubric.judged
 
 
 def judging_signature(judge: Named, rubric: Rubric) -> Signature:

@@ -1,14 +1,17 @@
 """A project: `accord.yaml` opened, with the verbs of daily work, each giving back a typed result."""
 
-from accord.project.config import Config, WatchConfig, config_from, json_schema, load_config, with_settings
+from accord.project.config import FILE, Config, WatchConfig, config_from, json_schema, load_config, with_settings
 from accord.project.finetuning import FineTuned, annotated_pairs, finetune, issues_of, train_ruber
-from accord.project.importing import Imported, export_annotations, import_files
+from accord.project.importing import Imported, Reading, export_annotations, import_files
+from accord.project.inferring import Observed, RubricFound, positions_among, rubric_for, scale_for
 from accord.project.insights import Insights
 from accord.project.judging import AuditRun, BatchRun, Selected, audit_judge, judge_in_batches, latest_audit, plan_audit
 from accord.project.plugins import list_plugins
 from accord.project.project import ALL, Project, open_project
+from accord.project.recordings import RecordedAgreement, chosen_recording, recorded_agreement, with_recorded
 from accord.project.results import Compared, Estimates, Fitted, JudgeRun, NextLabel, ScoreRun
 from accord.project.scoring import Perspective, ScoreOptions, latest, latest_drift, latest_scores, samples_of, score
+from accord.project.surveying import Survey, files_in, survey
 
 __all__ = [
     "ALL",
@@ -17,22 +20,30 @@ __all__ = [
     "Compared",
     "Config",
     "Estimates",
+    "FILE",
     "FineTuned",
     "Fitted",
     "Imported",
     "Insights",
     "JudgeRun",
     "NextLabel",
+    "Observed",
     "Perspective",
     "Project",
+    "Reading",
+    "RecordedAgreement",
+    "RubricFound",
     "ScoreOptions",
     "ScoreRun",
     "Selected",
+    "Survey",
     "WatchConfig",
     "annotated_pairs",
     "audit_judge",
+    "chosen_recording",
     "config_from",
     "export_annotations",
+    "files_in",
     "finetune",
     "import_files",
     "issues_of",
@@ -46,8 +57,14 @@ __all__ = [
     "load_config",
     "open_project",
     "plan_audit",
+    "positions_among",
+    "recorded_agreement",
+    "rubric_for",
     "samples_of",
+    "scale_for",
     "score",
+    "survey",
     "train_ruber",
+    "with_recorded",
     "with_settings",
 ]

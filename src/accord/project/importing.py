@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from accord.formats import (
+    UNNAMED,
+    VALUE_KEYS,
     AnnotationWriter,
     Record,
+    answer_to,
+    answers_beside,
     columns_of,
     is_annotation_file,
     is_label_file,
+    labels_beside,
+    raw_label_rows,
     read,
     read_annotations,
     read_labels,
 )
+from accord.project.inferring import positions_among
 from accord.store import Added, IssueAnnotations, Store, batches, changed_conversation, unknown_target
 from accord.values import (
     ANNOTATOR_KINDS,
+    ISSUE,
     Annotation,
     BadInput,
     Conversation,
@@ -37,7 +46,21 @@ ROWS_AT_ONCE = 500
 
 @dataclass
 class Imported:
-    """What an import kept, and what it skipped."""
+    """What an import kept, and what it skipped.
+
+    Attributes:
+        conversations: How many were new, and how many known.
+        labels: The same of labels.
+        assessments: Of assessments of turns.
+        annotations: Of annotations that were exported.
+        bad_rows: The first bad rows that were skipped.
+        skipped: How many there were.
+        other_questions: Labels on questions that the rubric does not ask, counted.
+        other_files: Files of labels that answer no question of the rubric, and were left out.
+        beside: Columns beside the text that are called like a question of the rubric, and were not read as labels.
+        annotators: Who gave the labels.
+        roles: Who speaks in conversations without an assistant, by role.
+    """
 
     conversations: Added = Added()
     labels: Added = Added()
@@ -46,6 +69,10 @@ class Imported:
     bad_rows: list[str] = field(default_factory=list)
     skipped: int = 0
     other_questions: Counter[str] = field(default_factory=Counter)
+    other_files: list[str] = field(default_factory=list)
+    beside: Counter[str] = field(default_factory=Counter)
+    annotators: set[str] = field(default_factory=set)
+    roles: Counter[str] = field(default_factory=Counter)
 
     _MOST_SHOWN = 20
 
@@ -65,7 +92,44 @@ class Imported:
             "skipped": self.skipped,
             "bad_rows": self.bad_rows,
             "other_questions": dict(self.other_questions),
+            "other_files": self.other_files,
+            "beside": dict(self.beside),
+            "positions": positions_among(self.annotators),
+            "roles": dict(self.roles),
         }
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How ratings and speakers are read, where a file alone does not say it.
+
+    Attributes:
+        beside: Columns or metadata beside the text that hold labels, each a question of the rubric.
+        turns: Those that are asked about turns: a cell that speaks of the whole conversation speaks of each reply.
+        unnamed: Annotators are places in a list (r1, r2, ...), not persons: all count as one unnamed crowd.
+        roles: Roles as the files have them to `user`, `assistant`, `system` or `tool`.
+        levels: Of some questions, what their labels are about (`turn`, `conversation`); others of them are left out.
+    """
+
+    beside: Sequence[str] = ()
+    turns: Sequence[str] = ()
+    unnamed: bool = False
+    roles: Mapping[str, str] = field(default_factory=dict)
+    levels: Mapping[str, str] = field(default_factory=dict)
+
+    def named(self, labels: Iterable[Label]) -> Iterator[Label]:
+        """Labels of their question's level, each by who is known to have given it."""
+        for label in labels:
+            level = self.levels.get(label.question)
+            if level is None or (label.target.turn is None) == (level == "conversation"):
+                yield replace(label, annotator=UNNAMED) if self.unnamed else label
+
+    def spoken(self, conversation: Conversation) -> Conversation:
+        """A conversation whose roles have our names."""
+        if not self.roles:
+            return conversation
+        turns = (replace(turn, role=self.roles.get(turn.role, turn.role)) for turn in conversation.turns)
+        return replace(conversation, turns=tuple(turns))
 
 
 def import_files(
@@ -76,6 +140,7 @@ def import_files(
     columns: Mapping[str, str] | None = None,
     skip_bad_rows: bool = False,
     on_progress: Callable[[int], None] | None = None,
+    reading: Reading = Reading(),
 ) -> Imported:
     """Read files of conversations, labels and annotations into the store; conversations first, whatever the order.
 
@@ -87,9 +152,10 @@ def import_files(
         columns: Our column names to the files', where they differ; each file takes the part that speaks of it.
         skip_bad_rows: Count and report bad rows instead of stopping at the first.
         on_progress: Called with the number of rows read so far, now and then.
+        reading: Which columns beside the text are labels, and who roles and annotators are.
 
     Raises:
-        BadInput: A file cannot be read.
+        BadInput: A file cannot be read, or labels alone answer no question of the rubric.
         BadRow: A row is bad and `skip_bad_rows` is not set; what came before it is kept.
     """
     done = Imported()
@@ -98,11 +164,17 @@ def import_files(
     _check_used(files, columns)
     exported = [path for path, here in files.items() if is_annotation_file(path, here)]
     of_labels = [path for path, here in files.items() if path not in exported and is_label_file(path, here)]
+    strange = {path: names for path in of_labels if (names := _unasked(path, rubric, files[path]))}
+    if strange and len(strange) == len(files):
+        raise BadInput("; ".join(_not_asked(path, names, rubric) for path, names in strange.items()))
     for path, here in files.items():
         if path not in of_labels and path not in exported:
-            _import_conversations(store, rubric, path, format, here, done, on_bad_row, on_progress)
+            _import_conversations(store, rubric, path, format, here, done, on_bad_row, on_progress, reading)
     for path in of_labels:
-        found = _noted(read_labels(path, rubric, files[path], on_bad_row), rubric, done)
+        if path in strange:
+            done.other_files.append(_not_asked(path, strange[path], rubric))
+            continue
+        found = _noted(reading.named(read_labels(path, rubric, files[path], on_bad_row)), rubric, done)
         _add_labels(store, path, found, done, on_bad_row)
     for path in exported:
         _import_annotations(store, rubric, path, files[path], done, on_bad_row)
@@ -190,23 +262,81 @@ def _import_conversations(
     done: Imported,
     on_bad_row: Callable[[BadInput], None] | None,
     on_progress: Callable[[int], None] | None,
+    reading: Reading,
 ) -> None:
     """A file's conversations with the labels beside them; each batch is kept before the next is read."""
     seen = 0
+    asked = {question.id for question in rubric.questions}
     for records in batches(read(path, format, columns, on_bad_row), ROWS_AT_ONCE):
+        records = [replace(record, conversation=reading.spoken(record.conversation)) for record in records]
+        for record in records:
+            _note(record.conversation, asked - set(reading.beside), done)
         changed: set[str] = set()
         added = store.add_conversations(_told(store, records), changed.add)
         done.conversations = done.conversations.plus(added)
         for name in changed:
             _complain(BadInput(f"{path}: {changed_conversation(name)}"), on_bad_row)
-        beside = (label for record in records if record.conversation.id not in changed for label in record.labels)
-        labels = _noted(_checked(beside, rubric, path, on_bad_row), rubric, done)
+        labels_of = partial(_labels_of, reading=reading, rubric=rubric, path=path, on_bad_row=on_bad_row)
+        beside = (each for record in records if record.conversation.id not in changed for each in labels_of(record))
+        labels = _noted(reading.named(_checked(beside, rubric, path, on_bad_row)), rubric, done)
         _add_labels(store, path, labels, done, on_bad_row)
         kept = [record for record in records if record.assessments and record.conversation.id not in changed]
         done.assessments = done.assessments.plus(IssueAnnotations(store).add(_located(store, kept)))
         seen += len(records)
         if on_progress is not None:
             on_progress(seen)
+
+
+def _labels_of(
+    record: Record, reading: Reading, rubric: Rubric, path: Path, on_bad_row: Callable[[BadInput], None] | None
+) -> Iterator[Label]:
+    """The labels that a record came with, and those in columns that are read as such, as their scales write them."""
+    try:
+        beside = labels_beside(record.conversation, reading.beside, reading.turns) if reading.beside else []
+    except BadInput as error:
+        _complain(BadInput(f"{path}: {error}"), on_bad_row)
+        beside = []
+    for label in (*record.labels, *beside):
+        question = rubric.get(label.question)
+        if question is None or label.value is None:
+            yield label
+            continue
+        try:
+            value = answer_to(question, label.value, label.question)
+        except BadInput as error:
+            _complain(BadInput(f"{path}: {error}"), on_bad_row)
+        else:
+            yield replace(label, value=value)
+
+
+def _note(conversation: Conversation, asked: Collection[str], done: Imported) -> None:
+    """Count what a conversation has that could be labels, and speakers of whom none is known to be the assistant."""
+    done.beside.update({each.question for each in answers_beside(conversation) if each.question in asked})
+    roles = {turn.role for turn in conversation.turns} - {"system", "tool"}
+    if roles and "assistant" not in roles:
+        done.roles.update(roles)
+
+
+def _unasked(path: Path, rubric: Rubric, columns: Mapping[str, str]) -> list[str]:
+    """The questions that a file of labels answers, where the rubric asks none of them; else nothing."""
+    found: Counter[str] = Counter()
+    for place, (_, answers) in enumerate(raw_label_rows(path, columns)):
+        for question, _, _ in answers:
+            if rubric.get(question) is not None or question.startswith(ISSUE):
+                return []
+            found[question] += 1
+        if place >= ROWS_AT_ONCE:
+            break
+    answered_alone = set(found) <= set(VALUE_KEYS) and rubric.name not in ("llm-rubric",)
+    return [] if answered_alone else [name for name, _ in found.most_common()]
+
+
+def _not_asked(path: Path, names: Sequence[str], rubric: Rubric) -> str:
+    shown = ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
+    return (
+        f"{path} answers {shown}, which the rubric {rubric.name!r} does not ask (it asks "
+        f"{', '.join(question.id for question in rubric.questions)}). Write one that does: accord init --from {path}"
+    )
 
 
 def _located(store: Store, records: Sequence[Record]) -> Iterator[IssueAnnotation]:
@@ -261,4 +391,5 @@ def _noted(labels: Iterable[Label], rubric: Rubric, done: Imported) -> Iterator[
         question = rubric.get(label.question)
         if question is None:
             done.other_questions[label.question] += 1
+        done.annotators.add(label.annotator)
         yield label if question is None else replace(label, wording=question.key)

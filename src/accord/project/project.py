@@ -28,7 +28,7 @@ from accord.learning import (
 from accord.models import Budget, Caps, Models, Plan, Step, load_prices, run
 from accord.project import comparing, fitting, judging, labelling, scoring
 from accord.project.config import Config, load_config
-from accord.project.importing import Imported, import_files
+from accord.project.importing import Imported, Reading, import_files
 from accord.project.insights import Insights, insights
 from accord.project.judging import Selected
 from accord.project.results import Compared, Estimates, Fitted, JudgeRun, NextLabel, ScoreRun
@@ -195,9 +195,10 @@ class Project:
         columns: Mapping[str, str] | None = None,
         skip_bad_rows: bool = False,
         on_progress: Callable[[int], None] | None = None,
+        reading: Reading = Reading(),
     ) -> Imported:
         """Read files of conversations and of labels into the store; see `import_files`."""
-        return import_files(self.store, self.rubric, paths, format, columns, skip_bad_rows, on_progress)
+        return import_files(self.store, self.rubric, paths, format, columns, skip_bad_rows, on_progress, reading)
 
     def samples(self, targets: Iterable[Target]) -> list[Sample]:
         """Targets with their conversations, by conversation id and turn."""

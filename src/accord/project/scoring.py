@@ -131,15 +131,17 @@ def score(
     on_scored: Callable[[int], None] = lambda done: None,
     imported: Imported | None = None,
     command: str = "score",
+    samples: Iterable[Sample] | None = None,
 ) -> ScoreRun:
-    """Score conversations as they come; memory does not grow with their number."""
+    """Score conversations as they come, or given samples of them; memory does not grow with their number."""
     options.check()
     evaluator = evaluator.in_new_domain() if options.new_domain else evaluator
     score_batch, watch = _scoring(project, evaluator, perspective, options)
     settings = {"evaluator": evaluator.name, "source": source, **project.config.shown()}
     skipped = imported or Imported()
     with project.store.run(command, settings) as kept:
-        samples = (s for each in conversations for s in samples_of(each, evaluator.level, options.turns))
+        if samples is None:
+            samples = (s for each in conversations for s in samples_of(each, evaluator.level, options.turns))
 
         def scores() -> Iterator[Score | Unscored]:
             done = 0

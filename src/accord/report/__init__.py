@@ -3,10 +3,13 @@
 from accord.report.gate import check_gate
 from accord.report.issues_page import write_issues_page
 from accord.report.report import render, write_report
-from accord.report.whole_run import whole_run
+from accord.report.whole_run import RunOptions, Whole, positions_said, whole_run
 
 __all__ = [
+    "RunOptions",
+    "Whole",
     "check_gate",
+    "positions_said",
     "render",
     "whole_run",
     "write_issues_page",

@@ -1,23 +1,81 @@
-"""All of it: import, judge, fit, score everything and report, in one folder."""
+"""All of it: a rubric from the labels, import, judge, compare, fit, score everything and report, in one folder."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from accord.project import Config, Fitted, Imported, Project, ScoreRun, Selected, score
+from accord.models import JUDGE, ModelSettings, read_recordings
+from accord.project import (
+    Compared,
+    Config,
+    Fitted,
+    Imported,
+    Project,
+    Reading,
+    RecordedAgreement,
+    ScoreRun,
+    Selected,
+    Survey,
+    chosen_recording,
+    recorded_agreement,
+    rubric_for,
+    score,
+    survey,
+    with_recorded,
+)
 from accord.report.report import write_report
+from accord.values import BadInput, Conversation, Rubric, Sample, canonical_json, dump_rubric, load_rubric
+
+SHIPPED = "llm-rubric"
 
 
 @dataclass(frozen=True)
 class Whole:
-    """What a whole run leaves behind."""
+    """What a whole run leaves behind.
+
+    Attributes:
+        imported: What was read.
+        compared: Every evaluator that could be made; `None` where one was named.
+        fitted: The one that was learned.
+        scored: Everything, scored by it.
+        recorded: How each recorded judge agrees with people.
+        files: Where it all is, by name.
+        said: What was guessed on the way, a sentence each.
+    """
 
     imported: Imported
+    compared: Compared | None
     fitted: Fitted
     scored: ScoreRun
+    recorded: Sequence[RecordedAgreement]
     files: Mapping[str, Path]
+    said: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What a user may say of a whole run, where it should not be guessed.
+
+    Attributes:
+        infers: A rubric is made from the labels, in place of the project's.
+        main: The main question of such a rubric.
+        labels: Columns beside the text that hold ratings.
+        unnamed: Annotators are places in a list, not persons.
+        roles: Roles as the files have them to ours.
+        recorded_model: The recorded model to use as the judge.
+        evaluator: The evaluator to learn, without a comparison of all.
+    """
+
+    infers: bool = True
+    main: str | None = None
+    labels: Sequence[str] = ()
+    unnamed: bool = False
+    roles: Mapping[str, str] = field(default_factory=dict)
+    recorded_model: str | None = None
+    evaluator: str | None = None
 
 
 def whole_run(
@@ -28,24 +86,156 @@ def whole_run(
     columns: Mapping[str, str] | None = None,
     skip_bad_rows: bool = False,
     on_stage: Callable[[str], None] = lambda _: None,
+    options: RunOptions = RunOptions(),
+    on_note: Callable[[str], None] = lambda _: None,
 ) -> Whole:
-    """Import, judge, fit, score everything and report, in one folder. Running it again goes on from there.
+    """Import, judge, compare, fit, score everything and report, in one folder. Running it again goes on from there.
+
+    Args:
+        config: The project's settings; the store is one of the folder's own.
+        sources: Files of conversations, labels and recorded judgements, or folders of them.
+        out: The folder.
+        format: The conversations' format, or `auto`.
+        columns: Our column names to the files', where they differ.
+        skip_bad_rows: Count and report bad rows instead of stopping at the first.
+        on_stage: Called with the name of each stage, before it begins.
+        options: What should not be guessed.
+        on_note: Called with a sentence on each guess, as it is made.
 
     Raises:
-        BadInput: A file cannot be read, or there is too little to learn from.
+        BadInput: A file cannot be read, nobody rated anything, or there is too little to learn from.
     """
+    said: list[str] = []
+
+    def note(text: str) -> None:
+        said.append(text)
+        on_note(text)
+
+    on_stage("looking at the files")
+    found = survey(sources, format, columns, options.labels)
+    for reason in found.passed:
+        note(f"passed over: {reason}")
+    if not found.files:
+        raise BadInput(f"{', '.join(map(str, sources))}: recorded judgements alone; name the conversations too")
+    rubric = _rubric(config, found, options, note)
+    recordings = read_recordings(found.recorded) if found.recorded else {}
+    if recordings and JUDGE not in config.models:
+        recording = chosen_recording(recordings, rubric.main, options.recorded_model)
+        paths = [str(path) for path in found.recorded]
+        judge = ModelSettings(mode="recorded", model=recording.model, paths=paths)
+        config = config.model_copy(update={"models": {**config.models, JUDGE: judge}})
+        rubric = with_recorded(rubric, recording) if options.infers else rubric
+        others = [name for name in recordings if name != recording.model]
+        note(f"the judge is the recorded {recording.model!r}" + (
+            f"; --recorded-model names another: {', '.join(others)}" if others else ""))  # fmt: skip
     out.mkdir(parents=True, exist_ok=True)
     files = {"evaluator": out / "evaluator", "scores": out / "scores.jsonl", "report": out / "report.html"}
-    with Project(config) as project:
+    if options.infers:
+        files["rubric"] = out / "rubric.yaml"
+        files["rubric"].write_text(dump_rubric(rubric), encoding="utf-8")
+    with Project(config, rubric) as project:
         on_stage("reading")
-        imported = project.import_(sources, format, columns, skip_bad_rows)
-        if project.evaluator().roles:
+        reading = _reading(found, rubric, options, note)
+        imported = project.import_(found.files, format, columns, skip_bad_rows, reading=reading)
+        if any(config.models[role].mode != "recorded" for role in project.evaluator().roles if role in config.models):
             on_stage("asking models")
             project.judge(selected=Selected(everything=True))
-        on_stage("comparing and learning")
-        fitted = project.fit(out=files["evaluator"])
+        agreement: list[RecordedAgreement] = []
+        if recordings:
+            on_stage("recorded judges beside people")
+            labels = project.store.labels()
+            agreement = recorded_agreement(recordings, rubric, labels, project.samples(labels.on(rubric.main).targets))
+        compared, name = None, options.evaluator
+        if name is None:
+            compared = project.compare(on_step=lambda step: on_stage(f"comparing: {step}"))
+            name = compared.best
+            note(compared.comparison.advice or f"use {name}")
+        on_stage(f"learning {name}")
+        fitted = project.fit(name, out=files["evaluator"])
         on_stage("scoring")
-        scored = score(project, fitted.evaluator, project.store.conversations(), files["scores"], command="run")
+        scored = score(
+            project, fitted.evaluator, project.store.conversations(), files["scores"], command="run",
+            samples=_samples(project, fitted) if fitted.evaluator.level == "turn" else None,
+        )  # fmt: skip
         on_stage("reporting")
         write_report(project, files["report"], fitted)
-    return Whole(imported, fitted, scored, files)
+    return Whole(imported, compared, fitted, scored, agreement, files, said)
+
+
+def _rubric(config: Config, found: Survey, options: RunOptions, note: Callable[[str], None]) -> Rubric:
+    """The project's rubric, or one that fits the labels; the shipped one, where the labels answer that."""
+    if not options.infers:
+        return load_rubric(config.rubric)
+    shipped = load_rubric(SHIPPED)
+    if options.main is None and shipped.main in found.questions:
+        answered = [(shipped.get(name), each) for name, each in found.questions.items()]
+        if all(question.scale.holds(value) for question, each in answered if question for value in each.values):
+            return shipped
+    if not found.questions:
+        could = f"; these columns could: {', '.join(found.could_be)}" if found.could_be else ""
+        raise BadInput(
+            f"nobody rated anything in {', '.join(map(str, found.files))}{could}. Name a file of labels too, or the "
+            "column that holds ratings: --labels NAME"
+        )
+    rubric, said = rubric_for(found.questions.values(), options.main)
+    for sentence in said:
+        note(sentence)
+    if found.beside:
+        note(f"ratings beside the text: {', '.join(found.beside)} (--labels NAME for others)")
+    return rubric
+
+
+def _reading(found: Survey, rubric: Rubric, options: RunOptions, note: Callable[[str], None]) -> Reading:
+    """Which columns are labels, of whom; the main question is learned at the level of most of its ratings."""
+    if found.positions and not options.unnamed:
+        note(positions_said(found.positions))
+    main = found.questions.get(rubric.main)
+    levels: dict[str, str] = {}
+    if main is not None and 0 < main.of_turns < main.total:
+        levels[rubric.main] = main.level
+        others = main.total - main.of_turns if main.level == "turn" else main.of_turns
+        note(f"{rubric.main!r} is rated of turns and of conversations; {others} of the rarer kind are left out")
+    asked = [name for name in found.beside if rubric.get(name) is not None]
+    turns = [name for name in asked if name in found.of_turns]
+    return Reading(asked, turns, options.unnamed, options.roles, levels)
+
+
+def positions_said(positions: Sequence[str]) -> str:
+    """The sentence on annotators who look like places in a list."""
+    return (
+        f"annotators {positions[0]} to {positions[-1]} look like places in a list; they are taken as persons, the same "
+        "one everywhere. If they are not: --unnamed"
+    )
+
+
+def _samples(project: Project, fitted: Fitted) -> Iterator[Sample]:
+    """Every turn that is rated, and every other reply once, in however many conversations it stands."""
+    rated: dict[str, set[int]] = {}
+    for target in project.store.labels().on(fitted.evaluator.question.id).targets:
+        if target.turn is not None:
+            rated.setdefault(target.conversation, set()).add(target.turn)
+    seen = {
+        digest
+        for conversation in project.store.conversations(rated)
+        for place, digest in enumerate(_openings(conversation))
+        if place in rated[conversation.id]
+    }
+    for conversation in project.store.conversations():
+        mine = rated.get(conversation.id, frozenset[int]())
+        replies = {id(turn) for turn in conversation.replies}
+        for place, digest in enumerate(_openings(conversation)):
+            if place in mine:
+                yield Sample(conversation, place)
+            elif id(conversation.turns[place]) in replies and digest not in seen:
+                seen.add(digest)
+                yield Sample(conversation, place)
+
+
+def _openings(conversation: Conversation) -> Collection[bytes]:
+    """A digest of all that was said up to each turn."""
+    so_far = hashlib.sha256(canonical_json([document.to_json() for document in conversation.documents]).encode())
+    found = []
+    for turn in conversation.turns:
+        so_far.update(canonical_json([turn.role, turn.content]).encode())
+        found.append(so_far.digest())
+    return found

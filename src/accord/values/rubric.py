@@ -150,6 +150,15 @@ class Rubric(Frozen):
         return tuple(question for question in self.questions if question.can_be_judged)
 
     @property
+    def recorded(self) -> tuple[Question, ...]:
+        """The questions that a recording may answer: those for judges, and wide scales on `ANCHORS` of their points."""
+        return tuple(
+            question if question.can_be_judged else question.model_copy(update={"scale": question.scale.anchored})
+            for question in self.questions
+            if not question.compares
+        )
+
+    @property
     def assertions(self) -> tuple[Question, ...]:
         """The questions that speak for or against a conversation."""
         return tuple(question for question in self.questions if question.side is not None)

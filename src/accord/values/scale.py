@@ -13,6 +13,8 @@ Value = int | float | str
 MOST_ASKED = 10
 """The most options that a judge is asked to choose from."""
 MAX_OPTIONS = 101
+ANCHORS = 11
+"""On so many points a recorded answer to a wider scale is written."""
 STEPS = 100
 """A real-valued answer is read to so many parts of its scale."""
 
@@ -76,6 +78,15 @@ class Scale(Frozen):
             return tuple(float(option) for option in self.options)
         assert self.low is not None and self.high is not None
         return tuple(self.low + (self.high - self.low) * step / STEPS for step in range(STEPS + 1))
+
+    @property
+    def anchored(self) -> Scale:
+        """A scale that is wider than a judge is asked on, as `ANCHORS` equally spaced options; others as they are."""
+        if self.kind is not Kind.REAL and len(self.options) <= MOST_ASKED:
+            return self
+        low, high = self.numbers[0], self.numbers[-1]
+        points = [low + (high - low) * step / (ANCHORS - 1) for step in range(ANCHORS)]
+        return Scale(options=tuple(int(point) if point.is_integer() else round(point, 9) for point in points))
 
     def holds(self, value: Value) -> bool:
         """Whether `value` is an answer this scale allows."""

@@ -15,6 +15,7 @@ def demo(out: Out = Path("accord-demo"), as_json: AsJson = False) -> None:
     """Try everything on forty written conversations: evidence, learning, validation, scores, a report."""
     from accord.models import ModelSettings, is_ready
     from accord.project import Config
+    from accord.report import RunOptions
     from accord.sample import sources
 
     config = Config(store=f"sqlite:///{out / 'accord.db'}")
@@ -24,4 +25,4 @@ def demo(out: Out = Path("accord-demo"), as_json: AsJson = False) -> None:
         config = config.model_copy(update=update)
     else:
         note("lexical evidence alone: the small models are not here. `accord models pull` fetches them once (177 MB).")
-    main_job(config, sources(), out, "auto", {}, False, as_json)
+    main_job(config, sources(), out, "auto", {}, False, as_json, RunOptions(infers=False, evaluator=config.evaluator))

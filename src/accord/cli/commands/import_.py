@@ -2,34 +2,89 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from accord.cli.app import command
-from accord.cli.options import AsJson, Columns, ConfigFile, Format, SkipBadRows, column_map, open_project
-from accord.cli.show import Progress, imported_text, show
+from accord.cli.options import (
+    AsJson,
+    Columns,
+    ConfigFile,
+    Format,
+    LabelColumns,
+    Roles,
+    SkipBadRows,
+    Unnamed,
+    are_positions,
+    column_map,
+    open_project,
+    role_map,
+)
+from accord.cli.show import Progress, imported_text, note, show
 
 
 @command("import")
 def import_(
     sources: Annotated[
         list[Path],
-        typer.Argument(help="Files of conversations, labels and exported annotations, or benchmark folders."),
+        typer.Argument(help="Files of conversations, labels and exported annotations, or folders of them."),
     ],
+    labels: LabelColumns = None,
+    unnamed: Unnamed = False,
+    roles: Roles = None,
     config_file: ConfigFile = None,
     format: Format = "auto",
     columns: Columns = None,
     skip_bad_rows: SkipBadRows = False,
     as_json: AsJson = False,
 ) -> None:
-    """Read conversations, labels and exported annotations into the store. Running it again adds nothing twice."""
-    from accord.project import import_files
+    """Read conversations, labels and exported annotations into the store. Running it again adds nothing twice.
 
+    Labels that no question of the rubric asks stop with the command that writes a rubric for them.
+    """
+    from accord.project import Reading, files_in, import_files, survey
+    from accord.report import positions_said
+    from accord.values import BadInput
+
+    passed: list[str] = []
+    named = column_map(columns)
     with open_project(config_file) as project:
+        unasked = next((name for name in labels or () if project.rubric.get(name) is None), None)
+        if unasked is not None:
+            asked = ", ".join(question.id for question in project.rubric.questions)
+            raise BadInput(
+                f"the rubric does not ask {unasked!r}; it asks {asked}. Write one that does: accord init --from "
+                f"{sources[0]} --labels {unasked}"
+            )
+        files = files_in(sources, passed)
+        turns: list[str] = []
+        if labels or (sys.stdin.isatty() and sys.stderr.isatty()):
+            found = survey(files, format, named, labels or ())
+            turns = [name for name in labels or () if name in found.of_turns]
+            unnamed = unnamed or are_positions(lambda: found.positions)
+        reading = Reading(labels or (), turns, unnamed, role_map(roles))
         with Progress("rows read") as progress:
             done = import_files(
-                project.store, project.rubric, sources, format, column_map(columns), skip_bad_rows, progress.at
+                project.store, project.rubric, files, format, named, skip_bad_rows, progress.at, reading
             )
-        show(done.to_json(), as_json, imported_text)
+        result = done.to_json()
+        show(result, as_json, imported_text)
+    for reason in [*(f"passed over: {reason}" for reason in passed), *result["other_files"]]:
+        note(reason)
+    files_said = " ".join(str(path) for path in sources)
+    if result["other_questions"]:
+        note(f"a rubric that asks what these labels answer: accord init --from {files_said}")
+    if result["beside"]:
+        names = list(result["beside"])
+        flags = " ".join(f"--labels {name!r}" if " " in name else f"--labels {name}" for name in names)
+        note(f"columns {', '.join(names)} match the rubric; to read them as labels: accord import {files_said} {flags}")
+    if result["positions"] and not unnamed:
+        note(positions_said(result["positions"]))
+    if len(result["roles"]) > 1:
+        note(
+            f"conversations without an assistant: {', '.join(result['roles'])} speak; whoever speaks last is scored. "
+            "To say who is who: --role NAME=assistant, in a store of its own"
+        )

@@ -46,6 +46,7 @@ def judge(
     as_json: AsJson = False,
 ) -> None:
     """Ask the project's models for evidence. Answers are kept; running it again continues where it stopped."""
+    from accord.models import NOT_RECORDED
     from accord.project import Selected, judge_in_batches
     from accord.values import BadInput
 
@@ -69,7 +70,10 @@ def judge(
             note("nobody has rated a conversation yet, so none was judged; --all judges every one")
         for line in [*(f"{count} dialogues: {why}" for why, count in done.passed_over.items()), *_notices(done)]:
             note(line)
-        if done.unanswered:
+        silent = done.unanswered.get(NOT_RECORDED, 0)
+        if silent:
+            note(f"{silent} questions were never recorded, and are asked by nobody: they stay missing evidence")
+        if silent < sum(done.unanswered.values()):
             stop("some questions stayed unanswered; run the command again to ask for them alone", PARTLY_UNSCORED)
 
 

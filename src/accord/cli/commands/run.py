@@ -10,41 +10,79 @@ import typer
 
 from accord.cli.app import command
 from accord.cli.findings import fitted_text
-from accord.cli.options import AsJson, Columns, ConfigFile, Format, SkipBadRows, column_map
-from accord.cli.show import imported_text, show, stage
+from accord.cli.options import (
+    AsJson,
+    Columns,
+    ConfigFile,
+    Format,
+    LabelColumns,
+    Main,
+    Roles,
+    Setting,
+    SkipBadRows,
+    Unnamed,
+    are_positions,
+    column_map,
+    role_map,
+)
+from accord.cli.show import comparison_text, figure_text, imported_text, note, show, stage, table
 
 if TYPE_CHECKING:
     from accord.project import Config
+    from accord.report import RunOptions
 
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder for the store, the evaluator, the scores, the report.")]
 
 
 @command("run")
 def run(
-    sources: Annotated[list[Path], typer.Argument(help="Files of conversations and labels, or benchmark folders.")],
+    sources: Annotated[
+        list[Path], typer.Argument(help="Files of conversations, labels and recorded judgements, or folders of them.")
+    ],
     out: Out = Path("accord-run"),
     recorded: Annotated[
         list[Path] | None, typer.Option("--recorded", help="Recorded judgements to use as the judge; repeat.")
     ] = None,
-    rubric: Annotated[str | None, typer.Option("--rubric", help="A shipped rubric's name, or a YAML file.")] = None,
+    recorded_model: Annotated[
+        str | None, typer.Option("--recorded-model", help="Which recorded model is the judge.")
+    ] = None,
+    rubric: Annotated[
+        str | None,
+        typer.Option("--rubric", help="A shipped rubric's name, or a YAML file; default: from the labels."),
+    ] = None,
+    main: Main = None,
+    labels: LabelColumns = None,
+    unnamed: Unnamed = False,
+    roles: Roles = None,
+    evaluator: Annotated[
+        str | None, typer.Option("--evaluator", help="Learn this evaluator, without comparing all first.")
+    ] = None,
+    settings: Setting = None,
     config_file: ConfigFile = None,
     format: Format = "auto",
     columns: Columns = None,
     skip_bad_rows: SkipBadRows = False,
     as_json: AsJson = False,
 ) -> None:
-    """Gather evidence, learn, cross-validate, score and report: everything on the files you name."""
-    from accord.models import ModelSettings
-    from accord.project import load_config
+    """Gather evidence, compare, learn, score and report: everything on the files you name.
 
-    config = load_config(config_file).model_copy(update={"store": f"sqlite:///{out / 'accord.db'}"})
-    if recorded:
-        named = config.models["judge"].model if "judge" in config.models else None
-        judge = ModelSettings(mode="recorded", model=named, paths=[str(path) for path in recorded])
-        config = config.model_copy(update={"models": {**config.models, "judge": judge}})
+    Without a project's file the rubric follows the labels; recorded judgements beside the conversations are the judge.
+    """
+    from accord.project import FILE, load_config, survey, with_settings
+    from accord.report import RunOptions
+    from accord.values import BadInput
+
+    config = with_settings(load_config(config_file), settings or ())
+    config = config.model_copy(update={"store": f"sqlite:///{out / 'accord.db'}"})
+    infers = rubric is None and config_file is None and not Path(FILE).is_file()
+    if main is not None and not infers:
+        raise BadInput("--main is for a rubric made from the labels; name the main question in the rubric's file")
     if rubric:
         config = config.model_copy(update={"rubric": rubric})
-    main_job(config, sources, out, format, column_map(columns), skip_bad_rows, as_json)
+    if not unnamed and are_positions(lambda: survey(sources, format, column_map(columns), labels or ()).positions):
+        unnamed = True
+    options = RunOptions(infers, main, labels or (), unnamed, role_map(roles), recorded_model, evaluator)
+    main_job(config, [*sources, *(recorded or ())], out, format, column_map(columns), skip_bad_rows, as_json, options)
 
 
 def main_job(
@@ -55,22 +93,46 @@ def main_job(
     columns: Mapping[str, str],
     skip_bad_rows: bool,
     as_json: bool,
+    options: RunOptions,
 ) -> None:
     """Run every stage with progress, then print the table and where the files are."""
     from accord.report import whole_run
 
-    done = whole_run(config, sources, out, format, columns, skip_bad_rows, stage)
+    done = whole_run(config, sources, out, format, columns, skip_bad_rows, stage, options, note)
+    comparison = done.compared.comparison if done.compared is not None else done.fitted.comparison
     result = {
         "imported": done.imported.to_json(),
         "fitted": done.fitted.to_json(),
-        "comparison": None if done.fitted.comparison is None else done.fitted.comparison.to_json(),
+        "comparison": None if comparison is None else comparison.to_json(),
+        "recorded": [row.to_json() for row in done.recorded],
         "scored": done.scored.to_json(),
         "unscored": dict(done.scored.unscored),
         "files": {name: str(path) for name, path in done.files.items()},
+        "said": list(done.said),
     }
     show(result, as_json, _text)
 
 
 def _text(result: Mapping[str, Any]) -> str:
     files = "\n".join(f"{name:10} {path}" for name, path in result["files"].items())
-    return "\n\n".join([imported_text(result["imported"]), fitted_text(result["fitted"]), files])
+    parts = [imported_text(result["imported"])]
+    if result["recorded"]:
+        parts.append(recorded_text(result["recorded"]))
+    if result["comparison"] is not None:
+        parts.append(comparison_text(result["comparison"]))
+    learned = {**result["fitted"], "comparison": None}
+    scored = result["scored"]
+    plural = "replies" if scored["level"] == "turn" else "conversations"
+    mean = figure_text(scored["mean"], None, None)
+    parts += [fitted_text(learned), f"{scored['scored']} {plural} scored, mean {mean}"]
+    return "\n\n".join([*parts, files])
+
+
+def recorded_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """How each recorded judge agrees with people."""
+    names = ("pearson", "spearman")
+    lines = [
+        [f"{row['model']}: {row['question']}", str(row["n"]), *(figure_text(row[name], None, None) for name in names)]
+        for row in rows
+    ]
+    return "Recorded judges beside people's mean ratings\n\n" + table(["judge: question", "n", "r", "ρ"], lines)

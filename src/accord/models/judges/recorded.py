@@ -1,32 +1,87 @@
-"""The recorded judge: answers that a model gave earlier, replayed from a file of judgements."""
+"""The recorded judge: answers that a model gave earlier, replayed from a file of judgements.
+
+A recorded number between two options of an ordered scale (`1.8`, the mean of several runs, say) is an expected value:
+its probability goes to the two options around it, so that their mean is that number. Several runs of one item are one
+distribution, the mean of theirs. A scale with more options than a judge is asked to choose from (0 to 100, real-valued)
+is answered on eleven of them, in the same way.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from accord.formats import read_rows
 from accord.models.model import Answer, Unanswered
-from accord.values import ISSUE, BadInput, BadRow, Question, Sample, Scale, UnknownName
+from accord.values import ISSUE, BadInput, BadRow, Question, Sample, UnknownName
 
 JUDGEMENTS_FILE = "judgments.jsonl.gz"
+NOT_RECORDED = "not recorded"
+
+
+Runs = Sequence[Mapping[str, float]]
+"""The distributions of every time that one question was asked about one item."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What one model answered: the distributions of all runs, by item and question."""
+
+    model: str
+    answers: dict[tuple[str, str], list[Mapping[str, float]]] = field(default_factory=dict)
+
+    @property
+    def questions(self) -> Counter[str]:
+        """How many items each question was answered about."""
+        return Counter(question for (_, question), runs in self.answers.items() if runs)
+
+    def options(self, question: str) -> Counter[str]:
+        """What was answered to a question, counted over items and runs; of a distribution every option it names."""
+        return Counter(
+            option for (_, asked), runs in self.answers.items() if asked == question for run in runs for option in run
+        )
+
+
+def read_recordings(paths: Iterable[str | Path]) -> dict[str, Recording]:
+    """Every model's answers in some files of judgements, or benchmark folders that hold one, by the model's name.
+
+    Raises:
+        BadInput: A file cannot be read.
+        BadRow: A row is no judgement.
+    """
+    recorded: dict[str, Recording] = {}
+    for path in paths:
+        for where, row in _judgements(Path(path)):
+            name = str(row["judge_model"])
+            of_model = recorded.setdefault(name, Recording(name)).answers
+            runs = of_model.setdefault((str(row["item_id"]), str(row["question"])), [])
+            distribution = _distribution(row, where)
+            if distribution:
+                runs.append(distribution)
+    return recorded
 
 
 class RecordedJudge:
     """Replays `{"item_id", "question", "judge_model", "distribution" | "value", "run"}` rows.
 
-    Where a question was asked several times (`run`), the distributions are averaged.
+    Where a question was asked several times (`run`), the distributions are averaged. A recorded question is found by
+    its name, in any case of its letters.
     """
 
     mode = "recorded"
     together = 1000
 
-    def __init__(self, recorded: Mapping[tuple[str, str], Sequence[Mapping[str, float]]], name: str) -> None:
+    def __init__(self, recorded: Mapping[tuple[str, str], Runs], name: str) -> None:
         """`recorded` maps (conversation id, question id) to the distributions of its runs."""
         self.name = name
-        self._recorded = recorded
+        self._recorded: dict[tuple[str, str], Runs] = {}
+        for (item, question), runs in recorded.items():
+            self._recorded.setdefault((item, question.casefold()), runs)
 
     @classmethod
     def read(cls, paths: Iterable[str | Path], model: str | None = None) -> RecordedJudge:
@@ -40,20 +95,16 @@ class RecordedJudge:
             BadInput: A file cannot be read, a row is no judgement, or several models are there and none is named.
             UnknownName: The named model is not in the files.
         """
-        recorded: dict[str, dict[tuple[str, str], list[Mapping[str, float]]]] = {}
-        for path in paths:
-            for where, row in _judgements(Path(path)):
-                of_model = recorded.setdefault(str(row["judge_model"]), {})
-                runs = of_model.setdefault((str(row["item_id"]), str(row["question"])), [])
-                distribution = _distribution(row, where)
-                if distribution:
-                    runs.append(distribution)
+        recorded = read_recordings(paths)
         if model is None and len(recorded) != 1:
-            raise BadInput(f"the recording holds {len(recorded)} models; name one: {', '.join(sorted(recorded))}")
+            raise BadInput(
+                f"the recording holds {len(recorded)} models; name one: {', '.join(sorted(recorded))} (models: "
+                "{judge: {mode: recorded, model: NAME}}, or --recorded-model NAME)"
+            )
         chosen = model if model is not None else next(iter(recorded))
         if chosen not in recorded:
             raise UnknownName("recorded model", chosen, recorded)
-        return cls(recorded[chosen], chosen)
+        return cls(recorded[chosen].answers, chosen)
 
     def made_from(self, sample: Sample, question: Question) -> Mapping[str, Any]:
         """The recorded distributions themselves: another recording is another answer."""
@@ -64,6 +115,7 @@ class RecordedJudge:
             "mode": self.mode,
             "target": str(sample.target),
             "question": question.id,
+            "options": [str(option) for option in question.scale.options],
             "runs": recorded,
         }
 
@@ -78,31 +130,63 @@ class RecordedJudge:
     async def close(self) -> None:
         """Nothing is open."""
 
-    def _runs(self, sample: Sample, question: Question) -> Sequence[Mapping[str, float]]:
-        """What was recorded of a subject; turns of a dialogue may have been recorded as items of their own."""
-        items = sample.conversation.metadata.get("items")
-        item = items.get(str(sample.turn)) if isinstance(items, Mapping) else None
-        name = item if isinstance(item, str) else sample.conversation.id
-        return self._recorded.get((name, question.id.removeprefix(ISSUE)), ())
+    def _runs(self, sample: Sample, question: Question) -> Runs:
+        """What was recorded of a sample.
+
+        Turns of a dialogue may have been recorded as items of their own (`items` in its metadata); else an item that is
+        about a turn is about the last one of its conversation.
+        """
+        conversation, turn = sample.conversation, sample.turn
+        items = conversation.metadata.get("items")
+        name: Any = conversation.id
+        if isinstance(items, Mapping) and turn is not None:
+            name = items.get(str(turn))
+        elif turn is not None and conversation.reply is None and turn != len(conversation.turns) - 1:
+            name = str(sample.target)
+        return self._recorded.get((name, question.id.removeprefix(ISSUE).casefold()), ())
 
     def _one(self, sample: Sample, question: Question) -> Answer | Unanswered:
         runs = self._runs(sample, question)
         if not runs:
-            return Unanswered(question.id, "not recorded", "the recording has no answer for this conversation")
+            return Unanswered(question.id, NOT_RECORDED, "the recording has no answer for this conversation")
         mean = {option: sum(run.get(option, 0.0) for run in runs) / len(runs) for option in set().union(*runs)}
-        return on_scale(question.id, question.scale, mean)
+        return on_scale(question, mean)
 
 
-def on_scale(question: str, scale: Scale, mass: Mapping[str, float]) -> Answer:
-    """An answer that keeps only the scale's own options, in their order, and counts all other mass as outside.
+def on_scale(question: Question, mass: Mapping[str, float]) -> Answer:
+    """An answer on the scale's own options, in their order; all mass that has no place on the scale is outside.
 
-    Options are compared as numbers where they are numbers: `1.0` is `1`.
+    Options are compared as numbers where they are numbers (`1.0` is `1`), and found by their meaning too. A number
+    between two options of an ordered scale goes to both, so that the mean is that number.
     """
-    plain: dict[str, float] = {}
+    options = [str(option) for option in question.scale.options]
+    inside = dict.fromkeys(options, 0.0)
+    named = {_plain(option): option for option in options}
+    named |= {text.casefold(): option for option, text in question.meanings.items() if text.casefold() not in named}
+    numbers = [float(option) for option in options] if question.scale.is_ordered else []
     for option, p in mass.items():
-        plain[_plain(option)] = plain.get(_plain(option), 0.0) + float(p)
-    inside = {str(option): plain.get(_plain(str(option)), 0.0) for option in scale.options}
-    return Answer(question, inside, max(0.0, 1.0 - sum(inside.values())))
+        own = named.get(_plain(option)) or named.get(option.strip().casefold())
+        for place, share in [(own, 1.0)] if own is not None else _between(option, options, numbers):
+            inside[place] += share * float(p)
+    return Answer(question.id, inside, max(0.0, 1.0 - sum(inside.values())))
+
+
+def _between(written: str, options: Sequence[str], numbers: Sequence[float]) -> list[tuple[str, float]]:
+    """The two options around a number, each with its share; none where it is no number, or off the scale.
+
+    >>> _between("1.8", ["1", "2", "3"], [1.0, 2.0, 3.0])
+    [('1', 0.2), ('2', 0.8)]
+    """
+    try:
+        number = float(written)
+    except ValueError:
+        return []
+    if not numbers or not numbers[0] <= number <= numbers[-1]:
+        return []
+    above = bisect_right(numbers, number)
+    low, high = numbers[above - 1], numbers[above]
+    share = round((number - low) / (high - low), 12)
+    return [(options[above - 1], round(1 - share, 12)), (options[above], share)]
 
 
 def _plain(option: str) -> str:

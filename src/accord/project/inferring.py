@@ -1,0 +1,338 @@
+"""A rubric that fits labels: which question each column asks, on which scale, and which one is the main question.
+
+A scale is read off the values that were seen. Whole numbers are options in order, from 1 (or 0, where it was seen) up
+to the highest; two values are a binary question; words whose order is known ("poor", "good") are options in that order,
+others are nominal; all other numbers are a real-valued scale between conventional ends (0 to 1, 1 to 5, 0 to 100).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from accord.formats import NOT_APPLICABLE
+from accord.values import BadInput, Kind, Question, Rubric, Scale, UnknownName, Value
+
+MOST_OPTIONS = 11
+MOST_WORDS = 10
+MOST_DISTINCT = 2000
+NUMERIC_SHARE = 0.8
+"""Where so many of the values are numbers, the others are typing errors."""
+_ENDS = ((0, 1), (1, 5), (0, 5), (1, 7), (0, 10), (1, 10), (-1, 1), (0, 100))
+_YES = {"yes", "true", "y", "up", "thumbs up", "thumbsup", "thumbs_up", "good", "like", "liked", "positive", "pass",
+        "passed", "correct", "resolved", "helpful", "sat", "+", "👍", "ja", "gut", "richtig", "positiv"}  # fmt: skip
+_NO = {"no", "false", "n", "down", "thumbs down", "thumbsdown", "thumbs_down", "bad", "dislike", "disliked", "negative",
+       "fail", "failed", "incorrect", "wrong", "unresolved", "not helpful", "unhelpful", "dsat", "-", "👎", "nein",
+       "schlecht", "falsch", "negativ"}  # fmt: skip
+_ORDERS = (
+    ("terrible", "very bad", "bad", "poor", "fair", "ok", "okay", "average", "medium", "good", "very good", "great",
+     "excellent"),
+    ("strongly disagree", "disagree", "somewhat disagree", "slightly disagree", "neutral",
+     "neither agree nor disagree", "slightly agree", "somewhat agree", "agree", "strongly agree"),
+    ("very dissatisfied", "dissatisfied", "neutral", "satisfied", "very satisfied"),
+    ("very unlikely", "unlikely", "somewhat unlikely", "neutral", "somewhat likely", "likely", "very likely"),
+    ("none", "very low", "low", "mild", "medium", "moderate", "high", "very high", "severe"),
+    ("never", "rarely", "sometimes", "often", "always"),
+    ("negative", "mixed", "neutral", "positive"),
+    ("no", "partly", "partially", "partial", "somewhat", "mostly", "yes"),
+    ("sehr schlecht", "schlecht", "mangelhaft", "ausreichend", "mittel", "befriedigend", "gut", "sehr gut"),
+    ("nein", "teilweise", "ja"),
+)  # fmt: skip
+_NAMED = {
+    "rating", "ratings", "rate", "rated", "score", "scores", "grade", "star", "stars", "quality", "satisfaction",
+    "satisfied", "csat", "nps", "ces", "helpful", "helpfulness", "useful", "usefulness", "correct", "correctness",
+    "accuracy", "accurate", "relevance", "relevant", "fluency", "fluent", "coherence", "coherent", "engaging",
+    "engagingness", "engagement", "natural", "naturalness", "overall", "thumbs", "thumb", "thumbsup", "like", "liked",
+    "likes", "vote", "upvote", "feedback", "label", "verdict", "resolved", "solved", "resolution", "success",
+    "successful", "good", "bad", "harmless", "harmlessness", "safety", "safe", "toxic", "toxicity", "polite",
+    "politeness", "empathy", "empathetic", "friendly", "friendliness", "tone", "groundedness", "grounded", "faithful",
+    "faithfulness", "factuality", "factual", "consistent", "consistency", "completeness", "complete", "clear",
+    "clarity", "understandable", "appropriate", "appropriateness", "preference", "likert", "opinion", "judgment",
+    "judgement", "sentiment", "trust", "bewertung", "note", "zufriedenheit", "zufrieden", "qualität",
+    "qualitaet", "hilfreich", "punkte", "sterne", "daumen", "gut", "calificación", "calificacion", "évaluation",
+    "valutazione",
+}  # fmt: skip
+_OTHER = {
+    "id", "ids", "index", "idx", "turn", "turns", "count", "num", "number", "length", "len", "tokens", "token", "words",
+    "chars", "age", "year", "month", "day", "hour", "date", "time", "timestamp", "duration", "latency", "seconds",
+    "minutes", "ms", "version", "temperature", "seed", "model", "system", "bot", "user", "topic", "domain", "language",
+    "lang", "locale", "country", "gender", "channel", "source", "dataset", "split", "fold", "batch", "run", "cost",
+    "price", "url", "comment", "comments", "reason", "explanation", "name", "email", "session", "trace", "title",
+    "items", "level", "order", "rank", "position", "category", "type", "status", "n", "k", "p", "confidence",
+}  # fmt: skip
+_MAIN = (
+    ("overall",), ("q0",), ("satisfaction", "csat", "zufriedenheit", "satisfied"), ("quality", "qualität"),
+    ("rating", "ratings", "bewertung", "stars", "note"), ("score",), ("helpful", "helpfulness", "hilfreich"),
+    ("thumbs", "thumb", "feedback", "like", "liked"), ("label", "verdict"),
+)  # fmt: skip
+
+_POSITION = re.compile(
+    r"(?:r|h|a|p|rater|annotator|judge|worker|coder|person|human|expert|labeler)?[ _-]?\d{1,2}", re.I
+)
+MOST_POSITIONS = 10
+
+
+@dataclass
+class Observed:
+    """What files answer to one question.
+
+    Attributes:
+        name: The question.
+        values: Raw values, counted; at most `MOST_DISTINCT` different ones.
+        annotators: Who answered, and how often.
+        of_turns: How many answers are about a turn; all others are about a conversation.
+        text: The question's wording, where a file has it.
+        meanings: What its options mean, where a file has it.
+        ends: The lowest and the highest answer, where a file says them.
+        is_marked: Whether it stood where nothing but ratings stands.
+        is_beside: Whether it stood beside the text.
+    """
+
+    name: str
+    values: Counter[Value] = field(default_factory=Counter)
+    annotators: Counter[str] = field(default_factory=Counter)
+    of_turns: int = 0
+    text: str = ""
+    meanings: dict[str, str] = field(default_factory=dict)
+    ends: tuple[float, float] | None = None
+    is_marked: bool = False
+    is_beside: bool = False
+
+    def add(self, value: Any, annotator: str | None, turn: int | None) -> None:
+        """Count one answer; what says that nothing was answered is none."""
+        if isinstance(value, str):
+            value = value.strip()
+            if value.casefold() in NOT_APPLICABLE - {"-"}:
+                return
+        elif isinstance(value, float) and not math.isfinite(value):
+            return
+        value = int(value) if isinstance(value, bool) else value
+        if value in self.values or len(self.values) < MOST_DISTINCT:
+            self.values[value] += 1
+        self.of_turns += turn is not None
+        if annotator is not None:
+            self.annotators[annotator] += 1
+
+    @property
+    def total(self) -> int:
+        """How many answers there are."""
+        return sum(self.values.values())
+
+    @property
+    def level(self) -> str:
+        """Whether most answers are about turns or about conversations."""
+        return "turn" if 2 * self.of_turns > self.total else "conversation"
+
+
+class ScaleFound(NamedTuple):
+    """A scale with what its options mean."""
+
+    scale: Scale
+    meanings: Mapping[str, str] = {}
+
+
+def scale_for(observed: Observed) -> ScaleFound | None:
+    """The scale that the values of a question fit; `None` where they are no answers on a scale.
+
+    >>> numbers = Observed("q", values=Counter({2: 3, 4: 1}))
+    >>> str(scale_for(numbers).scale), scale_for(Observed("q", values=Counter({"yes": 1, "no": 2}))).meanings
+    ('1, 2, 3, 4', {'0': 'no', '1': 'yes'})
+    """
+    numbers: Counter[float] = Counter()
+    words: Counter[str] = Counter()
+    for value, count in observed.values.items():
+        number = _number(value)
+        if number is None:
+            words[str(value)] += count
+        else:
+            numbers[number] += count
+    if observed.ends is not None and not words:
+        return ScaleFound(_of_numbers(numbers, observed.ends), observed.meanings)
+    if sum(numbers.values()) >= NUMERIC_SHARE * observed.total > 0:
+        return ScaleFound(_of_numbers(numbers, None), {}) if len(numbers) > 1 else None
+    return _of_words(words) if not numbers else None
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, str):
+        if not re.fullmatch(r"[+-]?(\d{1,15}(\.\d*)?|\.\d+)(e[+-]?\d{1,2})?", value, re.ASCII | re.IGNORECASE):
+            return None
+        return float(value)
+    return float(value)
+
+
+def _of_numbers(numbers: Collection[float], ends: tuple[float, float] | None) -> Scale:
+    low, high = ends or (min(numbers), max(numbers))
+    distinct = sorted(set(numbers))
+    whole = all(float(number).is_integer() for number in (*distinct, low, high))
+    if ends is None and len(distinct) == 2 and (whole or high - low == 1):
+        return Scale(kind=Kind.BINARY, options=tuple(map(_plain, distinct)))
+    if whole:
+        low = low if ends is not None or low <= 0 or high > MOST_OPTIONS else 1
+        options = range(int(low), int(high) + 1)
+        if len(options) == 2:
+            return Scale(kind=Kind.BINARY, options=tuple(options))
+        if len(options) <= MOST_OPTIONS:
+            return Scale(options=tuple(options))
+    halves = all((2 * number).is_integer() for number in (*distinct, low, high))
+    if halves and ends is None and 2 * (high - low) + 1 <= MOST_OPTIONS - 1:
+        return Scale(options=tuple(_plain(low + step / 2) for step in range(int(2 * (high - low)) + 1)))
+    if ends is None:
+        low, high = next(
+            ((a, b) for a, b in _ENDS if a <= low and high <= b and high - low > (b - a) / 4),
+            (math.floor(low), math.ceil(high)),
+        )
+    return Scale(kind=Kind.REAL, low=float(low), high=float(high))
+
+
+def _plain(number: float) -> int | float:
+    return int(number) if float(number).is_integer() else number
+
+
+def _of_words(words: Mapping[str, int]) -> ScaleFound | None:
+    """Binary, ordered or nominal; `None` where the words are too many, or one alone."""
+    known = {word.casefold(): word for word in words}
+    if not 2 <= len(known) <= MOST_WORDS or max(map(len, known)) > 60:
+        return None
+    yes, no = [word for word in known if word in _YES], [word for word in known if word in _NO]
+    if len(known) == 2 and len(yes) == len(no) == 1:
+        return ScaleFound(Scale(kind=Kind.BINARY, options=(0, 1)), {"0": known[no[0]], "1": known[yes[0]]})
+    for order in _ORDERS:
+        if known.keys() <= set(order):
+            ranked = sorted(known, key=order.index)
+            kind = Kind.BINARY if len(ranked) == 2 else Kind.ORDINAL
+            options = (0, 1) if len(ranked) == 2 else tuple(range(1, len(ranked) + 1))
+            meanings = {str(option): known[word] for option, word in zip(options, ranked, strict=True)}
+            return ScaleFound(Scale(kind=kind, options=options), meanings)
+    if len(known) < len(words):
+        return None
+    return ScaleFound(Scale(kind=Kind.NOMINAL, options=tuple(sorted(words))))
+
+
+# --- which of them are questions -----------------------------------------------------------------------------------
+
+
+def words_of(name: str) -> list[str]:
+    """The words of a column's name, in lower case.
+
+    >>> words_of("userRating_1"), words_of("Maintains Context")
+    (['user', 'rating', '1'], ['maintains', 'context'])
+    """
+    return [word.casefold() for word in re.findall(r"[A-ZÄÖÜ]?[^\W\d_A-ZÄÖÜ]+|[A-ZÄÖÜ]+(?![a-zäöü])|\d+", name)]
+
+
+def asked_by_name(found: Observed) -> bool:
+    """Whether a question's name says that it is one."""
+    words = set(words_of(found.name))
+    return bool(words & _NAMED) and not words & {"id", "ids", "comment", "comments", "reason", "explanation", "model"}
+
+
+def asked_by_values(found: Observed) -> bool:
+    """Whether values look like answers on a scale, and the name does not say that they are something else."""
+    if set(words_of(found.name)) & _OTHER or any(_number(value) is None for value in found.values):
+        return False
+    scale = (
+        ScaleFound(_of_numbers([_number(v) or 0.0 for v in found.values], None)).scale
+        if len(found.values) > 1
+        else None
+    )
+    return scale is not None and scale.kind is not Kind.REAL
+
+
+def positions_among(named: Collection[str]) -> list[str]:
+    """The annotators' names in order, where all of them look like places in a list: r1, r2, ...; else none.
+
+    >>> positions_among({"r2", "r1"}), positions_among({"r1", "ann"}), positions_among({"judge3", "judge19"})
+    (['r1', 'r2'], [], [])
+    """
+    numbers = {name: int(re.sub(r"\D", "", name)) for name in named if _POSITION.fullmatch(name)}
+    if not 2 <= len(named) <= MOST_POSITIONS or len(numbers) < len(named):
+        return []
+    ordered = sorted(numbers, key=numbers.__getitem__)
+    first = numbers[ordered[0]]
+    return (
+        ordered if first in (0, 1) and [numbers[n] for n in ordered] == list(range(first, first + len(named))) else []
+    )
+
+
+# --- the rubric ----------------------------------------------------------------------------------------------------
+
+
+class RubricFound(NamedTuple):
+    """A rubric that fits labels, with a sentence for whatever was guessed or left out."""
+
+    rubric: Rubric
+    said: Sequence[str]
+
+
+def rubric_for(found: Iterable[Observed], main: str | None = None, name: str = "from-labels") -> RubricFound:
+    """A rubric whose questions are those that were answered, with the scales that the answers fit.
+
+    Args:
+        found: What was observed of each question.
+        main: The main question; by default one whose name says so ("overall", "satisfaction", ...), else the one with
+            the most answers.
+        name: What the rubric is called.
+
+    Raises:
+        BadInput: Nothing was answered with at least two different values.
+        UnknownName: No question is called as the main one.
+    """
+    questions: dict[str, Question] = {}
+    said: list[str] = []
+    asked = {each.name: each for each in found}
+    for each in asked.values():
+        fitting = scale_for(each)
+        if fitting is None:
+            said.append(f"{each.name!r} is left out: {_unfit(each)}")
+            continue
+        questions[each.name] = _question(each, fitting)
+    if not questions:
+        raise BadInput(
+            f"no labels to make a rubric from: {'; '.join(said) or 'no column holds ratings'}. Name the columns that "
+            "do with --labels NAME, or a column's meaning with --columns OURS=THEIRS"
+        )
+    if main is not None and main not in questions:
+        raise UnknownName("question", main, questions)
+    chosen = main or _guess([asked[each] for each in questions])
+    if main is None and len(questions) > 1:
+        said.append(f"the main question is {chosen!r} (a guess; --main names another: {', '.join(questions)})")
+    return RubricFound(Rubric(name=name, main=chosen, questions=tuple(questions.values())), said)
+
+
+def _unfit(observed: Observed) -> str:
+    if len(observed.values) <= 1:
+        only = next(iter(observed.values), None)
+        return "nobody answered it" if only is None else f"every answer is {only!r}"
+    first = ", ".join(repr(value) for value in list(observed.values)[:3])
+    return f"its {len(observed.values)} different values are no scale ({first}, ...)"
+
+
+def _question(observed: Observed, fitting: ScaleFound) -> Question:
+    about = "reply" if observed.level == "turn" else "conversation"
+    binary = fitting.scale.kind is Kind.BINARY and not observed.meanings
+    guess = (
+        f"Does {observed.name!r} hold of the {about}?" if binary else f"How is the {about} rated on {observed.name!r}?"
+    )
+    return Question(
+        id=observed.name, text=observed.text or guess, scale=fitting.scale,
+        meanings={option: text for option, text in fitting.meanings.items() if text},
+    )  # fmt: skip
+
+
+def _guess(found: Sequence[Observed]) -> str:
+    """The question whose name says that it is the main one, else the most answered, else the most divided one."""
+    for names in _MAIN:
+        for each in found:
+            if set(words_of(each.name)) & set(names) or each.name.casefold() in names:
+                return each.name
+
+    def rank(each: Observed) -> tuple[int, float]:
+        shares = [count / each.total for count in each.values.values()]
+        return each.total, -sum(share * math.log(share) for share in shares)
+
+    return max(found, key=rank).name
