@@ -326,7 +326,7 @@ class Project:
         **reading: Any,
     ) -> ScoreRun:
         """Score a file of conversations into another file; see `accord.project.scoring.score_file`."""
-        made = evaluator if isinstance(evaluator, Evaluator) else self.load(evaluator)
+        made = self.load(evaluator) if evaluator is None or isinstance(evaluator, str | Path) else evaluator
         return scoring.score_file(self, made, source, out, perspective, options, **reading)
 
     def label_next(self, count: int = 10, annotators: Collection[str] = ()) -> list[NextLabel]:
