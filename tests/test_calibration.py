@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,13 +13,24 @@ from scipy import stats
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from accord import Evaluator, Label, Labels, Question, Scale, Score, Unscored, load_evaluator
-from accord.evidence import EvidenceTable
-from accord.learning import OFFSET, OWN_SLOPE, SLOPE, TEXT, Calibration, MixedEffects, OrdinalLink, predict_panel
+from accord.evidence import Column, EvidenceTable, ratings
+from accord.learning import (
+    GROUP,
+    OFFSET,
+    OWN_SLOPE,
+    SLOPE,
+    TEXT,
+    Calibration,
+    MixedEffects,
+    OrdinalLink,
+    make_head,
+    predict_panel,
+)
 from accord.learning.equations import Design
 from accord.learning.link import _Objective
 from accord.statistics import pearson
-from accord.testing import planted
-from accord.values import BadInput, NotFitted, UnknownName
+from accord.testing import Planted, planted, planted_turns
+from accord.values import BadInput, NotFitted, Target, UnknownName
 
 
 @parametrize_with_checks([MixedEffects(), MixedEffects(own_slopes=False)])
@@ -34,13 +47,24 @@ def small(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray
     return X, y, np.array([f"p{i}" for i in who]), np.array([f"t{i:02d}" for i in text])
 
 
-def covariance(X: np.ndarray, annotator: np.ndarray, text: np.ndarray, ratios: np.ndarray) -> np.ndarray:
+GROUPS = np.array([f"c{text}" for text in (0, 0, 0, 1, 1, 2, 3, 4, 4, 4, 4, 5, 5, 6, 6, 6, 7, 8, 9, 9)])
+"""The group of each of the twenty texts of `small`."""
+SOURCES = ["rubric", "bank"]
+
+
+def covariance(
+    X: np.ndarray, annotator: np.ndarray, text: np.ndarray, ratios: np.ndarray, group: np.ndarray | None = None
+) -> np.ndarray:
     same_person, same_text = annotator[:, None] == annotator, text[:, None] == text
-    gram = X @ X.T
-    return (
-        ratios[SLOPE] * gram + ratios[OFFSET] * same_person + ratios[OWN_SLOPE] * gram * same_person
-        + ratios[TEXT] * same_text + np.eye(len(X))
+    first, second = X[:, :1] @ X[:, :1].T, X[:, 1:] @ X[:, 1:].T
+    if len(ratios) == 5:
+        first, second = X @ X.T, 0.0
+    ratios = np.append(ratios, [0.0, 0.0])
+    V = (
+        ratios[SLOPE] * first + ratios[OFFSET] * same_person + ratios[OWN_SLOPE] * first * same_person
+        + ratios[TEXT] * same_text + ratios[5] * second + ratios[6] * second * same_person + np.eye(len(X))
     )  # fmt: skip
+    return V if group is None else V + ratios[GROUP] * (group[:, None] == group)
 
 
 def restricted(y: np.ndarray, V: np.ndarray) -> tuple[float, np.ndarray, float]:
@@ -53,33 +77,56 @@ def restricted(y: np.ndarray, V: np.ndarray) -> tuple[float, np.ndarray, float]:
     return 0.5 * (log_det + (len(y) - 1) * np.log(noise)), P, noise
 
 
-def test_the_criterion_effects_and_gradient_are_those_of_the_definition() -> None:
+def in_groups(text: np.ndarray) -> np.ndarray:
+    return GROUPS[[int(name[1:]) for name in text]]
+
+
+@pytest.mark.parametrize(
+    ("ratios", "grouped"),
+    [
+        ([0.3, 0.5, 0.1, 0.2, 0.0], False),
+        ([0.3, 0.5, 0.1, 0.2, 0.4], True),
+        ([0.3, 0.5, 0.1, 0.0, 0.4], True),
+        ([0.3, 0.5, 0.1, 0.2, 0.4, 0.7, 0.05], True),
+    ],
+)
+def test_the_criterion_effects_and_gradient_are_those_of_the_definition(ratios: list[float], grouped: bool) -> None:
     X, y, annotator, text = small()
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
     people, who = np.unique(annotator, return_inverse=True)
     _, which = np.unique(text, return_inverse=True)
-    design = Design.of(Z, y, who, len(people), which, own_slopes=True)
-    ratios = np.array([0.3, 0.5, 0.1, 0.2])
-    solved = design.solve(ratios)
-    criterion, P, noise = restricted(y, covariance(Z, annotator, text, ratios))
+    group = in_groups(text) if grouped else None
+    of_group = np.unique(group, return_inverse=True)[1] if grouped else None
+    source = np.array([0, 1]) if len(ratios) == 7 else None
+    design = Design.of(Z, y, who, len(people), which, True, of_group, source)
+    at = np.array(ratios)
+    solved = design.solve(at)
+    criterion, P, noise = restricted(y, covariance(Z, annotator, text, at, group))
     assert solved.criterion == pytest.approx(criterion, rel=1e-8)
     assert solved.noise == pytest.approx(noise, rel=1e-8)
     same_person = annotator[:, None] == people
-    assert solved.effects[design.block == OFFSET] == pytest.approx(ratios[OFFSET] * same_person.T @ P @ y, rel=1e-6)
-    for effect in range(4):
-        step = np.zeros(4)
+    assert solved.effects[design.block == OFFSET] == pytest.approx(at[OFFSET] * same_person.T @ P @ y, rel=1e-6)
+    for effect in np.flatnonzero(at):
+        step = np.zeros(len(at))
         step[effect] = 1e-4
-        higher, lower = (design.solve(ratios * np.exp(s)).criterion for s in (step, -step))
+        higher, lower = (design.solve(at * np.exp(s)).criterion for s in (step, -step))
         assert solved.gradient[effect] == pytest.approx((higher - lower) / 2e-4, abs=1e-4)
 
 
-def test_held_out_means_are_those_of_a_model_that_never_saw_the_text() -> None:
+@pytest.mark.parametrize("effects", ["few", "many"])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_held_out_means_are_those_of_a_model_that_never_saw_the_group(grouped: bool, effects: str) -> None:
     X, y, annotator, text = small()
-    fitted = MixedEffects().fit(X, y, annotator, text)
+    # With fewer effects than ratings of a group the equations are solved on their other side.
+    annotator = annotator if effects == "many" else None
+    group = in_groups(text) if grouped else None
+    fitted = MixedEffects().fit(X, y, annotator, text, group, SOURCES)
     Z = fitted.standardised(X)
-    V = covariance(Z, annotator, text, fitted.ratios_)
-    for left_out in ("t00", "t07"):
-        out = text == left_out
+    nobody = np.arange(len(y)).astype(str) if annotator is None else annotator
+    V = covariance(Z, nobody, text, fitted.ratios_, group)
+    left = group if grouped else text
+    for left_out in np.unique(left):
+        out = left == left_out
         inverse = np.linalg.inv(V[np.ix_(~out, ~out)])
         ones = np.ones((~out).sum())
         mean = (ones @ inverse @ y[~out]) / (ones @ inverse @ ones)
@@ -87,15 +134,36 @@ def test_held_out_means_are_those_of_a_model_that_never_saw_the_text() -> None:
         assert fitted.held_out_mean_[out] == pytest.approx(expected, rel=1e-6)
 
 
-def test_the_ratios_are_where_the_likelihood_is_highest() -> None:
+@pytest.mark.parametrize("grouped", [False, True])
+def test_the_ratios_are_where_the_likelihood_is_highest(grouped: bool) -> None:
     X, y, annotator, text = small()
-    fitted = MixedEffects().fit(X, y, annotator, text)
+    group, source = (in_groups(text), SOURCES) if grouped else (None, None)
+    fitted = MixedEffects().fit(X, y, annotator, text, group, source)
     Z = fitted.standardised(X)
-    best = restricted(y, covariance(Z, annotator, text, fitted.ratios_))[0]
+    best = restricted(y, covariance(Z, annotator, text, fitted.ratios_, group))[0]
     rng = np.random.default_rng(1)
     for _ in range(50):
-        other = fitted.ratios_ * np.exp(rng.normal(scale=0.3, size=4))
-        assert restricted(y, covariance(Z, annotator, text, other))[0] >= best - 1e-6
+        other = fitted.ratios_ * np.exp(rng.normal(scale=0.3, size=len(fitted.ratios_)))
+        assert restricted(y, covariance(Z, annotator, text, other, group))[0] >= best - 1e-6
+
+
+def test_groups_of_one_text_cost_nothing_and_change_nothing() -> None:
+    X, y, annotator, text = small()
+    alone = MixedEffects().fit(X, y, annotator, text)
+    named = MixedEffects().fit(X, y, annotator, text, np.array([f"of {name}" for name in text]))
+    assert named.ratios_[GROUP] == 0 and named.ratios_.tolist() == alone.ratios_.tolist()
+    assert named.held_out_mean_.tolist() == alone.held_out_mean_.tolist()
+
+
+def test_columns_of_noise_do_not_drown_another_sources_judge() -> None:
+    rng = np.random.default_rng(3)
+    judge, noise = rng.normal(size=(200, 1)), rng.normal(size=(200, 60))
+    y = 0.6 * judge[:, 0] + rng.normal(size=200)
+    X = np.hstack([judge, noise])
+    one = MixedEffects().fit(X[:100], y[:100])
+    two = MixedEffects().fit(X[:100], y[:100], source=["judge", *["words"] * 60])
+    assert two.coef_[0] > 0.45 and np.abs(two.coef_[1:]).max() < 0.1
+    assert pearson(two.predict(X[100:]), y[100:]) > pearson(one.predict(X[100:]), y[100:]) + 0.1
 
 
 def test_the_ordinal_gradient_is_the_slope_of_its_objective() -> None:
@@ -247,6 +315,199 @@ def test_panels_follow_the_rule_that_was_named() -> None:
         predict_panel(learned, corpus.evidence, [], "mean")
 
 
+@pytest.mark.parametrize("rule", ["mean", "max", "min"])
+def test_a_panels_score_keeps_band_and_warning_and_names_rule_and_members(rule: str) -> None:
+    corpus = planted(conversations=120, annotators=4)
+    learned = Calibration(corpus.question, core="mixed").fit(corpus.evidence, corpus.labels)
+    far = replace(corpus.evidence, values=corpus.evidence.values + 12)
+    members = ["p0", "p2"]
+    for row, score in enumerate(predict_panel(learned, far, members, rule)[:20]):
+        each = [learned.predict(far, name)[row] for name in members]
+        assert isinstance(score, Score) and score.band is not None and "unlike" in str(score.warning)
+        assert str(score.signature).endswith(f"|panel:{rule} of p0+p2")
+        ends = [one.band for one in each if isinstance(one, Score) and one.band is not None]
+        if rule == "mean":
+            assert score.band == (min(low for low, _ in ends), max(high for _, high in ends))
+        else:
+            assert score.band in ends
+
+
+# --- groups, bands and what is missing -----------------------------------------------------------------------------
+
+
+def turn_coverage(name: str, seed: int) -> tuple[float, dict[str, Any]]:
+    """Share of ratings in 60 new conversations inside the band of a head learned on 60 others."""
+    world = planted_turns(seed=seed)
+    sides = [{f"c{place:04d}" for place in range(*ends)} for ends in ((0, 60), (60, 120))]
+    train, test = (world.labels.filter(side) for side in sides)
+    head = make_head(name, world.question, {}).fit(world.evidence.filter(sides[0], train.group_of), train)
+    rated = ratings(world.evidence, test, world.question)
+    scores = head.predict_each(world.evidence.take(rated.row), list(rated.annotator))
+    held = [s.band[0] <= said <= s.band[1] for s, said in zip(scores, rated.value, strict=True) if s.band]  # type: ignore[union-attr]
+    assert len(held) == len(rated)
+    return float(np.mean(held)), head.describe()
+
+
+@pytest.mark.parametrize("name", ["mixed", "curves"])
+def test_bands_hold_for_turns_of_new_conversations(name: str) -> None:
+    found = [turn_coverage(name, seed) for seed in range(8)]
+    assert 0.88 <= np.mean([share for share, _ in found]) <= 0.95
+    if name == "mixed":
+        # Planted: (0.8 / 0.5)², less what the rounding of ratings adds to the noise.
+        ratios = [described["variance_ratios"]["group"] for _, described in found]
+        assert 1.0 < np.mean(ratios) < 2.6
+
+
+def test_no_inner_fold_tells_turns_of_one_conversation_apart() -> None:
+    world = planted_turns(conversations=40, seed=1)
+    learned = Calibration(world.question, candidates=["constant", "column", "mixed", "curves"])
+    found = learned.fit(world.evidence, world.labels).describe()["candidates"]
+    # A level of the conversation cannot be known elsewhere: what says otherwise has learned it by heart.
+    new = planted_turns(conversations=40, seed=2)
+    rated = ratings(new.evidence, new.labels, new.question)
+    for name in ("mixed", "curves"):
+        head = Calibration(world.question, core=name).fit(world.evidence, world.labels)
+        scores = head.predict_each(new.evidence.take(rated.row), list(rated.annotator))
+        loss = rated.log_loss(np.array([score.probabilities for score in scores]))  # type: ignore[union-attr]
+        assert found[name]["loss"] > loss - 0.12
+
+
+def test_labels_of_named_groups_are_left_out_together() -> None:
+    world = planted_turns(conversations=40, seed=1)
+    pairs = {label.target: f"pair {int(label.target.conversation[1:]) // 2}" for label in world.labels}
+    grouped = Calibration(world.question, core="mixed", groups=["p*"]).fit(world.evidence, world.labels.grouped(pairs))
+    assert grouped.trained_on_.groups == 20
+
+
+def test_too_few_groups_for_a_band_are_said_and_the_band_is_the_whole_scale(tmp_path: Path) -> None:
+    world = planted_turns(conversations=8, seed=1)
+    learned = Calibration(world.question, core="mixed").fit(world.evidence, world.labels)
+    Evaluator(world.question, (), learned, head_name="mixed").save(tmp_path)
+    for head in (learned, load_evaluator(tmp_path).head):
+        [score, *_] = head.predict(world.evidence)
+        assert isinstance(score, Score) and score.band == (1.0, 5.0)
+        assert "a 90% band takes 9 groups, learned from 8" in str(score.warning)
+        assert head.describe()["band_width"] is None and "9 groups" in head.describe()["band"]
+    enough = Calibration(world.question, core="mixed", coverage=0.8).fit(world.evidence, world.labels)
+    assert np.isfinite(enough.describe()["band_width"])
+
+
+@pytest.mark.parametrize("name", ["mixed", "curves", "auto"])
+def test_rows_without_any_evidence_are_not_learned_from(name: str) -> None:
+    corpus = planted(conversations=60, annotators=3)
+    nothing = [Target(f"empty{place}") for place in range(30)]
+    empty = EvidenceTable.from_rows(corpus.evidence.columns, {target: {} for target in nothing})
+    labels = Labels([*corpus.labels, *(Label(target, "main", "p0", 1) for target in nothing)])
+    with_empty = make_head(name, corpus.question, {}).fit(corpus.evidence.concat(empty), labels)
+    without = make_head(name, corpus.question, {}).fit(corpus.evidence, corpus.labels)
+    assert with_empty.signature() == without.signature()
+    assert with_empty.predict(corpus.evidence) == without.predict(corpus.evidence)
+
+
+@pytest.mark.parametrize("name", ["mixed", "curves", "auto"])
+def test_missing_evidence_is_said_and_widens_the_band(name: str) -> None:
+    corpus = planted(conversations=300, annotators=4, noise=0.4, seed=4)
+    side = [
+        {target.conversation for target in corpus.evidence.targets[part]} for part in (slice(200), slice(200, None))
+    ]
+    train, test = (corpus.labels.filter(each) for each in side)
+    learned = make_head(name, corpus.question, {}).fit(corpus.evidence.filter(side[0]), train)
+    present = corpus.evidence.present.copy()
+    present[:, 0] = False  # the column with the largest weight
+    lacking = corpus.evidence.with_only(present)
+    rated = ratings(lacking, test, corpus.question)
+    scores = [s for s in learned.predict_each(lacking.take(rated.row), list(rated.annotator)) if isinstance(s, Score)]
+    assert len(scores) == len(rated) and all("lacks evidence" in str(score.warning) for score in scores)
+    assert all("f0" in str(score.warning) for score in scores)
+    bands = np.array([score.band for score in scores])
+    held = (bands[:, 0] <= rated.value) & (rated.value <= bands[:, 1])
+    assert held.mean() > 0.86
+    whole = [
+        s for s in learned.predict_each(corpus.evidence.take(rated.row), list(rated.annotator)) if s.warning is None
+    ]
+    assert np.ptp(bands, axis=1).mean() > 1.2 * np.mean([s.band[1] - s.band[0] for s in whole])  # type: ignore[union-attr,index]
+
+
+def test_evidence_that_training_rows_often_lacked_is_no_reason_to_warn() -> None:
+    corpus = planted(conversations=200, annotators=4)
+    present = np.random.default_rng(0).random(corpus.evidence.present.shape) < 0.7
+    present[:, 0] = True
+    learned = Calibration(corpus.question, core="mixed").fit(corpus.evidence.with_only(present), corpus.labels)
+    scores = [score for score in learned.predict(corpus.evidence.with_only(present)) if isinstance(score, Score)]
+    assert not any("lacks" in str(score.warning) for score in scores)
+
+
+def test_a_source_that_adds_nothing_is_said() -> None:
+    corpus = planted(conversations=200, annotators=4)
+    noise = np.random.default_rng(5).normal(size=(200, 12))
+    columns = [Column(f"w{place}", "words", source="words") for place in range(12)]
+    words = EvidenceTable(corpus.evidence.targets, tuple(columns), noise, np.ones(noise.shape, dtype=bool))
+    judged = replace(corpus.evidence, columns=tuple(replace(c, source="rubric") for c in corpus.evidence.columns))
+    said = Calibration(corpus.question, core="mixed").fit(judged.join(words), corpus.labels).describe()["sources"]
+    assert said["rubric"]["adds"] == "evidence" and said["words"]["columns"] == 12
+    assert said["words"]["variance_ratio"] < 0.02 * said["rubric"]["variance_ratio"]
+
+
+# --- the default head ----------------------------------------------------------------------------------------------
+
+
+def with_noise(ratings_: int, seed: int, columns: int = 30, weight: float = 0.5) -> Planted:
+    """One judge whose answers follow the ratings, among columns of another source that say nothing."""
+    rng = np.random.default_rng(seed)
+    targets = tuple(Target(f"c{place:04d}") for place in range(ratings_))
+    x = rng.normal(size=(ratings_, 1 + columns))
+    value = np.clip(np.round(3 + weight * x[:, 0] + rng.normal(size=ratings_)), 1, 5)
+    named = (Column("judge", "judge", source="rubric"), *(Column(f"w{i}", "w", source="words") for i in range(columns)))
+    labels = Labels(Label(t, "main", "p0", int(v)) for t, v in zip(targets, value, strict=True))
+    question = Question(id="main", text="How good is it?", scale=Scale(options=(1, 2, 3, 4, 5)))
+    return Planted(question, EvidenceTable(targets, named, x, np.ones(x.shape, dtype=bool)), labels, np.ones(1), {})
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.7])
+def test_the_default_is_not_worse_than_the_constant_or_one_column_where_noise_drowns_a_judge(weight: float) -> None:
+    new = with_noise(2000, 99, weight=weight)
+    rated = ratings(new.evidence, new.labels, new.question)
+    losses: dict[str, list[float]] = {"auto": [], "constant": [], "column": []}
+    for seed in range(4):
+        known = with_noise(120, seed, weight=weight)
+        for name, kept in losses.items():
+            head = Calibration(known.question, core=name).fit(known.evidence, known.labels)
+            said = head.predict_each(new.evidence.take(rated.row), list(rated.annotator))
+            kept.append(rated.log_loss(np.array([score.probabilities for score in said])))  # type: ignore[union-attr]
+    mean = {name: np.mean(each) for name, each in losses.items()}
+    assert mean["auto"] < mean["constant"] + 0.01
+    if weight:
+        assert mean["auto"] < mean["constant"] - 0.05 and mean["auto"] < mean["column"] + 0.02
+
+
+def test_the_average_is_saved_and_says_what_it_is_made_of(tmp_path: Path) -> None:
+    world = planted(conversations=150, annotators=4, seed=3)
+    bent = replace(world.evidence, values=np.sign(world.evidence.values) * world.evidence.values**2)
+    learned = Calibration(world.question, candidates=["constant", "mixed", "curves"]).fit(bent, world.labels)
+    described = learned.describe()
+    assert described["core"] == "mixed+curves" and "parts" in described
+    assert set(described["candidates"]) == {"constant", "mixed", "curves"}
+    assert all(each["why"] and each["loss"] > 0 for each in described["candidates"].values())
+    Evaluator(world.question, (), learned, head_name="auto").save(tmp_path)
+    again = load_evaluator(tmp_path).head
+    assert again.describe() == described and again.predict(bent, "p1") == learned.predict(bent, "p1")
+    assert learned.chosen()["candidates"] == ["mixed", "curves"]
+    there = learned.in_new_domain().predict(bent, "p0")
+    assert [s.value for s in there] != [s.value for s in learned.predict(bent, "p0")]  # type: ignore[union-attr]
+    few = Labels(list(world.labels)[:6])
+    assert "mixed" in str(learned.adapt(bent, few).signature()) and learned.adapt(bent, few).domain_ == "adapted"
+
+
+def test_settings_of_the_default_that_cannot_be_are_said() -> None:
+    question = planted(conversations=5).question
+    with pytest.raises(BadInput, match="candidates is a list of cores"):
+        Calibration(question, candidates="mixed")
+    with pytest.raises(UnknownName, match="unknown core"):
+        Calibration(question, candidates=["svm"])
+    with pytest.raises(BadInput, match="seconds is a number from 0"):
+        Calibration(question, seconds=-1)
+
+
 def test_rows_without_evidence_are_unscored_and_missing_columns_are_no_zeros() -> None:
     corpus = planted()
     learned = Calibration(corpus.question, core="mixed").fit(corpus.evidence, corpus.labels)
@@ -322,7 +583,7 @@ def test_folders_missing_damaged_and_from_the_future(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"written by Accord 9.9 in folder format 99; this Accord"):
         load_evaluator(folder)
     (folder / "evaluator.json").write_text(json.dumps({**card, "format": 1, "accord_version": "0.1.0"}))
-    with pytest.raises(BadInput, match=r"in folder format 1; this Accord .* reads 2. Fit it again: accord fit"):
+    with pytest.raises(BadInput, match=r"in folder format 1; this Accord .* reads 3. Fit it again: accord fit"):
         load_evaluator(folder)
     (folder / "evaluator.json").write_text(json.dumps(card)[:-20])
     with pytest.raises(BadInput, match="damaged evaluator"):

@@ -39,7 +39,7 @@ def test_the_additive_fit_minimises_what_it_says() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 2))
     bins, y, weight = Bins.fit(X), X[:, 0] ** 2 + rng.normal(size=60) * 0.1, rng.integers(1, 4, 60) * 1.0
-    found, basis = Additive.fit(bins, X, y, weight, (2.0, 3.0)), bins.soft(X)
+    found, basis = Additive.fit(bins, X, y, weight, np.arange(60), (2.0, 3.0)), bins.soft(X)
 
     def cost(level: float, curves: np.ndarray) -> float:
         misfit = (weight * (y - level - (basis * curves).sum(axis=(1, 2))) ** 2).sum()

@@ -205,7 +205,7 @@ def test_the_papers_grid_is_searched_inside_the_training_side(monkeypatch: pytes
 
 def crossed(conversations: int = 120) -> tuple[EvidenceTable, Labels, object]:
     """Answers that depend on a product of two features: nothing a linear model can see."""
-    corpus = planted(conversations=conversations, annotators=3, share=1.0)
+    corpus = planted(conversations=conversations, annotators=3, features=2, share=1.0)
     x = corpus.evidence.values
     value = np.clip(np.round(2.5 + 1.6 * np.sign(x[:, 0] * x[:, 1])), 1, 4).astype(int)
     labels = [
@@ -214,17 +214,22 @@ def crossed(conversations: int = 120) -> tuple[EvidenceTable, Labels, object]:
     return corpus.evidence, Labels(labels), corpus.question
 
 
-def test_the_core_is_the_one_that_inner_folds_prefer() -> None:
+def test_the_cores_are_those_that_inner_folds_prefer() -> None:
     evidence, labels, question = crossed()
     network = {"hidden": (12, 8), "decay": 0.1, "finetune": 250, "members": 1, "pooling": 30.0}
     bent = Calibration(question, network=network).fit(evidence, labels).describe()  # type: ignore[arg-type]
-    assert bent["core"] == "network" and bent["chosen_by"]["network"] < bent["chosen_by"]["mixed"]
+    losses = {name: found["loss"] for name, found in bent["candidates"].items()}
+    assert bent["core"] == "network" and losses["network"] < min(losses["mixed"], losses["constant"])
     corpus = planted(conversations=120, annotators=3, share=1.0)
     straight = Calibration(corpus.question, network=SMALL).fit(corpus.evidence, corpus.labels).describe()
-    assert straight["core"] == "mixed" and straight["chosen_by"]["mixed"] < straight["chosen_by"]["network"]
+    found = straight["candidates"]
+    assert found["mixed"]["weight"] >= 0.5 and found["mixed"]["loss"] < found["network"]["loss"]
+    assert found["constant"]["weight"] == 0 and sum(each["weight"] for each in found.values()) == pytest.approx(1)
+    cheap = Calibration(corpus.question, network=SMALL, seconds=1).fit(corpus.evidence, corpus.labels).describe()
+    assert "more than seconds: 1" in cheap["candidates"]["network"]["why"]
     few = planted(conversations=30, annotators=2)
     said = Calibration(few.question).fit(few.evidence, few.labels).describe()
-    assert said["core"] == "mixed" and "not tried" in said["chosen_by"]["network"]
+    assert said["core"] == "mixed" and "not tried" in said["candidates"]["network"]["why"]
 
 
 def test_a_network_that_met_missing_answers_does_without_some() -> None:

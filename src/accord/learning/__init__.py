@@ -14,7 +14,7 @@ from accord.learning.calibration import FEWEST_LABELS, Calibration
 from accord.learning.conformal import band_width, bands
 from accord.learning.core import matrix
 from accord.learning.curves import BINS, Additive, Bins, predicted
-from accord.learning.equations import OFFSET, OWN_SLOPE, SLOPE, TEXT, LargeDesign
+from accord.learning.equations import GROUP, OFFSET, OWN_SLOPE, SLOPE, TEXT, LargeDesign
 from accord.learning.evaluator import Evaluator, Level, learns, level_of, load_evaluator, saved_as, with_notes
 from accord.learning.experts import parts
 from accord.learning.head import Head, check_settings, heads, make_head, settings_of
@@ -63,6 +63,7 @@ __all__ = [
     "FEWEST_LABELS",
     "Factory",
     "Fitting",
+    "GROUP",
     "Head",
     "ISOTONIC",
     "Importance",

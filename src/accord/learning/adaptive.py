@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.evidence import EvidenceTable
-from accord.learning.calibration import Calibration, why_nothing
+from accord.learning.calibration import Calibration
 from accord.learning.conformal import bands
+from accord.learning.core import why_nothing
 from accord.learning.head import Head
 from accord.values import POPULATION, BadInput, Score, Unscored, score_from
 
@@ -134,7 +135,9 @@ class AdaptiveRubric:
         """
         features, speaker = self.evaluator.features(evidence), self.evaluator.speaker(annotator)
         who = POPULATION if speaker is None else speaker
-        warnings, signature, reasons = self.side.warnings(features), self.evaluator.signature(), features.reasons()
+        warnings, signature, reasons = (
+            self.side.warnings(features, lacking=False), self.evaluator.signature(), features.reasons()
+        )  # fmt: skip
         scores: list[Score | Unscored] = []
         for row, target in enumerate(features.targets):
             known = sum(bool(features.present[row, places].all()) for places in self.places.values())

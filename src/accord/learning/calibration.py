@@ -1,24 +1,24 @@
-"""Which core to believe: the one that predicts the training side's own folds better, by log loss."""
+"""Personalised calibration: evidence and who answers in, a distribution with its band, warnings and reasons out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from importlib.util import find_spec
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.evidence import Arrays, Column, EvidenceTable, Ratings, ratings
-from accord.learning.conformal import bands
-from accord.learning.core import Core
+from accord.evidence import Arrays, Column, EvidenceTable, Ratings
+from accord.learning.core import Core, known_ratings, why_nothing
 from accord.learning.head import Head, heads
-from accord.learning.mixed import MixedCore
+from accord.learning.mixed import BEST, MixedCore
+from accord.learning.mixture import CurvesCore
 from accord.learning.network_core import NetworkCore, NetworkSettings
+from accord.learning.stack import CANDIDATES, FEWEST_FOR_STACK, ConstantCore, StackCore, as_json, stacked
 from accord.learning.trained_on import Levels, TrainedOn
-from accord.statistics import INNER_FOLDS, grouped_folds
 from accord.values import (
     POPULATION,
     BadInput,
@@ -26,7 +26,6 @@ from accord.values import (
     Question,
     Score,
     Signature,
-    Target,
     UnknownName,
     Unscored,
     content_hash,
@@ -35,58 +34,7 @@ from accord.values import (
 from accord.version import __version__
 
 Floats = NDArray[np.float64]
-Losses = dict[str, float | str]
-
-FEWEST_FOR_NETWORK = 200
-"""With fewer labels the network is not tried: it has never been the better one there."""
-
-
-def better_core(
-    make: Callable[[str], Core], evidence: EvidenceTable, rated: Ratings, labels: Labels
-) -> tuple[Core, Floats, Losses]:
-    """The core with the lower log loss on inner folds, fitted on everything.
-
-    Returns:
-        The core, each rating's distribution as predicted without its text, and the losses that decided, or why the
-        network was not tried.
-    """
-    mixed, network = make("mixed"), make("network")
-    assert isinstance(network, NetworkCore)
-    reason = _why_not(rated)
-    if reason is not None:
-        return mixed, mixed.learn(mixed.shown(evidence), rated, labels), {"network": f"not tried: {reason}"}
-    without = network.try_out(network.shown(evidence), rated, labels)
-    of_mixed = rated.log_loss(_across_folds(make, evidence, rated, labels))
-    of_network = rated.log_loss(without)
-    losses: Losses = {"mixed": of_mixed, "network": of_network}
-    if of_network < of_mixed:
-        network.finish()
-        return network, without, losses
-    return mixed, mixed.learn(mixed.shown(evidence), rated, labels), losses
-
-
-def _across_folds(make: Callable[[str], Core], evidence: EvidenceTable, rated: Ratings, labels: Labels) -> Floats:
-    """(n, K) each rating predicted by a mixed core that did not see its conversation."""
-    shares = np.zeros((len(rated), len(rated.options)))
-    for split in grouped_folds(list(rated.group), INNER_FOLDS):
-        core, tested = make("mixed"), np.array([name in split.test for name in rated.group])
-        features, rows = core.shown(evidence), np.flatnonzero(tested)
-        core.learn(features, rated.take(np.flatnonzero(~tested)), labels)
-        shares[rows] = core.distributions(features.take(rated.row[rows]), list(rated.annotator[rows]))
-    return shares
-
-
-def _why_not(rated: Ratings) -> str | None:
-    """Why the network is not tried on these ratings; `None` where it is."""
-    conversations = len(set(rated.group))
-    if len(rated) < FEWEST_FOR_NETWORK:
-        return f"{len(rated)} labels, it is tried from {FEWEST_FOR_NETWORK}"
-    if conversations < INNER_FOLDS:
-        return f"{conversations} conversations cannot make {INNER_FOLDS} folds"
-    return None if find_spec("jax") and find_spec("optax") else "accord[networks] is not installed"
-
-
-CORES = ("auto", "mixed", "network")
+CORES = ("auto", *CANDIDATES)
 FEWEST_LABELS = 8
 
 
@@ -96,8 +44,9 @@ class Calibration(Head):
     Args:
         question: The main question, ordinal, binary or real-valued; a long scale is learned as a few levels.
         core: How answers follow from evidence: `mixed` is a linear mixed model by REML under an ordered probit,
-            `network` the paper's network or its regularised variant, `auto` whichever predicts the training side's
-            own folds with the lower log loss.
+            `network` the paper's network or its regularised variant, `curves` the additive mixture, `judge` the judge's
+            answer to the question itself, `column` the one column that follows the ratings best, `constant` how often
+            each option was chosen; `auto` tries all that apply on inner folds and averages those that help.
         own_slopes: Of `mixed`: whether annotators may weigh the evidence differently, or differ in level alone.
         threshold_spread: Of `mixed`: prior standard deviation of an annotator's own thresholds around the common
             ones, in units of the latent scale.
@@ -106,6 +55,8 @@ class Calibration(Head):
         network: Of `network`: its settings by name (`NetworkSettings`), `like: paper` for the paper's own.
         coverage: Share of new ratings that the conformal band of a score should hold.
         groups: Patterns of annotators (`user-*`) who are treated as one: end users who each leave a thumb or two.
+        candidates: Of `auto`: which of the others are tried; by default all.
+        seconds: Of `auto`: what is expected to take longer on one core (the network, on many ratings) is not tried.
     """
 
     method = "calibration"
@@ -120,6 +71,8 @@ class Calibration(Head):
         network: Mapping[str, Any] | None = None,
         coverage: float = 0.9,
         groups: Sequence[str] = (),
+        candidates: Sequence[str] = (),
+        seconds: float = 60.0,
     ) -> None:
         super().__init__(question)
         if core not in CORES:
@@ -130,6 +83,13 @@ class Calibration(Head):
             raise BadInput(f"coverage is a share between 0 and 1, got {coverage}")
         if isinstance(groups, str):
             raise BadInput(f"groups is a list of patterns, got {groups!r}; write [{groups!r}]")
+        if isinstance(candidates, str):
+            raise BadInput(f"candidates is a list of cores, got {candidates!r}; write [{candidates!r}]")
+        for name in candidates:
+            if name not in CANDIDATES:
+                raise UnknownName("core", name, CANDIDATES)
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
+            raise BadInput(f"seconds is a number from 0, got {seconds!r}")
         NetworkSettings.of(network or {})
         self.core = core
         self.own_slopes = own_slopes
@@ -138,13 +98,16 @@ class Calibration(Head):
         self.network = network
         self.coverage = coverage
         self.groups = groups
+        self.candidates = candidates
+        self.seconds = seconds
         self.core_: Core | None = None
 
     def settings(self) -> dict[str, Any]:
         """The constructor's arguments beyond the question."""
         plain = {name: getattr(self, name) for name in ("core", "own_slopes", "threshold_spread", "domain_correlation")}
         network = None if self.network is None else dict(self.network)
-        return {**plain, "network": network, "coverage": self.coverage, "groups": list(self.groups)}
+        lists = {"groups": list(self.groups), "candidates": list(self.candidates)}
+        return {**plain, "network": network, "coverage": self.coverage, **lists, "seconds": self.seconds}
 
     @property
     def is_fitted(self) -> bool:
@@ -157,41 +120,60 @@ class Calibration(Head):
         return [] if self.core_ is None else self.core_.annotators
 
     def fit(self, evidence: EvidenceTable, labels: Labels) -> Self:
-        """Learn from every label on the main question whose target has evidence.
+        """Learn from every label on the main question whose target has some evidence.
 
         Raises:
             BadInput: Fewer than `FEWEST_LABELS` such labels, or a label outside the scale.
             MissingExtra: The network was asked for and JAX is not installed.
         """
         said = self._grouped(labels)
-        rated = ratings(evidence, said, self.question)
+        rated = known_ratings(evidence, said, self.question)
         if len(rated) < FEWEST_LABELS:
             raise BadInput(
                 f"{len(rated)} labels on {self.question.id!r} have evidence; it needs {FEWEST_LABELS} or more. "
                 "Import more labels, or gather evidence for the conversations they rate."
             )
         levels = Levels.fit(rated)
-        core, distributions, self.losses_ = self._learned(evidence, levels.coarse(rated), said)
+        core, distributions, self.tried_ = self._learned(evidence, levels.coarse(rated), said)
         side = TrainedOn.of(core.shown(evidence), rated, levels, distributions, core.annotators, self.coverage)
         return self._take(core, side, domain=None)
 
-    def _learned(self, evidence: EvidenceTable, rated: Ratings, labels: Labels) -> tuple[Core, Floats, Losses]:
-        """The fitted core, each rating's distribution as predicted without its text, and what decided the core."""
-        if self.core == "auto":
-            return better_core(self._made, evidence, rated, labels)
-        core = self._made(self.core)
-        return core, core.learn(core.shown(evidence), rated, labels), {}
+    def _learned(
+        self, evidence: EvidenceTable, rated: Ratings, labels: Labels
+    ) -> tuple[Core, Floats, dict[str, dict[str, Any]]]:
+        """The fitted core, each rating's distribution as predicted without its group, and what was tried."""
+        if self.core == "auto" and len(rated) >= FEWEST_FOR_STACK and len(set(rated.group)) > 1:
+            asked = any(column.question == self.question.id for column in evidence.columns)
+            make = {
+                name: partial(self._made, name)
+                for name in CANDIDATES
+                if name in (self.candidates or CANDIDATES) and (name != "judge" or asked)
+            }
+            core, shares, tried = stacked(make, evidence, rated, labels, self.seconds)
+            return core, shares, as_json(tried)
+        core = self._made("mixed" if self.core == "auto" else self.core)
+        few = {"mixed": {"loss": None, "weight": 1.0, "why": f"{len(rated)} labels are too few to try anything else"}}
+        found = core.learn(core.shown(evidence), rated, labels)
+        return core, found, few if self.core == "auto" else {}
 
     def _made(self, core: str) -> Core:
-        if core == "mixed":
-            return MixedCore(self.own_slopes, self.threshold_spread)
-        return NetworkCore(NetworkSettings.of(self.network or {}))
+        """A core by its name, before it learns."""
+        makers: dict[str, Callable[[], Core]] = {
+            "constant": ConstantCore,
+            "judge": lambda: MixedCore(False, 0.0, self.question.id, "judge"),
+            "column": lambda: MixedCore(False, 0.0, BEST, "column"),
+            "mixed": lambda: MixedCore(self.own_slopes, self.threshold_spread),
+            "curves": CurvesCore,
+            "network": lambda: NetworkCore(NetworkSettings.of(self.network or {})),
+        }
+        return makers[core]()
 
     def _grouped(self, labels: Labels) -> Labels:
         """The labels, those of a group's members under the group's pattern as one annotator's."""
         if not self.groups:
             return labels
-        return Labels(replace(label, annotator=self._group(label.annotator)) for label in labels)
+        named = (replace(label, annotator=self._group(label.annotator)) for label in labels)
+        return Labels(named, labels.groups)
 
     def _group(self, annotator: str) -> str:
         """The first pattern that an annotator's name fits, or the name itself."""
@@ -213,7 +195,7 @@ class Calibration(Head):
         """
         core = self._fitted()
         features = self.features(evidence)
-        rated = ratings(features, self._grouped(labels), self.question)
+        rated = known_ratings(features, self._grouped(labels), self.question)
         if not len(rated):
             raise BadInput(f"no label on {self.question.id!r} has evidence; adapting needs at least one")
         home = self.trained_on_
@@ -224,7 +206,7 @@ class Calibration(Head):
 
     def _copy(self) -> Calibration:
         twin = Calibration(self.question, **self.settings())
-        twin.losses_ = self.losses_
+        twin.tried_ = self.tried_
         return twin
 
     def _take(self, core: Core, side: TrainedOn, domain: str | None) -> Self:
@@ -237,9 +219,13 @@ class Calibration(Head):
         if not len(features):
             return []
         speakers = [None if name is None else self._group(name) for name in annotators]
-        distributions = self.distributions(features, speakers)
         side = self.trained_on_
-        ends = bands(side.options, distributions, side.width)
+
+        def said(table: EvidenceTable, rows: NDArray[np.intp]) -> Floats:
+            return self.distributions(table, [speakers[row] for row in rows])
+
+        distributions = side.over_missing(features, said)
+        ends = side.bands(features, distributions)
         warnings = side.warnings(features)
         signature, known, reasons = self.signature(), set(self.annotators), features.reasons()
         added = self._attributions(features, distributions, speakers)
@@ -301,12 +287,12 @@ class Calibration(Head):
 
     def signature(self) -> Signature:
         """How this evaluator's scores are made."""
-        core, mixed = self._fitted(), isinstance(self.core_, MixedCore)
+        core, mixed = self._fitted(), "mixed" in _parts(self._fitted())
         makers = dict.fromkeys(c.signature for c in self.trained_on_.columns if c.question is not None)
         judges = dict.fromkeys(maker.partition("|question:")[0] for maker in makers)
         return Signature.of(
             self.method,
-            core=core.name,
+            core="+".join(_parts(core)),
             question=self.question.id,
             features=len(self.trained_on_.columns),
             annotators=len(self.annotators),
@@ -334,11 +320,11 @@ class Calibration(Head):
         }
         return {
             "method": self.method,
-            "core": self._fitted().name,
-            "chosen_by": dict(self.losses_),
+            "core": "+".join(_parts(self._fitted())),
+            "candidates": dict(self.tried_),
             "signature": str(self.signature()),
             "coverage": self.coverage,
-            "band_width": self.trained_on_.width,
+            **self.trained_on_.describe(),
             **learned,
             "annotators": people,
         }
@@ -347,8 +333,8 @@ class Calibration(Head):
         """What was learned, as JSON and arrays."""
         core = self._fitted()
         (parts_of_core, of_core), (side, of_side) = core.state(), self.trained_on_.state()
-        learned = {"trained_on": side, "core": core.name, "parts": parts_of_core}
-        card = {**learned, "domain": self.domain_, "losses": self.losses_}
+        learned = {"trained_on": side, "core": list(_parts(core)), "parts": parts_of_core}
+        card = {**learned, "domain": self.domain_, "tried": self.tried_}
         parts = {"core": of_core, "trained_on": of_side}
         return card, {f"{part}.{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
 
@@ -358,8 +344,10 @@ class Calibration(Head):
             {name.removeprefix(f"{part}."): array for name, array in arrays.items() if name.startswith(f"{part}.")}
             for part in ("core", "trained_on")
         )
-        self.losses_ = dict(card["losses"])
-        made = self._made(card["core"]).restore(card["parts"], core)
+        self.tried_ = dict(card["tried"])
+        cores = {name: self._made(name) for name in card["core"]}
+        empty = StackCore(cores, card["parts"]["weights"]) if len(cores) > 1 else next(iter(cores.values()))
+        made = empty.restore(card["parts"], core)
         return self._take(made, TrainedOn.restored(card["trained_on"], side), card["domain"])
 
     @property
@@ -372,8 +360,9 @@ class Calibration(Head):
         return self.trained_on_.texts(), self.features(evidence)
 
     def chosen(self) -> dict[str, Any]:
-        """The settings, with the core that was chosen."""
-        return {**self.settings(), "core": self._fitted().name}
+        """The settings, with the core that was chosen, or those that are averaged."""
+        parts = list(_parts(self._fitted()))
+        return {**self.settings(), **({"core": parts[0]} if len(parts) == 1 else {"candidates": parts})}
 
     def _fitted(self) -> Core:
         self.check_fitted()
@@ -383,7 +372,7 @@ class Calibration(Head):
 
 @heads.register("auto")
 def auto(question: Question, **settings: Any) -> Calibration:
-    """Personalised calibration (LLM-RUBRIC): whichever core predicts the training side's own folds better."""
+    """The default: every way that applies is tried on inner folds, and those that help are averaged."""
     return Calibration(question, **{"core": "auto", **settings})
 
 
@@ -399,6 +388,6 @@ def network(question: Question, **settings: Any) -> Calibration:
     return Calibration(question, **{"core": "network", **settings})
 
 
-def why_nothing(reasons: Mapping[Target, Iterable[str]], target: Target) -> str:
-    """Why a target has no evidence at all, from `EvidenceTable.reasons`."""
-    return "; ".join(["no evidence", *sorted(reasons.get(target, ()))])
+def _parts(core: Core) -> tuple[str, ...]:
+    """The names of what a core is made of."""
+    return tuple(core.parts) if isinstance(core, StackCore) else (core.name,)

@@ -1,15 +1,18 @@
-"""Intervals that hold as often as they say: split conformal prediction on residuals in units of the predicted spread.
+"""Intervals that hold as often as they say: conformal prediction by groups, in units of the predicted spread.
 
-    band(x) = mean ± q·sd,   q = the ⌈(n+1)·coverage⌉-th smallest of |yᵢ - meanᵢ| / sdᵢ
+    band(x) = mean ± q·sd,   q = the `coverage` quantile of  Σ_g Σ_{i in g} δ(s_i) / ((G+1)·n_g)  +  δ(∞) / (G+1)
 
-over ratings predicted without their texts (Vovk et al., 2005; the normalised score of Papadopoulos et al., 2008).
-Whatever the distributions are worth, a new rating of the same kind falls into its band with the probability `coverage`.
+with s_i = |y_i - mean_i| / sd_i of ratings that were predicted without their groups (Vovk et al., 2005; the normalised
+score of Papadopoulos et al., 2008; groups as Dunn, Wasserman and Ramdas, 2022, and Lee, Barber and Willett, 2023).
+Ratings of one group may depend on each other: what is exchangeable are the G groups. Whatever the distributions are
+worth, a rating of a new group falls into its band with the probability `coverage`, on average over groups. With fewer
+than coverage / (1 - coverage) groups no finite q does that: then it is ∞, the band the whole scale, and scores say so.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 
@@ -23,23 +26,38 @@ def moments(options: Floats, distributions: Floats) -> tuple[Floats, Floats]:
     return mean, np.maximum(spread, _LEAST_SPREAD * np.ptp(options))
 
 
-def band_width(options: Floats, distributions: Floats, truth: Floats, coverage: float) -> float:
-    """q: how many standard deviations the band reaches on either side.
+def band_width(
+    options: Floats, distributions: Floats, truth: Floats, coverage: float, group: ArrayLike | None = None
+) -> float:
+    """q: how many standard deviations the band reaches on either side; ∞ where there are too few groups.
 
     Args:
         options: (K,).
-        distributions: (n, K) predicted without the rating's text.
+        distributions: (n, K) predicted without the rating's group.
         truth: (n,) what was said.
         coverage: Share of new ratings that the band should hold, between 0 and 1.
+        group: (n,) what belongs together; without it every rating stands alone.
     """
     mean, spread = moments(options, distributions)
-    scores = np.sort(np.abs(truth - mean) / spread)
-    place = int(np.ceil((len(scores) + 1) * coverage)) - 1
-    return float(scores[min(place, len(scores) - 1)])
+    scores = np.abs(truth - mean) / spread
+    names = np.arange(len(scores)) if group is None else np.asarray(group).astype(str)
+    _, of, size = np.unique(names, return_inverse=True, return_counts=True)
+    order = np.argsort(scores, kind="stable")
+    reached = np.cumsum(1.0 / size[of[order]]) / (len(size) + 1)
+    place = int(np.searchsorted(reached, coverage - 1e-9))
+    return float(scores[order[place]]) if place < len(scores) else float("inf")
 
 
-def bands(options: Floats, distributions: Floats, width: float) -> Floats:
-    """(n, 2) the ends of each row's band, cut to the scale."""
+def groups_needed(coverage: float) -> int:
+    """The fewest groups from which a band of this coverage is finite."""
+    return int(np.ceil(coverage / (1 - coverage) - 1e-9))
+
+
+def bands(options: Floats, distributions: Floats, width: float | Floats) -> Floats:
+    """(n, 2) the ends of each row's band, cut to the scale, beyond which nobody can answer; with width ∞ all of it.
+
+    `width` is one for all rows, or one per row (n,).
+    """
     mean, spread = moments(options, distributions)
     ends = np.column_stack([mean - width * spread, mean + width * spread])
     return np.clip(ends, options[0], options[-1])

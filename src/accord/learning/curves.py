@@ -108,6 +108,8 @@ def predicted(form: Form, X: Floats) -> Floats:
 STRENGTHS = ((1.0, 1.0), (3.0, 3.0), (10.0, 3.0), (30.0, 10.0), (100.0, 30.0), (300.0, 100.0))
 """Penalties to choose from: how flat, and how smooth, the curves are."""
 _RIDGE = 1e-3
+FEW_GROUPS = 10
+"""What a missing value adds is shrunk by n/(n + 10), n the groups in which it was missing: one context is no rule."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,13 @@ class Additive:
 
     @classmethod
     def learn(
-        cls, X: Floats, y: Floats, weight: Floats, fold: Indices, strengths: Sequence[tuple[float, float]] = STRENGTHS
+        cls,
+        X: Floats,
+        y: Floats,
+        weight: Floats,
+        fold: Indices,
+        group: Indices,
+        strengths: Sequence[tuple[float, float]] = STRENGTHS,
     ) -> tuple[Self, Floats]:
         """Fit with the penalties that predict other folds best; also (n,) predictions without each fold.
 
@@ -137,6 +145,7 @@ class Additive:
             y: (n,) mean ratings.
             weight: (n,) how many ratings each is the mean of.
             fold: (n,) which texts are left out together.
+            group: (n,) which texts belong together.
             strengths: Pairs of λ₁ and λ₂ to choose from.
         """
         found = np.zeros((len(strengths), len(y)))
@@ -144,14 +153,16 @@ class Additive:
             train, test = fold != each, fold == each
             bins = Bins.fit(X[train])
             for row, strength in enumerate(strengths):
-                part = cls.fit(bins, X[train], y[train], weight[train], strength)
+                part = cls.fit(bins, X[train], y[train], weight[train], group[train], strength)
                 found[row, test] = predicted(part, X[test])
         best = int(np.argmin(((found - y) ** 2 * weight).sum(axis=1)))
-        return cls.fit(Bins.fit(X), X, y, weight, strengths[best]), found[best]
+        return cls.fit(Bins.fit(X), X, y, weight, group, strengths[best]), found[best]
 
     @classmethod
-    def fit(cls, bins: Bins, X: Floats, y: Floats, weight: Floats, strength: tuple[float, float]) -> Self:
-        """The curves that minimise the penalised squared error."""
+    def fit(
+        cls, bins: Bins, X: Floats, y: Floats, weight: Floats, group: Indices, strength: tuple[float, float]
+    ) -> Self:
+        """The curves that minimise the penalised squared error; what is missing is shrunk by its groups afterwards."""
         basis = bins.soft(X)
         n, metrics, count = basis.shape
         share = weight / weight.sum()
@@ -161,7 +172,11 @@ class Additive:
         penalty = np.kron(np.eye(metrics), _penalty(*strength))
         curves = np.linalg.solve(B.T @ (weight[:, None] * B) + penalty, B.T @ (weight * (y - level)))
         found = curves.reshape(metrics, count)
-        return cls(bins, level, found - (means * found).sum(axis=1, keepdims=True), strength)
+        centred = found - (means * found).sum(axis=1, keepdims=True)
+        missing = np.isnan(X)
+        groups = np.array([len(np.unique(group[column])) for column in missing.T])
+        centred[:, BINS] *= groups / (groups + FEW_GROUPS)
+        return cls(bins, level, centred, strength)
 
     def contributions(self, X: Floats) -> Floats:
         """(n, M) what each metric adds to each prediction, in units of the scale."""

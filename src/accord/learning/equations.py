@@ -1,6 +1,10 @@
 """Henderson's mixed model equations, their restricted likelihood and its slope: the algebra of the mixed core.
 
-Text effects are eliminated first, so the work grows with the number of annotators and features, not of texts.
+Effects that the ratings of one text share, and those that the texts of one group share, are eliminated first, so the
+work grows with the number of annotators and features, not of texts. With V = I + r_t·(same text) + r_g·(same group),
+w_t = 1/(n_t + 1/r_t), a_t = 1 - n_t·w_t, s_g = Σ_t n_t·a_t and k_g = 1/(s_g + 1/r_g),
+
+    V⁻¹ = I - w_t·(same text) - k_g·a·aᵀ (same group).
 """
 
 from __future__ import annotations
@@ -16,11 +20,12 @@ from scipy.sparse.linalg import LinearOperator, cg
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-SLOPE, OFFSET, OWN_SLOPE, TEXT = range(4)
+SLOPE, OFFSET, OWN_SLOPE, TEXT, GROUP = range(5)
+"""Places of the variance ratios; a second source's slopes and own slopes come after them, then a third's."""
 FIXED = -1
 LOG_RATIO_BOUNDS = (-12.0, 4.0)
 _START = 0.05
-_GROUPS_AT_ONCE = 256
+_ROWS_AT_ONCE = 1024
 
 
 @dataclass(frozen=True)
@@ -53,48 +58,123 @@ class Learned:
 
 
 @dataclass(frozen=True)
+class Nesting:
+    """Which ratings share a text, and which texts share a group: what is eliminated first.
+
+    Attributes:
+        text: (n,) each rating's text.
+        size: (T,) ratings of each text.
+        group: (T,) each text's group.
+        groups: G.
+    """
+
+    text: Indices
+    size: Floats
+    group: Indices
+    groups: int
+
+    @classmethod
+    def of(cls, n: int, text: Indices, group: Indices) -> Nesting:
+        """Of n ratings; without `text` no two share one, without `group` no two texts do.
+
+        Ratings of one text belong to one group.
+        """
+        text = text if text.size else np.arange(n)
+        texts = int(text.max()) + 1 if n else 0
+        of_text = np.arange(texts)
+        if group.size:
+            of_text[text] = group
+        return cls(text, np.bincount(text, minlength=texts).astype(float), of_text, int(of_text.max(initial=-1)) + 1)
+
+    @property
+    def present(self) -> list[int]:
+        """TEXT where a text was rated more than once, GROUP where a group has more than one text."""
+        several = np.bincount(self.group, minlength=self.groups) > 1
+        grouped = self.groups > 1 and several.any()  # the level of a single group is the model's own
+        return [*([TEXT] if (self.size > 1).any() else []), *([GROUP] if grouped else [])]
+
+    @property
+    def group_of_row(self) -> Indices:
+        """(n,) each rating's group."""
+        return self.group[self.text]
+
+    def by_text(self) -> sparse.csr_array:
+        """(T, n) sums over the ratings of a text."""
+        n = len(self.text)
+        return sparse.csr_array((np.ones(n), (self.text, np.arange(n))), shape=(len(self.size), n))
+
+    def weights(self, ratios: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+        """As the file's opening has them: w (T,), a (T,), s (G,), k (G,); w and k are 0 for an absent effect."""
+        w: Floats = 1.0 / (self.size + 1.0 / ratios[TEXT]) if ratios[TEXT] > 0 else np.zeros(len(self.size))
+        a = 1.0 - self.size * w
+        s = np.bincount(self.group, self.size * a, self.groups).astype(np.float64)
+        k: Floats = 1.0 / (s + 1.0 / ratios[GROUP]) if ratios[GROUP] > 0 else np.zeros(self.groups)
+        return w, a, s, k
+
+    def across(self, a: Floats) -> sparse.csr_array:
+        """(G, T) sums over the texts of a group, each weighed by its a."""
+        texts = np.arange(len(self.group))
+        return sparse.csr_array((a, (self.group, texts)), shape=(self.groups, len(self.group)))
+
+    def take(self, kept: Indices) -> Nesting:
+        """Of some of the ratings."""
+        text = np.unique(self.text[kept], return_inverse=True)[1].astype(np.intp)
+        group = np.unique(self.group_of_row[kept], return_inverse=True)[1].astype(np.intp)
+        return Nesting.of(len(kept), text, group)
+
+
+def own_effects(p: int, source: Indices | None, own_slopes: bool) -> tuple[Indices, Indices, int]:
+    """Where each of p columns has its variance ratios: of its slope (p,), of the people's own slopes (p,); how many.
+
+    `source` is (p,) the number of each column's source, the first 0; without it all columns share one.
+    """
+    of = np.zeros(p, dtype=np.intp) if source is None else source
+    later = GROUP + 2 * of
+    slope = np.where(of == 0, SLOPE, later - 1)
+    own = np.where(of == 0, OWN_SLOPE, later)
+    return slope, own, GROUP + 1 + 2 * int(of.max(initial=0))
+
+
+@dataclass(frozen=True)
 class Design:
-    """Cross products of the design W = [1, Z, U, U∘Z] (n, q) with itself, with y, and summed by text."""
+    """Cross products of the design W = [1, Z, U, U∘Z] (n, q) with itself, with y, and summed by text.
+
+    Attributes:
+        block: (q,) where each effect has its variance ratio; `FIXED` for the level.
+        count: How many ratios there are.
+    """
 
     rows: sparse.csr_array
     y: Floats
     block: Indices
+    count: int
     WtW: Floats
     Wty: Floats
-    text: Indices
-    text_size: Floats
+    nesting: Nesting
     text_sum: Floats
     text_design: sparse.csr_array
 
     @classmethod
-    def of(cls, Z: Floats, y: Floats, who: Indices, people: int, text: Indices, own_slopes: bool) -> Design:
-        """Lay out n ratings; without `people` nobody differs, without `text` no two ratings share one."""
-        n, p = Z.shape
-        parts: list[Any] = [np.ones((n, 1)), Z]
-        sizes = [(FIXED, 1), (SLOPE, p)]
-        if people:
-            members = sparse.csr_array((np.ones(n), (np.arange(n), who)), shape=(n, people))
-            parts.append(members)
-            sizes.append((OFFSET, people))
-            if own_slopes:
-                columns = (who[:, None] * p + np.arange(p)).ravel()
-                own = sparse.csr_array((Z.ravel(), (np.repeat(np.arange(n), p), columns)), shape=(n, people * p))
-                parts.append(own)
-                sizes.append((OWN_SLOPE, people * p))
-        W = sparse.hstack([sparse.csr_array(part) for part in parts], format="csr")
-        texts = int(text.max()) + 1 if text.size else 0
-        sums = sparse.csr_array((np.ones(text.size), (text, np.arange(text.size))), shape=(texts, n))
-        return cls(
-            rows=W,
-            y=y,
-            block=np.concatenate([np.full(size, block) for block, size in sizes]).astype(np.intp),
-            WtW=(W.T @ W).toarray(),
-            Wty=W.T @ y,
-            text=text,
-            text_size=np.bincount(text, minlength=texts).astype(float),
-            text_sum=sums @ y,
-            text_design=sums @ W,
-        )
+    def of(
+        cls,
+        Z: Floats,
+        y: Floats,
+        who: Indices,
+        people: int,
+        text: Indices,
+        own_slopes: bool,
+        group: Indices | None = None,
+        source: Indices | None = None,
+    ) -> Design:
+        """Lay out n ratings; without `people` nobody differs.
+
+        Without `text` no two ratings share one, without `group` no two texts do, without `source` all columns share
+        one variance.
+        """
+        W, block, count = _laid_out(Z, who, people, own_slopes, source)
+        nesting = Nesting.of(len(y), text, np.zeros(0, dtype=np.intp) if group is None else group)
+        sums = nesting.by_text()
+        return cls(W, y, block, count, (W.T @ W).toarray(), W.T @ y, nesting, sums @ y, sums @ W)
 
     @property
     def _freedom(self) -> float:
@@ -102,22 +182,23 @@ class Design:
 
     def present(self) -> list[int]:
         """The random effects that this design has; texts that were rated once each say nothing of their own."""
-        effects = [effect for effect in (SLOPE, OFFSET, OWN_SLOPE) if (self.block == effect).any()]
-        return [*effects, TEXT] if (self.text_size > 1).any() else effects
+        return sorted({*self.block[self.block != FIXED].tolist(), *self.nesting.present})
 
     def of_present(self, ratios: Floats) -> Floats:
-        """(4,) the given ratios, 0 for an effect that this design does not have."""
-        return np.where(np.isin(np.arange(4), self.present()), np.maximum(ratios, np.exp(LOG_RATIO_BOUNDS[0])), 0.0)
+        """The given ratios, 0 for an effect that this design does not have."""
+        least = np.exp(LOG_RATIO_BOUNDS[0])
+        given = np.append(ratios, np.zeros(max(self.count - len(ratios), 0)))[: self.count]
+        return np.where(np.isin(np.arange(self.count), self.present()), np.maximum(given, least), 0.0)
 
     def best_ratios(self) -> Floats:
-        """(4,) the variance ratios with the highest restricted likelihood; 0 for an absent effect."""
+        """The variance ratios with the highest restricted likelihood; 0 for an absent effect."""
         present = self.present()
-        ratios = np.zeros(4)
+        ratios = np.zeros(self.count)
         if not present:
             return ratios
 
         def objective(logs: Floats) -> tuple[float, Floats]:
-            trial = np.zeros(4)
+            trial = np.zeros(self.count)
             trial[present] = np.exp(logs)
             solved = self.solve(trial)
             return solved.criterion, solved.gradient[present]
@@ -137,82 +218,146 @@ class Design:
 
     def solve(self, ratios: Floats) -> Solved:
         """Henderson's equations at the given ratios; the criterion is -log restricted likelihood, by log r."""
-        weight = self._text_weight(ratios)
-        shrunk = self.text_design.multiply(weight[:, None]).tocsr()
-        penalty = np.where(self.block == FIXED, 0.0, 1.0 / np.where(self.block == FIXED, 1.0, ratios[self.block]))
-        system = self.WtW + np.diag(penalty) - (self.text_design.T @ shrunk).toarray()
-        # A column of zeros (an annotator whose evidence never varied) must not stop the factorisation.
-        factor = linalg.cholesky(system + 1e-10 * np.eye(len(system)), lower=True)
-        right = self.Wty - shrunk.T @ self.text_sum
+        system, right, own = self._system(ratios)
+        factor = linalg.cholesky(system, lower=True)
         covariance = linalg.cho_solve((factor, True), np.eye(len(system)))
         effects = covariance @ right
-        unexplained = self.y @ self.y - self.text_sum @ (weight * self.text_sum) - right @ effects
-        noise = max(unexplained / self._freedom, 1e-12)
-        log_det = 2 * np.log(np.diag(factor)).sum() + sum(
-            np.count_nonzero(self.block == effect) * np.log(ratios[effect]) for effect in (SLOPE, OFFSET, OWN_SLOPE)
-            if ratios[effect] > 0
-        )  # fmt: skip
+        noise = max((own - right @ effects) / self._freedom, 1e-12)
+        log_det = 2 * np.log(np.diag(factor)).sum()
+        for effect in np.unique(self.block[self.block != FIXED]):
+            log_det += np.count_nonzero(self.block == effect) * np.log(ratios[effect])
         if ratios[TEXT] > 0:
-            log_det += np.log1p(ratios[TEXT] * self.text_size).sum()
+            log_det += np.log1p(ratios[TEXT] * self.nesting.size).sum()
+        if ratios[GROUP] > 0:
+            log_det += np.log1p(ratios[GROUP] * self.nesting.weights(ratios)[2]).sum()
         criterion = 0.5 * (log_det + self._freedom * np.log(noise))
         gradient = self._gradient(ratios, effects, covariance, noise)
         return Solved(ratios, effects, covariance, noise, criterion, gradient)
 
-    def _text_weight(self, ratios: Floats) -> Floats:
-        """(T,) 1 / (ratings of the text + 1/r): how far a text's own mean is believed; 0 without text effects."""
-        if ratios[TEXT] <= 0:
-            return np.zeros(len(self.text_size))
-        return np.asarray(1.0 / (self.text_size + 1.0 / ratios[TEXT]))
+    def _system(self, ratios: Floats) -> tuple[Floats, Floats, float]:
+        """WᵀV⁻¹W + D⁻¹ (q, q), WᵀV⁻¹y (q,) and yᵀV⁻¹y."""
+        w, a, _, k = self.nesting.weights(ratios)
+        shrunk = self.text_design.multiply(w[:, None]).tocsr()
+        penalty = np.where(self.block == FIXED, 0.0, 1.0 / np.where(self.block == FIXED, 1.0, ratios[self.block]))
+        system = self.WtW + np.diag(penalty) - (self.text_design.T @ shrunk).toarray()
+        right = self.Wty - shrunk.T @ self.text_sum
+        own = float(self.y @ self.y - self.text_sum @ (w * self.text_sum))
+        if ratios[GROUP] > 0:
+            across = self.nesting.across(a)
+            design, said = (across @ self.text_design).toarray(), across @ self.text_sum
+            system -= design.T @ (k[:, None] * design)
+            right = right - design.T @ (k * said)
+            own -= float(said @ (k * said))
+        # A column of zeros (an annotator whose evidence never varied) must not stop the factorisation.
+        return system + 1e-10 * np.eye(len(system)), right, own
 
     def _gradient(self, ratios: Floats, effects: Floats, covariance: Floats, noise: float) -> Floats:
-        """(4,) d criterion / d log r_k = (q_k - tr(C_kk)/r_k - |effect_k|²/(r_k·s²)) / 2."""
-        gradient = np.zeros(4)
+        """The slope by log r_k, (q_k - tr(C_kk)/r_k - |effect_k|²/(r_k·s²)) / 2; of shared effects as `slope` says."""
+        gradient = np.zeros(self.count)
         uncertainty = np.diag(covariance)
-        for effect in (SLOPE, OFFSET, OWN_SLOPE):
+        for effect in np.unique(self.block[self.block != FIXED]):
             members = self.block == effect
-            if ratios[effect] > 0 and members.any():
-                spread = uncertainty[members].sum() + (effects[members] @ effects[members]) / noise
-                gradient[effect] = 0.5 * (np.count_nonzero(members) - spread / ratios[effect])
+            spread = uncertainty[members].sum() + (effects[members] @ effects[members]) / noise
+            gradient[effect] = 0.5 * (np.count_nonzero(members) - spread / ratios[effect])
+        w, a, s, k = self.nesting.weights(ratios)
+        group = self.nesting.group
+
+        def slope(ratio: float, design: Any, own: Floats, left: Floats) -> float:
+            """r/2·(tr(ZᵀPZ) - |ZᵀPy|²/s²) for indicators Z with ZᵀV⁻¹W = design, diag(ZᵀV⁻¹Z) = own, ZᵀPy = left."""
+            dense = design.toarray() if sparse.issparse(design) else design
+            known = np.asarray((design @ covariance) * dense).sum()
+            return float(0.5 * ratio * (own.sum() - known - (left @ left) / noise))
+
+        shared, said = self.text_design, self.text_sum
+        if ratios[GROUP] > 0:
+            across = self.nesting.across(a)
+            design, of_group = (across @ shared).toarray(), across @ said
+            kept = 1.0 - k * s
+            wide = kept[:, None] * design
+            gradient[GROUP] = slope(ratios[GROUP], wide, s * kept, kept * of_group - wide @ effects)
         if ratios[TEXT] > 0:
-            weight = self._text_weight(ratios)
-            design = self.text_design
-            own = weight + weight**2 * np.asarray((design @ covariance * design.toarray()).sum(axis=1)).ravel()
-            text = weight * (self.text_sum - design @ effects)
-            gradient[TEXT] = 0.5 * (len(weight) - (own.sum() + (text @ text) / noise) / ratios[TEXT])
+            each = a * self.nesting.size
+            narrow: Any = shared.multiply(a[:, None]).tocsr()
+            left = a * said
+            if ratios[GROUP] > 0:
+                pull = k[group] * each
+                narrow, left = narrow.toarray() - pull[:, None] * design[group], left - pull * of_group[group]
+            gradient[TEXT] = slope(ratios[TEXT], narrow, each - k[group] * each**2, left - narrow @ effects)
         return gradient
 
     def held_out_residuals(self, solved: Solved) -> Floats:
-        """(n,) what each rating differs from its prediction by all other texts: P_tt⁻¹ (P y)_t.
+        """(n,) what each rating differs from its prediction by all other groups: P_gg⁻¹ (P y)_g.
 
-        P = H⁻¹ - H⁻¹ W C⁻¹ Wᵀ H⁻¹ with H = I + r_v·(same text), so that no model is fitted again.
+        P = V⁻¹ - V⁻¹ W C⁻¹ Wᵀ V⁻¹, so that no model is fitted again.
         """
         residuals = self.y - self.rows @ solved.effects
-        if not self.text.size:
-            return self._held_out(solved, np.arange(len(self.y))[:, None], np.zeros(len(self.y)), residuals).ravel()
+        of_row = self.nesting.group_of_row
+        size = np.bincount(of_row, minlength=self.nesting.groups)
+        if self.nesting.groups == 1:  # of a single group no other can speak: its texts are left out in turn
+            of_row, size = self.nesting.text, self.nesting.size.astype(np.intp)
         held_out: Floats = np.empty_like(residuals)
-        weight = self._text_weight(solved.ratios)
-        order = np.argsort(self.text, kind="stable")
-        starts = np.concatenate([[0], np.cumsum(self.text_size)]).astype(int)
-        for size in np.unique(self.text_size):
-            texts = np.flatnonzero(self.text_size == size)
-            members = order[starts[texts][:, None] + np.arange(int(size))]
-            held_out[members.ravel()] = self._held_out(solved, members, weight[texts], residuals).ravel()
+        order = np.argsort(of_row, kind="stable")
+        starts = np.concatenate([[0], np.cumsum(size)]).astype(int)
+        for each in np.unique(size):
+            members = order[starts[np.flatnonzero(size == each)][:, None] + np.arange(int(each))]
+            wide = each > len(self.block)
+            found = self._without(solved, members) if wide else self._held_out(solved, members, residuals)
+            held_out[members.ravel()] = found.ravel()
         return held_out
 
-    def _held_out(self, solved: Solved, members: Indices, weight: Floats, residuals: Floats) -> Floats:
-        """(G, m) held-out residuals of G texts with m ratings each, a few texts at a time."""
+    def _held_out(self, solved: Solved, members: Indices, residuals: Floats) -> Floats:
+        """(G, m) held-out residuals of G groups with m ratings each, a few groups at a time."""
         found = np.empty(members.shape)
-        for start in range(0, len(members), _GROUPS_AT_ONCE):
-            part = slice(start, start + _GROUPS_AT_ONCE)
-            rows, shrink = members[part], weight[part]
-            m = rows.shape[1]
-            whiten = np.eye(m) - shrink[:, None, None] * np.ones((m, m))
+        few = max(1, _ROWS_AT_ONCE // members.shape[1])
+        for start in range(0, len(members), few):
+            rows = members[start : start + few]
+            whiten = self._whitening(solved.ratios, rows)
             W = self.rows[rows.ravel()].toarray().reshape(*rows.shape, -1)
             seen = whiten @ W
             P = whiten - seen @ solved.covariance @ seen.transpose(0, 2, 1)
             Py = whiten @ residuals[rows][..., None]
-            found[part] = (np.linalg.pinv(P, hermitian=True) @ Py)[..., 0]
+            found[start : start + few] = (np.linalg.pinv(P, hermitian=True) @ Py)[..., 0]
         return found
+
+    def _without(self, solved: Solved, members: Indices) -> Floats:
+        """The same for groups of more ratings than there are effects: the equations less the group's own part."""
+        system, right, _ = self._system(solved.ratios)
+        found = np.empty(members.shape)
+        for place, rows in enumerate(members):
+            W, y = self.rows[rows].toarray(), self.y[rows]
+            [whiten] = self._whitening(solved.ratios, rows[None])
+            seen = whiten @ W
+            effects = np.linalg.lstsq(system - seen.T @ W, right - seen.T @ y)[0]
+            found[place] = y - W @ effects
+        return found
+
+    def _whitening(self, ratios: Floats, rows: Indices) -> Floats:
+        """(G, m, m) V⁻¹ of groups with m ratings each."""
+        w, a, _, k = self.nesting.weights(ratios)
+        text = self.nesting.text[rows]
+        same = text[:, :, None] == text[:, None, :]
+        kept = a[text]
+        shared = k[self.nesting.group[text[:, 0]]][:, None, None] * kept[:, :, None] * kept[:, None, :]
+        return np.asarray(np.eye(rows.shape[1]) - w[text][:, :, None] * same - shared)
+
+
+def _laid_out(
+    Z: Floats, who: Indices, people: int, own_slopes: bool, source: Indices | None
+) -> tuple[sparse.csr_array, Indices, int]:
+    """W = [1, Z, U, U∘Z] (n, q), where each effect has its ratio (q,), and how many ratios there are."""
+    n, p = Z.shape
+    slope, own, count = own_effects(p, source, own_slopes)
+    parts: list[Any] = [sparse.csr_array(np.hstack([np.ones((n, 1)), Z]))]
+    blocks = [np.array([FIXED]), slope]
+    if people:
+        parts.append(sparse.csr_array((np.ones(n), (np.arange(n), who)), shape=(n, people)))
+        blocks.append(np.full(people, OFFSET))
+        if own_slopes:
+            columns = (who[:, None] * p + np.arange(p)).ravel()
+            by_person = (Z.ravel(), columns, np.arange(0, n * p + 1, max(p, 1)) if p else np.zeros(n + 1, dtype=int))
+            parts.append(sparse.csr_array(by_person, shape=(n, people * p)))
+            blocks.append(np.tile(own, people))
+    return sparse.hstack(parts, format="csr"), np.concatenate(blocks).astype(np.intp), count
 
 
 DENSE = 2000
@@ -230,63 +375,66 @@ class LargeDesign:
     by_text: sparse.csr_array
     y: Floats
     block: Indices
+    count: int
     Z: Floats
     who: Indices
     people: int
-    text: Indices
+    nesting: Nesting
     own_slopes: bool
+    source: Indices | None
 
     @classmethod
-    def of(cls, Z: Floats, y: Floats, who: Indices, people: int, text: Indices, own_slopes: bool) -> LargeDesign:
+    def of(
+        cls,
+        Z: Floats,
+        y: Floats,
+        who: Indices,
+        people: int,
+        text: Indices,
+        own_slopes: bool,
+        group: Indices | None = None,
+        source: Indices | None = None,
+    ) -> LargeDesign:
         """Lay out the rows; each has 2 + 2p entries at most."""
-        n, p = Z.shape
-        parts: list[Any] = [sparse.csr_array(np.hstack([np.ones((n, 1)), Z]))]
-        sizes = [(FIXED, 1), (SLOPE, p), (OFFSET, people)]
-        parts.append(sparse.csr_array((np.ones(n), (np.arange(n), who)), shape=(n, people)))
-        if own_slopes:
-            columns = (who[:, None] * p + np.arange(p)).ravel()
-            own = (Z.ravel(), columns, np.arange(0, n * p + 1, p))
-            parts.append(sparse.csr_array(own, shape=(n, people * p)))
-            sizes.append((OWN_SLOPE, people * p))
-        W = sparse.hstack(parts, format="csr")
-        texts = int(text.max()) + 1 if text.size else 0
-        sums = sparse.csr_array((np.ones(text.size), (text, np.arange(text.size))), shape=(texts, n))
-        block = np.concatenate([np.full(size, kind) for kind, size in sizes]).astype(np.intp)
-        return cls(W, sums @ W, y, block, Z, who, people, text, own_slopes)
+        W, block, count = _laid_out(Z, who, people, own_slopes, source)
+        nesting = Nesting.of(len(y), text, np.zeros(0, dtype=np.intp) if group is None else group)
+        return cls(W, nesting.by_text() @ W, y, block, count, Z, who, people, nesting, own_slopes, source)
 
     def best_ratios(self) -> Floats:
-        """(4,) the ratios with the highest restricted likelihood on a sample of whole annotators."""
+        """The ratios with the highest restricted likelihood on a sample of whole annotators."""
         most = max(2, DENSE // (self.Z.shape[1] + 1 if self.own_slopes else 1) - 2)
         order = np.random.default_rng(0).permutation(self.people)
         size = np.bincount(self.who, minlength=self.people)[order]
         chosen = order[: min(most, int(np.searchsorted(np.cumsum(size), SAMPLED_ROWS)) + 1)]
         kept = np.flatnonzero(np.isin(self.who, chosen))
         _, who = np.unique(self.who[kept], return_inverse=True)
-        text = np.unique(self.text[kept], return_inverse=True)[1] if self.text.size else self.text
+        few = self.nesting.take(kept)
         sample = Design.of(
-            self.Z[kept], self.y[kept], who.astype(np.intp), len(chosen), text.astype(np.intp), self.own_slopes
-        )
+            self.Z[kept], self.y[kept], who.astype(np.intp), len(chosen), few.text, self.own_slopes, few.group_of_row,
+            self.source,
+        )  # fmt: skip
         return sample.best_ratios()
 
     def of_present(self, ratios: Floats) -> Floats:
-        """(4,) the given ratios."""
-        return ratios
+        """The given ratios, 0 for those that are not given."""
+        return np.append(ratios, np.zeros(max(self.count - len(ratios), 0)))[: self.count]
 
     def learn(self, ratios: Floats) -> Learned:
         """All that the given ratios make of the ratings; an annotator's error is that of their labels alone."""
         effects = self._effects(ratios, None)
-        weight = self._text_weight(ratios)
-        right = self._right(weight)
-        text_sum = np.bincount(self.text, self.y, len(weight)) if self.text.size else np.zeros(0)
-        unexplained = self.y @ self.y - text_sum @ (weight * text_sum) - right @ effects
-        noise = max(float(unexplained) / max(len(self.y) - 1.0, 1.0), 1e-12)
+        w, a, _, k = self.nesting.weights(ratios)
+        text_sum = self.nesting.by_text() @ self.y
+        group_sum = self.nesting.across(a) @ text_sum
+        explained = text_sum @ (w * text_sum) + group_sum @ (k * group_sum) + self._right(ratios) @ effects
+        noise = max(float(self.y @ self.y - explained) / max(len(self.y) - 1.0, 1.0), 1e-12)
         errors = np.sqrt(noise * self._level_variance(ratios))
         return Learned(effects, noise, errors, self._held_out_residuals(ratios, effects))
 
     def _level_variance(self, ratios: Floats) -> Floats:
         """(A,) variance of each level over s², as if nobody else rated the annotator's texts: a small system each."""
-        says = 1 / (1 + ratios[TEXT])
-        own = [OFFSET, *([OWN_SLOPE] * self.Z.shape[1] if self.own_slopes else [])]
+        says = 1 / (1 + ratios[TEXT] + ratios[GROUP])
+        own_slopes = own_effects(self.Z.shape[1], self.source, True)[1].tolist()
+        own = [OFFSET, *(own_slopes if self.own_slopes else [])]
         prior = np.diag(1 / np.maximum(ratios[own], 1e-9))
         order = np.argsort(self.who, kind="stable")
         ends = np.cumsum(np.bincount(self.who, minlength=self.people))
@@ -297,9 +445,12 @@ class LargeDesign:
         return found
 
     def _held_out_residuals(self, ratios: Floats, start: Floats) -> Floats:
-        """(n,) what each rating differs from its prediction by the texts of the other folds."""
-        group = self.text if self.text.size else np.arange(len(self.y))
-        fold = np.random.default_rng(0).permutation(int(group.max()) + 1)[group] % _FOLDS
+        """(n,) what each rating differs from its prediction by the groups of the other folds."""
+        several = self.nesting.groups > 1
+        group, count = (self.nesting.group_of_row, self.nesting.groups) if several else (
+            self.nesting.text, len(self.nesting.size)
+        )  # fmt: skip
+        fold = np.random.default_rng(0).permutation(count)[group] % _FOLDS
         left = np.empty_like(self.y)
         for each in range(_FOLDS):
             seen, rest = np.flatnonzero(fold != each), np.flatnonzero(fold == each)
@@ -308,34 +459,38 @@ class LargeDesign:
         return left
 
     def _take(self, kept: Indices) -> LargeDesign:
-        text = np.unique(self.text[kept], return_inverse=True)[1].astype(np.intp) if self.text.size else self.text
-        rows = self.rows[kept]
-        texts = int(text.max()) + 1 if text.size else 0
-        sums = sparse.csr_array((np.ones(text.size), (text, np.arange(text.size))), shape=(texts, len(kept)))
+        rows, nesting = self.rows[kept], self.nesting.take(kept)
         return replace(
-            self, rows=rows, by_text=sums @ rows, y=self.y[kept], Z=self.Z[kept], who=self.who[kept], text=text
-        )
+            self, rows=rows, by_text=nesting.by_text() @ rows, y=self.y[kept], Z=self.Z[kept], who=self.who[kept],
+            nesting=nesting,
+        )  # fmt: skip
 
-    def _text_weight(self, ratios: Floats) -> Floats:
-        size = np.bincount(self.text).astype(float) if self.text.size else np.zeros(0)
-        return np.zeros(len(size)) if ratios[TEXT] <= 0 else np.asarray(1.0 / (size + 1.0 / ratios[TEXT]))
-
-    def _right(self, weight: Floats) -> Floats:
-        text_sum = np.bincount(self.text, self.y, len(weight)) if self.text.size else np.zeros(0)
-        return np.asarray(self.rows.T @ self.y - self.by_text.T @ (weight * text_sum))
+    def _right(self, ratios: Floats) -> Floats:
+        """WᵀV⁻¹y (q,)."""
+        w, a, _, k = self.nesting.weights(ratios)
+        text_sum = self.nesting.by_text() @ self.y
+        shared = w * text_sum
+        if ratios[GROUP] > 0:
+            across = self.nesting.across(a)
+            shared = shared + across.T @ (k * (across @ text_sum))
+        return np.asarray(self.rows.T @ self.y - self.by_text.T @ shared)
 
     def _effects(self, ratios: Floats, start: Floats | None) -> Floats:
         """(q,) by conjugate gradients, preconditioned by the diagonal."""
-        weight = self._text_weight(ratios)
+        w, a, _, k = self.nesting.weights(ratios)
+        across = self.nesting.across(a) if ratios[GROUP] > 0 else None
         penalty = np.where(self.block == FIXED, 0.0, 1.0 / np.maximum(ratios[np.maximum(self.block, 0)], 1e-9))
 
         def product(v: Floats) -> Floats:
-            shared = self.by_text.T @ (weight * (self.by_text @ v))
-            return np.asarray(self.rows.T @ (self.rows @ v) - shared + penalty * v)
+            said = self.by_text @ v
+            shared = w * said
+            if across is not None:
+                shared = shared + across.T @ (k * (across @ said))
+            return np.asarray(self.rows.T @ (self.rows @ v) - self.by_text.T @ shared + penalty * v)
 
         diagonal = np.asarray(self.rows.multiply(self.rows).sum(axis=0)).ravel() + penalty
         q = len(self.block)
         system = LinearOperator((q, q), matvec=product, dtype=np.float64)
         scale = LinearOperator((q, q), matvec=lambda v: v / np.maximum(diagonal, 1e-12), dtype=np.float64)
-        found, _ = cg(system, self._right(weight), x0=start, rtol=_TOLERANCE, maxiter=500, M=scale)
+        found, _ = cg(system, self._right(ratios), x0=start, rtol=_TOLERANCE, maxiter=500, M=scale)
         return np.asarray(found)

@@ -47,7 +47,7 @@ from accord.values import (
 )
 from accord.version import __version__
 
-FOLDER_FORMAT = 2
+FOLDER_FORMAT = 3
 _CARD, _ARRAYS = "evaluator.json", "arrays.safetensors"
 Level = Literal["turn", "conversation"]
 

@@ -15,11 +15,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from accord.evidence import EvidenceTable, ratings
-from accord.learning.core import matrix
-from accord.learning.equations import TEXT
+from accord.evidence import EvidenceTable, Ratings
+from accord.learning.core import known_ratings, matrix, sources_of
+from accord.learning.equations import GROUP, TEXT
 from accord.learning.mixed import MixedEffects
 from accord.values import BadInput, Labels, Question, Target, UnknownName
 
@@ -59,11 +59,14 @@ def suggest_labels(
         BadInput: Too few labels to say what is not known yet, or nothing left to label.
         UnknownName: An annotator who has not labelled yet: nothing is known of what they would add.
     """
-    rated = ratings(evidence, labels, question)
+    rated = known_ratings(evidence, labels, question)
     if len(rated) < FEWEST_LABELS:
         raise BadInput(f"{len(rated)} labels have evidence; label {FEWEST_LABELS} conversations at random first")
-    X = matrix(evidence.expected())
-    model = MixedEffects().fit(X[rated.row], rated.value, rated.annotator, rated.text)
+    features = evidence.expected()
+    X = matrix(features)
+    model = MixedEffects().fit(
+        X[rated.row], rated.value, rated.annotator, rated.text, rated.group, sources_of(features.columns)
+    )
     people = [str(name) for name in model.annotators_]
     for name in annotators:
         if str(name) not in people:
@@ -71,7 +74,7 @@ def suggest_labels(
     wanted = [place for place, name in enumerate(people) if not annotators or name in set(map(str, annotators))]
     told = np.flatnonzero(np.isfinite(X).any(axis=1))
     rows = told[np.unique(np.linspace(0, len(told) - 1, min(len(told), POOL)).astype(int))]
-    state = _State(model, X[rated.row], rated.annotator, rated.text, X[rows])
+    state = _State(model, X[rated.row], rated, X[rows])
     done = {(label.target, str(label.annotator)) for label in rated.labels}
     given = {(place, who) for place, row in enumerate(rows) for who in wanted
              if (evidence.targets[row], people[who]) in done}  # fmt: skip
@@ -91,11 +94,11 @@ def suggest_labels(
 class _State:
     """What is known of the effects, as labels are added in thought."""
 
-    def __init__(self, model: MixedEffects, X: Floats, annotator: ArrayLike, text: ArrayLike, pool: Floats) -> None:
+    def __init__(self, model: MixedEffects, X: Floats, rated: Ratings, pool: Floats) -> None:
         self.people = len(model.annotators_)
-        self.C, self.noise = model.posterior(X, annotator, text)
+        self.C, self.noise = model.posterior(X, rated.annotator, rated.text, rated.group)
         self.Z = model.standardised(pool)
-        self.text_ratio = float(model.ratios_[TEXT])
+        self.text_ratio = float(model.ratios_[[TEXT, GROUP]].sum())
         share = np.full((len(self.Z), self.people), 1 / self.people)
         self.panel = self._design(self.Z, share)
         self.total = float(np.einsum("tq,qr,tr->", self.panel, self.C, self.panel))

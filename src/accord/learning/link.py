@@ -60,6 +60,30 @@ class OrdinalLink:
         thresholds, slope, shifts = objective.unpacked(found.x)
         return cls(thresholds, slope, shifts, floor=1.0 / (2 * len(mean) + options))
 
+    @classmethod
+    def held_out(
+        cls, mean: Floats, answer: Indices, annotator: Indices, people: int, options: int, spread: float, fold: Indices
+    ) -> Floats:
+        """(n, K) each row's distribution by a link fitted on the rows of the other folds; arguments as `fit`.
+
+        Args:
+            mean: (n,) predictions that did not see the row's fold either.
+            answer: (n,).
+            annotator: (n,).
+            people: A.
+            options: K.
+            spread: Of the prior on δ.
+            fold: (n,) rows that are left out together.
+        """
+        found = np.empty((len(mean), options))
+        for each in np.unique(fold):
+            seen, rest = fold != each, fold == each
+            if not seen.any():
+                seen = rest
+            link = cls.fit(mean[seen], answer[seen], annotator[seen], people, options, spread)
+            found[rest] = link.distribution(mean[rest], annotator[rest])
+        return found
+
     def distribution(self, mean: Floats, annotator: Indices, extra_variance: Floats | float = 0.0) -> Floats:
         """(n, K) probabilities of each option, summing to 1."""
         shifts = np.vstack([self.shifts, np.zeros(len(self.thresholds))])[annotator]

@@ -1,11 +1,12 @@
 """Linear mixed effects by REML: what the evidence says, how each annotator differs, what a text adds for everyone.
 
-    y = m + z·b + u_a + z·g_a + v_t + e,    b, u, g, v ~ N(0, r_k·s²),  e ~ N(0, s²)
+    y = m + Σ_s z_s·b_s + u_a + Σ_s z_s·g_as + v_t + w_c + e,    b_s, u, g_s, v, w ~ N(0, r_k·s²),  e ~ N(0, s²)
 
-z is the evidence standardised on the training rows; a the annotator, t the text. The four variance ratios r_k
-maximise the restricted likelihood (Patterson & Thompson, 1971); everything else follows in closed form
-(Henderson's mixed model equations). Text effects are eliminated first, so the work grows with the number of
-annotators and features, not with the number of texts.
+z_s is the evidence of source s, standardised on the training rows; a the annotator, t the text, c its group (the
+conversation of a turn). The variance ratios r_k maximise the restricted likelihood (Patterson & Thompson, 1971);
+everything else follows in closed form (Henderson's mixed model equations). Each source has a ratio of its own, so that
+many columns that say nothing are shrunk together and leave a good judge alone (docs/decisions/0028). Effects of texts
+and groups are eliminated first, so the work grows with the number of annotators and features, not of texts.
 """
 
 from __future__ import annotations
@@ -21,8 +22,19 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from accord.evidence import Arrays, EvidenceTable, Ratings
-from accord.learning.core import Core, matrix
-from accord.learning.equations import DENSE, OFFSET, OWN_SLOPE, SLOPE, TEXT, Design, Indices, LargeDesign
+from accord.learning.core import Core, inner_folds, matrix, sources_of
+from accord.learning.equations import (
+    DENSE,
+    GROUP,
+    OFFSET,
+    OWN_SLOPE,
+    SLOPE,
+    TEXT,
+    Design,
+    Indices,
+    LargeDesign,
+    own_effects,
+)
 from accord.learning.link import OrdinalLink
 from accord.values import Labels
 
@@ -34,7 +46,7 @@ class MixedEffects(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     Args:
         own_slopes: Whether annotators may weigh the evidence differently (`g`), or differ in level alone (`u`).
-        ratios: (4,) the variance ratios of b, u, g and v, where they are known; otherwise REML finds them.
+        ratios: The variance ratios as in `ratios_`, where they are known; otherwise REML finds them.
 
     Attributes:
         intercept_: m.
@@ -43,10 +55,12 @@ class MixedEffects(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         offsets_: (A,) u, in units of y.
         offset_error_: (A,) standard error of u.
         own_slopes_: (A, p) g.
-        ratios_: (4,) variance ratios of b, u, g, v to the noise; 0 where an effect is absent.
+        ratios_: (3 + 2·sources,) variance ratios to the noise, 0 where an effect is absent: of b, u, g of the first
+            source, v and w, then of b and g of each further source.
+        sources_: (p,) the number of each column's source, the first 0.
         noise_: s², the variance of one rating around all effects.
         feature_mean_, feature_scale_: (p,) the standardisation.
-        held_out_mean_: (n,) for each training row, its prediction from all other texts.
+        held_out_mean_: (n,) for each training row, its prediction from all other groups.
     """
 
     def __init__(self, own_slopes: bool = True, ratios: ArrayLike | None = None) -> None:
@@ -54,7 +68,13 @@ class MixedEffects(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.ratios = ratios
 
     def fit(
-        self, X: ArrayLike, y: ArrayLike, annotator: ArrayLike | None = None, text: ArrayLike | None = None
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        annotator: ArrayLike | None = None,
+        text: ArrayLike | None = None,
+        group: ArrayLike | None = None,
+        source: ArrayLike | None = None,
     ) -> MixedEffects:
         """Learn from n ratings.
 
@@ -63,24 +83,27 @@ class MixedEffects(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             y: (n,) ratings.
             annotator: (n,) who rated; without it nobody differs.
             text: (n,) which text was rated; without it no two ratings share one.
+            group: (n,) what the text belongs to; without it no two texts belong together.
+            source: (p,) the source of each column; without it all have one.
         """
         checked = validate_data(self, X, y, y_numeric=True, ensure_all_finite="allow-nan", dtype=np.float64)
         rows, rated = checked[0], np.asarray(checked[1], dtype=float)
         self.feature_mean_, self.feature_scale_ = standardisation(rows)
         Z = self.standardised(rows)
         self.annotators_, who = _indexed(annotator)
-        _, which = _indexed(text)
+        (_, which), (_, of_group) = _indexed(text), _indexed(group)
         people, features = len(self.annotators_), Z.shape[1]
+        self.sources_ = _in_order(source, features)
         large = 1 + features + people * (1 + features * self.own_slopes) > DENSE
         kind = LargeDesign if large else Design
-        design = kind.of(Z, rated, who, people, which, self.own_slopes)
+        design = kind.of(Z, rated, who, people, which, self.own_slopes, of_group, self.sources_)
         ratios = design.best_ratios() if self.ratios is None else design.of_present(np.asarray(self.ratios))
         learned = design.learn(ratios)
         self.ratios_, self.noise_ = ratios, learned.noise
         self.intercept_ = float(learned.effects[0])
-        self.coef_ = learned.effects[design.block == SLOPE]
-        self.offsets_ = learned.effects[design.block == OFFSET]
-        own = learned.effects[design.block == OWN_SLOPE]
+        self.coef_ = learned.effects[1 : 1 + features]
+        self.offsets_ = learned.effects[1 + features : 1 + features + people]
+        own = learned.effects[1 + features + people :]
         self.own_slopes_ = own.reshape(people, features) if own.size else np.zeros((people, features))
         self.offset_error_ = learned.errors
         self.held_out_mean_ = rated - learned.held_out_residuals
@@ -96,21 +119,34 @@ class MixedEffects(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         own = np.vstack([self.own_slopes_, np.zeros(Z.shape[1])])[who]
         return np.asarray(self.intercept_ + Z @ self.coef_ + offsets + (Z * own).sum(axis=1))
 
-    def posterior(self, X: ArrayLike, annotator: ArrayLike, text: ArrayLike) -> tuple[Floats, float]:
+    def posterior(
+        self, X: ArrayLike, annotator: ArrayLike, text: ArrayLike, group: ArrayLike | None = None
+    ) -> tuple[Floats, float]:
         """What the rows it was fitted on leave unknown: the effects' covariance over s² (q, q), and s².
 
         Effects come as m, b, u, g (annotator by annotator).
         """
         Z = self.standardised(np.asarray(X, dtype=float))
         who = self.index_of(annotator, len(Z))
-        _, which = _indexed(text)
-        design = Design.of(Z, np.zeros(len(Z)), who, len(self.annotators_), which, self.own_slopes)
-        return design.solve(self.ratios_).covariance, self.noise_
+        (_, which), (_, of_group) = _indexed(text), _indexed(group)
+        nothing, people = np.zeros(len(Z)), len(self.annotators_)
+        design = Design.of(Z, nothing, who, people, which, self.own_slopes, of_group, self.sources_)
+        return design.solve(design.of_present(self.ratios_)).covariance, self.noise_
 
     def habit_variance(self, X: ArrayLike) -> Floats:
         """(n,) how much one person differs from another on each row: the variance of u + z·g."""
         Z = self.standardised(np.asarray(X, dtype=float))
-        return np.asarray(self.noise_ * (self.ratios_[OFFSET] + self.ratios_[OWN_SLOPE] * (Z**2).sum(axis=1)))
+        return np.asarray(self.noise_ * (self.ratios_[OFFSET] + Z**2 @ self.own_ratios))
+
+    @property
+    def own_ratios(self) -> Floats:
+        """(p,) the variance ratio of the people's own slopes of each column."""
+        return np.asarray(self.ratios_[own_effects(len(self.sources_), self.sources_, True)[1]])
+
+    @property
+    def slope_ratios(self) -> Floats:
+        """(p,) the variance ratio of each column's slope."""
+        return np.asarray(self.ratios_[own_effects(len(self.sources_), self.sources_, True)[0]])
 
     def index_of(self, annotator: ArrayLike | None, rows: int) -> Indices:
         """(n,) each row's annotator as an index into `annotators_`; -1 for one nobody met."""
@@ -147,6 +183,15 @@ def _indexed(names: ArrayLike | None) -> tuple[NDArray[Any], Indices]:
     return unique, index.astype(np.intp)
 
 
+def _in_order(source: ArrayLike | None, columns: int) -> Indices:
+    """(p,) the number of each column's source, in the order in which they come."""
+    if source is None:
+        return np.zeros(columns, dtype=np.intp)
+    names = [str(name) for name in np.asarray(source)]
+    place = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    return np.array([place[name] for name in names], dtype=np.intp)
+
+
 def shrunk_habits(model: MixedEffects, domain_correlation: float) -> MixedEffects:
     """The model as it is believed before anything is known of the new domain: habits shrunk by `domain_correlation`."""
     moved = copy.copy(model)
@@ -166,8 +211,8 @@ def adapted(
     """The model after k labels from the new domain; annotators nobody met join with those labels.
 
     The rows' residuals r around the carried-over model have covariance
-    K = τ·1 + same annotator·h·s²·(r_u + r_g·z·z') + same text·s²·r_v + s²·I, with h = 1 - domain_correlation² for those
-    the model knows and 1 for others; τ, the variance of the domain's own level, is that of the ratings.
+    K = τ·1 + same annotator·h·s²·(r_u + Σ_s r_gs·z_s·z_s') + same text·s²·r_v + s²·I, h = 1 - domain_correlation² for
+    those the model knows and 1 for others; τ, the variance of the domain's own level, is that of the ratings.
     """
     moved = _with_newcomers(shrunk_habits(model, domain_correlation), annotator)
     Z = moved.standardised(X)
@@ -175,12 +220,12 @@ def adapted(
     known = np.isin(moved.annotators_, model.annotators_)
     looseness = np.where(known, 1 - domain_correlation**2, 1.0)[who]
     offset = model.noise_ * model.ratios_[OFFSET]
-    slope = model.noise_ * model.ratios_[OWN_SLOPE]
+    slope = model.noise_ * model.own_ratios
     level = float(np.var(y)) or model.noise_
     same_person = (who[:, None] == who) * looseness
     covariance = (
         level
-        + same_person * (offset + slope * (Z @ Z.T))
+        + same_person * (offset + (Z * slope) @ Z.T)
         + (text[:, None] == text) * model.noise_ * model.ratios_[TEXT]
         + model.noise_ * np.eye(len(Z))
     )
@@ -188,7 +233,7 @@ def adapted(
     moved.intercept_ = moved.intercept_ + level * float(pull.sum())
     # An annotator the training never told apart (no person effects) has nothing to update.
     np.add.at(moved.offsets_, who, offset * looseness * pull)
-    np.add.at(moved.own_slopes_, who, slope * (looseness * pull)[:, None] * Z)
+    np.add.at(moved.own_slopes_, who, (looseness * pull)[:, None] * Z * slope)
     return moved
 
 
@@ -214,7 +259,20 @@ def _with_newcomers(model: MixedEffects, annotator: NDArray[np.object_]) -> Mixe
     return grown
 
 
+_ADDS_NOTHING = 1e-3
 _ARRAYS = ("coef_", "offsets_", "own_slopes_", "ratios_", "feature_mean_", "feature_scale_")
+
+
+BEST = "best"
+"""Stands for the column that follows the ratings best."""
+
+
+def _best(features: EvidenceTable, rated: Ratings) -> str:
+    """The column with the strongest correlation with the ratings, where it is missing at its mean."""
+    X = matrix(features)[rated.row]
+    mean, scale = standardisation(X)
+    Z = np.nan_to_num((X - mean) / scale, nan=0.0)
+    return features.columns[int(np.argmax(np.abs(Z.T @ (rated.value - rated.value.mean()))))].name
 
 
 class MixedCore(Core):
@@ -224,40 +282,62 @@ class MixedCore(Core):
         own_slopes: Whether annotators may weigh the evidence differently, or differ in level alone.
         threshold_spread: Prior standard deviation of an annotator's own thresholds around the common ones, in units
             of the latent scale.
+        only: The column to learn from: by its name, or `BEST` for the one that follows the ratings best; `None` for
+            all.
+        name: What it is called among candidates.
     """
 
     name = "mixed"
     model_: MixedEffects
 
-    def __init__(self, own_slopes: bool = True, threshold_spread: float = 0.2) -> None:
+    def __init__(
+        self, own_slopes: bool = True, threshold_spread: float = 0.2, only: str | None = None, name: str = "mixed"
+    ) -> None:
         self.own_slopes = own_slopes
         self.threshold_spread = threshold_spread
+        self.only = only
+        self.name = name
 
     def shown(self, evidence: EvidenceTable) -> EvidenceTable:
         """Each answer block as its expected answer (eq. 2)."""
         return evidence.expected()
 
+    def _own(self, features: EvidenceTable) -> EvidenceTable:
+        """The columns that were learned from."""
+        if self.only is None:
+            return features
+        place = {column.name: index for index, column in enumerate(features.columns)}
+        return features.select([place[name] for name in self.names_])
+
     def learn(self, features: EvidenceTable, rated: Ratings, labels: Labels) -> Floats:
         """Learn from the ratings of the main question; other questions' labels are not looked at."""
+        linked = self._fitted(features, rated)
+        return OrdinalLink.held_out(*linked, fold=inner_folds(rated))
+
+    def fit(self, features: EvidenceTable, rated: Ratings, labels: Labels) -> None:
+        """Learn without a word on the ratings that were learned from."""
+        self._fitted(features, rated)
+
+    def _fitted(self, features: EvidenceTable, rated: Ratings) -> tuple[Floats, Indices, Indices, int, int, float]:
+        """Learn; what the link was fitted on: predictions by the other groups, answers, annotators, sizes, spread."""
+        if self.only is not None:
+            self.names_ = [_best(features, rated) if self.only == BEST else self.only]
+            features = self._own(features)
         X, people = matrix(features)[rated.row], np.asarray(rated.annotator)
-        model = MixedEffects(self.own_slopes).fit(X, rated.value, people, rated.text)
+        self.sources_ = sources_of(features.columns)
+        model = MixedEffects(self.own_slopes)
+        model.fit(X, rated.value, people, rated.text, rated.group, self.sources_)
         self.options_ = rated.options
         means, who = self._in_steps(model.held_out_mean_), model.index_of(people, len(X))
-        self.link_ = OrdinalLink.fit(
-            mean=means,
-            answer=rated.answer,
-            annotator=who,
-            people=len(model.annotators_),
-            options=len(rated.options),
-            spread=self.threshold_spread,
-        )
+        linked = means, rated.answer, who, len(model.annotators_), len(rated.options), self.threshold_spread
+        self.link_ = OrdinalLink.fit(*linked)
         self.names_ = [column.name for column in features.columns]
         self._speak_for(model, model, np.zeros(len(model.annotators_)))
-        return self.link_.distribution(means, who)
+        return linked
 
     def distributions(self, features: EvidenceTable, annotators: Sequence[str | None]) -> Floats:
         """(n, K) each row's distribution for its annotator."""
-        X, model = matrix(features), self.model_
+        X, model = matrix(self._own(features)), self.model_
         who = model.index_of(annotators, len(X))  # type: ignore[arg-type]
         # A person nobody met may have any habit; a person met elsewhere may have another one here.
         doubt = np.append(self.doubt_, 1.0)[who] * model.habit_variance(X)
@@ -275,7 +355,7 @@ class MixedCore(Core):
 
     def adapt(self, features: EvidenceTable, rated: Ratings, domain_correlation: float) -> MixedCore:
         """Starts from what was learned at home, whatever this core was adapted to before."""
-        X = matrix(features)[rated.row]
+        X = matrix(self._own(features))[rated.row]
         model = adapted(self.home_, domain_correlation, X, rated.value, rated.annotator, rated.text)
         moved = copy.copy(self)
         newcomers = len(model.annotators_) - len(self.link_.shifts)
@@ -300,19 +380,34 @@ class MixedCore(Core):
     def describe(self) -> dict[str, Any]:
         """Each feature's weight, each annotator's level, and where the variance lies."""
         model = self.model_
-        names = {SLOPE: "evidence", OFFSET: "annotator level", OWN_SLOPE: "annotator weights", TEXT: "text"}
+        names = {SLOPE: "evidence", OFFSET: "annotator level", OWN_SLOPE: "annotator weights", TEXT: "text",
+                 GROUP: "group"}  # fmt: skip
         return {
             "level": model.intercept_,
             "noise_variance": model.noise_,
             "variance_ratios": {name: float(model.ratios_[effect]) for effect, name in names.items()},
+            "sources": self._by_source(),
             "weights": dict(zip(self.names_, map(float, model.coef_), strict=True)),
             "levels": dict(zip(self.annotators, map(float, model.offsets_), strict=True)),
         }
+
+    def _by_source(self) -> dict[str, dict[str, Any]]:
+        """Each source's number of columns and variance ratio, and whether it adds nothing."""
+        found: dict[str, dict[str, Any]] = {}
+        for place, name in enumerate(dict.fromkeys(self.sources_)):
+            own = self.model_.sources_ == place
+            ratio = float(self.model_.slope_ratios[own].max())
+            # The features of a source together explain ratio·columns as much variance as the noise has.
+            silent = ratio * own.sum() < _ADDS_NOTHING
+            adds = "nothing" if silent else "evidence"
+            found[name] = {"columns": int(own.sum()), "variance_ratio": ratio, "adds": adds}
+        return found
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """What was learned, as JSON and arrays."""
         card = {
             "features": self.names_,
+            "sources": self.sources_,
             "link": {"slope": self.link_.slope, "floor": self.link_.floor},
             "here": _plain_parts(self.model_),
             "home": _plain_parts(self.home_),
@@ -328,7 +423,7 @@ class MixedCore(Core):
 
     def restore(self, card: Mapping[str, Any], arrays: Arrays) -> Self:
         """The inverse of `state`."""
-        self.names_ = list(card["features"])
+        self.names_, self.sources_ = list(card["features"]), list(card["sources"])
         self.link_ = OrdinalLink(arrays["thresholds"], card["link"]["slope"], arrays["shifts"], card["link"]["floor"])
         self.options_ = arrays["options"]
         here, home = (self._restored(card[place], arrays, place) for place in ("here", "home"))
@@ -341,7 +436,7 @@ class MixedCore(Core):
             setattr(model, name, np.asarray(arrays[f"{place}.{name}"]))
         model.annotators_ = np.array(parts["annotators"], dtype=object)
         model.intercept_, model.noise_ = parts["intercept"], parts["noise"]
-        model.n_features_in_ = len(self.names_)
+        model.n_features_in_, model.sources_ = len(self.names_), _in_order(self.sources_, len(self.names_))
         return model
 
 

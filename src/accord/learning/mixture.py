@@ -6,22 +6,20 @@ what people say on average, not whom they are; its scores say which metrics move
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.evidence import Arrays, Column, EvidenceTable, Ratings, ratings
-from accord.learning.calibration import why_nothing
-from accord.learning.conformal import bands
-from accord.learning.core import matrix
+from accord.evidence import Arrays, Column, EvidenceTable, Ratings
+from accord.learning.core import Core, inner_folds, known_ratings, matrix, why_nothing
 from accord.learning.curves import STRENGTHS, Additive, Form
 from accord.learning.experts import LOSSES, Experts
 from accord.learning.head import Head, heads
 from accord.learning.link import OrdinalLink
 from accord.learning.trained_on import Levels, TrainedOn
-from accord.statistics import INNER_FOLDS, fold_of
 from accord.values import POPULATION, BadInput, Labels, Question, Score, Signature, UnknownName, Unscored, score_from
 from accord.version import __version__
 
@@ -30,6 +28,118 @@ FEWEST_TEXTS = 20
 ENOUGH_TEXTS = 50
 
 Floats = NDArray[np.float64]
+
+
+class CurvesCore(Core):
+    """Metrics in; an ordered probit of a sum of curves out, the same whoever is asked.
+
+    Args:
+        flat, smooth: λ₁ and λ₂ of the curves; without them a pair of `STRENGTHS` is chosen by inner folds.
+        form: One of `FORMS`.
+        loss: Of the published forms.
+        seed: Of the published forms.
+        ends: Of the scale; by default those of the ratings' options.
+    """
+
+    name = "curves"
+
+    def __init__(
+        self,
+        flat: float | None = None,
+        smooth: float | None = None,
+        form: str = "additive",
+        loss: str = "squared",
+        seed: int = 0,
+        ends: tuple[float, float] | None = None,
+    ) -> None:
+        self.flat, self.smooth, self.form, self.loss, self.seed, self.ends = flat, smooth, form, loss, seed, ends
+        self.form_: Form
+
+    def shown(self, evidence: EvidenceTable) -> EvidenceTable:
+        """Each answer block as its expected answer."""
+        return evidence.expected()
+
+    def learn(self, features: EvidenceTable, rated: Ratings, labels: Labels) -> Floats:
+        """Learn from the mean rating of each text; other questions' labels are not looked at."""
+        means, fold = self._fitted(features, rated)
+        nobody = np.full(len(rated), -1, dtype=np.intp)
+        return OrdinalLink.held_out(self._in_steps(means), rated.answer, nobody, 0, len(rated.options), 0.0, fold)
+
+    def fit(self, features: EvidenceTable, rated: Ratings, labels: Labels) -> None:
+        """Learn without a word on the ratings that were learned from."""
+        self._fitted(features, rated)
+
+    def _fitted(self, features: EvidenceTable, rated: Ratings) -> tuple[Floats, NDArray[np.intp]]:
+        """Learn; (n,) what is predicted of each rating without its fold of groups, and that fold."""
+        texts, first, place = np.unique(rated.row, return_index=True, return_inverse=True)
+        X, y, weight = _by_text(matrix(features), rated, texts)
+        fold, group = inner_folds(rated), np.unique(rated.group.astype(str), return_inverse=True)[1]
+        ends = self.ends or (float(rated.options[0]), float(rated.options[-1]))
+        if self.form == "additive":
+            given = [(self.flat, self.smooth)] if self.flat is not None and self.smooth is not None else STRENGTHS
+            self.form_, held_out = Additive.learn(X, y, weight, fold[first], group[first], given)
+        else:
+            gated = self.form == "gated"
+            self.form_, held_out = Experts.learn(X, y, weight, fold[first], ends, gated, self.loss, self.seed)
+        self.names_, self.texts_ = [column.name for column in features.columns], len(texts)
+        self.people_ = sorted({str(name) for name in rated.annotator})
+        self.unit_ = np.array([rated.options[0], np.ptp(rated.options) / (len(rated.options) - 1)])
+        means, nobody = held_out[place], np.full(len(rated), -1, dtype=np.intp)
+        self.link_ = OrdinalLink.fit(self._in_steps(means), rated.answer, nobody, 0, len(rated.options), spread=0.0)
+        return means, fold
+
+    def _in_steps(self, means: Floats) -> Floats:
+        return np.asarray((means - self.unit_[0]) / self.unit_[1])
+
+    def contributions(self, features: EvidenceTable) -> Floats:
+        """(n, M) what each metric adds to each prediction, in units of the scale."""
+        return self.form_.contributions(matrix(features))
+
+    def linked(self, added: Floats) -> Floats:
+        """(n, K) distributions from contributions (n, M)."""
+        means = self.form_.level + added.sum(axis=1)
+        return self.link_.distribution(self._in_steps(means), np.full(len(means), -1, dtype=np.intp))
+
+    def distributions(self, features: EvidenceTable, annotators: Sequence[str | None]) -> Floats:
+        """(n, K) each row's distribution, whoever is asked."""
+        return self.linked(self.contributions(features))
+
+    @property
+    def annotators(self) -> list[str]:
+        """Everyone whose labels were learned from."""
+        return self.people_
+
+    def describe(self) -> dict[str, Any]:
+        """Each metric's curve, and how far it moves a score."""
+        curves = dict(zip(self.names_, self.form_.curves(), strict=True))
+        reach = {name: float(np.ptp(curve[:-1])) for name, curve in curves.items()}
+        return {
+            "form": self.form,
+            **self.form_.settings(),
+            "level": self.form_.level,
+            "curves": {name: curve.tolist() for name, curve in curves.items()},
+            "reach": dict(sorted(reach.items(), key=lambda one: -one[1])),
+        }
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        """What was learned, as JSON and arrays."""
+        form, of_form = self.form_.state()
+        link = {"slope": self.link_.slope, "floor": self.link_.floor}
+        card = {"texts": self.texts_, "names": self.names_, "people": self.people_, "form": form, "link": link}
+        return card, {"unit": self.unit_, "thresholds": self.link_.thresholds, **_under("form", of_form)}
+
+    def restore(self, card: Mapping[str, Any], arrays: Arrays) -> Self:
+        """The inverse of `state`."""
+        self.texts_, self.names_, self.people_ = card["texts"], list(card["names"]), list(card["people"])
+        form: type[Additive] | type[Experts] = Additive if self.form == "additive" else Experts
+        self.form_, self.unit_ = form.restored(card["form"], _of("form", arrays)), arrays["unit"]
+        link, thresholds = card["link"], arrays["thresholds"]
+        self.link_ = OrdinalLink(thresholds, link["slope"], np.zeros((0, len(thresholds))), link["floor"])
+        return self
+
+    def in_new_domain(self, domain_correlation: float) -> CurvesCore:
+        """The same: it has no habits to trust."""
+        return self
 
 
 class Mixture(Head):
@@ -67,7 +177,7 @@ class Mixture(Head):
             raise UnknownName("loss", loss, LOSSES)
         self.flat, self.smooth, self.coverage = flat, smooth, coverage
         self.form, self.loss, self.seed = form, loss, seed
-        self.form_: Form | None = None
+        self.core_: CurvesCore | None = None
 
     def settings(self) -> dict[str, Any]:
         """The constructor's arguments beyond the question."""
@@ -81,47 +191,33 @@ class Mixture(Head):
             BadInput: Fewer than `FEWEST_TEXTS` texts are rated, all of one conversation, or a label is off the scale.
         """
         features = evidence.expected()
-        rated = ratings(features, labels, self.question)
-        texts = np.unique(rated.row)
-        if len(texts) < FEWEST_TEXTS:
+        rated = known_ratings(features, labels, self.question)
+        texts = len(np.unique(rated.row))
+        if texts < FEWEST_TEXTS:
             raise BadInput(
-                f"{len(texts)} rated texts have evidence; a mixture needs {FEWEST_TEXTS} or more, and {ENOUGH_TEXTS} "
+                f"{texts} rated texts have evidence; a mixture needs {FEWEST_TEXTS} or more, and {ENOUGH_TEXTS} "
                 "to be trusted. Rate more."
             )
         if len(set(rated.group)) < 2:
             raise BadInput("all rated texts belong to one conversation; what is learned cannot be checked on another")
-        X, y, weight = _by_text(matrix(features), rated, texts)
-        place = fold_of(names := [labels.group_of(features.targets[row]) for row in texts], INNER_FOLDS)
-        fold = np.array([place[name] for name in names])
-        self.form_, held_out = self._learned(X, y, weight, fold, (float(rated.options[0]), float(rated.options[-1])))
         levels = Levels.fit(rated)
-        means = held_out[np.searchsorted(texts, rated.row)]
-        self._link(means, levels.coarse(rated))
-        shares = self._distribution(means)
+        self.core_ = self._made((float(rated.options[0]), float(rated.options[-1])))
+        shares = self.core_.learn(features, levels.coarse(rated), labels)
         self.trained_on_ = TrainedOn.of(features, rated, levels, shares, [], self.coverage)
-        self.texts_ = len(texts)
         return self
 
-    def _learned(
-        self, X: Floats, y: Floats, weight: Floats, fold: NDArray[np.intp], ends: tuple[float, float]
-    ) -> tuple[Form, Floats]:
-        """The form, everything chosen by folds of the training side, and (texts,) predictions without each fold."""
-        if self.form != "additive":
-            return Experts.learn(X, y, weight, fold, ends, self.form == "gated", self.loss, self.seed)
-        given = [(self.flat, self.smooth)] if self.flat is not None and self.smooth is not None else STRENGTHS
-        return Additive.learn(X, y, weight, fold, given)
+    def _made(self, ends: tuple[float, float] | None = None) -> CurvesCore:
+        return CurvesCore(self.flat, self.smooth, self.form, self.loss, self.seed, ends)
 
-    def _link(self, means: Floats, rated: Ratings) -> None:
-        """From a prediction to a distribution, learned on predictions without their texts."""
-        self.unit_ = np.array([rated.options[0], np.ptp(rated.options) / (len(rated.options) - 1)])
-        nobody = np.full(len(rated), -1, dtype=np.intp)
-        self.link_ = OrdinalLink.fit(self._in_steps(means), rated.answer, nobody, 0, len(rated.options), spread=0.0)
+    @property
+    def form_(self) -> Form:
+        """The sum over metrics that was learned."""
+        return self._fitted().form_
 
-    def _in_steps(self, means: Floats) -> Floats:
-        return np.asarray((means - self.unit_[0]) / self.unit_[1])
-
-    def _distribution(self, means: Floats) -> Floats:
-        return self.link_.distribution(self._in_steps(means), np.full(len(means), -1, dtype=np.intp))
+    def _fitted(self) -> CurvesCore:
+        self.check_fitted()
+        assert self.core_ is not None
+        return self.core_
 
     def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
         """One score a row, the same whoever is asked; rows without any evidence are unscored."""
@@ -129,10 +225,15 @@ class Mixture(Head):
         features = evidence.expected().align(self.trained_on_.columns)
         if not len(features):
             return []
-        assert self.form_ is not None
-        added, side = self.form_.contributions(matrix(features)), self.trained_on_
-        shares = side.levels.fine(self._distribution(self.form_.level + added.sum(axis=1)))
-        ends, warnings = bands(side.options, shares, side.width), side.warnings(features)
+        core, side = self._fitted(), self.trained_on_
+
+        def said(table: EvidenceTable, rows: NDArray[np.intp]) -> Floats:
+            each = core.contributions(table)
+            return np.hstack([side.levels.fine(core.linked(each)), each])
+
+        both = side.over_missing(features, said)
+        shares, added = both[:, : len(side.options)], both[:, len(side.options) :]
+        ends, warnings = side.bands(features, shares), side.warnings(features)
         signature, names = self.signature(), [column.name for column in features.columns]
         reasons = features.reasons()
         scores: list[Score | Unscored] = []
@@ -149,8 +250,9 @@ class Mixture(Head):
         return scores
 
     def _warning(self, unlike: str | None) -> str | None:
-        few = f"learned from few texts: {self.texts_}, {ENOUGH_TEXTS} are enough"
-        return "; ".join(part for part in (few if self.texts_ < ENOUGH_TEXTS else "", unlike) if part) or None
+        texts = self._fitted().texts_
+        few = f"learned from few texts: {texts}, {ENOUGH_TEXTS} are enough" if texts < ENOUGH_TEXTS else ""
+        return "; ".join(part for part in (few, unlike) if part) or None
 
     def among(self, evidence: EvidenceTable) -> Mixture:
         """This evaluator for another place, where ranks are told among that place's own texts; no label is needed.
@@ -163,9 +265,8 @@ class Mixture(Head):
         if not len(X):
             raise BadInput("no texts to tell ranks among; measure some first")
         twin = Mixture(self.question, **self.settings())
-        vars(twin).update({name: value for name, value in vars(self).items() if name.endswith("_")})
-        assert self.form_ is not None
-        twin.form_ = self.form_.among(X)
+        twin.trained_on_, twin.core_ = self.trained_on_, copy.copy(self._fitted())
+        twin.core_.form_ = self.form_.among(X)
         return twin
 
     def signature(self) -> Signature:
@@ -174,7 +275,7 @@ class Mixture(Head):
             self.method,
             question=self.question.id,
             features=len(self.trained_on_.columns),
-            texts=self.texts_,
+            texts=self._fitted().texts_,
             form=None if self.form == "additive" else f"{self.form},{self.loss}",
             evidence=self.trained_on_.made,
             coverage=self.coverage,
@@ -183,41 +284,25 @@ class Mixture(Head):
 
     def describe(self) -> dict[str, Any]:
         """What was learned: each metric's curve, and how far it moves a score."""
-        assert self.form_ is not None
-        names, curves = [column.name for column in self.trained_on_.columns], self.form_.curves()
-        reach = {name: float(np.ptp(curve[:-1])) for name, curve in zip(names, curves, strict=True)}
+        core = self._fitted()
         return {
             "method": self.method,
             "signature": str(self.signature()),
-            "texts": self.texts_,
-            "form": self.form,
-            **self.form_.settings(),
-            "level": self.form_.level,
-            "curves": {name: curve.tolist() for name, curve in zip(names, curves, strict=True)},
-            "reach": dict(sorted(reach.items(), key=lambda one: -one[1])),
+            "texts": core.texts_,
+            **core.describe(),
             "coverage": self.coverage,
-            "band_width": self.trained_on_.width,
+            **self.trained_on_.describe(),
         }
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """What was learned, as JSON and arrays."""
-        assert self.form_ is not None
-        (side, of_side), (form, of_form) = self.trained_on_.state(), self.form_.state()
-        link = {"slope": self.link_.slope, "floor": self.link_.floor}
-        arrays = {"unit": self.unit_, "thresholds": self.link_.thresholds, **_under("side", of_side)}
-        card = {"trained_on": side, "texts": self.texts_, "form": form, "link": link}
-        return card, {**arrays, **_under("form", of_form)}
+        (side, of_side), (core, of_core) = self.trained_on_.state(), self._fitted().state()
+        return {"trained_on": side, "core": core}, {**_under("side", of_side), **_under("core", of_core)}
 
     def restore(self, card: Mapping[str, Any], arrays: Arrays) -> Self:
         """The inverse of `state`."""
         self.trained_on_ = TrainedOn.restored(card["trained_on"], _of("side", arrays))
-        self.texts_, self.unit_ = card["texts"], arrays["unit"]
-        form: type[Additive] | type[Experts] = Additive if self.form == "additive" else Experts
-        self.form_ = form.restored(card["form"], _of("form", arrays))
-        thresholds = arrays["thresholds"]
-        self.link_ = OrdinalLink(
-            thresholds, card["link"]["slope"], np.zeros((0, len(thresholds))), card["link"]["floor"]
-        )
+        self.core_ = self._made().restore(card["core"], _of("core", arrays))
         return self
 
     def seen(self, evidence: EvidenceTable) -> tuple[EvidenceTable, EvidenceTable] | None:
@@ -227,7 +312,7 @@ class Mixture(Head):
     @property
     def columns(self) -> tuple[Column, ...] | None:
         """The evidence that was learned from."""
-        return None if self.form_ is None else self.trained_on_.columns
+        return None if self.core_ is None else self.trained_on_.columns
 
     @property
     def annotators(self) -> list[str]:
@@ -237,7 +322,7 @@ class Mixture(Head):
     @property
     def is_fitted(self) -> bool:
         """Whether `fit` or `restore` has run."""
-        return self.form_ is not None
+        return self.core_ is not None
 
 
 @heads.register("curves")

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.evidence import Arrays, EvidenceTable, Ratings
-from accord.learning.core import Core, Floats
+from accord.learning.core import Core, Floats, inner_folds
 from accord.learning.network import Indices, Inputs, Parameters, Shape, inputs, predict
-from accord.statistics import INNER_FOLDS, fold_of
+from accord.statistics import INNER_FOLDS
 from accord.values import BadInput, Labels, Target, Value
 
 if TYPE_CHECKING:
@@ -183,11 +183,20 @@ class NetworkCore(Core):
         width = values.shape[1] + present.shape[1]
         self.shape_ = Shape(width, self.settings.hidden, options, len(self.people_), self.settings.head)
         self._sheets = sheets
-        place = fold_of(map(str, rated.text), INNER_FOLDS, self.settings.seed)
-        fold = np.array([place[text] for text in rated.text])
+        fold = inner_folds(rated, self.settings.seed)
         if self.settings.search is not None:
             self._search(sheets, fold)
         return self._choose(sheets, rated, fold)
+
+    def operations(self, features: EvidenceTable, rated: Ratings) -> float:
+        """About how many operations learning takes, so that it can be known beforehand whether that is affordable."""
+        own, (first, second) = self.settings, self.settings.hidden
+        _, labels = np.unique(rated.annotator.astype(str), return_counts=True)
+        weights = (2 * len(features.columns) + 1) * first + (first + 1) * second + (second + 1) * len(rated.options)
+        laid_out = len(labels) * int(labels.max())  # every annotator's rows are padded to the longest
+        strengths = len(POOLING) if own.pooling is None else 1
+        networks = strengths * INNER_FOLDS + own.members
+        return float(networks * (own.pretrain + own.finetune) * weights * (6 * laid_out + 10 * len(labels)))
 
     def _search(self, sheets: Sheets, fold: Indices) -> None:
         """Take the settings of the grid's best cell over inner folds."""

@@ -21,8 +21,10 @@ def predict_panel(head: Head, evidence: EvidenceTable, annotators: Sequence[str]
         evidence: n rows.
         annotators: The panel's members.
         rule: `each` gives every member's own score (n·m, row by row); `mean` the mean of the members' predictions,
-            with the distribution of what a member drawn at random would say; `max` and `min` the member with the
-            highest or lowest prediction.
+            with the distribution of what a member drawn at random would say, and a band that holds every member's;
+            `max` and `min` the member with the highest or lowest prediction, with that member's band.
+
+    A panel's score carries its members' warnings, and a signature that names the rule and the members.
 
     Raises:
         BadInput: The panel is empty.
@@ -35,25 +37,29 @@ def predict_panel(head: Head, evidence: EvidenceTable, annotators: Sequence[str]
     members = [head.predict(evidence, annotator) for annotator in annotators]
     if rule == "each":
         return [score for row in zip(*members, strict=True) for score in row]
-    combine = _RULES[rule]
-    return [_together(row, rule, combine) for row in zip(*members, strict=True)]
+    named = f"{rule} of {'+'.join(annotators)}"
+    return [_together(row, rule, named) for row in zip(*members, strict=True)]
 
 
-def _together(
-    scores: Sequence[Score | Unscored], rule: str, combine: Callable[[Sequence[Score]], Score]
-) -> Score | Unscored:
+def _together(scores: Sequence[Score | Unscored], rule: str, named: str) -> Score | Unscored:
     scored = [score for score in scores if isinstance(score, Score)]
     if len(scored) < len(scores):
         missing = next(score for score in scores if isinstance(score, Unscored))
-        return Unscored(missing.target, rule, missing.reason, missing.signature)
-    chosen = combine(scored)
-    return score_from(chosen.target, rule, chosen.options, chosen.probabilities, chosen.signature)
+        return Unscored(missing.target, rule, missing.reason, missing.signature.with_part("panel", named))
+    chosen = _RULES[rule](scored)
+    warnings = dict.fromkeys(score.warning for score in scored if score.warning)
+    return score_from(
+        chosen.target, rule, chosen.options, chosen.probabilities, chosen.signature.with_part("panel", named),
+        chosen.band, "; ".join(warnings) or None,
+    )  # fmt: skip
 
 
 def _mixture(scores: Sequence[Score]) -> Score:
     shares = np.mean([score.probabilities for score in scores], axis=0)
     first = scores[0]
-    return score_from(first.target, first.annotator, first.options, shares, first.signature)
+    ends = [score.band for score in scores if score.band is not None]
+    band = (min(low for low, _ in ends), max(high for _, high in ends)) if len(ends) == len(scores) else None
+    return score_from(first.target, first.annotator, first.options, shares, first.signature, band)
 
 
 _RULES: dict[str, Callable[[Sequence[Score]], Score]] = {

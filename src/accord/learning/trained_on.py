@@ -8,18 +8,20 @@ parametric one; this one follows the data).
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from accord.evidence import Arrays, Column, EvidenceTable, Ratings
-from accord.learning.conformal import band_width
+from accord.learning.conformal import band_width, bands, groups_needed
 from accord.learning.core import matrix
 from accord.learning.mixed import standardisation
+from accord.statistics import fold_of
 from accord.values import Target, content_hash
 
 Floats = NDArray[np.float64]
@@ -64,6 +66,8 @@ class Levels:
         return np.asarray(distributions[:, self.of] * self.within)
 
 
+USUAL = 0.95
+"""Evidence that so large a share of the training rows had is missed where it is missing."""
 IN_DISTRIBUTION = 0.99
 """Share of inputs like the training data that pass without a warning."""
 _FEWEST = 20
@@ -77,6 +81,7 @@ class OutOfDistribution:
     Attributes:
         mean: (d,) of the training inputs.
         scale: (d,) their standard deviations.
+        usual: (d,) whether nearly all training rows (`USUAL`) had it: a row without it lacks something.
         precision: (d, d) Σ⁻¹ of the standardised inputs; missing ones are their mean.
         limit: The distance within which `FAMILIAR` of the training inputs lie, each measured from the others.
     """
@@ -85,19 +90,19 @@ class OutOfDistribution:
     scale: Floats
     precision: Floats
     limit: float
+    usual: NDArray[np.bool_]
 
     @classmethod
-    def fit(cls, features: EvidenceTable) -> Self:
-        """Of the rows that were learned from; with fewer than twenty of them nothing is called unlike."""
+    def fit(cls, features: EvidenceTable, group: Sequence[str]) -> Self:
+        """Of the rows that were learned from, each of a group; with fewer than twenty nothing is called unlike."""
         X = matrix(features)
         whole = cls._of(X)
-        if len(X) < _FEWEST or not X.shape[1]:
-            return cls(whole.mean, whole.scale, whole.precision, float("inf"))
-        fold = np.arange(len(X)) % _FOLDS
-        apart = np.concatenate([cls._of(X[fold != each])._distance(X[fold == each]) for each in range(_FOLDS)])
-        return cls(
-            whole.mean, whole.scale, whole.precision, float(np.quantile(apart, IN_DISTRIBUTION, method="higher"))
-        )
+        if len(X) < _FEWEST or not X.shape[1] or len(set(group)) < 2:
+            return whole
+        place = fold_of(group, _FOLDS)
+        fold = np.array([place[name] for name in group])
+        apart = np.concatenate([cls._of(X[fold != each])._distance(X[fold == each]) for each in np.unique(fold)])
+        return replace(whole, limit=float(np.quantile(apart, IN_DISTRIBUTION, method="higher")))
 
     @classmethod
     def _of(cls, X: Floats) -> Self:
@@ -105,12 +110,13 @@ class OutOfDistribution:
 
         mean, scale = standardisation(X)
         Z = np.nan_to_num((X - mean) / scale, nan=0.0)
+        usual = np.isfinite(X).mean(axis=0) >= USUAL if len(X) else np.zeros(X.shape[1], dtype=bool)
         if not X.shape[1] or len(X) < 2:
-            return cls(mean, scale, np.eye(X.shape[1]), float("inf"))
+            return cls(mean, scale, np.eye(X.shape[1]), float("inf"), usual)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it warns of a single row or column, which need no shrinking
             covariance, _ = ledoit_wolf(Z, assume_centered=True)
-        return cls(mean, scale, np.linalg.pinv(covariance, hermitian=True), float("inf"))
+        return cls(mean, scale, np.linalg.pinv(covariance, hermitian=True), float("inf"), usual)
 
     def _distance(self, X: Floats) -> Floats:
         Z = np.nan_to_num((X - self.mean) / self.scale, nan=0.0)
@@ -134,17 +140,24 @@ class OutOfDistribution:
             "familiar.scale": self.scale,
             "familiar.precision": self.precision,
             "familiar.limit": np.array([self.limit]),
+            "familiar.usual": self.usual.astype(np.float64),
         }
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """The inverse of `arrays`."""
         mean, scale, precision = (np.asarray(arrays[f"familiar.{name}"]) for name in ("mean", "scale", "precision"))
-        return cls(mean, scale, precision, float(arrays["familiar.limit"][0]))
+        return cls(mean, scale, precision, float(arrays["familiar.limit"][0]), arrays["familiar.usual"] > 0)
 
 
 HISTORY = 400
-"""The most texts whose evidence is kept, for the adaptive rubric to guess missing answers from."""
+"""The most texts whose evidence is kept, to guess from them what is missing."""
+DRAWN = 20
+"""How many of them stand for what a row lacks."""
+_ROWS_AT_ONCE = 500
+_NAMED = 3
+Predict = Callable[[EvidenceTable, NDArray[np.intp]], Floats]
+"""(n, m) of a table, given for each of its rows which row of the first table it is."""
 CHANGED_JUDGE = "the judge answered as version"
 
 
@@ -157,7 +170,9 @@ class TrainedOn:
         options: (K,) of the main question.
         levels: What the core learned of them.
         counts: Labels of each annotator.
-        width: q of the conformal bands.
+        width: q of the conformal bands; ∞ where there are too few groups for one.
+        groups: How many groups the band rests on.
+        coverage: Of the bands.
         out_of_distribution: How far inputs like these lie from each other.
         versions: Of the judge, sorted; none where its endpoint does not say.
         history: (m, d) evidence of texts of which the judge gave all answers; NaN where something else is missing.
@@ -173,6 +188,8 @@ class TrainedOn:
     versions: tuple[str, ...]
     history: Floats
     of_turns: bool = False
+    groups: int = 0
+    coverage: float = 0.9
 
     @classmethod
     def of(
@@ -184,18 +201,50 @@ class TrainedOn:
         annotators: list[str],
         coverage: float,
     ) -> Self:
-        """From the evaluator's own evidence, its ratings, and what its core said of each without its text."""
+        """From the evaluator's own evidence, its ratings, and what its core said of each without its group."""
+        rows, first = np.unique(rated.row, return_index=True)
+        learned_from, groups = features.take(rows), [str(name) for name in rated.group]
         return cls(
             columns=features.columns,
             options=rated.options,
             levels=levels,
             counts=rated.counts(annotators),
-            width=band_width(rated.options, levels.fine(distributions), rated.value, coverage),
-            out_of_distribution=OutOfDistribution.fit(features.take(np.unique(rated.row))),
+            width=band_width(rated.options, levels.fine(distributions), rated.value, coverage, groups),
+            out_of_distribution=OutOfDistribution.fit(learned_from, [groups[row] for row in first]),
             versions=tuple(judge_versions(features, rated)),
-            history=_complete(features.take(np.unique(rated.row))),
+            history=_complete(learned_from),
             of_turns=all(target.turn is not None for target in rated.target),
+            groups=len(set(groups)),
+            coverage=coverage,
         )
+
+    def over_missing(self, features: EvidenceTable, predict: Predict) -> Floats:
+        """(n, m) what `predict` says, averaged over what usual evidence that a row lacks might be.
+
+            p(y | known) = 1/D Σ_d p(y | known, missing = that of training row d)
+
+        A mean put in its place would leave the prediction as sure as if it were known; draws from the training rows
+        add the variance of what is missing, so that the band widens by what it could have said.
+        """
+        found = predict(features, np.arange(len(features)))
+        lacks = self.lacking(features)
+        rows = np.flatnonzero(lacks.any(axis=1) & features.present.any(axis=1))
+        patterns, which = np.unique(lacks[rows], axis=0, return_inverse=True)
+        for number, pattern in enumerate(patterns):
+            whole = self.history[np.isfinite(self.history[:, pattern]).all(axis=1)][:, pattern]
+            if not len(whole):
+                continue
+            drawn = whole[np.linspace(0, len(whole) - 1, min(len(whole), DRAWN)).astype(int)]
+            mine = rows[which.ravel() == number]
+            for start in range(0, len(mine), _ROWS_AT_ONCE):
+                part = mine[start : start + _ROWS_AT_ONCE]
+                again = np.repeat(part, len(drawn))
+                table = features.take(again)
+                values, present = table.values.copy(), table.present.copy()
+                values[:, pattern], present[:, pattern] = np.tile(drawn, (len(part), 1)), True
+                said = predict(replace(table, values=values, present=present), again)
+                found[part] = said.reshape(len(part), len(drawn), -1).mean(axis=1)
+        return found
 
     @cached_property
     def made(self) -> str:
@@ -208,22 +257,61 @@ class TrainedOn:
         present = np.isfinite(self.history)
         return EvidenceTable(names, self.columns, np.where(present, self.history, 0.0), present)
 
-    def warnings(self, features: EvidenceTable) -> list[str | None]:
-        """Why each row's score deserves less trust: unlike what was learned from, or judged by a changed judge."""
+    def bands(self, features: EvidenceTable, distributions: Floats) -> Floats:
+        """(n, 2) each row's band; one that lacks usual evidence reaches at least as far as a normal's would.
+
+        q was measured on rows that lack nothing: of a distribution that is wide for want of evidence it says nothing.
+        """
+        normal = max(self.width, float(ndtri((1 + self.coverage) / 2)))
+        return bands(self.options, distributions, np.where(self.lacking(features).any(axis=1), normal, self.width))
+
+    def lacking(self, features: EvidenceTable) -> NDArray[np.bool_]:
+        """(n, d) what each row lacks of the evidence that nearly all training rows had."""
+        return np.asarray(~features.present & self.out_of_distribution.usual)
+
+    def warnings(self, features: EvidenceTable, lacking: bool = True) -> list[str | None]:
+        """Why each row's score deserves less trust.
+
+        It is unlike what was learned from, lacks what nearly all of that had (unless `lacking` is false), was judged by
+        a changed judge, or there were too few groups for a band.
+        """
         found = []
-        for target, unlike in zip(features.targets, self.out_of_distribution.warnings(features), strict=True):
+        lacks = self.lacking(features) & lacking
+        names = np.array([column.question or column.name for column in features.columns], dtype=object)
+        for row, (target, unlike) in enumerate(
+            zip(features.targets, self.out_of_distribution.warnings(features), strict=True)
+        ):
             version = features.versions.get(target, "")
+            missing = _named(names[lacks[row]]) if lacks[row].any() else None
             strange = bool(version) and bool(self.versions) and version not in self.versions
             changed = f"{CHANGED_JUDGE} {version}, learned from {', '.join(self.versions)}" if strange else None
-            found.append("; ".join(part for part in (changed, unlike) if part) or None)
+            found.append("; ".join(part for part in (changed, missing, unlike, self.no_band) if part) or None)
         return found
+
+    @property
+    def no_band(self) -> str | None:
+        """Why the band is the whole scale, where it is."""
+        if np.isfinite(self.width):
+            return None
+        return (
+            f"its band is the whole scale: a {self.coverage:.0%} band takes {groups_needed(self.coverage)} groups, "
+            f"learned from {self.groups}"
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """The band, as JSON."""
+        if self.no_band:
+            return {"band_width": None, "band": self.no_band}
+        return {"band_width": self.width}
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """The same as JSON and arrays."""
         card = {
             "columns": [asdict(column) for column in self.columns],
             "counts": dict(self.counts),
-            "width": self.width,
+            "width": self.width if np.isfinite(self.width) else None,
+            "groups": self.groups,
+            "coverage": self.coverage,
             "versions": list(self.versions),
             "of_turns": self.of_turns,
         }
@@ -238,12 +326,21 @@ class TrainedOn:
             options=arrays["options"],
             levels=Levels(arrays["level_of"], arrays["share_within"]),
             counts=dict(card["counts"]),
-            width=card["width"],
+            width=float("inf") if card["width"] is None else card["width"],
+            groups=card["groups"],
+            coverage=card["coverage"],
             out_of_distribution=OutOfDistribution.from_arrays(arrays),
             versions=tuple(card["versions"]),
             history=arrays["history"],
             of_turns=card.get("of_turns", False),
         )
+
+
+def _named(names: NDArray[np.object_]) -> str:
+    """What a row lacks, by name as far as few words can say it."""
+    lacking = list(dict.fromkeys(map(str, names)))
+    more = f" and {len(lacking) - _NAMED} more" if len(lacking) > _NAMED else ""
+    return f"lacks evidence that nearly all of the training data had: {', '.join(lacking[:_NAMED])}{more}"
 
 
 def judge_versions(evidence: EvidenceTable, rated: Ratings) -> list[str]:

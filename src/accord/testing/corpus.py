@@ -62,6 +62,43 @@ def planted(
     return Planted(question, evidence, Labels(labels), weights, levels)
 
 
+def planted_turns(
+    conversations: int = 120,
+    turns: int = 8,
+    annotators: int = 3,
+    features: int = 8,
+    spread: float = 0.8,
+    inside: float = 0.05,
+    noise: float = 0.5,
+    seed: int = 0,
+) -> Planted:
+    """Draw turns whose conversations have a level of their own, which the evidence tells apart but does not explain.
+
+    y = round(3 + x·w + level of the conversation + level of the annotator + noise) on a scale of five, each turn rated
+    by one annotator; x hardly differs inside a conversation (by a standard deviation of `inside`), the level of a
+    conversation has one of `spread`. Whoever lets turns of one conversation onto both sides learns its level by heart.
+    """
+    rng = np.random.default_rng(seed)
+    rows = conversations * turns
+    of = np.repeat(np.arange(conversations), turns)
+    x = rng.normal(size=(conversations, features))[of] + rng.normal(scale=inside, size=(rows, features))
+    weights = np.linspace(0.5, 0.0, features)
+    people = dict(zip([f"p{i}" for i in range(annotators)], np.linspace(-0.4, 0.4, annotators).tolist(), strict=True))
+    names = list(people)
+    targets = tuple(Target(f"c{c:04d}", turn=2 * (row % turns) + 1) for row, c in enumerate(of))
+    own = rng.normal(scale=spread, size=conversations)[of] + rng.normal(scale=noise, size=rows)
+    who = rng.integers(annotators, size=rows)
+    labels = []
+    for row, target in enumerate(targets):
+        name = names[who[row]]
+        value = 3 + x[row] @ weights + own[row] + people[name]
+        labels.append(Label(target, "main", name, int(np.clip(round(value), 1, 5))))
+    columns = tuple(Column(f"f{i}", "planted") for i in range(features))
+    evidence = EvidenceTable(targets, columns, x, np.ones(x.shape, dtype=bool))
+    question = Question(id="main", text="How good is it?", scale=Scale(options=(1, 2, 3, 4, 5)))
+    return Planted(question, evidence, Labels(labels), weights, people)
+
+
 MECHANISMS: Mapping[str, float] = {"match": 0.25, "absolute": 0.15, "relative": 0.3, "scores": 0.2, "prompt": 0.1}
 """What can be planted, and how much each counts where all are."""
 
