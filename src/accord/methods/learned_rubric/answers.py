@@ -23,13 +23,9 @@ FEWEST = 2
 
 @dataclass(frozen=True)
 class Verdicts:
-    """What people called good and bad, one row per conversation (or turn).
+    """(n,) rows of the evidence table with a good or a bad mean rating, which are good, and the (m,) undecided rows.
 
-    Attributes:
-        row: (n,) row of the evidence table.
-        good: (n,) whether their mean rating is good; the others' is bad.
-        undecided: (m,) rows whose mean rating lies between.
-        contradicted: How many were called good by some and bad by others, whatever their mean says.
+    `contradicted` counts those called good by some and bad by others, whatever their mean says.
     """
 
     row: NDArray[np.intp]
@@ -107,12 +103,7 @@ class Decided:
 
 @dataclass(frozen=True)
 class Points:
-    """What was answered about n conversations to P assertions.
-
-    Attributes:
-        values: (P, n) whole thousandths of a point from 0 to 10,000; 5,000 where there is no answer.
-        missing: (P, n) which have none although they apply.
-    """
+    """(P, n) thousandths of a point from 0 to 10,000, 5,000 without an answer; which have none although they apply."""
 
     values: Whole
     missing: Flags

@@ -18,7 +18,7 @@ from accord.methods.learned_rubric.rubrics import asking, only
 from accord.methods.learned_rubric.selection import ALL, RUBICON, SelectionSettings, selection_policies, stability
 from accord.methods.learned_rubric.separation import NAMES, Figure, with_intervals
 from accord.models import JUDGE, NOT_YET, Flow
-from accord.statistics import DRAWS, Clusters
+from accord.statistics import Clusters
 from accord.values import BadInput, Rubric
 
 ASKED = "judge asked directly"
@@ -106,16 +106,12 @@ class Experiment:
     test: Training
     settings: SelectionSettings
     given: Mapping[str, Rubric] = field(default_factory=dict)
-    draws: int = DRAWS
 
     def run(self) -> Flow[ExperimentResult]:
         """Every line of the tables, the learned rubric first; where a given rubric fails, its line says why."""
         fit, main, decided = self.fit, self.test.question, Decided.of(self.test, self.settings, fewest=1)
-        names = [
-            self.settings.policy,
-            *(n for n in (RUBICON, *selection_policies.names()) if n != self.settings.policy),
-        ]
-        systems = {name: self._by_policy(name) for name in names if name != ALL or name == self.settings.policy}
+        others = (name for name in (RUBICON, *selection_policies.names()) if name != ALL)
+        systems = {name: self._by_policy(name) for name in dict.fromkeys((self.settings.policy, *others))}
         named = fit.to_ask(name for selector in systems.values() for name in selector.names_)
         answers = yield from ask_rubric(only(fit.everything, named), decided.samples, JUDGE, "held-out side judged")
         selections = [self._line(SELECTIONS, name, each, answers, decided) for name, each in systems.items()]
@@ -162,7 +158,7 @@ class Experiment:
         """The figures of a selector on the held-out side."""
         missing = points(answers, selector.names_, self.settings.answers).missing
         outcome, clusters = selector.outcome(answers, decided.good), clusters_of(self.test, decided)
-        found = with_intervals(outcome, clusters, self.draws, self.test.seed)
+        found = with_intervals(outcome, clusters, seed=self.test.seed)
         return SystemFigures(table, system, found, float(missing.mean()))
 
     def _stability(self) -> dict[str, float]:

@@ -220,23 +220,16 @@ class AssertionSelector:
     def describe(self) -> dict[str, Any]:
         """What was selected, where labels begin, and what α and the budget were chosen from."""
         named = zip(self.names_, self.sat_, self._weights(self.names_), strict=True)
+        listed = [{"id": name, "class": (Side.SAT if sat else Side.DSAT).value, "weight": w} for name, sat, w in named]
+        tuned = self.tuned_
         return {
-            "method": METHOD,
-            "signature": str(self.signature()),
-            "assertions": [
-                {"id": name, "class": (Side.SAT if sat else Side.DSAT).value, "weight": weight}
-                for name, sat, weight in named
-            ],
-            "alpha": self.tuned_.alpha,
-            "budget": [self.tuned_.budget.sat, self.tuned_.budget.dsat],
-            "tried": [trial.to_json() for trial in self.tuned_.tried],
+            "method": METHOD, "signature": str(self.signature()), "assertions": listed, "alpha": tuned.alpha,
+            "budget": [tuned.budget.sat, tuned.budget.dsat], "tried": [asdict(trial) for trial in tuned.tried],
             "threshold": self.threshold_,
             "window": [bound if np.isfinite(bound) else None for bound in (self.window_.low, self.window_.high)],
-            "good": self.classes_[0],
-            "bad": self.classes_[1],
-            "undecided": self.undecided_,
-            "contradicted": self.contradicted_,
-        }
+            "good": self.classes_[0], "bad": self.classes_[1],
+            "undecided": self.undecided_, "contradicted": self.contradicted_,
+        }  # fmt: skip
 
     def state(self) -> dict[str, Any]:
         """What was learned, as JSON; what the training side's conversations scored is not kept."""
@@ -260,7 +253,7 @@ class AssertionSelector:
         low, high = card["window"]
         found.threshold_ = float(card["threshold"])
         found.window_ = Window(-np.inf if low is None else low, np.inf if high is None else high)
-        tried = [Trial.of_json(each) for each in card["tried"]]
+        tried = [Trial(**each) for each in card["tried"]]
         found.tuned_ = Tuned(card["alpha"], Budget(*card["budget"]), np.zeros(0), tried)
         found.classes_ = (card["good"], card["bad"])
         found.undecided_, found.contradicted_, found.unseen_ = card["undecided"], card["contradicted"], {}

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -126,7 +127,9 @@ class WrittenPool:
             elif _plain(each.text).rstrip(".") in said.text:
                 self.left_out["words of a conversation"] += 1
             else:
-                kept.append(replace(each, reasons=tuple(_blotted(reason, said.names) for reason in each.reasons)))
+                hidden = said.names.hidden
+                found = [r.model_copy(update={"text": hidden(r.text), "quote": hidden(r.quote)}) for r in each.reasons]
+                kept.append(replace(each, reasons=tuple(found)))
         return kept
 
     def check(self) -> None:
@@ -181,10 +184,9 @@ def write_pool(writing: Writing, studied: Decided, name: str = "", write: Write 
         BudgetReached: The budget is spent; the same flow goes on from there.
     """
     guidance, most = writing.guidance, writing.settings.reasons
-    show, stand_in = windowed(guidance, writing.context, most), StandIn(most)
-    flows = [
-        extract(sample, good, guidance, show, most) for sample, good in zip(studied.samples, studied.good, strict=True)
-    ]
+    show, stand_in = windowed(guidance, writing.context, most), partial(_stand_in, most)
+    pairs = zip(studied.samples, studied.good.tolist(), strict=True)
+    flows = [extract(sample, good, guidance, show, most) for sample, good in pairs]
     extracted = yield from together([to(WRITER, flow, f"studied {name}".strip(), stand_in=stand_in) for flow in flows])
     pool = WrittenPool()
     pool.failed(one.failure for one in extracted if one.failure is not None)
@@ -204,7 +206,7 @@ def _write_class(
     write: Write | None,
 ) -> Flow[list[Assertion]]:  # fmt: skip
     """The assertions of one class; what was left out and what failed is counted in the pool."""
-    guidance, settings, stand_in = writing.guidance, writing.settings, StandIn(writing.settings.reasons)
+    guidance, settings, stand_in = writing.guidance, writing.settings, partial(_stand_in, writing.settings.reasons)
     flow = write(reasons, side, guidance) if write else summarise(reasons, side, guidance, settings.pool_size)
     written = yield from to(WRITER, flow, purpose, stand_in=stand_in)
     pool.failed(written.failures)
@@ -226,29 +228,16 @@ def _plain(text: str) -> str:
     return " ".join(text.lower().split())
 
 
-def _blotted(reason: Reason, names: Names) -> Reason:
-    return reason.model_copy(update={"text": names.hidden(reason.text), "quote": names.hidden(reason.quote)})
-
-
-@dataclass(frozen=True)
-class StandIn:
-    """Lists of the form and length that a writer is asked for, where a flow is only priced."""
-
-    reasons: int
-
-    def __call__(self, prompt: Prompt) -> Reply:
-        """What stands in for a reply: no two prompts have a line in common."""
-        keys = prompt.schema["properties"] if prompt.schema else {"reasons": None}
-        if "repeats" in keys:
-            return Reply(json.dumps({"repeats": []}))
-        text, count = (REASON, self.reasons) if "reasons" in keys else (ASSERTION, MOST_A_BATCH)
-        asked = hashlib.sha256("\n".join(message.content for message in prompt.messages).encode("utf-8", "replace"))
-        letters = asked.hexdigest()[:12].translate(_LETTERS)
-        words = [f"{letters}{chr(ord('a') + place)}" for place in range(count)]
-        return Reply("\n".join(f"- {text.format(word)}" for word in words))
-
-
-_LETTERS = str.maketrans("0123456789", "ghijklmnop")
+def _stand_in(most: int, prompt: Prompt) -> Reply:
+    """A list as a writer is asked for, where a flow is only priced; no two prompts get a line in common."""
+    keys = prompt.schema["properties"] if prompt.schema else {"reasons": None}
+    if "repeats" in keys:
+        return Reply(json.dumps({"repeats": []}))
+    text, count = (REASON, most) if "reasons" in keys else (ASSERTION, MOST_A_BATCH)
+    asked = hashlib.sha256("\n".join(message.content for message in prompt.messages).encode("utf-8", "replace"))
+    letters = asked.hexdigest()[:12].translate(str.maketrans("0123456789", "ghijklmnop"))
+    words = [f"{letters}{chr(ord('a') + place)}" for place in range(count)]
+    return Reply("\n".join(f"- {text.format(word)}" for word in words))
 
 
 # --- private details ----------------------------------------------------------------------------------------------

@@ -43,16 +43,6 @@ def rubric_of(
     )  # fmt: skip
 
 
-def written_pool_rubric(assertions: Iterable[Assertion], instructions: str, train: Training) -> Rubric:
-    """A pool that was written from a training side, as a rubric that names the conversations it has seen."""
-    return rubric_of(questions_of(assertions, train.question.id), train.question, "pool", instructions, seen_in(train))
-
-
-def seen_in(train: Training) -> list[str]:
-    """The conversations whose labels may be looked at."""
-    return [sample.conversation.id for sample in train.samples]
-
-
 def only(rubric: Rubric, questions: Iterable[str]) -> Rubric:
     """The selected assertions of a pool, in its order, and the main question."""
     wanted = set(questions)
@@ -65,6 +55,11 @@ def asking(rubric: Rubric, questions: Iterable[str]) -> Rubric:
     wanted = set(questions)
     chosen = tuple(question for question in rubric.questions if question.id in wanted)
     return rubric.model_copy(update={"questions": chosen, "main": chosen[0].id})
+
+
+def seen_in(train: Training) -> list[str]:
+    """The conversations whose labels may be looked at."""
+    return [sample.conversation.id for sample in train.samples]
 
 
 def checked_pool(pool: Rubric, train: Training) -> Rubric:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -205,11 +205,7 @@ Choose = Callable[[Candidates, Budget, float], Sequence[int]]
 
 
 def chooser(policy: str, seed: int) -> Choose:
-    """How a policy chooses from candidates, within a budget, at an α that only `rubicon` looks at.
-
-    Raises:
-        UnknownName: No policy is called so.
-    """
+    """How a policy chooses from candidates, within a budget, at an α that only `rubicon` looks at."""
     if policy == RUBICON:
         return select
     chosen = selection_policies.get(policy)
@@ -226,19 +222,10 @@ class Trial:
     """One pair of α and budget, and what it reached on the folds that it was not chosen on."""
 
     alpha: float
-    budget: Budget
+    sat: int
+    dsat: int
     sharpness: float
     separation: float
-
-    def to_json(self) -> dict[str, float]:
-        """As a report shows it."""
-        found = {"alpha": self.alpha, "sat": self.budget.sat, "dsat": self.budget.dsat}
-        return {**found, "sharpness": self.sharpness, "separation": self.separation}
-
-    @classmethod
-    def of_json(cls, row: Mapping[str, Any]) -> Trial:
-        """The inverse of `to_json`."""
-        return cls(row["alpha"], Budget(row["sat"], row["dsat"]), row["sharpness"], row["separation"])
 
 
 @dataclass(frozen=True)
@@ -302,12 +289,13 @@ def tuned(
                 chosen = choose(candidates, budget, alpha)
                 scores[rows], units[rows] = _held_out(candidates.pool, pool, chosen, rows)
             sharpness = -float(np.logaddexp(0.0, np.where(pool.good, -2.0, 2.0) * units).mean())
-            one = Trial(alpha, budget, sharpness, float(scores[pool.good].mean() - scores[~pool.good].mean()))
+            separation = float(scores[pool.good].mean() - scores[~pool.good].mean())
+            one = Trial(alpha, budget.sat, budget.dsat, sharpness, separation)
             tried.append(one)
             if best is None or one.sharpness > best[0].sharpness + TOLERANCE:
                 best = one, scores
     assert best is not None
-    return Tuned(best[0].alpha, best[0].budget, best[1], tried)
+    return Tuned(best[0].alpha, Budget(best[0].sat, best[0].dsat), best[1], tried)
 
 
 def _held_out(train: Pool, pool: Pool, chosen: Sequence[int], rows: NDArray[np.intp]) -> tuple[Floats, Floats]:
@@ -326,10 +314,7 @@ RESAMPLES = 50
 def stability(
     pool: Pool, choose: Callable[[Pool], Sequence[int]], clusters: Clusters, draws: int = RESAMPLES, seed: int = 0
 ) -> Floats:
-    """(P,) the share of bootstrap resamples of the conversations in which each rubric is chosen.
-
-    Resamples without one of the classes are left out.
-    """
+    """(P,) the share of bootstrap resamples (with both classes) of the conversations in which each rubric is chosen."""
     chosen, used = np.zeros(len(pool.sat)), 0
     for count in clusters.counts(draws, seed):
         drawn = pool.of(clusters.rows(count))

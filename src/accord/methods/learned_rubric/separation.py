@@ -7,10 +7,9 @@
 
 Prec₊(θ) is the share of good ones among conversations that score above θ, Prec₋(θ) the share of bad ones among the
 others; θ runs over the midpoints between distinct scores, in points, and π is the share of good conversations. A set of
-rubrics maximises LC/range − α·LS, where the range is what its scores could span: neither term has a unit then. The
-targets are as steep as the paper prints them, and lie in the range of the curves, which begin at π and 1 − π however
-good a set is; stretched to the spread of the scores and to [0, 1] they would call noise sharper than a perfect set
-(decision 0018; `pooled` keeps that reading). Scores are whole thousandths of a point: sums are exact in any order.
+rubrics maximises LC/range − α·LS, where the range is what its scores could span: neither term has a unit then. Decision
+0018 says why the targets are not scaled to the spread of the scores (`pooled`). Scores are whole thousandths: sums are
+exact in any order.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from accord.methods.learned_rubric.experiment import Experiment, RubricFit, fit_
 from accord.methods.learned_rubric.findings import findings, learned_part
 from accord.methods.learned_rubric.fitting import AssertionSelector
 from accord.methods.learned_rubric.pool import Writing, WritingSettings, WrittenPool, write_pool
-from accord.methods.learned_rubric.rubrics import asking, checked_given, checked_pool, written_pool_rubric
+from accord.methods.learned_rubric.rubrics import asking, checked_given, checked_pool, questions_of, rubric_of, seen_in
 from accord.methods.learned_rubric.selection import SelectionSettings, kinds_of
 from accord.methods.learned_rubric.separation import Flags
 from accord.models import JUDGE, WRITER, Flow, Request, Who, nothing
@@ -172,7 +172,8 @@ class LearnedRubric(Source):
         yield [Request(JUDGE, Who())]
         if writing is not None:
             written = yield from write_pool(writing, decided)
-            pool = written_pool_rubric(written.assertions, writing.guidance.instructions(), train)
+            asked = questions_of(written.assertions, train.question.id)
+            pool = rubric_of(asked, train.question, "pool", writing.guidance.instructions(), seen_in(train))
         assert pool is not None
         fit = yield from fit_pool(written, pool, train, self.settings)
         found = self._having(_Parts(fit.selector, fit.rubric, fit.everything))
