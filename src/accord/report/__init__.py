@@ -2,7 +2,7 @@
 
 from accord.report.gate import check_gate
 from accord.report.issues_page import write_issues_page
-from accord.report.report import render, write_report
+from accord.report.report import render, verdict, write_report
 from accord.report.whole_run import RunOptions, Whole, positions_said, whole_run
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "check_gate",
     "positions_said",
     "render",
+    "verdict",
     "whole_run",
     "write_issues_page",
     "write_report",

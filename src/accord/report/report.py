@@ -17,10 +17,12 @@ from accord.report.charts import number, page
 from accord.report.sections import found_sections, sections
 from accord.statistics import range_names
 from accord.store import Store
-from accord.validation import Comparison, Result, is_better
+from accord.validation import Comparison, Difference, Result, is_better
 from accord.values import BadInput, Rubric
 from accord.version import __version__
 
+SURE = 0.05
+"""A difference with a smaller p, corrected by Holm's method, is beyond chance."""
 WORST_SHOWN = 8
 ANNOTATORS_SHOWN = 24
 COLUMNS = ("rmse", "pearson", "spearman", "kendall", "within_one", "weighted_kappa", "log_loss")
@@ -31,8 +33,10 @@ TITLES = {
 SAID, PREDICTED, JUDGE = "said", "predicted", "judge's raw answer"
 
 
-def write_report(project: Project, path: str | Path, fitted: Fitted | None = None) -> Path:
+def write_report(project: Project, path: str | Path, fitted: Fitted | None = None, about: str = "") -> Path:
     """Write the page of an evaluator: of what was fitted, or of the project's own, with what the store holds beside it.
+
+    `about` says what the reader should know of the conversations and ratings.
 
     Raises:
         BadInput: Nobody rated what it learned, or there is too little to learn from.
@@ -41,7 +45,8 @@ def write_report(project: Project, path: str | Path, fitted: Fitted | None = Non
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     shown = content(done, project.insights(done), latest_scores(project.store), latest_audit(project.store),
-                    latest_drift(project.store), project.rubric, done.spent or _last_spent(project.store))  # fmt: skip
+                    latest_drift(project.store), project.rubric, done.spent or _last_spent(project.store),
+                    about)  # fmt: skip
     target.write_text(render(shown), encoding="utf-8", errors="xmlcharrefreplace")
     return target
 
@@ -59,6 +64,7 @@ def content(
     drift: Sequence[Mapping[str, Any]] = (),
     rubric: Rubric | None = None,
     spent: Mapping[str, Any] | None = None,
+    about: str = "",
 ) -> dict[str, Any]:
     """Everything the page shows, as plain values and SVG.
 
@@ -75,6 +81,7 @@ def content(
         "data": {**_data(tried), "rubric": rubric},
         "best": best,
         "verdict": verdict(found),
+        "about": about,
         "columns": [(name, TITLES[name]) for name in COLUMNS],
         "results": [*found.results, *([found.people] if found.people else [])],
         "differences": found.differences,
@@ -131,21 +138,39 @@ def _maker(signature: str) -> str:
 
 
 def verdict(found: Comparison) -> str:
-    """One sentence: how far the first method can be trusted, and against what that was measured."""
-    best = found.results[0]
+    """What the first system learned, how far it can be trusted, and which baselines it beats by how much."""
+    best, rated = found.results[0], found.ratings
+    said = f"Learned: how {len(set(rated.annotator))} annotators answer {found.question.id}. "
+    said += f"On {best.n} ratings of conversations it has not seen, {best.system} misses a person's answer by "
+    said += f"{_with_interval(best, 'rmse')} on average (RMSE)"
+    if best.values["pearson"] is not None:
+        said += f" and correlates with it at r = {_with_interval(best, 'pearson')}"
+    said += "."
+    if found.people is not None:
+        said += f" Other people who rated the same miss it by {_with_interval(found.people, 'rmse')}."
     ours = [d for d in found.differences if d.statistic == "rmse"]
-    beaten = [d.against for d in ours if is_better(d) and d.p_holm < 0.05]
-    unbeaten = [d.against for d in ours if d.against not in beaten]
-    r, low = best.values["pearson"], best.intervals["pearson"].low
-    said = f"On conversations it has not seen, {best.system} misses a person's answer by "
-    said += f"{number(best.values['rmse'], 2)} on average (RMSE)"
-    said += f" and correlates with it at r = {number(r, 2)}." if r is not None else "."
+    beaten = [d for d in ours if is_better(d) and d.p_holm < SURE]
+    unbeaten = [d for d in ours if d not in beaten]
+    if beaten:
+        which = "every baseline" if not unbeaten else "these baselines"
+        said += f" Its error is smaller than that of {which}: {', '.join(map(_smaller, beaten))}."
     if unbeaten:
-        said += f" It is not shown to be better than: {', '.join(unbeaten)}."
+        said += f" It is not shown to be better than: {', '.join(map(_smaller, unbeaten))}."
         said += " Do not replace people with it yet: add labels or evidence."
-    elif low is not None and low > 0:
-        said += " It is better than every baseline (p < 0.05 after correction)."
-    return said
+    return f"{said} Intervals are 95 %; p < {SURE} after Holm's correction."
+
+
+def _with_interval(line: Result, statistic: str) -> str:
+    """A statistic with its interval, as text."""
+    interval = line.intervals[statistic]
+    return f"{number(line.values[statistic], 2)} ({number(interval.low, 2)} to {number(interval.high, 2)})"
+
+
+def _smaller(difference: Difference) -> str:
+    """By how much the first system's error is smaller than another's, with the interval."""
+    test = difference.test
+    interval = "" if test.low is None or test.high is None else f" ({number(-test.high, 2)} to {number(-test.low, 2)})"
+    return f"{difference.against} by {number(-test.difference, 2)}{interval}"
 
 
 def _interval_chart(found: Comparison, statistic: str) -> str:

@@ -67,6 +67,7 @@ class RunOptions:
         roles: Roles as the files have them to ours.
         recorded_model: The recorded model to use as the judge.
         evaluator: The evaluator to learn, without a comparison of all.
+        about: What the report says of the conversations and ratings.
     """
 
     infers: bool = True
@@ -76,6 +77,7 @@ class RunOptions:
     roles: Mapping[str, str] = field(default_factory=dict)
     recorded_model: str | None = None
     evaluator: str | None = None
+    about: str = ""
 
 
 def whole_run(
@@ -158,7 +160,7 @@ def whole_run(
             samples=_samples(project, fitted) if fitted.evaluator.level == "turn" else None,
         )  # fmt: skip
         on_stage("reporting")
-        write_report(project, files["report"], fitted)
+        write_report(project, files["report"], fitted, options.about)
     return Whole(imported, compared, fitted, scored, agreement, files, said)
 
 

@@ -95,12 +95,15 @@ def main_job(
     as_json: bool,
     options: RunOptions,
 ) -> None:
-    """Run every stage with progress, then print the table and where the files are."""
-    from accord.report import whole_run
+    """Run every stage with progress, then print what was found, the table, and where the files are."""
+    from accord.report import verdict, whole_run
 
     done = whole_run(config, sources, out, format, columns, skip_bad_rows, stage, options, note)
     comparison = done.compared.comparison if done.compared is not None else done.fitted.comparison
+    tried = done.fitted.comparison
     result = {
+        "about": options.about,
+        "verdict": "" if tried is None else verdict(tried),
         "imported": done.imported.to_json(),
         "fitted": done.fitted.to_json(),
         "comparison": None if comparison is None else comparison.to_json(),
@@ -115,7 +118,8 @@ def main_job(
 
 def _text(result: Mapping[str, Any]) -> str:
     files = "\n".join(f"{name:10} {path}" for name, path in result["files"].items())
-    parts = [imported_text(result["imported"])]
+    parts = [part for part in (result["verdict"], result["about"]) if part]
+    parts.append(imported_text(result["imported"]))
     if result["recorded"]:
         parts.append(recorded_text(result["recorded"]))
     if result["comparison"] is not None:
