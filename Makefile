@@ -22,10 +22,10 @@ setup: $(VENV)/ready ## make the virtual environment
 finetune: $(VENV)/ready ## also install PyTorch and what else fine-tuning needs (gigabytes, unless a CPU build is at hand)
 	$(BIN)/python -m pip install --quiet "$(TORCH)" --editable ".[finetune]"
 
-models: $(VENV)/ready ## fetch the two small models once (177 MB); without them the demo uses words alone
-	-$(BIN)/accord models pull
+models: $(VENV)/ready ## fetch the two small models once (177 MB)
+	$(BIN)/accord models pull
 
-demo: models ## the whole way on the sample; on recorded data: make demo DATA="FOLDER ..."
+demo: $(VENV)/ready ## the whole way on the sample; on recorded data: make demo DATA="FOLDER ..."
 ifeq ($(strip $(DATA)),)
 	$(BIN)/accord demo --out $(OUT)
 else

@@ -318,7 +318,7 @@ def test_an_unknown_kind_or_ending_is_refused_before_anything_is_written(tmp_pat
 
 
 def test_the_commands_export_and_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from accord.sample import sources
+    from small_sample import sources
 
     monkeypatch.chdir(tmp_path)
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from small_sample import sources
 from typer.testing import CliRunner
 
 from accord import Conversation, Document, Store, Turn
@@ -123,14 +124,12 @@ def test_the_audit_is_a_command_and_a_part_of_the_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api_key: None
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    sample = Path(str(__import__("accord.sample").sample.__file__)).parent
     runner = CliRunner()
     with ChatServer(answer_any) as server:
         Path("accord.yaml").write_text(
             f"models: {{judge: {{mode: decisions, model: m1, base_url: '{server.url}'}}}}\nfolds: 3\n", encoding="utf-8"
         )
-        paths = [str(sample / "conversations.jsonl"), str(sample / "ratings.csv")]
-        assert runner.invoke(app, ["import", *paths]).exit_code == 0
+        assert runner.invoke(app, ["import", *map(str, sources())]).exit_code == 0
         plan = json.loads(runner.invoke(app, ["models", "audit", "--limit", "3", "--plan", "--json"]).stdout)
         assert plan["requests"] == 3 * (1 + 4 + 47) and not server.requests
         done = runner.invoke(app, ["models", "audit", "--limit", "3"])

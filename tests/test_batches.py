@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small_sample import sources
 from typer.testing import CliRunner
 
 from accord.cli import commands  # noqa: F401 - registers the commands
 from accord.cli.app import app
 from accord.models import ChatMessage, Prompt, batch_files, batching
-from accord.sample import sources
 from accord.testing import Batches, ChatServer, Wire, answer_any, fault
 
 RUNNER = CliRunner()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from small_sample import sources
 from typer.testing import CliRunner
 
 from accord.cli import commands  # noqa: F401 - registers the commands
@@ -21,7 +23,6 @@ from accord.cli.app import app
 from accord.evidence import Column, EvidenceTable, Learned, Source, Training
 from accord.evidence import sources as sources_of_evidence
 from accord.models import Flow, nothing
-from accord.sample import sources
 from accord.testing import ChatServer, answer_any, completion
 from accord.values import Sample
 
@@ -101,8 +102,14 @@ def test_the_report_is_self_contained_and_escapes_what_came_from_outside(project
 
 def test_demo_and_real_data_are_one_command(project: Path, data: Path) -> None:
     result = CliRunner().invoke(app, ["demo"])
-    assert "127 ratings of 40 conversations by 4 annotators" in result.stdout
-    assert "lexical evidence alone" in result.stderr and "accord models pull" in result.stderr
+    first, about, *_ = result.stdout.split("\n\n")
+    assert first.startswith("Learned: how 4 annotators answer Q0. On 507 ratings of conversations it has not seen")
+    assert (
+        "Its error is smaller than that of every baseline: constant by 0." in first and "annotator-mean by 0." in first
+    )
+    assert "were drawn by a script" in about and about in html.unescape(Path("accord-demo/report.html").read_text())
+    assert "507 ratings of 150 conversations by 4 annotators" in result.stdout
+    assert "accord models pull" in refused("demo", "--with-models", "--out", "other")
     assert sorted(path.name for path in Path("accord-demo").iterdir()) == [
         "accord.db", "evaluator", "report.html", "scores.jsonl",
     ]  # fmt: skip

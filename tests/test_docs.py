@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import small_sample
 from typer.testing import CliRunner
 
-from accord import sample
 from accord.cli import commands  # noqa: F401 - registers the commands
 from accord.cli.app import app  # noqa: F401 - registers the commands
 from accord.evidence import metrics, sources, turn_metrics
@@ -49,10 +49,10 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
 def test_the_quickstarts_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ACCORD_STORE", raising=False)
-    monkeypatch.setenv("ACCORD_MODELS", str(tmp_path / "models"))  # quick: `make demo` goes the way with models
+    monkeypatch.setenv("ACCORD_MODELS", str(tmp_path / "models"))
     ran = 0
     for block in blocks(ROOT / "docs" / "quickstart.md", "sh"):
-        for line in block.replace("$SAMPLE", str(sample.sources()[0].parent)).splitlines():
+        for line in block.replace("$SAMPLE", str(small_sample.sources()[0].parent)).splitlines():
             program, *arguments = shlex.split(line, comments=True)
             assert program == "accord"
             result = CliRunner().invoke(app, arguments)

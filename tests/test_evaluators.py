@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from small_sample import sources
 
 import accord
 from accord import (
@@ -46,7 +47,6 @@ from accord.learning import (
 )
 from accord.models import memory_models, run
 from accord.project import Config, Project
-from accord.sample import sources
 from accord.statistics import grouped_folds
 from accord.testing import Planted, check_head, planted
 from accord.validation import is_better, other_people, people_alpha

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small_sample import sources
 
 from accord import (
     Conversation,
@@ -34,7 +35,6 @@ from accord.live import Follower, HistoryDeduplicator, Ingestor, RowLog, log_fil
 from accord.live import following as room
 from accord.models import memory_models
 from accord.models import run as drive
-from accord.sample import sources
 from accord.values import BadInput, Sample, UnknownName
 
 QUESTION = Question(id="useful", text="Is it useful?", scale=Scale(options=(1, 2, 3, 4)))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small_sample import sources
 
 from accord import (
     Conversation,
@@ -35,7 +36,6 @@ from accord.learning import EvaluatorSettings, make_evaluator
 from accord.live import Message, Scheduler, live_metrics, opened, see_to
 from accord.live import scorer as scoring
 from accord.models import memory_models, run
-from accord.sample import sources
 from accord.values import BadInput, NotFitted, Sample, UnknownName
 
 QUESTION = Question(id="useful", text="Is it useful?", scale=Scale(options=(1, 2, 3, 4)))

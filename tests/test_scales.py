@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from small_sample import sources
 from typer.testing import CliRunner
 
 from accord import Evaluator, Label, Labels, Question, Scale, Score, Target, compare, load_evaluator, load_rubric
@@ -15,7 +16,6 @@ from accord.cli import commands  # noqa: F401 - registers the commands
 from accord.cli.app import app  # noqa: F401 - registers the commands
 from accord.evidence import Column, EvidenceTable, differences, in_pairs, ratings
 from accord.learning import MOST_LEVELS, Calibration, Levels
-from accord.sample import sources
 from accord.statistics import Clusters, Paired, diagrams, pearson, range_names, smece_by_option
 from accord.testing import planted
 from accord.values import Applies, BadInput

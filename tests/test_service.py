@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small_sample import sources
 
 from accord import Evaluator, Label, Labels, LiveScorer, Question, Rubric, Scale, read
 from accord.evidence import BANK, SourceContext, Training
@@ -25,7 +26,6 @@ from accord.learning import EvaluatorSettings, make_evaluator
 from accord.live import Ingestor, RowLog
 from accord.models import memory_models
 from accord.models import run as drive
-from accord.sample import sources
 from accord.values import BadInput, Sample
 
 pytest.importorskip("fastapi", reason="needs accord[serve]")

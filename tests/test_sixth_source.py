@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import small_sample as sample
 
-from accord import sample
 from accord.evidence import make_source, sources
 from accord.learning import load_evaluator
 from accord.models import Models, plan, run

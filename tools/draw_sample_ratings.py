@@ -46,9 +46,9 @@ def rate(quality: dict[str, float | None], question: str, habit: dict, rng: rand
     return str(max(1, min(highest, round(value + level + rng.gauss(0, NOISE)))))
 
 
-def main() -> None:
+def main(seed: int = 20) -> None:
     """Write the ratings: one row a person and conversation, a column a question."""
-    rng = random.Random(20)
+    rng = random.Random(seed)
     qualities = [json.loads(line) for line in (HERE / "sample_quality.jsonl").read_text(encoding="utf-8").splitlines()]
     with OUT.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
