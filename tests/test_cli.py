@@ -15,6 +15,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+import yaml
 from small_sample import sources
 from typer.testing import CliRunner
 
@@ -23,6 +24,7 @@ from accord.cli.app import app
 from accord.evidence import Column, EvidenceTable, Learned, Source, Training
 from accord.evidence import sources as sources_of_evidence
 from accord.models import Flow, nothing
+from accord.store import Store
 from accord.testing import ChatServer, answer_any, completion
 from accord.values import Sample
 
@@ -379,7 +381,9 @@ def test_one_column_map_serves_conversations_and_labels(project: Path) -> None:
     assert "1 conversations imported" in said and "1 labels imported" in said
     assert "none of the files has a column 'whom'" in refused("import", "t.csv", "--columns", "annotator=whom")
     Path("l2.csv").write_text("cid,who,question,value\nx,ann,Quality,2\n")
-    assert "labels on questions that the rubric does not ask: Quality (1)" in accord("import", "l2.csv", *columns)
+    said = refused("import", "l2.csv", *columns)
+    assert "l2.csv answers Quality, which the rubric 'llm-rubric' does not ask" in said
+    assert said.endswith("accord init --from l2.csv")
     assert "give a number" in refused("gate", "--min-agreement", "nan")
 
 
@@ -658,3 +662,205 @@ def test_an_evaluator_whose_every_source_learns_is_compared_like_any_other(proje
         assert fitted["comparison"]["rows"][0] == compared["rows"][0]
     finally:
         del sources_of_evidence._plugins["test-habit"]
+
+
+# --- files that nobody prepared -----------------------------------------------------------------------------------
+
+QUICK = ["--set", "draws=20", "--set", "metrics=[words]", "--set", "folds=2"]
+"""Settings of `run` that take as little time as possible."""
+
+
+def talks(count: int = 24, **beside: Any) -> list[dict[str, Any]]:
+    """Conversations as JSON, each with what `beside` makes of its place."""
+    return [
+        {
+            "id": f"c{place}",
+            "messages": [
+                {"role": "user", "content": f"Wo ist Paket {place}?"},
+                {"role": "assistant", "content": f"Es kommt am {place}. Mai, " + "sehr " * (place % 5) + "bald."},
+            ],
+            **{name: make(place) for name, make in beside.items()},
+        }
+        for place in range(count)
+    ]
+
+
+def write(name: str, content: str) -> str:
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
+    Path(name).write_text(content, encoding="utf-8")
+    return name
+
+
+def chats(name: str = "chats.jsonl", count: int = 24, **beside: Any) -> str:
+    return write(name, "".join(json.dumps(row) + "\n" for row in talks(count, **beside)))
+
+
+def asked() -> dict[str, dict[str, Any]]:
+    """The questions of the rubric that accord.yaml names."""
+    named = yaml.safe_load(Path("accord.yaml").read_text())["rubric"]
+    return {question["id"]: question for question in yaml.safe_load(Path(named).read_text())["questions"]}
+
+
+def test_init_from_labels_writes_a_rubric_that_fits_them(project: Path) -> None:
+    rows = [
+        f"c{i},ann,{i % 4 + 1},{['no', 'yes'][i % 2]},{['kind', 'cold', 'rude'][i % 3]},{i * 4.5},{i * 4},text {i}"
+        for i in range(24)
+    ]
+    labels = write("l.csv", "chat_id,rater,stars,resolved,tone,score,quality,comment\n" + "\n".join(rows) + "\n")
+    found = json.loads(accord("init", "--from", labels, "--main", "resolved", "--json"))
+    questions = asked()
+    assert set(questions) == {"stars", "resolved", "tone", "score", "quality"} and found["main"] == "resolved"
+    assert list(questions["stars"]["options"]) == [1, 2, 3, 4] and questions["stars"]["scale"] == "ordinal"
+    assert questions["resolved"]["scale"] == "binary" and questions["resolved"]["options"] == {0: "no", 1: "yes"}
+    assert questions["tone"]["scale"] == "nominal" and set(questions["tone"]["options"]) == {"kind", "cold", "rude"}
+    assert [(questions[q]["scale"], questions[q]["low"], questions[q]["high"]) for q in ("score", "quality")] == [
+        ("real", 0.0, 104.0), ("real", 0.0, 100.0),
+    ]  # fmt: skip
+    said = accord("import", chats(), labels)
+    assert "24 conversations imported" in said and "120 labels imported" in said
+
+
+def test_the_main_question_is_guessed_and_said_where_nobody_names_it(project: Path) -> None:
+    rows = "".join(f"c{i},tone,{i % 3 + 1}\nc{i},overall,{i % 5 + 1}\n" for i in range(10))
+    said = accord("init", "--from", write("l.csv", "id,question,value\n" + rows))
+    assert "overall (main): ordinal, 1, 2, 3, 4, 5; 10 labels" in said
+    assert "the main question is 'overall' (a guess; --main names another: tone, overall)" in said
+    assert said.endswith("Next: accord import chats.jsonl l.csv\n")
+    assert "unknown question 'tine'. Did you mean 'tone'?" in refused("init", "--from", "l.csv", "--main", "tine")
+    assert "--main" in refused("init", "--main", "tone") and "every answer is '3'" in refused(
+        "init", "--from", write("same.csv", "id,rating\na,3\nb,3\n")
+    )
+
+
+def test_a_rubric_from_labels_leaves_an_edited_one_alone(project: Path) -> None:
+    accord("init")
+    before = Path("rubric.yaml").read_text()
+    labels = write("l.csv", "id,rater,helpful\n" + "".join(f"c{i},ann,{i % 2}\n" for i in range(8)))
+    assert "accord init --from l.csv" in refused("import", labels)
+    said = accord("init", "--from", labels)
+    assert "wrote rubric-from-labels.yaml" in said and "changed accord.yaml: rubric: rubric-from-labels.yaml" in said
+    assert Path("rubric.yaml").read_text() == before and list(asked()) == ["helpful"]
+    assert "8 labels imported" in accord("import", chats(), labels)
+
+
+def test_ratings_beside_the_text_are_offered_as_labels(project: Path) -> None:
+    name = chats(Q0=lambda place: place % 4 + 1)
+    result = CliRunner().invoke(app, ["import", name])
+    assert result.exit_code == 0 and "0 labels imported" in result.stdout
+    assert f"columns Q0 match the rubric; to read them as labels: accord import {name} --labels Q0" in result.stderr
+    assert "24 labels imported" in accord("import", name, "--labels", "Q0")
+    assert "the rubric does not ask 'Q77'" in refused("import", name, "--labels", "Q77")
+
+
+def test_labels_that_no_question_asks_are_left_out_with_the_command_that_helps(project: Path) -> None:
+    labels = write("l.csv", "id,rater,helpful\nc0,ann,1\nc1,ann,0\n")
+    result = CliRunner().invoke(app, ["import", chats(), labels])
+    assert result.exit_code == 0 and "24 conversations imported" in result.stdout
+    assert "accord init --from l.csv" in result.stderr
+
+
+def test_positions_are_said_and_may_be_read_as_one_crowd(project: Path) -> None:
+    rows = "".join(f"c{i},r{k},Q0,{(i + k) % 4 + 1}\n" for i in range(4) for k in (1, 2))
+    labels = write("l.csv", "id,rater,question,value\n" + rows)
+    result = CliRunner().invoke(app, ["import", chats(), labels])
+    assert result.exit_code == 0 and "annotators r1 to r2 look like places in a list" in result.stderr
+    accord("import", labels, "--unnamed")
+    kept = Store("sqlite:///accord.db")
+    assert kept.labels().annotators == ["r1", "r2", "unnamed"]
+    kept.close()
+
+
+def test_speakers_without_an_assistant_are_said_and_mapped(project: Path) -> None:
+    rows = [{"id": "c", "messages": [{"role": "alpha", "content": "a"}, {"role": "beta", "content": "b"}]}]
+    name = write("two.jsonl", json.dumps(rows[0]) + "\n")
+    result = CliRunner().invoke(app, ["import", name])
+    assert "alpha, beta speak" in result.stderr and "--role NAME=assistant" in result.stderr
+    assert "--role takes THEIRS=OURS, got beta=robot" in refused("import", name, "--role", "beta=robot")
+
+
+def whole(*files: str) -> dict[str, Any]:
+    """What `accord run` says of some files, after a look at what it leaves behind."""
+    said: dict[str, Any] = json.loads(accord("run", *files, "--out", "out", "--json", *QUICK))
+    scores = [json.loads(line) for line in Path("out/scores.jsonl").read_text().splitlines()]
+    assert Path("out/report.html").stat().st_size > 10_000 and len(scores) == said["scored"]["scored"]
+    assert all(isinstance(row["value"], int | float) for row in scores)
+    return {**said, "turns": {row["turn"] for row in scores}}
+
+
+def test_run_on_labels_in_a_folder_beside_empty_and_unreadable_files(project: Path) -> None:
+    chats("d/chats.jsonl")
+    rows = [f"c{i},{who},{(i + k) % 5 + 1}" for i in range(24) for k, who in enumerate(("ann", "ben")) if i % 7]
+    write("d/l.csv", "chat_id,rater,Zufriedenheit\n" + "\n".join([*rows, rows[0], "c1,cyd,"]) + "\n")
+    write("d/empty.csv", "")
+    write("d/strange.json", '{"a": 1}')
+    write("d/notes.md", "# notes")
+    done = whole("d")
+    assert done["comparison"]["question"] == "Zufriedenheit" and done["turns"] == {None}
+    assert done["imported"]["labels"]["new"] == len(rows) + 1
+    passed = [line for line in done["said"] if line.startswith("passed over: ")]
+    assert len(passed) == 2 and "empty.csv is empty" in passed[0] and "strange.json" in passed[1]
+
+
+def test_run_on_thumbs_at_single_replies(project: Path) -> None:
+    rows = talks()
+    for place, row in enumerate(rows):
+        row["messages"] += [{"role": "user", "content": "Danke"}, {"role": "assistant", "content": f"Gern, {place}"}]
+        row["messages"][1]["feedback"] = "thumbs_up" if place % 3 else "thumbs_down"
+    done = whole(write("chats.json", json.dumps(rows, indent=1)))
+    assert done["scored"]["level"] == "turn" and done["turns"] == {1, 3}
+    assert [(row["question"]) for row in [done["comparison"]]] == ["feedback"] and done["scored"]["scored"] == 48
+
+
+def test_run_on_one_table_with_transcripts_and_scores_to_a_hundred(project: Path) -> None:
+    lines = [
+        f'k{i},"Kunde: Wo ist Paket {i}?\nBerater: {"sehr " * (i % 6)}bald am {i}.",{17 * i % 101}' for i in range(24)
+    ]
+    done = whole(write("calls.csv", "id,transcript,score\n" + "\n".join(lines) + "\n"))
+    assert done["imported"]["labels"]["new"] == 24 and done["scored"]["scored"] == 24
+
+
+def test_run_uses_the_recorded_judge_beside_the_conversations(project: Path) -> None:
+    chats("d/chats.jsonl", quality=lambda place: place % 3 + 1)
+    rows = [
+        {"item_id": f"c{i}", "question": "Quality", "judge_model": model, "value": value}
+        for i in range(24)
+        for model, value in (("good", 1 + i % 3 * 0.9), ("good", 1 + i % 3 * 0.7), ("poor", 1 + i % 2))
+    ]
+    write("d/judge.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    done = whole("d")
+    assert done["comparison"]["question"] == "quality"
+    assert any(
+        "the judge is the recorded 'good'; --recorded-model names another: poor" in line for line in done["said"]
+    )
+    agreement = {row["model"]: row["spearman"] for row in done["recorded"]}
+    assert agreement["good"] == pytest.approx(1.0) and agreement["poor"] < 0.5
+    by_name = {row["system"]: row for row in done["comparison"]["rows"]}
+    assert by_name["judge-expected"]["n"] == 24
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("chats.jsonl", '{"id": "c", "messages": [{"role": "user", "content": "a"}]}\n', "nobody rated anything in chats.jsonl"),
+        ("empty.csv", "", "empty.csv is empty"),
+        ("l.csv", "id,rater,rating\nc,ann,3\nd,ann,4\n", "labels alone"),
+    ],
+)  # fmt: skip
+def test_run_ends_in_one_line_where_there_is_nothing_to_learn_from(
+    project: Path, name: str, content: str, says: str
+) -> None:
+    assert says in refused("run", write(name, content), "--out", "out")
+
+
+def test_judging_by_a_recording_ends_well_where_a_question_was_never_recorded(project: Path) -> None:
+    accord("import", chats(), rated_c("Q0"))
+    rows = [{"item_id": f"c{i}", "question": "Q0", "judge_model": "m", "value": 1 + i % 4} for i in range(24)]
+    write("judge.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    Path("accord.yaml").write_text("models: {judge: {mode: recorded, paths: [judge.jsonl]}}\n")
+    said = json.loads(accord("judge", "--json"))
+    assert said["answered"] == 24 and set(said["unanswered"]) == {"not recorded"}
+
+
+def rated_c(question: str) -> str:
+    rows = "".join(f"c{i},ann,{question},{i % 4 + 1}\n" for i in range(24))
+    return write("rated.csv", "conversation,annotator,question,value\n" + rows)

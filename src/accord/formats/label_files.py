@@ -198,7 +198,8 @@ def _answers(fields: Fields, row: Mapping[str, Any], annotator: str, rubric: Rub
     """The row's answers: to the question it names, else those in columns named after questions, else to the main."""
     if "value" in row and row.get("question") not in (None, ""):
         return [(str(row["question"]), annotator, row["value"])]
-    wide = [(each.id, annotator, row[each.id]) for each in rubric.questions if each.id in row]
+    cells = {**row, **{name: value.strip() if isinstance(value, str) else value for name, value in fields.items()}}
+    wide = [(each.id, annotator, cells[each.id]) for each in rubric.questions if each.id in cells]
     wide = wide or [each for each in raw_answers(fields)[1] if rubric.get(each[0]) is not None]
     if not wide and "value" in row:
         return [(rubric.main, annotator, row["value"])]

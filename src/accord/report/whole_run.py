@@ -119,6 +119,11 @@ def whole_run(
         note(f"passed over: {reason}")
     if not found.files:
         raise BadInput(f"{', '.join(map(str, sources))}: recorded judgements alone; name the conversations too")
+    if not found.conversations:
+        named = ", ".join(map(str, found.files))
+        raise BadInput(
+            f"{named}: labels alone; name the conversations that they are about too: accord run CHATS {named}"
+        )
     rubric = _rubric(config, found, options, note)
     recordings = read_recordings(found.recorded) if found.recorded else {}
     if recordings and JUDGE not in config.models:
