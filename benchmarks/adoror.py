@@ -18,26 +18,13 @@ from typing import Any
 import numpy as np
 from adoror_planted import planted_rows
 from adoror_prefixes import prefix_rows
+from adoror_systems import NAMES, TABLE_1
 from harness import Row, chosen, data_folder, options, table, write
 from scipy import stats
 
 from accord.evidence import Training
 from accord.formats import read
-from accord.methods import (
-    ALL,
-    AT_RANDOM,
-    AUTO,
-    BEST,
-    FEW_SHOT,
-    IN_CONTEXT,
-    ONE,
-    SELECTORS,
-    ZERO_SHOT,
-    Example,
-    InContext,
-    contexts_of,
-    examples_of,
-)
+from accord.methods import IN_CONTEXT, Example, InContext, contexts_of, examples_of
 from accord.models import Flow, run
 from accord.project import Project, config_from
 from accord.statistics import Clusters, fold_of
@@ -59,13 +46,6 @@ CONTEXT = 1024
 TINY = {**SMALL, "candidates": 1, "sets": 1, "ensemble": 3}
 FEW = 20
 """Up to so many responses the sizes are those that finish in minutes."""
-OURS = "adoror"
-NAMES = {
-    ZERO_SHOT: "Human-P (z.s)", FEW_SHOT: "Human-P (few)", AT_RANDOM: "Auto-P-Random", BEST: "Auto-P-Selected",
-    "best prompt, bm25": "Auto-P-Selected with BM25", "best prompt, neighbours": "Auto-P-Selected with neighbours",
-    ALL: "Auto-P-Selected-Ensemble", f"{OURS}{ONE}": "ADOROR w/o subgraph", IN_CONTEXT: "ADOROR",
-}  # fmt: skip
-"""This product's names of systems, as table 1 calls them."""
 DRAWS = 1000
 
 
@@ -112,9 +92,9 @@ def real(
     """One row per split, dimension, fold and system: what was predicted and what people said."""
     scorer = {"model": MODEL, "mode": "logprobs", "context": CONTEXT if small else None}
     sizes: Mapping[str, Any] = (TINY if (limit or 0) <= FEW else SMALL) if small else {}
-    settings = {"background": "fact", "selector": OURS, "calibrate": False, "level": "turn", **sizes}
+    about = {"background": "fact", "selector": "adoror", "calibrate": False, "level": "turn", "rivals": list(TABLE_1)}
     config = config_from(
-        {"store": f"sqlite:///{where}", "models": {"scorer": scorer}, "sources": {IN_CONTEXT: settings}}
+        {"store": f"sqlite:///{where}", "models": {"scorer": scorer}, "sources": {IN_CONTEXT: about | dict(sizes)}}
     )
     rows: list[Row] = []
     for split, dimension in product(splits, dimensions):
@@ -135,7 +115,7 @@ def _tried(source: InContext, train: Training, test: Training) -> Flow[InContext
     """Learn on one side, and ask every system of table 1 about the other."""
     learned = yield from source.learn(train)
     assert isinstance(learned.source, InContext)
-    return (yield from learned.source.examine_beside(test, tuple(NAMES)))
+    return (yield from learned.source.examine(test))
 
 
 def _progress(about: str) -> Callable[[str], None]:
@@ -154,17 +134,25 @@ def _rows(found: InContext, test: Training, about: Row) -> Iterator[Row]:
     """One row per system: the raw means of its answers beside people's means, for the held-out responses."""
     examples = _examples(test)
     truth = {str(example.target): example.score for example in examples}
-    for name, evidence in found.tables.items():
+    assert found.held_out_ is not None
+    for name, evidence in {IN_CONTEXT: found.held_out_, **found.rivals()}.items():
         options_, shares, known = evidence.distribution(test.question.id)
         means = shares @ np.array(options_)
         said = {str(t): float(m) for t, m, k in zip(evidence.targets, means, known, strict=True) if k}
         pairs = [(said[target], score) for target, score in truth.items() if target in said]
         context = [name for target, name in zip(truth, contexts_of(examples), strict=True) if target in said]
         lost = {"unscored": len(truth) - len(pairs)}
-        yield {**about, "system": NAMES[name], "rho": _spearman(pairs), "answers": pairs, "context": context, **lost}
+        yield {
+            **about,
+            "system": NAMES.get(name, name),
+            "rho": _spearman(pairs),
+            "answers": pairs,
+            "context": context,
+            **lost,
+        }
 
 
-def _examples(part: Training) -> list[Example]:
+def _examples(part: Training) -> Sequence[Example]:
     return examples_of(part.question, part.samples, part.labels, "turn", lambda conversation: False).all
 
 
@@ -250,5 +238,4 @@ def wilcoxon(rows: Sequence[Row]) -> list[Row]:
 
 
 if __name__ == "__main__":
-    assert OURS in SELECTORS and OURS != AUTO
     main()

@@ -5,31 +5,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+from adoror_systems import ABLATIONS, subgraph_of_means
 from harness import Row
 
-from accord.methods import SELECTORS, Edges, Nodes, Pairs, greedy_subgraph, make_selector, random_nodes
-from accord.methods.in_context.nodes import Floats
+from accord.methods import (
+    Floats,
+    Nodes,
+    Pairs,
+    Selector,
+    TowerSettings,
+    by_cost,
+    greedy_subgraph,
+    random_nodes,
+    selectors,
+)
 from accord.testing import MECHANISMS, PlantedUtility, planted_utility
 
 ZETA, ZETA_QUICK = 512, 64
-ABLATIONS: Mapping[str, Sequence[str]] = {
+ABOUT: Mapping[str, Sequence[str]] = {
     "absolute": ("adoror without absolute", "adoror without positions"), "relative": ("adoror without relative",),
     "scores": ("adoror without scores",),
 }  # fmt: skip
 """In a world of one mechanism only the ablations that are about it are tried."""
 WORLDS: Mapping[str, Mapping[str, float]] = {"all": MECHANISMS, **{name: {name: 1.0} for name in MECHANISMS}}
-SYSTEMS: Mapping[str, tuple[str, dict[str, Any]]] = {
-    **{name: (name, {}) for name in SELECTORS},
-    **{f"adoror without {part}": ("adoror", {part: False}) for part in ("relative", "absolute", "scores")},
-    "adoror without positions": ("adoror", {"relative": False, "absolute": False}),
-}
+SELECTORS = tuple(by_cost())
+SYSTEMS: Mapping[str, Callable[[int, TowerSettings], Selector]] = {
+    **{name: selectors.get(name) for name in SELECTORS}, **ABLATIONS,
+}  # fmt: skip
 SINGLE, RANDOM = "single", "5 at random"
-EDGES: Mapping[str, Edges] = {"subgraph": "sum", "subgraph, edges mean": "mean"}
-SMALL = {"width": 32, "heads": 2, "feed_forward": 64, "epochs": 20}
+SUBGRAPHS = {"subgraph": greedy_subgraph, "subgraph, edges mean": subgraph_of_means}
+SMALL = TowerSettings(width=32, heads=2, feed_forward=64, epochs=20)
 SIZE = 5
 
 
@@ -43,7 +51,7 @@ def planted_rows(seed: int, quick: bool) -> list[Row]:
     rows: list[Row] = []
     for name, mechanisms in ({"all": MECHANISMS} if quick else WORLDS).items():
         world = _world(seed, mechanisms, quick)
-        systems = SYSTEMS if name == "all" else (*SELECTORS, *ABLATIONS.get(name, ()))
+        systems = SYSTEMS if name == "all" else (*SELECTORS, *ABOUT.get(name, ()))
         pairs, nodes = world.pairs(seed=seed), _nodes(seed, world, quick)
         weights = {system: _weights(system, seed, world, pairs, nodes, quick) for system in systems}
         about = {"seed": seed, "world": name}
@@ -69,9 +77,7 @@ def _nodes(seed: int, world: PlantedUtility, quick: bool) -> Nodes:
 
 def _weights(system: str, seed: int, world: PlantedUtility, pairs: Pairs, nodes: Nodes, quick: bool) -> Floats:
     """(Q, N) a selector's weights for the unseen inputs."""
-    name, settings = SYSTEMS[system]
-    small = SMALL if quick and name in ("utility", "adoror") else {}
-    selector = make_selector(name, seed=seed, **small, **settings).fit(world.library, pairs)
+    selector = SYSTEMS[system](seed, SMALL if quick else TowerSettings()).fit(world.library, pairs)
     prepared = selector.prepare(nodes)
     return np.stack([selector.weights(world.query(query), prepared) for query in world.unseen])
 
@@ -90,7 +96,7 @@ def _errors(seed: int, world: PlantedUtility, nodes: Nodes, weights: Floats) -> 
         error, own = world.error(query, nodes), weights[place]
         shown = {
             SINGLE: [int(own.argmax())],
-            **{system: greedy_subgraph(own, nodes, SIZE, edges) for system, edges in EDGES.items()},
+            **{system: choose(own, nodes, SIZE) for system, choose in SUBGRAPHS.items()},
             "5 heaviest": np.argsort(-own, kind="stable")[:SIZE].tolist(),
             RANDOM: rng.choice(len(nodes), SIZE, replace=False).tolist(),
         }

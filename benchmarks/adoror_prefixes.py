@@ -21,7 +21,7 @@ def prefix_rows(seed: int = 0) -> list[Row]:
     wording, groups = PromptTemplate(rubric.main_question, found.level), contexts_of(found.all)
     rows: list[Row] = []
     for together in (4, 1):
-        query, nodes = pair_draws(np.random.default_rng(seed), groups, range(120), PROMPTS, K, EACH, together)
+        query, nodes = pair_draws(np.random.default_rng(seed), groups, PROMPTS, K, EACH, together)
         drawn = list(zip(query.tolist(), nodes.demonstrations.tolist(), nodes.prompt.tolist(), strict=True))
         texts = [_text(wording, found, *each) for each in drawn]
         last = [_text(wording, found, *each, input_last=False) for each in drawn]

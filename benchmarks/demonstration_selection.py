@@ -17,7 +17,6 @@ import numpy as np
 from harness import Row, chosen, finish, options
 
 from accord.methods import Nodes, Towers, greedy_subgraph, initial, make_selector, random_nodes
-from accord.methods.in_context.tower_training import batches, loss, sheet_arrays
 from accord.testing import PlantedUtility, planted_utility
 
 PARTS = ("rank-100000", "subgraph-2048", "train")
@@ -105,12 +104,15 @@ def _one_epoch(selector: Towers, world: PlantedUtility) -> None:
     import jax
     import optax
 
-    shape, sheet, terms = selector.training_sheet(world.library, world.pairs())
-    tables, parameters = sheet_arrays(sheet), initial(shape, 0)
-    adam = optax.adam(terms.rate)
+    from accord.methods.in_context.tower_training import batches, loss, to_jax  # needs JAX, as the package does not
+
+    given, settings = world.pairs(), selector.towers
+    shape, arrays = selector.training_tables(world.library, given)
+    tables, parameters = to_jax(arrays), initial(shape, 0)
+    adam = optax.adam(settings.rate)
     moments = adam.init(parameters)
     slope = jax.jit(jax.grad(lambda parameters, rows: loss(shape, tables, parameters, rows)))
-    for rows in batches(len(sheet.target), terms)[: len(sheet.target) // terms.batch]:
+    for rows in batches(len(given), settings, 0)[: len(given) // settings.batch]:
         change, moments = adam.update(slope(parameters, rows), moments)
         parameters = optax.apply_updates(parameters, change)
 

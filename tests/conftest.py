@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -20,6 +23,27 @@ def data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"the benchmark data are not at {folder}; set ACCORD_DATA")
     return folder
+
+
+@pytest.fixture
+def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType]]:
+    """Import a benchmark's module by its name; what it sets, loads and registers is forgotten again."""
+    from accord.methods import rivals, selection_policies, selectors
+
+    folder = Path(__file__).parents[1] / "benchmarks"
+    monkeypatch.syspath_prepend(str(folder))
+    registries = (selection_policies, selectors, rivals)
+    names = [set(each.names()) for each in registries]
+    before, environment = set(sys.modules), dict(os.environ)
+    yield importlib.import_module
+    for registry, known in zip(registries, names, strict=True):
+        for name in set(registry.names()) - known:
+            registry.forget(name)
+    os.environ.clear()
+    os.environ.update(environment)
+    for name in set(sys.modules) - before:
+        if (folder / f"{name}.py").exists():
+            del sys.modules[name]
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,5 @@
 """Every benchmark can be started, and the cheap parts of each come to what they are about."""
 
-import importlib
 import json
 import os
 import sys
@@ -9,34 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from accord.methods import RubricPromptBuilder, selection_policies
+from accord.methods import RubricPromptBuilder
 from accord.models import ScriptedModel, run_flow
 from accord.values import Reason, Side
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "benchmarks"
 HELPERS = {
-    "adoror_planted", "adoror_prefixes", "ciu_selection", "ciu_tables", "eager", "harness", "llm_rubric_paper", "load",
-    "rated", "rubicon_baselines", "rubicon_planted", "rubicon_recorded",
+    "adoror_planted", "adoror_prefixes", "adoror_systems", "ciu_selection", "ciu_tables", "eager", "harness",
+    "llm_rubric_paper", "load", "rated", "rubicon_baselines", "rubicon_planted", "rubicon_recorded",
 }  # fmt: skip
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in HELPERS)
 DATA = os.environ.get("ACCORD_DATA")
 needs_data = pytest.mark.skipif(DATA is None, reason="ACCORD_DATA names no folder of benchmark data")
-
-
-@pytest.fixture
-def load(monkeypatch):
-    """A benchmark's module; what it sets and loads is forgotten again."""
-    monkeypatch.syspath_prepend(str(FOLDER))
-    before, environment, policies = set(sys.modules), dict(os.environ), set(selection_policies.names())
-    yield importlib.import_module
-    for name in set(selection_policies.names()) - policies:
-        selection_policies.forget(name)
-    os.environ.clear()
-    os.environ.update(environment)
-    for name in set(sys.modules) - before:
-        if (FOLDER / f"{name}.py").exists():
-            del sys.modules[name]
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

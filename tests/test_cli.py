@@ -394,7 +394,9 @@ def test_usage_errors_end_with_2() -> None:
 
 def test_plugins_and_schema() -> None:
     listed = json.loads(accord("plugins", "--json"))
-    assert set(listed) == {"formats", "metrics", "sources", "heads", "selection policies", "presets", "rubrics"}
+    assert set(listed) == {
+        "formats", "metrics", "sources", "heads", "selection policies", "selectors", "rivals", "presets", "rubrics",
+    }  # fmt: skip
     assert set(listed["sources"]) == {
         "rubric", "metrics", "likelihood", "meaning", "issues", "learned-rubric", "in-context",
         "lexical", "bank", "embedding", "reference", "bertscore",

@@ -5,22 +5,24 @@ from __future__ import annotations
 import itertools
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from math import log
+from types import ModuleType
 
 import numpy as np
 import pytest
 
 from accord.methods import (
-    SELECTORS,
-    Bm25,
-    Diverse,
+    PARTS,
     Library,
     Nodes,
     Query,
     Shape,
+    Towers,
+    TowerSettings,
     bucket_edges,
-    buckets,
+    by_cost,
     demonstration_tower,
     greedy_subgraph,
     initial,
@@ -31,6 +33,8 @@ from accord.methods import (
 from accord.testing import planted_utility
 from accord.values import BadInput, MissingExtra, NotFitted, UnknownName
 
+Load = Callable[[str], ModuleType]
+SELECTORS = ("random", "bm25", "neighbours", "diverse", "utility", "adoror")
 SMALL = {"width": 16, "heads": 2, "feed_forward": 32, "epochs": 3}
 
 
@@ -82,22 +86,22 @@ def test_nodes_are_taken_joined_and_left_out() -> None:
     assert both.demonstrations.tolist() == [[1, 4], [0, 1]] and both.prompt.tolist() == [1, 0]
 
 
-@pytest.mark.parametrize("edges", ["sum", "mean"])
 @pytest.mark.parametrize("seed", range(8))
-def test_the_search_follows_its_definition(edges: str, seed: int) -> None:
+def test_the_search_follows_its_definition(seed: int, load: Load) -> None:
     rng = np.random.default_rng(seed)
     _, nodes = drawn(40, seed=seed)
     weights = rng.random(40)
-    assert greedy_subgraph(weights, nodes, 6, edges) == by_definition(weights, nodes, 6, edges)
+    assert greedy_subgraph(weights, nodes, 6) == by_definition(weights, nodes, 6, "sum")
+    assert load("adoror_systems").subgraph_of_means(weights, nodes, 6) == by_definition(weights, nodes, 6, "mean")
 
 
-def test_the_search_at_its_edges() -> None:
+def test_the_search_at_its_edges(load: Load) -> None:
     nodes = Nodes(np.array([[0, 1], [1, 0], [2, 3], [0, 3]]), np.zeros(4, dtype=np.intp))
     assert greedy_subgraph(np.array([0.5, 0.5, 0.5, 0.5]), nodes, 3) == [0, 2, 3]
     assert greedy_subgraph(np.array([0.9, 0.8, 0.1, 0.2]), nodes, 9) == [0, 3, 1, 2]
-    for edges in ("sum", "mean"):
-        assert greedy_subgraph(np.zeros(4), nodes, 2, edges) == [0, 1]
-        assert greedy_subgraph(np.zeros(0), nodes.take([]), 2, edges) == []
+    for search in (greedy_subgraph, load("adoror_systems").subgraph_of_means):
+        assert search(np.zeros(4), nodes, 2) == [0, 1]
+        assert search(np.zeros(0), nodes.take([]), 2) == []
 
 
 # --- retrieval -------------------------------------------------------------------------------------------------------
@@ -109,9 +113,9 @@ def library(texts: tuple[str, ...], vectors: np.ndarray) -> Library:
     )
 
 
-def test_bm25_is_its_formula_and_puts_the_best_last() -> None:
+def test_bm25_is_its_formula_and_puts_the_best_last(load: Load) -> None:
     texts = ("cats purr", "cats cats bark", "dogs bark loudly tonight")
-    scores = Bm25(texts).scores("the cat barked")
+    scores = load("adoror_systems").Bm25(texts).scores("the cat barked")
     rarity = log(1 + (3 - 2 + 0.5) / 2.5)
     cat = [rarity * tf * 2.5 / (tf + 1.5 * (0.25 + 0.75 * length / 3)) for tf, length in ((1, 2), (2, 3))]
     bark = [rarity * 2.5 / (1 + 1.5 * (0.25 + 0.75 * length / 3)) for length in (3, 4)]
@@ -124,14 +128,15 @@ def test_bm25_is_its_formula_and_puts_the_best_last() -> None:
     assert selector.weights(replace(query, text="fish"), prepared).tolist() == [0.0, 0.0]
 
 
-def test_neighbours_and_those_that_differ() -> None:
+def test_neighbours_and_those_that_differ(load: Load) -> None:
+    Diverse = load("adoror_systems").Diverse
     angles = np.radians([0, 5, 10, -50, 180])
     vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     examples, query = library(tuple("abcde"), vectors), Query(np.array([1, 0], dtype=np.float32), "x")
     near = make_selector("neighbours").fit(examples)
     assert near.retrieved(query, 3) == (2, 1, 0) and near.retrieved(query, 2, [0]) == (2, 1)
     # After the nearest, each gets (2λ - 1)·cos: with λ below ½ the farthest, above ½ the next.
-    apart = make_selector("diverse", relevance=0.45).fit(examples)
+    apart = Diverse(relevance=0.45).fit(examples)
     assert apart.retrieved(query, 2) == (4, 0) and Diverse().fit(examples).retrieved(query, 2) == (1, 0)
     nodes = Nodes(np.array([[0, 4], [0, 1]]), np.zeros(2, dtype=np.intp))
     weights = near.weights(query, near.prepare(nodes))
@@ -159,7 +164,7 @@ def test_buckets_are_those_of_freedman_and_diaconis() -> None:
     scores = np.random.default_rng(0).random(300)
     edges = np.histogram_bin_edges(scores, bins="fd")
     assert bucket_edges(scores) == pytest.approx(edges[1:-1])
-    assert set(buckets(bucket_edges(scores), scores)) == set(range(len(edges) - 1))
+    assert set(np.searchsorted(bucket_edges(scores), scores, side="right")) == set(range(len(edges) - 1))
     assert len(bucket_edges(np.ones(5))) == 0 and len(bucket_edges(np.array([0, 0.5, 0.5 + 1e-9, 1]))) <= 31
     assert len(bucket_edges(np.array([*np.linspace(0.5, 0.5001, 50), 0, 1]))) == 31
 
@@ -241,11 +246,15 @@ def test_scores_matter_where_they_are_shown() -> None:
 
 
 @pytest.mark.parametrize(("name", "width"), [*((name, 16) for name in SELECTORS), ("utility", None)])
-def test_every_selector_keeps_its_word_and_is_what_it_was_after_saving(name: str, width: int | None) -> None:
+def test_every_selector_keeps_its_word_and_is_what_it_was_after_saving(
+    name: str, width: int | None, load: Load
+) -> None:
     pytest.importorskip("jax", reason="needs accord[networks]")
+    load("adoror_systems")
+    assert by_cost() == list(SELECTORS)
     world = planted_utility(examples=30, unseen=2, width=24)
     learned = name in ("utility", "adoror")
-    settings = {**SMALL, "width": width} if learned else {}
+    settings = {**SMALL, "width": width}
     pairs, nodes = world.pairs(1), random_nodes(np.random.default_rng(0), range(30), 4, 5, 20)
     selector = make_selector(name, seed=1, **settings).fit(world.library, pairs)
     assert selector.name == name and selector.needs_pairs is learned
@@ -289,6 +298,15 @@ def test_what_cannot_be_done_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optax", None)
     with pytest.raises(MissingExtra, match=r"training a selector needs .* 'accord\[networks\]'"):
         make_selector("adoror").fit(world.library, world.pairs(1))
+
+
+def test_the_towers_know_the_parts_that_are_named(load: Load) -> None:
+    world = planted_utility(examples=20, unseen=1, width=16)
+    for parts in (PARTS, {"scores"}, {"relative"}, set()):
+        shape, _ = Towers(0, TowerSettings(width=8, heads=2), parts).training_tables(world.library, world.pairs(1))
+        assert {part for part in PARTS if getattr(shape, part)} == set(parts)
+    pooled, _ = load("adoror_systems").utility(0, TowerSettings(width=8)).training_tables(world.library, world.pairs(1))
+    assert (pooled.layers, pooled.relative, pooled.absolute, pooled.scores) == (0, False, False, True)
 
 
 # --- the planted world -----------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from accord.cli import commands  # noqa: F401 - registers the commands
 from accord.cli.app import app  # noqa: F401 - registers the commands
 from accord.evidence import metrics, sources, turn_metrics
 from accord.learning import heads
-from accord.methods import selection_policies
+from accord.methods import rivals, selection_policies, selectors
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -26,7 +26,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 @pytest.fixture(autouse=True)
 def plug_ins_stay_as_they_are() -> Iterator[None]:
     """What a page or an example registers is forgotten after it."""
-    registries = (metrics, turn_metrics, sources, heads, selection_policies)
+    registries = (metrics, turn_metrics, sources, heads, selection_policies, selectors, rivals)
     before = [set(each.names()) for each in registries]
     yield
     for registry, known in zip(registries, before, strict=True):

@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 
 from accord import Conversation, Label, Labels, Question, Scale, Score, Target, Turn, Unscored
+from accord.evidence import SourceContext, make_source
 from accord.learning import Calibration, Evaluator, JudgeExpected
 from accord.methods import (
     COPY,
     DIALOGUE,
     ECHO,
+    EXAMPLES,
     GONE_ON,
     LEAST_TARGET,
     LOGPROBS,
@@ -33,15 +35,13 @@ from accord.methods import (
     PromptTemplate,
     Reading,
     TaskPrompt,
+    TowerSettings,
     Tried,
     as_evidence,
-    check_towers,
     checked,
     common,
     contexts_of,
-    dimension_of,
     distinct,
-    drawn,
     dump_tasks,
     ensemble_of,
     examples_of,
@@ -53,8 +53,8 @@ from accord.methods import (
     prompt_search,
     read,
     read_tasks,
-    rows_of,
     score_each,
+    selector_figures,
     simplest,
     spread_out,
     squared_error,
@@ -73,7 +73,7 @@ from accord.models import (
     run_flow,
 )
 from accord.testing import rated_chats
-from accord.values import Applies, BadInput, BudgetReached, Document, Kind, Rubric, Sample
+from accord.values import Applies, BadInput, BudgetReached, Document, Kind, Sample
 
 QUESTION = Question(id="overall", text="How good?", scale=Scale(options=(1, 2, 3, 4, 5)))
 REAL = Question(id="warmth", text="How warm?", scale=Scale(kind=Kind.REAL, low=0.0, high=2.0))
@@ -135,18 +135,6 @@ def test_turns_of_one_conversation_and_replies_to_the_same_turns_belong_together
         [example("d"), example("e"), example("f")], lambda target: "z" if target.conversation != "f" else "f"
     )
     assert named[0] == named[1] != named[2]  # what the project groups stays together too
-
-
-def test_a_dimension_has_ratings_and_a_scale() -> None:
-    _, labels, rubric = rated_chats(4)
-    assert dimension_of(rubric, None, labels).id == "overall"
-    with pytest.raises(BadInput, match="unknown dimension 'overal'.*overall"):
-        dimension_of(rubric, "overal", labels)
-    warm = Rubric(name="w", questions=(*rubric.questions, QUESTION.model_copy(update={"id": "warm"})), main="overall")
-    with pytest.raises(BadInput, match=r"nobody has rated the dimension 'warm'; rated are: overall \(8\)"):
-        dimension_of(warm, "warm", labels)
-    with pytest.raises(BadInput, match="add the question"):
-        dimension_of(rubric, "cold", Labels([Label(Target("a"), "cold", "ann", 1)]))
 
 
 # --- the template -------------------------------------------------------------------------------------------------
@@ -336,15 +324,15 @@ def test_replies_that_are_no_prompt_are_told_from_prompts() -> None:
 
 def test_prompts_are_written_from_draws_and_losses_are_counted() -> None:
     wording, counts = PromptTemplate(QUESTION, DIALOGUE), Counts()
-    draws = drawn(np.random.default_rng(0), 20, 3)
-    assert all(len(set(draw)) == len(draw) == 14 for draw in draws)
+    rng = np.random.default_rng(0)
+    draws = [rng.permutation(20)[:EXAMPLES].tolist() for _ in range(3)]
     replies = iter(["Rate how good the answer is.", Failure("refused", "no"), "Rate  how good the ANSWER is."])
     model = ScriptedModel(lambda prompt: next(replies))
     found = run_flow(invert(wording, "writer", examples(20).all, draws, counts), model)
     assert [prompt.text for prompt in found] == ["Rate how good the answer is."] and found[0].by == "writer"
-    assert len(found[0].examples) == 14 and dict(counts.failures) == {"refused": 1}
+    assert len(found[0].examples) == EXAMPLES and dict(counts.failures) == {"refused": 1}
     asked = model.asked[0].messages[0].content
-    assert "from 1 to 5" in asked and asked.count("overall score:") == 14
+    assert "from 1 to 5" in asked and asked.count("overall score:") == EXAMPLES
     with pytest.raises(BadInput, match=r"\$examples"):
         run_flow(invert(wording, "w", examples(20).all, draws, counts, own="Write $prompt"), model)
     over = ScriptedModel(lambda prompt: Failure(OUT_OF_BUDGET, "spent"))
@@ -353,7 +341,7 @@ def test_prompts_are_written_from_draws_and_losses_are_counted() -> None:
     tight = run_flow(
         invert(wording, "w", examples(20).all, draws[:1], Counts(), context=1200), ScriptedModel(["x" * 30])
     )
-    assert 0 < len(tight[0].examples) < 14
+    assert 0 < len(tight[0].examples) < EXAMPLES
 
 
 def test_the_contest_keeps_the_prompt_with_the_least_squared_error() -> None:
@@ -387,18 +375,18 @@ def test_the_contest_keeps_the_prompt_with_the_least_squared_error() -> None:
 
 def test_pairs_never_show_an_input_its_own_group_and_sets_are_shared() -> None:
     groups = [f"g{n // 2}" for n in range(20)]
-    query, nodes = pair_draws(np.random.default_rng(0), groups, range(20), prompts=3, k=4, each=2, together=4)
+    query, nodes = pair_draws(np.random.default_rng(0), groups, prompts=3, k=4, each=2, together=4)
     assert len(query) == len(nodes) == 20 * 3 * 2
     assert np.bincount(query).tolist() == [6] * 20 and np.bincount(nodes.prompt).tolist() == [40] * 3
     for row, shown in zip(query, nodes.demonstrations, strict=True):
         assert len(set(shown.tolist())) == 4 and not {groups[each] for each in shown} & {groups[row]}
     assert len({tuple(shown) for shown in nodes.demonstrations.tolist()}) == 20 // 4 * 2
-    alone, single = pair_draws(np.random.default_rng(0), groups, range(20), 1, 4, 2, together=1)
+    alone, single = pair_draws(np.random.default_rng(0), groups, 1, 4, 2, together=1)
     assert len({tuple(shown) for shown in single.demonstrations.tolist()}) == 40 and len(alone) == 40
-    again = pair_draws(np.random.default_rng(0), groups, range(20), 3, 4, 2, 4)
+    again = pair_draws(np.random.default_rng(0), groups, 3, 4, 2, 4)
     assert np.array_equal(again[1].demonstrations, nodes.demonstrations)
     with pytest.raises(BadInput, match="fewer than 4"):
-        pair_draws(np.random.default_rng(0), ["one", "one", "one", "two"], range(4), 1, 4, 1, 2)
+        pair_draws(np.random.default_rng(0), ["one", "one", "one", "two"], 1, 4, 1, 2)
 
 
 def test_targets_fall_with_the_error_on_the_scale_from_0_to_1() -> None:
@@ -407,7 +395,7 @@ def test_targets_fall_with_the_error_on_the_scale_from_0_to_1() -> None:
     assert target(right, 0.25, QUESTION) == pytest.approx(np.exp(-0.5))
     assert target(Failure(OUTSIDE), 0.5, QUESTION) == LEAST_TARGET and target(Failure("timeout"), 0.5, QUESTION) is None
     train = examples(8)
-    query, nodes = pair_draws(np.random.default_rng(0), [f"g{n}" for n in range(8)], range(8), 1, 3, 2, 2)
+    query, nodes = pair_draws(np.random.default_rng(0), [f"g{n}" for n in range(8)], 1, 3, 2, 2)
     replies = iter([Failure("timeout")] * 3 + ["3"] * 20)
     counts = Counts()
     flow = try_pairs(PromptTemplate(QUESTION, DIALOGUE), train, [TaskPrompt("Score.")], query, nodes, counts)
@@ -446,16 +434,16 @@ def test_the_simplest_selector_that_is_not_worse_is_used() -> None:
     assert simplest(tried, groups).name == "bm25"
     assert simplest([*tried[:3], Tried("adoror", base + 0.2, ())], groups).name == "adoror"
     assert simplest([Tried("random", base, ()), Tried("bm25", base - 0.1, ())], groups).name == "random"
-    rows = rows_of(tried, "bm25", groups, seed=0)
-    assert [row["chosen"] for row in rows] == [False, True, False, False]
-    assert rows[0]["gain"] == 0 and rows[1]["gain"] == pytest.approx(0.1) and rows[1]["gain_low"] > 0
-    check_towers("auto", {"width": None, "rate": 1e-4, "relative": False})
-    for selector, settings, match in (
-        ("best", {}, "selector"), ("adoror", {"depth": 2}, "towers"), ("adoror", {"heads": 5}, "5 heads"),
-        ("adoror", {"batch": 0}, "batch"), ("utility", {"epochs": 0}, "epochs"), ("adoror", {"width": "abc"}, "width"),
+    rows = selector_figures(tried, "bm25", groups, seed=0)
+    assert [row.chosen for row in rows] == [False, True, False, False]
+    assert rows[0].gain == 0 and rows[1].gain == pytest.approx(0.1) and (rows[1].gain_low or 0) > 0
+    assert TowerSettings(width=None, rate=1e-4).epochs == 50
+    for settings, match in (
+        ({"depth": 2}, "depth"), ({"heads": 5}, "5 heads"), ({"batch": 0}, "batch"), ({"epochs": 0}, "epochs"),
+        ({"width": "abc"}, "width"), ({"relative": False}, "relative"),
     ):  # fmt: skip
         with pytest.raises(BadInput, match=match):
-            check_towers(selector, settings)
+            make_source("in-context", {"towers": settings}, SourceContext(rated_chats(4)[2]))
 
 
 # --- the ensemble and the heads that learn from it -------------------------------------------------------------------------------

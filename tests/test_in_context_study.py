@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import math
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +28,7 @@ from accord.cli import commands  # noqa: F401 - registers the commands
 from accord.cli.app import app
 from accord.evidence import Column, EvidenceTable, Learned, Source, SourceContext, State, Training, make_source, sources
 from accord.learning import Calibration
-from accord.methods import IN_CONTEXT, InContext, at_level, prompt_text
+from accord.methods import IN_CONTEXT, InContext, InContextFindings, at_level, by_cost, prompt_text
 from accord.models import (
     Budget,
     Caps,
@@ -44,7 +46,7 @@ from accord.models import (
 from accord.models import ChatMessage as Message
 from accord.statistics import Split
 from accord.store import Store
-from accord.testing import ChatServer, Misbehaving, Respond, Scorer, Wire, completion, decisions, rated_chats
+from accord.testing import ChatServer, Misbehaving, Respond, Wire, completion, decisions, rated_chats
 from accord.validation import Comparison, compare_held_out
 from accord.values import BadInput, BudgetReached, Kind, NotFitted, Sample, UnknownName, dump_rubric
 
@@ -55,6 +57,37 @@ SMALL = {
 RUBRIC = rated_chats(4)[2]
 OVERALL = RUBRIC.main_question
 NOWHERE = "http://127.0.0.1:9/v1"
+_SAID = re.compile(r"case (\d+) of kind (\w+) and worth (\d)")
+_NUMBERED = re.compile(r"\(version (\d+)\)")
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """A script for `ScriptedModel`: answers requests of in-context scoring.
+
+    Attributes:
+        farthest: The most that it errs, in units of the scale.
+    """
+
+    farthest: float = 2.0
+
+    def __call__(self, prompt: Prompt) -> str:
+        """A task prompt, or a score."""
+        text = prompt.messages[-1].content
+        if text.endswith("Answer with the task prompt alone."):
+            number = hashlib.sha256(text.encode()).digest()[0]
+            return f"Score the answer from 1 to 5 by how much it helps (version {number})."
+        *shown, (_, kind, worth) = _SAID.findall(text)
+        alike = sum(each == kind for _, each, _ in shown) / max(len(shown), 1)
+        version = _NUMBERED.search(text)
+        # Which way it errs follows from the examples, so that sets which share none err apart.
+        sign = sum(1 if _coin(number, text[-200:]) else -1 for number, _, _ in shown) / max(len(shown), 1) or 0.4
+        error = self.farthest * (1 - alike) * sign + (0.3 if version is None else 0.02 * (int(version[1]) % 7))
+        return f"{min(5.0, max(1.0, int(worth) + error)):.2f}"
+
+
+def _coin(*parts: str) -> bool:
+    return hashlib.sha256(" ".join(parts).encode()).digest()[0] % 2 == 0
 
 
 class Study(NamedTuple):
@@ -89,10 +122,15 @@ def study(made: InContext, everything: Training) -> Flow[Study]:
     return Study(split, learned.evidence, found)
 
 
+def held_out(found: Study) -> EvidenceTable:
+    assert found.source.held_out_ is not None
+    return found.source.held_out_
+
+
 def figures(found: Study, labels: Labels | None = None) -> Comparison:
     head = partial(Calibration, core="mixed", own_slopes=False)
     labels = labels or rated_chats(40)[1]
-    table = found.learned.concat(found.source.tables[IN_CONTEXT])
+    table = found.learned.concat(held_out(found))
     return compare_held_out(IN_CONTEXT, head, OVERALL, table, labels, found.split, found.source.rivals(), draws=50)
 
 
@@ -219,7 +257,7 @@ def test_from_forty_ratings_to_scores(asked: Asked) -> None:
     assert all(prompt["examples"] for prompt in told["prompts"] if prompt["by"] == "m")
     assert told["dimension"] == "overall" and told["level"] == "dialogue" and told["selector"] == "neighbours"
     assert [row["selector"] for row in told["selectors"] if row["chosen"]] == ["neighbours"]
-    assert list(found.source.tables) == [IN_CONTEXT, "by hand, random examples"]
+    assert list(found.source.rivals()) == ["by hand, random examples"] and len(held_out(found)) == test
     shown = figures(found)
     rows = rows_of(shown)
     assert rows["in-context"]["rmse"] < rows["annotator-mean"]["rmse"] and rows["in-context"]["spearman"] > 0.6
@@ -249,7 +287,7 @@ def test_scores_of_new_conversations_come_from_what_was_saved(asked: Asked) -> N
     samples = [Sample(chat) for chat in new]
     table = run(restored.measure(samples), models)
     assert table.targets == tuple(sample.target for sample in samples)
-    assert table.columns == found.learned.columns == found.source.tables[IN_CONTEXT].columns
+    assert table.columns == found.learned.columns == held_out(found).columns
     options, shares, known = table.distribution("overall")
     worth = [int(chat.turns[-1].content.split("worth ")[1][0]) for chat in new[:-1]]
     assert np.abs((shares @ np.array(options))[:-1] - worth).mean() < 0.8
@@ -325,20 +363,37 @@ def test_the_held_out_side_is_a_share_of_whole_groups() -> None:
         next(source().examine(everything))
 
 
-def test_tables_asks_for_every_way_to_pick_examples(asked: Asked) -> None:
-    made = source(selector="auto", towers={"epochs": 1}, tables=True)
+def test_the_rivals_that_are_named_are_asked_beside_it(asked: Asked) -> None:
+    names = ["by hand, no examples", "by hand, random examples"]
+    made = source(selector="auto", towers={"epochs": 1}, rivals=names)
     models = asked.models()
     priced = plan(study(made, training()), models)
     found = run(study(made, training()), models)
-    assert priced.requests >= len(asked.chats) and list(found.source.tables)[0] == IN_CONTEXT
-    assert priced.questions == found.source.describe()["asked"]  # equal requests are counted, and asked once
-    for system in ("by hand, no examples", "best prompt, bm25", "all prompts", "bm25, one request", "utility"):
-        assert system in found.source.tables or system == found.source.describe()["selector"]
-    shown = figures(found)
-    systems = {"in-context, random" if name == "random" else name for name in found.source.tables}
-    assert shown.people is not None and "in-context, random" in systems and len(systems) == len(found.source.tables)
+    told = found.source.findings_
+    assert told is not None and list(found.source.rivals()) == names
+    assert [row.selector for row in told.selectors] == ["random", "neighbours", "adoror"]
+    assert priced.questions == told.asked == 3 + (4 + 2 * 2 + 3) * told.trained + 5 * told.tested
+    assert InContextFindings.from_json(json.loads(json.dumps(told.to_json()))) == told
+    bare = [r["messages"][0]["content"] for r in asked.chats if r["messages"][0]["content"].startswith("Rate the")]
+    assert len(bare) == told.tested and not any("overall score: " in text for text in bare)
     baselines = ["constant", "annotator-mean", "random", "judge-argmax", "judge-expected"]
-    assert sorted(result.system for result in shown.results) == sorted([*systems, *baselines])
+    assert sorted(result.system for result in figures(found).results) == sorted([IN_CONTEXT, *names, *baselines])
+    with pytest.raises(UnknownName, match="unknown rival 'magic'"):
+        run(source(rivals=["magic"]).learn(training()), models)
+
+
+def test_the_systems_of_the_paper_are_plug_ins(asked: Asked, load: Callable[[str], ModuleType]) -> None:
+    systems = load("adoror_systems")
+    names = [*systems.TABLE_1, *(f"ADOROR by@{name}" for name in by_cost())]
+    made = source(selector="auto", towers={"epochs": 1, "width": 8}, rivals=names)
+    models = asked.models()
+    priced = plan(study(made, training()), models)
+    found = run(study(made, training()), models)
+    told = found.source.findings_
+    assert told is not None and priced.questions == told.asked  # equal requests are counted, and asked once
+    assert [row.selector for row in told.selectors] == ["random", "bm25", "neighbours", "diverse", "utility", "adoror"]
+    assert list(found.source.rivals()) == [name for name in names if name != f"ADOROR by@{told.selector}"]
+    assert {result.system for result in figures(found).results} > set(found.source.rivals())
 
 
 def test_edited_prompts_enter_the_contest_and_are_not_used_behind_the_selector_s_back(
@@ -542,7 +597,8 @@ def test_wrong_input_is_said_in_one_line(nobody: Asked, tmp_path: Path) -> None:
     assert "prompts" in said(prompts=str(tmp_path / "prompts.yaml"))
     assert "cannot be read" in said(inversion=str(tmp_path / "none.txt"))
     assert "unknown selector 'magic'" in said(selector="magic")
-    assert "in-context: towers" in said(selector="adoror", towers={"depth": 2})
+    with pytest.raises(BadInput, match="unknown key 'depth'"):
+        source(towers={"depth": 2})
     assert "rated examples" in said(demonstrations=30) and "demonstrations: " in said(demonstrations=30)
     assert "40 private, which are left out" in said(private=["case"])
     assert "too long to be shown" in said(demonstrations=12, context=512)
@@ -586,19 +642,21 @@ def test_another_model_or_mode_than_the_recipe_s_is_refused(asked: Asked) -> Non
     with pytest.raises(BadInput, match=r"demonstrations.jsonl is missing"):
         source().restored(replace(kept, files={"prompts.yaml": kept.files["prompts.yaml"]}))
     with pytest.raises(BadInput, match="damaged"):
-        source().restored(replace(kept, card={"format": 1}))
+        source().restored(replace(kept, card={"format": 2}))
     with pytest.raises(BadInput, match="newer Accord"):
-        source().restored(replace(kept, card={**kept.card, "format": 2}))
+        source().restored(replace(kept, card={**kept.card, "format": 3}))
+    with pytest.raises(BadInput, match="older Accord; fit again"):
+        source().restored(replace(kept, card={**kept.card, "format": 1}))
     with pytest.raises(BadInput, match="was edited"):
         source().restored(replace(kept, card={**kept.card, "sizes": {**kept.card["sizes"], "ensemble": 4}}))
 
 
-@pytest.mark.parametrize("selector", ["utility", "diverse"])
-def test_what_was_saved_measures_the_same(selector: str, asked: Asked) -> None:
-    if selector == "utility":
-        pytest.importorskip("jax", reason="needs accord[networks]")
+@pytest.mark.parametrize("selector", ["utility", "diverse", "adoror", "random"])
+def test_what_was_saved_measures_the_same(selector: str, asked: Asked, load: Callable[[str], ModuleType]) -> None:
+    pytest.importorskip("jax", reason="needs accord[networks]")
+    load("adoror_systems")
     models = asked.models()
-    made = source(selector=selector, towers={"epochs": 2, "width": 4, "heads": 2} if selector == "utility" else {})
+    made = source(selector=selector, towers={"epochs": 2, "width": 4, "heads": 2})
     learned = run(made.learn(training()), models).source
     assert isinstance(learned, InContext)
     again = source().restored(saved(learned))
@@ -724,14 +782,11 @@ def test_the_command_learns_tells_and_scores(project: Path, monkeypatch: pytest.
     assert pl.read_parquet("scores.parquet")["value"].to_list()[:-1] == [row["value"] for row in rows]
 
 
-def test_every_system_of_the_table_is_asked_where_the_setting_says_so(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with imported(serving(Scorer()), monkeypatch, selector="bm25"):
-        said = invoke("fit", "--set", "sources.in-context.tables=true", "--out", "elsewhere").stdout
-    for system in ("by hand, no examples", "best prompt, bm25", "all prompts", "bm25, one request"):
-        assert system in said
-    assert "saved in elsewhere" in said and "bm25 *" in said and not Path("evaluators").exists()
+def test_rivals_are_lines_of_the_table(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with imported(serving(Scorer()), monkeypatch, rivals=["by hand, no examples"]):
+        said = invoke("fit", "--set", "sources.in-context.selector=random", "--out", "elsewhere").stdout
+    assert "by hand, no examples" in said and "by hand, random examples" not in said
+    assert "saved in elsewhere" in said and "random *" in said and not Path("evaluators").exists()
 
 
 def test_a_budget_stops_the_command_which_goes_on_from_there(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from accord.cli.show import comparison_text, figure_text, note, table
 
 if TYPE_CHECKING:
-    from accord.methods import Figure, RubricFindings
+    from accord.methods import Figure, InContextFindings, RubricFindings
 
 _OF_RUBRICS = {
     "delta_netsat": "ΔNetSAT", "yield_rate": "yield", "yield_deployed": "deployed", "precision_deployed": "right",
@@ -20,6 +20,8 @@ Json = Mapping[str, Any]
 
 def fitted_text(result: Json) -> str:
     """Everything that one `accord fit` found out."""
+    from accord.methods import InContextFindings
+
     parts = [comparison_text(result["comparison"])] if result["comparison"] is not None else []
     if result["learned_from"]:
         parts.append(
@@ -34,7 +36,7 @@ def fitted_text(result: Json) -> str:
 
             parts.append(_rubric(RubricFindings.of_json(found)))
         elif "prompts" in found:
-            parts.append(_in_context(found))
+            parts.append(_in_context(InContextFindings.from_json(found)))
     return "\n\n".join([*parts, f"saved in {result['folder']}"])
 
 
@@ -78,26 +80,27 @@ def _rubric_figure(name: str, found: Figure) -> str:
     return figure_text(found.value, found.low, found.high, digits, digits)
 
 
-def _in_context(found: Json) -> str:
+def _in_context(found: InContextFindings) -> str:
     prompts = [
-        [prompt["hash"], prompt["by"], f"{prompt['error']:.4f}", "kept" if prompt["kept"] else ""]
-        for prompt in found["prompts"][: found["kept"] + 3]
+        [prompt.hash, prompt.by, f"{prompt.error:.4f}", "kept" if prompt.kept else ""]
+        for prompt in found.prompts[: found.kept + 3]
     ]
     selectors = [
         [
-            row["selector"] + (" *" if row["chosen"] else ""),
-            *(figure_text(row[name], row[f"{name}_low"], row[f"{name}_high"], 3, 3) for name in ("target", "gain")),
+            row.selector + (" *" if row.chosen else ""),
+            figure_text(row.target, row.target_low, row.target_high, 3, 3),
+            figure_text(row.gain, row.gain_low, row.gain_high, 3, 3),
         ]
-        for row in found["selectors"]
+        for row in found.selectors
     ]
     return "\n\n".join(
         [
-            f"{found['dimension']} ({found['level']}s): learned from {found['trained']} examples and {found['pairs']} "
-            f"tried sets, tried on {found['tested']} others",
+            f"{found.dimension} ({found.level}s): learned from {found.trained} examples and {found.pairs} "
+            f"tried sets, tested on {found.tested} others",
             f"Prompts by squared error\n{table(['', 'by', 'error', ''], prompts)}",
-            "Who picks the examples: exp(-error) of the picked sets, and the gain over random ones (* is used)\n"
+            "Selection of examples: exp(-error) of the sets they pick, and the gain over random sets (* is used)\n"
             + table(["", "exp(-error)", "gain"], selectors),
-            f"{found['asked']} requests; {found['prefix_shared']:.0%} of their text repeats the beginning of the one "
+            f"{found.asked} requests; {found.prefix_shared:.0%} of their text repeats the beginning of the request "
             "before",
         ]
     )

@@ -177,7 +177,7 @@ def with_settings(config: Config, pairs: Iterable[str]) -> Config:
     for pair in pairs:
         key, sign, value = pair.partition("=")
         if not sign or not key:
-            raise BadInput(f"--set takes KEY=VALUE, got {pair!r}; for example sources.in-context.tables=true")
+            raise BadInput(f"--set takes KEY=VALUE, got {pair!r}; for example sources.in-context.kept=2")
         *path, last = key.split(".")
         place = content
         for name in path:

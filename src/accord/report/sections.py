@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from accord.methods import TABLES, AssertionFindings, Figure, RubricFindings, SystemFigures
+from accord.methods import TABLES, AssertionFindings, Figure, InContextFindings, RubricFindings, SystemFigures
 from accord.project import Insights
 from accord.report import charts
 
@@ -14,8 +14,10 @@ from accord.report import charts
 def found_sections(findings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """The sections of sources that say something of themselves; `None` for each that was not learned."""
     rubric, examples = findings.get("learned-rubric"), findings.get("in-context")
-    shown = None if rubric is None else rubric_section(RubricFindings.of_json(rubric))
-    return {"rubric": shown, "in_context": examples and dict(examples)}
+    return {
+        "rubric": None if rubric is None else rubric_section(RubricFindings.of_json(rubric)),
+        "in_context": InContextFindings.from_json(examples) if examples else None,
+    }
 
 
 COLUMNS = (

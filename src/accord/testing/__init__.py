@@ -1,8 +1,15 @@
 """What Accord tests itself with, for your plug-ins and pipelines too: contracts, planted corpora, a loopback server."""
 
 from accord.testing.contracts import check_head, check_metric, check_selection_policy, check_source
-from accord.testing.corpus import MECHANISMS, Planted, PlantedUtility, planted, planted_turns, planted_utility
-from accord.testing.in_context import Scorer, rated_chats
+from accord.testing.corpus import (
+    MECHANISMS,
+    Planted,
+    PlantedUtility,
+    planted,
+    planted_turns,
+    planted_utility,
+    rated_chats,
+)
 from accord.testing.issue_finder import FORGED, PERFECT, SIGNS, Finder, dialogues, ratings, verdict, written
 from accord.testing.planted_chats import IDEAS, INFORMATIVE, Author, conversations, write_files
 from accord.testing.server import Batches, ChatServer, Respond, Wire, completion, decisions
@@ -25,7 +32,6 @@ __all__ = [
     "PlantedUtility",
     "Respond",
     "SIGNS",
-    "Scorer",
     "TINY",
     "Wire",
     "answer_any",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from accord.evidence import Column, EvidenceTable
 from accord.methods import Indices, Library, Nodes, Pairs, Query, Vectors, random_nodes
-from accord.values import Label, Labels, Question, Scale, Target
+from accord.values import Conversation, Label, Labels, Question, Rubric, Scale, Target, Turn
 
 Floats = NDArray[np.float64]
 
@@ -233,3 +233,32 @@ def _directions(rng: np.random.Generator, count: int, width: int) -> NDArray[np.
 
 def _units(vectors: NDArray[np.float64]) -> Vectors:
     return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), dtype=np.float32)
+
+
+KINDS = ("garden", "engine", "violin", "recipe")
+_WORDS = {
+    "garden": "The roses need water in the evening, and the soil wants compost before the frost",
+    "engine": "The piston rattles when the oil is low, and the gearbox slips on a steep road",
+    "violin": "The bow wants rosin, and the upper string goes out of tune after every concert",
+    "recipe": "The dough has to rest in a warm bowl, and the oven needs twenty minutes to heat",
+}
+
+
+def rated_chats(count: int = 40, people: Sequence[str] = ("ann", "bob")) -> tuple[list[Conversation], Labels, Rubric]:
+    """Conversations of four kinds, each worth 1 to 5, with what some people say of them: bob is a little stricter."""
+    question = Question(id="overall", text="How good is the answer?", scale=Scale(options=(1, 2, 3, 4, 5)))
+    chats, labels = [], []
+    for number in range(count):
+        kind, worth = KINDS[number % len(KINDS)], 1 + (number * 7 + number // 4) % 5
+        chat = Conversation(
+            f"chat-{number:03d}",
+            (
+                Turn("user", f"Tell me about this, please. {_WORDS[kind]}; or so they say, {number} times."),
+                Turn("assistant", f"This is case {number} of kind {kind} and worth {worth}. {_WORDS[kind]}."),
+            ),
+        )
+        chats.append(chat)
+        for place, name in enumerate(people):
+            value = max(1, worth - (place == 1 and number % 3 == 0))
+            labels.append(Label(Target(chat.id), question.id, name, value))
+    return chats, Labels(labels), Rubric(name="planted", questions=(question,), main=question.id)

@@ -13,7 +13,7 @@ from accord.cli.show import show
 
 @command("plugins")
 def plugins(as_json: AsJson = False) -> None:
-    """List formats, metrics, evaluators and rubrics, with what each is."""
+    """List formats, metrics, sources, heads, selectors, rivals, presets and rubrics, each in one line."""
     from accord.project import list_plugins
 
     show(list_plugins(), as_json, _text)

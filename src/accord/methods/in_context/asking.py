@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle, islice
 from typing import TypeVar
@@ -61,20 +61,19 @@ def read(wording: PromptTemplate, prompt: Prompt, reply: Reply | Failure) -> Rea
     answer = read_first_token(wording.question, reply)
     if not isinstance(answer, Answer):
         return Failure(answer.reason, answer.detail)
-    mass = np.array([answer.probabilities.get(str(option), 0.0) for option in wording.question.scale.options])
-    return reading_of(wording.question, mass / mass.sum())
-
-
-def reading_of(question: Question, shares: Floats) -> Reading:
-    """A distribution with its mean."""
-    return Reading(tuple(shares.tolist()), float(shares @ np.array(question.scale.numbers)))
+    scale = wording.question.scale
+    mass = np.array([answer.probabilities.get(str(option), 0.0) for option in scale.options])
+    shares = mass / mass.sum()
+    return Reading(tuple(shares.tolist()), float(shares @ np.array(scale.numbers)))
 
 
 def _read_number(question: Question, prompt: Prompt, text: str) -> Reading | Failure:
     said = _answer(question, text)
-    if _is_echo(said, prompt.messages[-1].content):
-        return Failure(ECHO, "the reply repeats what it was shown")
     found = _NUMBER.search(said)
+    before = " ".join(said[: found.start() if found else None].split())
+    copied = len(before) >= LONGEST_ECHO and before in " ".join(prompt.messages[-1].content.split())
+    if "=====[" in before or _TURN.match(said) is not None or copied:
+        return Failure(ECHO, "the reply repeats what it was shown")
     if found is None:
         return Failure(NO_NUMBER, f"no number in the reply {text[:60]!r}")
     low, high = ends(question)
@@ -89,14 +88,6 @@ def _answer(question: Question, text: str) -> str:
     low, high = (re.escape(f"{end:g}") for end in ends(question))
     plain = re.sub(rf"^\W*{re.escape(question.id)}\s+score\W*", " ", text, count=1, flags=re.IGNORECASE)
     return re.sub(rf"(?<![\w.,]){low}(?:\.0+)?\s*(?:-|–|to)\s*{high}(?:\.0+)?(?![\w])", " ", plain)
-
-
-def _is_echo(text: str, shown: str) -> bool:
-    """Test whether the text before the first number was copied from the request."""
-    found = _NUMBER.search(text)
-    before = " ".join(text[: found.start() if found else None].split())
-    copied = len(before) >= LONGEST_ECHO and before in " ".join(shown.split())
-    return "=====[" in before or _TURN.match(text) is not None or copied
 
 
 def spread_out(value: float, options: Floats) -> Floats:
@@ -163,6 +154,22 @@ class Counts:
             self.failures[found.reason] += 1
             self.example.setdefault(found.reason, found.detail)
 
+    @classmethod
+    def total(cls, parts: Iterable[Counts]) -> Counts:
+        """Several counts as one."""
+        whole = cls()
+        for each in parts:
+            for name in ("asked", "dropped", "characters", "repeated", "assumed"):
+                setattr(whole, name, getattr(whole, name) + getattr(each, name))
+            whole.failures.update(each.failures)
+            whole.example = {**each.example, **whole.example}
+        return whole
+
+    @property
+    def failed(self) -> int:
+        """The number of requests that gave nothing."""
+        return self.failures.total()
+
     @property
     def unreadable(self) -> int:
         """The number of replies without a score on the scale."""
@@ -187,7 +194,8 @@ def score_each(wording: PromptTemplate, asked: Sequence[Asked], counts: Counts) 
     """
     found: list[Reading | Failure] = [Failure(TOO_LONG, "the input alone does not fit into the context")] * len(asked)
     before = ""
-    order = sorted(range(len(asked)), key=lambda place: _beginning(asked[place]))
+    begins = [([str(example.target) for example in one.demonstrations], one.task) for one in asked]
+    order = sorted(range(len(asked)), key=begins.__getitem__)
     for start in range(0, len(order), ROUND):
         prompts: dict[int, Prompt] = {}
         for place in order[start : start + ROUND]:
@@ -208,10 +216,6 @@ def score_each(wording: PromptTemplate, asked: Sequence[Asked], counts: Counts) 
         for place in order[start : start + ROUND]:
             counts.count(found[place])
     return found
-
-
-def _beginning(asked: Asked) -> tuple[list[str], str]:
-    return [str(example.target) for example in asked.demonstrations], asked.task
 
 
 def common(one: str, other: str) -> int:
@@ -291,13 +295,13 @@ def as_evidence(
     options = question.scale.numbers
     columns = [Column(f"{BLOCK}={option:.12g}", signature, question.id, option) for option in options]
     columns.append(Column(SPREAD, signature))
+    names = [column.name for column in columns]
     rows: dict[Target, dict[str, float]] = {}
     absences: dict[tuple[Target, str], str] = {}
     for target, said in found:
+        rows[target] = {}
         if isinstance(said, Failure):
-            why = f"{said.reason} ({said.detail})" if said.detail else said.reason
-            rows[target], absences[target, question.id] = {}, why
+            absences[target, question.id] = f"{said.reason} ({said.detail})" if said.detail else said.reason
         else:
-            shares = {f"{BLOCK}={option:.12g}": share for option, share in zip(options, said.shares, strict=True)}
-            rows[target] = {**shares, SPREAD: said.spread}
+            rows[target] = dict(zip(names, (*said.shares, said.spread), strict=True))
     return EvidenceTable.from_rows(columns, rows, absences)

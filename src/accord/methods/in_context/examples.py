@@ -19,16 +19,13 @@ from accord.values import (
     Conversation,
     Labels,
     Question,
-    Rubric,
     Sample,
     Target,
-    UnknownName,
     check_value,
     content_hash,
 )
 
 TURN, DIALOGUE = "turn", "dialogue"
-LEVELS = (TURN, DIALOGUE)
 
 Private = Callable[[Conversation], bool]
 """Tells conversations that may not be shown beside others."""
@@ -53,9 +50,8 @@ class Example:
 
     def to_json(self) -> dict[str, Any]:
         """The example as plain JSON values."""
-        return {
-            "conversation": self.sample.conversation.to_json(), "turn": self.sample.turn, "score": self.score,
-        }  # fmt: skip
+        chat = self.sample.conversation.to_json()
+        return {"conversation": chat, "turn": self.sample.turn, "score": self.score}
 
     @classmethod
     def from_json(cls, row: dict[str, Any]) -> Example:
@@ -63,13 +59,13 @@ class Example:
         return cls(Sample(Conversation.from_json(row["conversation"]), row["turn"]), float(row["score"]))
 
 
-@dataclass
+@dataclass(frozen=True)
 class Examples:
-    """The examples of a dimension, and why other rated targets are none."""
+    """The examples of a dimension, and the reasons why other rated targets are none."""
 
     question: Question
     level: str
-    all: list[Example]
+    all: Sequence[Example]
     reasons: Mapping[Target, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -82,7 +78,7 @@ class Examples:
 
     @property
     def unit(self) -> NDArray[np.float64]:
-        """(n,) scores put on [0, 1] of the question's scale."""
+        """(n,) the scores, on [0, 1]."""
         return unit(np.array([example.score for example in self.all], dtype=float), self.question)
 
 
@@ -146,31 +142,6 @@ def level_of(targets: Iterable[Target], level: str | None, dimension: str) -> st
             "in-context: {level: turn}"
         )
     return kinds.pop() if kinds else DIALOGUE
-
-
-def dimension_of(rubric: Rubric, name: str | None, labels: Labels) -> Question:
-    """The question that is scored: the named one, or the rubric's main one.
-
-    Raises:
-        BadInput: Nobody rated it, or the rubric does not say what its scale is.
-    """
-    wanted = name or rubric.main
-    rated = Counter(label.question for label in labels if label.value is not None)
-    question = rubric.get(wanted)
-    if question is None and wanted in rated:
-        raise BadInput(
-            f"people rated {wanted!r} {rated[wanted]} times, and the rubric {rubric.name!r} does not say on which "
-            f"scale; add the question: questions: [{{id: {wanted}, text: ..., options: [1, 2, 3, 4, 5]}}]"
-        )
-    if question is None:
-        raise UnknownName("dimension", wanted, sorted({*(q.id for q in rubric.questions), *rated}))
-    if not rated[wanted]:
-        others = ", ".join(f"{each} ({count})" for each, count in rated.most_common(5)) or "nothing"
-        raise BadInput(
-            f"nobody has rated the dimension {wanted!r}; rated are: {others}. Import labels: accord import FILE, or "
-            "collect some: accord label"
-        )
-    return question
 
 
 def prompt_text(sample: Sample) -> str:

@@ -47,10 +47,6 @@ class TaskPrompt:
         """A tagged digest of the text: a prompt that is edited is another version."""
         return content_hash(self.text, length=12)
 
-    def tried(self, error: float) -> TaskPrompt:
-        """This prompt with the error that it made."""
-        return replace(self, error=error)
-
     def to_json(self) -> dict[str, Any]:
         """The prompt as plain JSON values."""
         about = {"hash": self.hash, "by": self.by, "error": self.error, "examples": list(self.examples)}
@@ -87,7 +83,7 @@ def load_tasks(path: str | Path) -> list[TaskPrompt]:
 
 
 def read_tasks(text: str, where: str) -> list[TaskPrompt]:
-    """The same from the text of such a file; messages call it `where`."""
+    """`load_tasks` from the text of such a file; messages call it `where`."""
     return _prompts_in(parse_yaml(text, where), where)
 
 
@@ -125,11 +121,6 @@ _LEAD = re.compile(r"^\s*(?:\*\*)?(?:task )?prompt(?:\*\*)?\s*:(?:\*\*)?\s*", re
 _FENCED = re.compile(r"^\s*```\w*\s*(.*?)\s*```\s*$", re.DOTALL)
 
 
-def drawn(rng: np.random.Generator, examples: int, times: int, size: int = EXAMPLES) -> list[list[int]]:
-    """`times` ordered draws of up to `size` examples, each without repetition."""
-    return [rng.permutation(examples)[:size].tolist() for _ in range(times)]
-
-
 def invert(
     wording: PromptTemplate,
     writer: str,
@@ -147,14 +138,13 @@ def invert(
         BadInput: The user's own inversion prompt names a place that there is not.
         BudgetReached: The budget is spent; the same call goes on from there.
     """
-    asked, shown = [], []
-    for repeat, draw in enumerate(draws):
-        prompt, places = _fitting(wording, [examples[place] for place in draw], own, context, repeat)
-        asked.append(prompt)
-        shown.append(places)
-    replies = yield asked
+    made = [
+        _fitting(wording, [examples[place] for place in draw], own, context, repeat)
+        for repeat, draw in enumerate(draws)
+    ]
+    replies = yield [prompt for prompt, _ in made]
     found: list[TaskPrompt] = []
-    for reply, seen in zip(replies, shown, strict=True):
+    for reply, (_, seen) in zip(replies, made, strict=True):
         text = reply if isinstance(reply, Failure) else checked(reply.text, seen)
         counts.count(text)
         if isinstance(text, str):
@@ -165,12 +155,12 @@ def invert(
 def _fitting(
     wording: PromptTemplate, shown: list[Example], own: str | None, context: int | None, repeat: int
 ) -> tuple[Prompt, list[Example]]:
-    while True:
-        text = wording.inversion(shown, own)
-        prompt = Prompt((ChatMessage("user", text),), WRITTEN_TOKENS, repeat=repeat)
-        if context is None or len(shown) <= 1 or estimated_usage(prompt).total <= MARGIN * context:
-            return prompt, shown
-        shown = shown[1:]
+    """The request for a prompt, with as many of the examples as fit."""
+    text = wording.inversion(shown, own)
+    prompt = Prompt((ChatMessage("user", text),), WRITTEN_TOKENS, repeat=repeat)
+    if context is None or len(shown) <= 1 or estimated_usage(prompt).total <= MARGIN * context:
+        return prompt, shown
+    return _fitting(wording, shown[1:], own, context, repeat)
 
 
 def checked(text: str, shown: Sequence[Example]) -> str | Failure:
@@ -230,21 +220,20 @@ def prompt_search(
         counts: Counts what asking comes to.
     """
     asked = [
-        Asked(_first(examples, groups, draw, row, k), prompt.text, example.sample)
+        Asked(
+            tuple(examples.all[place] for place in draw if groups[place] != groups[row])[:k],
+            prompt.text,
+            example.sample,
+        )
         for prompt, draw in zip(candidates, draws, strict=True)
         for row, example in enumerate(examples.all)
     ]
     readings = yield from score_each(wording, asked, counts)
     said = [readings[start : start + len(examples)] for start in range(0, len(readings), len(examples))]
     errors = [squared_error(each, examples.unit, wording.question) for each in said]
-    order = sorted((place for place in range(len(candidates)) if errors[place] is not None), key=lambda p: errors[p])  # type: ignore[arg-type,return-value]
     lost = [sum(isinstance(one, Failure) and one.reason in UNREADABLE for one in each) for each in said]
-    return PromptSearch([candidates[p].tried(float(errors[p] or 0.0)) for p in order], [lost[p] for p in order])
-
-
-def _first(examples: Examples, groups: Sequence[str], draw: Sequence[int], row: int, k: int) -> tuple[Example, ...]:
-    """The first k examples of a draw that are not of an input's own group."""
-    return tuple(examples.all[place] for place in draw if groups[place] != groups[row])[:k]
+    order = sorted((error, place) for place, error in enumerate(errors) if error is not None)
+    return PromptSearch([replace(candidates[p], error=e) for e, p in order], [lost[p] for _, p in order])
 
 
 def squared_error(readings: Sequence[Reading | Failure], truth: Floats, question: Question) -> float | None:

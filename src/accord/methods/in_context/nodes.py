@@ -1,20 +1,31 @@
-"""Choices of a selector: rated examples and prompts, sets of them (nodes), their observed effect, and the subgraph."""
+"""Sets of demonstrations with a prompt (nodes): random ones, what they are worth (algorithm 1), the subgraph (2).
+
+Beyond the paper, algorithm 1 shows each drawn set with all prompts and before several inputs, so that a prefix cache
+shares its reading; and no demonstration comes from the input's own group (another reply to the same turns, another turn
+of the same conversation), since no such example will stand beside a new input.
+"""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.values import BadInput
+from accord.methods.in_context.asking import UNREADABLE, Asked, Counts, Reading, score_each
+from accord.methods.in_context.examples import Examples, unit
+from accord.methods.in_context.inversion import TaskPrompt
+from accord.methods.in_context.template import PromptTemplate
+from accord.models import Failure, PromptFlow
+from accord.values import BadInput, Question
 
 Vectors = NDArray[np.float32]
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
+
+LEAST_TARGET = float(np.exp(-1.0))
+"""The target of a reply without a score: as far from any person's as can be."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +34,7 @@ class Library:
 
     Attributes:
         vectors: (n, h) unit vectors of the examples' texts, without their scores.
-        scores: (n,) what people gave, on [0, 1].
+        scores: (n,) people's mean scores, on [0, 1].
         texts: n texts.
         prompts: (ℓ, h) unit vectors of the task prompts, the best prompt first.
     """
@@ -69,12 +80,7 @@ class Nodes:
 
 @dataclass(frozen=True)
 class Query:
-    """An input to be scored.
-
-    Attributes:
-        vector: (h,) unit vector of its text.
-        text: The text.
-    """
+    """An input to be scored: its text, and the text's (h,) unit vector."""
 
     vector: Vectors
     text: str
@@ -82,13 +88,13 @@ class Query:
 
 @dataclass(frozen=True)
 class Pairs:
-    """P observations of a judge who scored Q inputs whose scores are known (algorithm 1).
+    """P observations of a scorer on Q inputs whose scores are known (algorithm 1).
 
     Attributes:
         queries: (Q, h) unit vectors of the inputs' texts.
         texts: Q texts.
         query: (P,) which input.
-        nodes: P nodes: what the judge was shown.
+        nodes: P nodes: what the scorer was shown.
         target: (P,) exp(-|y - ŷ|), y on [0, 1] (eq. 6).
     """
 
@@ -113,23 +119,24 @@ class Pairs:
 def random_nodes(rng: np.random.Generator, examples: Sequence[int], prompts: int, k: int, each: int) -> Nodes:
     """Random ordered sets of k different examples, `each` (ζ) of them per prompt; all orders are equally likely.
 
-    The j-th example is drawn by its rank among those that are left, which each smaller chosen one moves up by one.
-
     Args:
         rng: Drawn from.
         examples: Which examples may be shown.
         prompts: ℓ.
-        k: Demonstrations of a node.
+        k: Demonstrations per node.
         each: ζ.
 
     Returns:
         ℓ·ζ nodes, those of the first prompt first.
+
+    Raises:
+        BadInput: There are fewer than k examples.
     """
     if len(examples) < k:
         raise BadInput(f"{k} demonstrations need at least {k} examples; got {len(examples)}. Show fewer.")
     count = prompts * each
     drawn = np.empty((count, k), dtype=np.intp)
-    for column in range(k):
+    for column in range(k):  # by rank among the examples that are left, which each smaller chosen one moves up by one
         place = rng.integers(len(examples) - column, size=count)
         for taken in np.sort(drawn[:, :column], axis=1).T:
             place += place >= taken
@@ -137,69 +144,89 @@ def random_nodes(rng: np.random.Generator, examples: Sequence[int], prompts: int
     return Nodes(np.asarray(examples, dtype=np.intp)[drawn], np.repeat(np.arange(prompts), each))
 
 
-Arrays = dict[str, NDArray[Any]]
+# --- algorithm 1 ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """N nodes, and what a selector knows of them before there is an input.
+def pair_draws(
+    rng: np.random.Generator, groups: Sequence[str], prompts: int, k: int, each: int, together: int
+) -> tuple[Indices, Nodes]:
+    """Draw the pairs to try: for every input and prompt, `each` (γ) random sets of k demonstrations.
 
-    Attributes:
-        nodes: N nodes.
-        known: (N, …) whatever the selector needs of each of them; `None` where that is nothing.
+    Args:
+        rng: Drawn from.
+        groups: (n,) the examples' groups; an input is shown none of its own.
+        prompts: ℓ.
+        k: Demonstrations per set.
+        each: γ.
+        together: Inputs that share a set.
+
+    Returns:
+        (P,) the input of each pair, and its node; P = n·ℓ·γ.
+
+    Raises:
+        BadInput: Beside some input there are fewer than k examples to show.
     """
-
-    nodes: Nodes
-    known: NDArray[Any] | None = None
-
-    def __len__(self) -> int:
-        return len(self.nodes)
-
-    def take(self, rows: NDArray[Any]) -> Prepared:
-        """Some of the nodes, with what is known of them."""
-        return Prepared(self.nodes.take(rows), None if self.known is None else self.known[rows])
-
-
-class Selector(ABC):
-    """Weighs demonstration sets and prompts for an input.
-
-    Attributes:
-        name: What it is chosen by.
-        needs_pairs: Whether it learns from a judge's observed errors.
-    """
-
-    name: str
-    needs_pairs: bool = False
-
-    @abstractmethod
-    def fit(self, library: Library, pairs: Pairs | None = None) -> Self:
-        """Take the examples in, and learn from the pairs where that is needed."""
-
-    @abstractmethod
-    def weights(self, query: Query, prepared: Prepared) -> Floats:
-        """(N,) W_v of each node for an input, in [0, 1]."""
-
-    def prepare(self, nodes: Nodes) -> Prepared:
-        """The part that depends on nodes alone: computed once, used for every input."""
-        return Prepared(nodes)
-
-    def retrieved(self, query: Query, k: int, left_out: Collection[int] = ()) -> tuple[int, ...] | None:
-        """The k examples that retrieval would show outright, the most similar last; `None` from what retrieves none."""
-        return None
-
-    def state(self) -> tuple[dict[str, Any], Arrays]:
-        """The learned state as JSON and arrays, without the library."""
-        return {}, {}
-
-    def restore(self, library: Library, card: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Be as after `fit` on the library, from what `state` said."""
-        return self.fit(library)
+    _, group = np.unique(np.asarray(groups, dtype=str), return_inverse=True)
+    query: list[int] = []
+    sets: list[Indices] = []
+    task: list[int] = []
+    for block in _blocks(rng.permutation(len(group)), group, k, together):
+        others = np.flatnonzero(~np.isin(group, group[block]))
+        for _ in range(each):
+            shown = rng.permutation(others)[:k]
+            for prompt in range(prompts):
+                query += block
+                task += [prompt] * len(block)
+                sets += [shown] * len(block)
+    return np.array(query, dtype=np.intp), Nodes(np.array(sets, dtype=np.intp), np.array(task, dtype=np.intp))
 
 
-Edges = Literal["sum", "mean"]
+def _blocks(order: Indices, group: Indices, k: int, together: int) -> list[list[int]]:
+    """Inputs in blocks of `together`; single ones where too few examples are left beside a whole block."""
+    blocks: list[list[int]] = []
+    for start in range(0, len(order), together):
+        block = order[start : start + together].tolist()
+        is_possible = (~np.isin(group, group[block])).sum() >= k
+        blocks += [block] if is_possible else [[one] for one in block]
+    if np.bincount(group).max(initial=0) > len(group) - k:
+        raise BadInput(
+            f"beside some example there are fewer than {k} others to show that are not of its own conversation or "
+            f"context; rate more conversations, or show fewer: in-context: {{demonstrations: {max(k - 1, 1)}}}"
+        )
+    return blocks
 
 
-def greedy_subgraph(weights: Floats, nodes: Nodes, size: int = 5, edges: Edges = "sum") -> list[int]:
+def try_pairs(
+    wording: PromptTemplate,
+    examples: Examples,
+    tasks: Sequence[TaskPrompt],
+    query: Indices,
+    nodes: Nodes,
+    counts: Counts,
+) -> PromptFlow[tuple[Indices, Floats]]:
+    """Ask about every pair; which pairs were answered, and their targets exp(-|y - ŷ|) (eq. 6) with y on [0, 1]."""
+    asked = [
+        Asked(tuple(examples.all[place] for place in shown), tasks[task].text, examples.all[row].sample)
+        for row, shown, task in zip(query.tolist(), nodes.demonstrations.tolist(), nodes.prompt.tolist(), strict=True)
+    ]
+    readings = yield from score_each(wording, asked, counts)
+    truth = examples.unit[query]
+    targets = [target(reading, true, wording.question) for reading, true in zip(readings, truth, strict=True)]
+    kept = np.array([place for place, each in enumerate(targets) if each is not None], dtype=np.intp)
+    return kept, np.array([each for each in targets if each is not None])
+
+
+def target(reading: Reading | Failure, truth: float, question: Question) -> float | None:
+    """exp(-|y - ŷ|) (eq. 6) of scores on [0, 1]; `None` for a request that failed for a passing reason."""
+    if isinstance(reading, Reading):
+        return float(np.exp(-abs(truth - float(unit(np.array(reading.value), question)))))
+    return LEAST_TARGET if reading.reason in UNREADABLE else None
+
+
+# --- algorithm 2 ----------------------------------------------------------------------------------------------------
+
+
+def greedy_subgraph(weights: Floats, nodes: Nodes, size: int = 5) -> list[int]:
     """The heaviest node, then each time the one that adds most to those chosen; of equals the first.
 
         W_e(i, j) = 1 - |D_i ∩ D_j|/k                    (eq. 7)
@@ -209,59 +236,26 @@ def greedy_subgraph(weights: Floats, nodes: Nodes, size: int = 5, edges: Edges =
         weights: (N,) W_v, in [0, 1].
         nodes: N nodes; the order of their demonstrations does not matter.
         size: How many to choose; all of them where there are no more.
-        edges: `sum` is eq. 8. `mean` is what the authors' code does: weights are divided by the largest, the prompt
-            counts as an element of the set, and one harmonic mean is taken, with 1 - the mean overlap.
 
     Returns:
         Rows of the chosen nodes, in the order chosen.
     """
     if not len(nodes) or size < 1:
         return []
-    added = _Sum(weights, nodes) if edges == "sum" else _Mean(weights, nodes)
+    k = nodes.demonstrations.shape[1]
+    gained, free = np.zeros(len(nodes)), np.ones(len(nodes), dtype=bool)
     chosen = [int(np.argmax(weights))]
-    free = np.ones(len(nodes), dtype=bool)
     while len(chosen) < min(size, len(nodes)):
         free[chosen[-1]] = False
-        chosen.append(int(np.argmax(np.where(free, added.after(chosen[-1]), -np.inf))))
+        edges = 1 - shared_with(nodes, chosen[-1]) / k
+        total = edges + weights
+        gained += np.divide(2 * edges * weights, total, out=np.zeros_like(total), where=total > 0)
+        chosen.append(int(np.argmax(np.where(free, gained, -np.inf))))
     return chosen
 
 
-class _Sum:
-    """Q of every node after each choice: a choice adds its own term."""
-
-    def __init__(self, weights: Floats, nodes: Nodes) -> None:
-        self._weights, self._nodes = weights, nodes
-        self._total = np.zeros(len(nodes))
-
-    def after(self, row: int) -> Floats:
-        shared = _shared(self._nodes, row)
-        self._total += _harmonic(1 - shared / self._nodes.demonstrations.shape[1], self._weights)
-        return self._total
-
-
-class _Mean:
-    """The same as the authors' code has it."""
-
-    def __init__(self, weights: Floats, nodes: Nodes) -> None:
-        self._weights = weights / (weights.max() or 1.0)
-        self._nodes = nodes
-        self._shared = np.zeros(len(nodes), dtype=np.intp)
-        self._choices = 0
-
-    def after(self, row: int) -> Floats:
-        self._choices += 1
-        self._shared += _shared(self._nodes, row) + (self._nodes.prompt == self._nodes.prompt[row])
-        elements = self._nodes.demonstrations.shape[1] + 1
-        return _harmonic(1 - self._shared / (elements * self._choices), self._weights)
-
-
-def _shared(nodes: Nodes, row: int) -> Indices:
+def shared_with(nodes: Nodes, row: int) -> Indices:
     """(N,) |D_i ∩ D_row|."""
     member = np.zeros(int(nodes.demonstrations.max(initial=0)) + 1, dtype=np.intp)
     member[nodes.demonstrations[row]] = 1
     return np.asarray(member[nodes.demonstrations].sum(axis=1))
-
-
-def _harmonic(a: Floats, b: Floats) -> Floats:
-    total = a + b
-    return np.asarray(np.divide(2 * a * b, total, out=np.zeros_like(total), where=total > 0))

@@ -11,7 +11,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -19,14 +19,15 @@ from accord.evidence import State
 from accord.methods.in_context.asking import Asked
 from accord.methods.in_context.examples import TURN, Example, prompt_text, unit
 from accord.methods.in_context.inversion import TaskPrompt, dump_tasks, read_tasks
-from accord.methods.in_context.nodes import Library, Nodes, Prepared, Query, Selector, greedy_subgraph, random_nodes
-from accord.methods.in_context.selectors import make_selector
+from accord.methods.in_context.nodes import Library, Nodes, Query, greedy_subgraph, random_nodes
+from accord.methods.in_context.selectors import Prepared, Selector, make_selector
 from accord.methods.in_context.template import PromptTemplate
 from accord.models import Failure
 from accord.values import BadInput, Question, Sample, Signature, content_hash
 
-FORMAT = 1
+FORMAT = 2
 PROMPTS_FILE, DEMONSTRATIONS_FILE = "prompts.yaml", "demonstrations.jsonl"
+WORDING = ("level", "mode", "background", "context", "most", "top")
 FIT_AGAIN = "fit again: accord fit"
 
 
@@ -38,14 +39,12 @@ class Sizes:
         k: Demonstrations of a request.
         each: ζ, random sets per prompt that are ranked for an input.
         ensemble: Requests per input; 1 takes the heaviest set alone.
-        edges: How the subgraph is scored: `sum` is eq. 8, `mean` the authors' own code.
         seed: Of the random sets.
     """
 
     k: int = 5
     each: int = 512
     ensemble: int = 5
-    edges: Literal["sum", "mean"] = "sum"
     seed: int = 0
 
 
@@ -76,8 +75,7 @@ class Recipe:
     @cached_property
     def nodes(self) -> Nodes:
         """The sets that are ranked for every input: drawn once, so that what depends on them alone is computed once."""
-        rng = np.random.default_rng(self.sizes.seed)
-        return random_nodes(rng, range(len(self.examples)), len(self.tasks), self.sizes.k, self.sizes.each)
+        return self._drawn(range(len(self.examples)))
 
     @cached_property
     def prepared(self) -> Prepared:
@@ -113,7 +111,7 @@ class Recipe:
             kept = nodes.without(left_out)
             weights, nodes = weights[kept], nodes.take(kept)
         if not len(nodes):
-            nodes = self._drawn_without(left_out)
+            nodes = self._drawn([place for place in range(len(self.examples)) if place not in set(left_out)])
             weights = self.selector.weights(query, self.selector.prepare(nodes))
         own = self.selector.retrieved(query, self.sizes.k, left_out)
         if own is not None and len(own) == self.sizes.k:
@@ -121,21 +119,20 @@ class Recipe:
             more = Nodes(np.tile(np.array(own, dtype=np.intp), (len(tasks), 1)), tasks)
             weights = np.concatenate([self.selector.weights(query, self.selector.prepare(more)), weights])
             nodes = more.concat(nodes)
-        rows = greedy_subgraph(weights, nodes, self.sizes.ensemble, self.sizes.edges)
+        rows = greedy_subgraph(weights, nodes, self.sizes.ensemble)
         return nodes.take(np.array(rows, dtype=np.intp))
 
-    def _drawn_without(self, left_out: Collection[int]) -> Nodes:
-        """Sets of the examples that are left, where none of those that were drawn is."""
-        free = [place for place in range(len(self.examples)) if place not in set(left_out)]
+    def _drawn(self, examples: Sequence[int]) -> Nodes:
         rng = np.random.default_rng(self.sizes.seed)
-        return random_nodes(rng, free, len(self.tasks), self.sizes.k, self.sizes.each)
+        return random_nodes(rng, examples, len(self.tasks), self.sizes.k, self.sizes.each)
 
     def left_out_of(self, sample: Sample) -> list[int]:
         """The examples that are the input itself: not shown beside it."""
         return self.twins.get(content_hash(prompt_text(sample)), [])
 
-    def asked(self, nodes: Nodes, sample: Sample) -> list[Asked]:
-        """The requests for an input."""
+    def requests(self, sample: Sample, query: Query, left_out: Collection[int] = ()) -> list[Asked]:
+        """The requests about an input, without the examples at the places `left_out`."""
+        nodes = self.choose(query, left_out)
         return [
             Asked(tuple(self.examples[place] for place in shown), self.tasks[task].text, sample)
             for shown, task in zip(nodes.demonstrations.tolist(), nodes.prompt.tolist(), strict=True)
@@ -154,10 +151,10 @@ class Recipe:
     @property
     def signature(self) -> Signature:
         """The signature of the recipe's answers."""
-        model, _, _ = self.model.partition(" ")
         return Signature.of(
-            "in-context", model=model, via=self.wording.mode, selector=self.selector.name, prompts=len(self.tasks),
-            examples=len(self.examples), k=self.sizes.k, asked=self.sizes.ensemble, recipe=self.hash,
+            "in-context", model=self.model.partition(" ")[0], via=self.wording.mode, selector=self.selector.name,
+            prompts=len(self.tasks), examples=len(self.examples), k=self.sizes.k, asked=self.sizes.ensemble,
+            recipe=self.hash,
         )  # fmt: skip
 
     # --- as a state -------------------------------------------------------------------------------------------------
@@ -165,25 +162,18 @@ class Recipe:
     def state(self) -> State:
         """The recipe as JSON, arrays, and the files that people may read; `recipe_from` reads it back."""
         card, arrays = self.selector.state()
+        wording = {name: getattr(self.wording, name) for name in WORDING}
         about = {
             "format": FORMAT, "hash": self.hash, "embedder": self.embedder, "model": self.model,
-            "question": self.wording.question.model_dump(mode="json"), "wording": self._wording(),
+            "question": self.wording.question.model_dump(mode="json"), "wording": wording,
             "sizes": asdict(self.sizes), "selector": self.selector.name, "prompts": [t.hash for t in self.tasks],
             "learned": card,
         }  # fmt: skip
-        kept = {f"selector.{name}": np.ascontiguousarray(array) for name, array in arrays.items()}
-        kept |= {
-            "library.vectors": np.ascontiguousarray(self.library.vectors),
-            "library.prompts": np.ascontiguousarray(self.library.prompts),
-        }
+        kept = {f"selector.{name}": array for name, array in arrays.items()}
+        kept |= {"library.vectors": self.library.vectors, "library.prompts": self.library.prompts}
         rows = "".join(json.dumps(example.to_json(), ensure_ascii=True) + "\n" for example in self.examples)
-        return State(
-            about, kept, {PROMPTS_FILE: dump_tasks(self.wording.question.id, self.tasks), DEMONSTRATIONS_FILE: rows}
-        )
-
-    def _wording(self) -> dict[str, Any]:
-        names = ("level", "mode", "background", "context", "most", "top")
-        return {name: getattr(self.wording, name) for name in names}
+        files = {PROMPTS_FILE: dump_tasks(self.wording.question.id, self.tasks), DEMONSTRATIONS_FILE: rows}
+        return State(about, {name: np.ascontiguousarray(array) for name, array in kept.items()}, files)
 
 
 def recipe_from(state: State) -> Recipe:
@@ -197,13 +187,14 @@ def recipe_from(state: State) -> Recipe:
         raise BadInput(f"the evaluator holds no prompts and demonstrations: {missing} is missing; {FIT_AGAIN}")
     about, arrays = state.card, state.arrays
     try:
-        if about["format"] > FORMAT:
-            raise BadInput("the evaluator was written by a newer Accord; upgrade")
+        if about["format"] != FORMAT:
+            what = "a newer Accord; upgrade" if about["format"] > FORMAT else f"an older Accord; {FIT_AGAIN}"
+            raise BadInput(f"the evaluator was written by {what}")
         examples = [Example.from_json(json.loads(row)) for row in state.files[DEMONSTRATIONS_FILE].splitlines()]
         wording = PromptTemplate(Question.model_validate(about["question"]), **about["wording"])
-        scores = np.array([example.score for example in examples])
+        scores = unit(np.array([example.score for example in examples]), wording.question)
         texts = tuple(prompt_text(example.sample) for example in examples)
-        library = library_of(wording.question, scores, texts, arrays["library.vectors"], arrays["library.prompts"])
+        library = Library(arrays["library.vectors"], scores, texts, arrays["library.prompts"])
         own = {n.removeprefix("selector."): array for n, array in arrays.items() if n.startswith("selector.")}
         selector = make_selector(about["selector"], about["sizes"]["seed"]).restore(library, about["learned"], own)
         tasks = read_tasks(state.files[PROMPTS_FILE], PROMPTS_FILE)
@@ -228,9 +219,7 @@ def recipe_from(state: State) -> Recipe:
 
 def at_level(samples: Sequence[Sample], level: str) -> list[Sample]:
     """The samples to score: of whole conversations, where turns are scored, the last reply; a turn stays what it is."""
-    if level != TURN:
-        return list(samples)
-    return [sample if sample.turn is not None else _last_reply(sample) for sample in samples]
+    return [sample if level != TURN or sample.turn is not None else _last_reply(sample) for sample in samples]
 
 
 def _last_reply(sample: Sample) -> Sample:
@@ -247,8 +236,3 @@ def _digest(selector: Selector) -> str:
 
 def _bytes(array: Any) -> str:
     return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
-
-
-def library_of(question: Question, scores: Any, texts: tuple[str, ...], vectors: Any, prompts: Any) -> Library:
-    """Examples and prompts as a selector sees them, scores on [0, 1]."""
-    return Library(vectors, unit(np.asarray(scores, dtype=float), question), texts, prompts)

@@ -7,7 +7,7 @@ distribution and spread are the evidence. How people's ratings follow from that 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, Literal, Self
@@ -18,18 +18,19 @@ from accord.evidence import EvidenceTable, Learned, Note, Settings, Source, Stat
 from accord.methods.in_context.asking import Asked, Counts, Ensemble, as_evidence, ask_ensembles
 from accord.methods.in_context.examples import Examples, contexts_of, examples_of, private_by, prompt_text
 from accord.methods.in_context.experiment import (
-    TEST_SIDE,
+    FEW_SHOT,
+    Choose,
     Experiment,
     ExperimentResult,
     check_examples,
-    findings,
+    rivals,
     vectors_of,
 )
+from accord.methods.in_context.findings import TEST_SIDE, InContextFindings
 from accord.methods.in_context.inversion import TaskPrompt, load_tasks
-from accord.methods.in_context.nodes import Edges, Query
+from accord.methods.in_context.nodes import Query
 from accord.methods.in_context.recipe import FIT_AGAIN, Recipe, at_level, recipe_from
-from accord.methods.in_context.selectors import check_towers
-from accord.methods.in_context.systems import FEW_SHOT
+from accord.methods.in_context.selectors import AUTO, TowerSettings, make_selector, selectors
 from accord.methods.in_context.template import LOGPROBS, NUMBER, PromptTemplate
 from accord.models import (
     IN_PROCESS_LOGPROBS,
@@ -47,7 +48,6 @@ from accord.statistics import Split, fold_of
 from accord.values import BadInput, NotFitted, Sample, Target
 
 IN_CONTEXT = "in-context"
-"""The source's own name among the systems that its held-out side is asked about for."""
 DECIDED = ("decisions", "systemone")
 SCORING = (NUMBER, LOGPROBS, *DECIDED)
 """Modes of a scorer."""
@@ -57,40 +57,40 @@ class InContextSettings(Settings):
     """Settings of what is shown, asked and tried; the models are the roles `scorer` and `writer`."""
 
     level: Literal["turn", "dialogue"] | None = Field(
-        default=None, description="What is scored, where people rated both turns and whole conversations."
+        default=None, description="Score turns or whole conversations; needed where people rated both."
     )
-    background: str = Field(default="documents", description="What a conversation's documents are: fact, persona, ...")
-    prompts: str | None = Field(default=None, description="A YAML file of prompts by hand that enter the contest.")
-    inversion: str | None = Field(default=None, description="A file that replaces the text which asks for prompts.")
+    background: str = Field(
+        default="documents", description="Name of a conversation's documents in requests: fact, persona, ..."
+    )
+    prompts: str | None = Field(default=None, description="YAML file of prompts by hand that enter the contest.")
+    inversion: str | None = Field(default=None, description="File that replaces the request for a task prompt.")
     private: list[str] = Field(
-        default_factory=list, description="Regular expressions; conversations that fit one are shown beside no other."
+        default_factory=list, description="Regular expressions; a conversation that matches one is never shown."
     )
-    marked: str | None = Field(default=None, description="The metadata key of conversations that are private too.")
+    marked: str | None = Field(default=None, description="Metadata key; conversations that have it are never shown.")
     demonstrations: int = Field(default=5, ge=1, le=50, description="Examples per request (k).")
-    candidates: int = Field(default=80, ge=0, le=1000, description="Prompts to be written (m).")
-    kept: int = Field(default=4, ge=1, le=20, description="Prompts that stay (ℓ).")
-    sets: int = Field(default=4, ge=1, le=64, description="Sets of examples that are tried with each prompt (γ).")
-    together: int = Field(
-        default=4, ge=1, le=64, description="Inputs before which one set is tried; 1 as in the paper."
-    )
+    candidates: int = Field(default=80, ge=0, le=1000, description="Prompts that the writer writes (m).")
+    kept: int = Field(default=4, ge=1, le=20, description="Prompts that are used (ℓ).")
+    sets: int = Field(default=4, ge=1, le=64, description="Sets of examples tried with each prompt per input (γ).")
+    together: int = Field(default=4, ge=1, le=64, description="Inputs that share a tried set; 1 as published.")
     ranked: int = Field(default=512, ge=1, le=100_000, description="Random sets per prompt that are ranked (ζ).")
-    ensemble: int = Field(default=5, ge=1, le=50, description="Requests of which a score is the mean.")
-    edges: Edges = Field(
-        default="sum", description="How far sets differ, summed as in eq. 8, or the mean of the authors' own code."
+    ensemble: int = Field(default=5, ge=1, le=50, description="Requests per input; the score is their mean.")
+    selector: str = Field(
+        default=AUTO, description="Selector of examples; `auto` takes the simplest that is not worse than the best."
     )
-    selector: str = Field(default="auto", description="Who picks examples; `auto`: the simplest that is not worse.")
-    towers: dict[str, Any] = Field(
-        default_factory=dict, description="Settings of the selectors that learn: width, epochs, relative, ..."
+    towers: TowerSettings = Field(
+        default_factory=TowerSettings, description="Settings of the selectors that learn: width, epochs, ..."
     )
-    embedder: str = Field(default="minilm-l6", description="What places examples and inputs, as for metrics.")
+    embedder: str = Field(default="minilm-l6", description="Embedder of examples and inputs, as for metrics.")
     calibrate: bool = Field(
         default=True,
-        description="Ask about the training side too, by selectors that have not learned from it: what a head learns "
-        "from. Without it only answers as they are can be used.",
+        description="Ask about the training examples as well, so that a head can learn from the answers.",
     )
-    held_out: float = Field(default=0.3, gt=0, le=0.5, description="The share of examples that the table is made on.")
-    tables: bool = Field(
-        default=False, description="Ask about the held-out side for every system of table 1, not the baseline alone."
+    held_out: float = Field(
+        default=0.3, gt=0, le=0.5, description="Share of the examples that is held out for the table."
+    )
+    rivals: list[str] = Field(
+        default=[FEW_SHOT], description="Systems to ask about the held-out examples too, for comparison."
     )
 
 
@@ -99,7 +99,9 @@ class InContext(Source):
     """Scores by a model that is shown rated examples: several diverse requests per input (ADOROR).
 
     Attributes:
-        tables: After `examine`, by system the evidence of the held-out side; the method's own is the first.
+        held_out_: After `examine`, the evidence of the held-out side.
+        recipe_: After `learn`, the prompts, demonstrations and selector.
+        findings_: After `learn`, how they were found.
     """
 
     settings_type = InContextSettings
@@ -107,10 +109,11 @@ class InContext(Source):
 
     def __init__(self, settings: Any, context: Any) -> None:
         super().__init__(settings, context)
-        self.tables: Mapping[str, EvidenceTable] = {}
         self.recipe_: Recipe | None = None
-        self.result_: ExperimentResult | None = None
-        self.findings_: Mapping[str, Any] = {}
+        self.findings_: InContextFindings | None = None
+        self.held_out_: EvidenceTable | None = None
+        self._rivals: Mapping[str, EvidenceTable] = {}
+        self._result: ExperimentResult | None = None
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -155,8 +158,11 @@ class InContext(Source):
             BudgetReached: The budget is spent; the same call goes on from there.
         """
         settings = self.settings
-        check_towers(settings.selector, settings.towers)
-        prompts: Sequence[TaskPrompt] = load_tasks(settings.prompts) if settings.prompts else ()
+        for name in selectors.names() if settings.selector == AUTO else [settings.selector]:
+            make_selector(name).check()
+        for name in settings.rivals:
+            rivals.get(name)
+        prompts = load_tasks(settings.prompts) if settings.prompts else []
         inversion = _text_of(settings.inversion) if settings.inversion else None
         [scorer] = yield [Request(SCORER, Who(), about=train.question)]
         wording, examples = self._shown(train, scorer)
@@ -170,70 +176,59 @@ class InContext(Source):
             said = yield from result.train_side()
         known = dict(zip((example.target for example in examples.all), said, strict=True))
         others = {target: Failure(examples.reasons.get(target, "not rated")) for target in train.targets}
-        learned = copy(self)
-        learned.tables, learned.recipe_, learned.result_ = {}, result.recipe, result
-        learned.findings_ = findings(result, result.experiment.counts, examples.left_out)
+        learned = self._with(result.recipe, result.findings(experiment.counts, examples.left_out), result)
         rows = list({**others, **known}.items())
         return Learned(learned, as_evidence(train.question, str(result.recipe.signature), rows))
 
     def examine(self, test: Training) -> Flow[Self]:
-        """The same with `tables`: its own answers about the held-out side, and those of other systems of table 1.
+        """Answers about the held-out side: its own, and those of the rivals.
 
         Raises:
             NotFitted: It has not just learned.
             BudgetReached: The budget is spent; the same call goes on from there.
         """
-        result = self._result()
-        names = list(result.systems()) if self.settings.tables else [FEW_SHOT]
-        return (yield from self.examine_beside(test, names))
-
-    def examine_beside(self, test: Training, names: Collection[str]) -> Flow[Self]:
-        """`examine`, beside some of the other systems (`ExperimentResult.systems`)."""
-        result, recipe = self._result(), self.recipe
+        result, recipe = self._result, self.recipe_
+        if result is None or recipe is None:
+            raise NotFitted(f"{self.name or IN_CONTEXT} can be tried on a held-out side only right after it learned")
         found = _fitting(self._rated(test, recipe.wording.level), recipe.wording)
         samples = [example.sample for example in found.all]
-        inputs = list(zip(samples, (yield from self._queries(samples)), strict=True))
-        asked = {IN_CONTEXT: [recipe.asked(recipe.choose(query, self._out(s)), s) for s, query in inputs]}
-        for name, choose in result.systems().items():
-            if name in names:
-                asked[name] = [choose(sample, query, self._out(sample)) for sample, query in inputs]
+        queries = yield from self._queries(samples)
         counts = {**result.experiment.counts, TEST_SIDE: Counts()}
-        tables = {}
-        for name, requests in asked.items():
+
+        def asked(choose: Choose, signature: str) -> Flow[EvidenceTable]:
+            requests = [choose(s, query, recipe.left_out_of(s)) for s, query in zip(samples, queries, strict=True)]
             said = yield from ask_ensembles(recipe.wording, requests, counts[TEST_SIDE], TEST_SIDE)
-            signature = str(recipe.signature) if name == IN_CONTEXT else name
             rows = list(zip((sample.target for sample in samples), said, strict=True))
-            tables[name] = as_evidence(recipe.wording.question, signature, rows)
-        examined = copy(self)
-        examined.tables = tables
+            return as_evidence(recipe.wording.question, signature, rows)
+
         left_out = Counter(result.experiment.train.left_out) + Counter(found.left_out)
-        examined.findings_ = findings(result, counts, left_out, len(samples))
+        own = yield from asked(recipe.requests, str(recipe.signature))
+        others = {}
+        for name in self.settings.rivals:
+            choose = rivals.get(name)(result)
+            if choose is not None:
+                others[name] = yield from asked(choose, name)
+        examined = self._with(recipe, result.findings(counts, left_out, len(samples)), result)
+        examined.held_out_, examined._rivals = own, others
         return examined
 
     def rivals(self) -> Mapping[str, EvidenceTable]:
         """The answers of the other systems."""
-        return {name: table for name, table in self.tables.items() if name != IN_CONTEXT}
+        return self._rivals
 
-    def _result(self) -> ExperimentResult:
-        if self.result_ is None:
-            raise NotFitted(f"{self.name or IN_CONTEXT} can be tried on a held-out side only right after it learned")
-        return self.result_
+    def _with(self, recipe: Recipe, findings: InContextFindings | None, result: ExperimentResult | None) -> Self:
+        found = copy(self)
+        found.recipe_, found.findings_, found._result = recipe, findings, result
+        found.held_out_, found._rivals = None, {}
+        return found
 
     def _rated(self, part: Training, level: str | None = None) -> Examples:
-        """The rated examples, whether or not there is room for them.
-
-        Raises:
-            BadInput: Turns and whole conversations were rated and no level is named.
-        """
+        """The rated examples, whether or not there is room for them."""
         private = private_by(self.settings.private, self.settings.marked)
         return examples_of(part.question, part.samples, part.labels, level or self.settings.level, private)
 
     def _shown(self, train: Training, scorer: Known) -> tuple[PromptTemplate, Examples]:
-        """The prompt template, and the examples that there is room for.
-
-        Raises:
-            BadInput: The scale cannot be asked for in the scorer's mode.
-        """
+        """The prompt template, and the examples that there is room for."""
         mode = scorer.mode or NUMBER
         if mode not in SCORING:
             raise BadInput(f"a scorer cannot be asked by {mode}; allowed: {', '.join(SCORING)}")
@@ -263,40 +258,32 @@ class InContext(Source):
         found: dict[Target, Ensemble | Failure | None] = {each: recipe.unasked(s) for each, s in wanted.items()}
         asking = [sample for target, sample in wanted.items() if found[target] is None]
         queries = yield from self._queries(asking)
-        asked: list[list[Asked]] = []
-        notes: dict[Target, Note] = {}
-        for sample, query in zip(asking, queries, strict=True):
-            nodes = recipe.choose(query, self._out(sample))
-            asked.append(recipe.asked(nodes, sample))
-            shown = dict.fromkeys(str(example.target) for one in asked[-1] for example in one.demonstrations)
-            prompt = recipe.tasks[int(nodes.prompt[0])].hash
-            notes[sample.target] = Note({"demonstrations": list(shown), "prompt": prompt})
+        asked = [recipe.requests(s, q, recipe.left_out_of(s)) for s, q in zip(asking, queries, strict=True)]
         said = yield from ask_ensembles(recipe.wording, asked, Counts(), "scored in context")
         found |= {sample.target: each for sample, each in zip(asking, said, strict=True)}
         rows = [(target, each) for target, each in found.items() if each is not None]
-        kept = {target: notes[target] for target, each in rows if isinstance(each, Ensemble)}
-        return replace(as_evidence(recipe.wording.question, str(recipe.signature), rows), notes=kept)
+        notes = {
+            sample.target: _note(requests)
+            for sample, requests, each in zip(asking, asked, said, strict=True)
+            if isinstance(each, Ensemble)
+        }
+        return replace(as_evidence(recipe.wording.question, str(recipe.signature), rows), notes=notes)
 
     def _queries(self, samples: Sequence[Sample]) -> Flow[list[Query]]:
-        """Inputs as a selector sees them."""
         texts = [prompt_text(sample) for sample in samples]
         vectors = yield from vectors_of(texts, self.recipe.embedder)
         return [Query(vector, text) for vector, text in zip(vectors, texts, strict=True)]
 
-    def _out(self, sample: Sample) -> list[int]:
-        """The examples that are not shown beside an input: the input itself."""
-        return self.recipe.left_out_of(sample)
-
     # --- what was learned -----------------------------------------------------------------------------------------
 
     def describe(self) -> Mapping[str, Any]:
-        """Results of every prompt and selector, counts of requests, and cautions."""
-        return self.findings_
+        """Results of every prompt and selector, counts of requests, and cautions (`InContextFindings`)."""
+        return {} if self.findings_ is None else self.findings_.to_json()
 
     def state(self) -> State:
         """The recipe, with its prompts and demonstrations as files, and how it was found."""
         kept = self.recipe.state()
-        return replace(kept, card={**kept.card, "findings": dict(self.findings_)})
+        return replace(kept, card={**kept.card, "findings": self.describe()})
 
     def restored(self, state: State) -> Self:
         """This source with what `state` gave.
@@ -304,18 +291,18 @@ class InContext(Source):
         Raises:
             BadInput: The state is damaged, or was edited.
         """
-        found = copy(self)
-        found.recipe_, found.result_, found.tables = recipe_from(state), None, {}
-        found.findings_ = state.card.get("findings", {})
-        return found
+        recipe, said = recipe_from(state), state.card.get("findings")
+        return self._with(recipe, InContextFindings.from_json(said) if said else None, None)
+
+
+def _note(requests: Sequence[Asked]) -> Note:
+    """Targets of the demonstrations shown, and the hash of the first request's prompt."""
+    shown = dict.fromkeys(str(example.target) for one in requests for example in one.demonstrations)
+    return Note({"demonstrations": list(shown), "prompt": TaskPrompt(requests[0].task).hash})
 
 
 def _writer() -> Flow[Known]:
-    """The model that writes prompts.
-
-    Raises:
-        BadInput: A decisions endpoint would.
-    """
+    """The model that writes prompts."""
     [writer] = yield [Request(WRITER, Who())]
     if writer.mode in DECIDED:
         raise BadInput(
@@ -326,11 +313,7 @@ def _writer() -> Flow[Known]:
 
 
 def _check_scorer(recipe: Recipe, scorer: Known) -> None:
-    """Refuse another scorer than the one that the prompts were tried with.
-
-    Raises:
-        BadInput: Says which one that was.
-    """
+    """Refuse another scorer than the one that the prompts were tried with."""
     if (scorer.mode or NUMBER) != recipe.wording.mode:
         raise BadInput(
             f"the prompts were tried by way of {recipe.wording.mode}, models: scorer: mode is "

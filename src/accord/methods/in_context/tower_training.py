@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
-from accord.methods.in_context.nodes import Floats, Indices, Vectors
+from accord.methods.in_context.nodes import Indices
+from accord.methods.in_context.selectors import Arrays, TowerSettings
 from accord.methods.in_context.towers import (
     Array,
     Parameters,
@@ -35,58 +35,13 @@ _STEPS, _PAIRS = 256, 256
 """Steps and pairs are padded to round numbers of these: the folds of one data set share one compiled program."""
 
 
-@dataclass(frozen=True)
-class ClientOptions:
-    """Settings of training.
-
-    Attributes:
-        rate: Adam's step size at the start; it falls to 0 along a half cosine.
-        batch: Pairs of a step.
-        epochs: Times that each pair is met.
-        decay: Strength of weight decay (Loshchilov & Hutter, 2019); 0 is the paper's Adam.
-        seed: Of the first weights and of the batches.
-    """
-
-    rate: float
-    batch: int
-    epochs: int
-    decay: float
-    seed: int
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """P pairs as the towers take them in.
-
-    Attributes:
-        text: (n, h) the examples' texts.
-        bucket: (n,) their scores.
-        prompts: (ℓ, embedding) the prompts.
-        queries: (Q, h) the inputs' texts.
-        demonstrations: (P, k) which examples.
-        prompt: (P,) which prompt.
-        query: (P,) which input.
-        target: (P,) y of eq. 6.
-    """
-
-    text: Vectors
-    bucket: Indices
-    prompts: Vectors
-    queries: Vectors
-    demonstrations: Indices
-    prompt: Indices
-    query: Indices
-    target: Floats
-
-
-def train(shape: Shape, sheet: Sheet, terms: ClientOptions) -> Parameters:
-    """Train the towers; the same sheet and terms give the same towers."""
+def train(shape: Shape, tables: Arrays, settings: TowerSettings, seed: int) -> Parameters:
+    """Train the towers on `Towers.training_tables`; the same tables, settings and seed give the same towers."""
     _on_one_thread()
-    tables = sheet_arrays(sheet)
-    begun = jax.tree.map(jnp.asarray, initial(shape, terms.seed))
-    steps = batches(len(sheet.target), terms)
+    begun = jax.tree.map(jnp.asarray, initial(shape, seed))
+    steps = batches(len(tables["target"]), settings, seed)
     padded = jnp.asarray(np.pad(steps, ((0, -len(steps) % _STEPS), (0, 0))), dtype=jnp.int32)
-    learned = _train(shape, tables, begun, padded, len(steps), terms.rate, terms.decay)
+    learned = _train(shape, to_jax(tables), begun, padded, len(steps), settings.rate, settings.decay)
     found: Parameters = jax.tree.map(np.asarray, learned)
     return found
 
@@ -103,15 +58,15 @@ def _on_one_thread() -> None:
             del os.environ["NPROC"]
 
 
-def batches(pairs: int, terms: ClientOptions) -> Indices:
-    """(S, b) the pairs of each step, drawn anew in each epoch; b is `terms.batch`, or all pairs where they are fewer.
+def batches(pairs: int, settings: TowerSettings, seed: int) -> Indices:
+    """(S, b) the pairs of each step, drawn anew in each epoch; b is the batch, or all pairs where they are fewer.
 
     What is left of an epoch after its last whole batch is left to the others: all steps have one size.
     """
-    rng = np.random.default_rng(terms.seed)
-    size = min(terms.batch, pairs)
+    rng = np.random.default_rng(seed)
+    size = min(settings.batch, pairs)
     whole = pairs // size * size
-    return np.concatenate([rng.permutation(pairs)[:whole].reshape(-1, size) for _ in range(terms.epochs)])
+    return np.concatenate([rng.permutation(pairs)[:whole].reshape(-1, size) for _ in range(settings.epochs)])
 
 
 @partial(jax.jit, static_argnums=0)
@@ -142,11 +97,11 @@ def loss(shape: Shape, tables: Tables, parameters: Parameters, rows: Array) -> A
     return ((utility(jnp, h_d, h_in) - tables["target"][rows]) ** 2).mean()
 
 
-def sheet_arrays(sheet: Sheet) -> Tables:
-    """A sheet as the compiled program takes it: single precision, and small whole numbers."""
-    kinds = {"i": jnp.int32, "f": jnp.float32}
-    arrays = {name: np.asarray(value) for name, value in vars(sheet).items()}
-    for name in ("demonstrations", "prompt", "query", "target"):
-        wider = [(0, -len(arrays[name]) % _PAIRS), *[(0, 0)] * (arrays[name].ndim - 1)]
-        arrays[name] = np.pad(arrays[name], wider)
-    return {name: jnp.asarray(value, dtype=kinds[value.dtype.kind]) for name, value in arrays.items()}
+def to_jax(tables: Arrays) -> Tables:
+    """Tables as the compiled program takes them: single precision, small whole numbers, padded pairs."""
+    kinds, found = {"i": jnp.int32, "f": jnp.float32}, {}
+    for name, value in tables.items():
+        pad = -len(value) % _PAIRS if name in ("demonstrations", "prompt", "query", "target") else 0
+        padded = np.pad(value, [(0, pad), *[(0, 0)] * (value.ndim - 1)])
+        found[name] = jnp.asarray(padded, dtype=kinds[value.dtype.kind])
+    return found

@@ -1,4 +1,4 @@
-"""The learned selectors: ADOROR's two towers (figure 3 and eq. 2 to 4), and the same without the transformer.
+"""The learned selector: ADOROR's two towers (figure 3 and eq. 2 to 4).
 
     E    = E_text + E_pos[pos] + E_score[bucket]
     h_d  = pool(transformer(E)) + f₁(p)    h_in = f₂(x) + f₃(p)    ŷ = σ(h_d · h_in)
@@ -8,36 +8,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
-from accord.methods.in_context.nodes import (
-    Arrays,
-    Floats,
-    Indices,
-    Library,
-    Nodes,
-    Pairs,
-    Prepared,
-    Query,
-    Selector,
-    Vectors,
-)
+from accord.methods.in_context.nodes import Floats, Library, Nodes, Pairs, Query, Vectors
+from accord.methods.in_context.selectors import Arrays, Prepared, Selector, TowerSettings, selectors
 from accord.values import BadInput, NotFitted
-
-if TYPE_CHECKING:
-    from accord.methods.in_context.tower_training import ClientOptions, Sheet
 
 Array = Any
 """An array of `xp`."""
 Parameters = dict[str, dict[str, Array]]
 """By part, its weights: `embedding`, `layer0`…, and the affine maps `demonstrations` f₁, `input` f₂, `prompt` f₃."""
 
+PARTS = frozenset({"relative", "absolute", "scores"})
+"""What the towers know beside the texts: distances between demonstrations, distance from the input, scores."""
 MOST_BUCKETS = 32
 _STEADY = 1e-5
 _SMALL = 0.1
@@ -132,11 +120,6 @@ def bucket_edges(scores: Floats) -> Floats:
     return np.linspace(low, high, count + 1)[1:-1]
 
 
-def buckets(edges: Floats, scores: Floats) -> Indices:
-    """(n,) which bucket each score is in."""
-    return np.searchsorted(edges, scores, side="right")
-
-
 def demonstration_tower(
     xp: Any, shape: Shape, parameters: Parameters, text: Array, bucket: Array, prompt: Array
 ) -> Array:
@@ -224,64 +207,35 @@ def _normalised(xp: Any, weights: dict[str, Array], name: str, E: Array) -> Arra
     return centred / spread * weights[f"{name}_scale"] + weights[f"{name}_bias"]
 
 
-# --- the selectors -----------------------------------------------------------------------------------------------
+# --- the selector ------------------------------------------------------------------------------------------------
 
 AT_ONCE = 2048
 """Nodes that go through the demonstration tower together: they stay in the processor's cache."""
 
 
-@dataclass(frozen=True)
-class TowerSettings:
-    """Settings of the towers and their training.
-
-    Attributes:
-        layers: Of the transformer; 0 pools the embeddings as they are, and then there are no positions either.
-        width: h; texts are reduced to it by their principal components. `None` is the embeddings' own, as in the paper.
-        heads: Of attention.
-        feed_forward: Width of the transformer's hidden layer.
-        relative: Whether attention knows distances between demonstrations.
-        absolute: Whether demonstrations know their distance from the input.
-        scores: Whether demonstrations come with their scores.
-        rate: Adam's step size.
-        batch: Pairs of a step.
-        epochs: Times that each pair is met.
-        decay: Strength of weight decay; 0 is the paper's Adam.
-    """
-
-    layers: Annotated[int, Field(ge=0, le=12)] = 2
-    width: Annotated[int, Field(ge=1)] | None = 64
-    heads: Annotated[int, Field(ge=1)] = 4
-    feed_forward: Annotated[int, Field(ge=1)] = 128
-    relative: bool = True
-    absolute: bool = True
-    scores: bool = True
-    rate: Annotated[float, Field(gt=0)] = 1e-3
-    batch: Annotated[int, Field(ge=1)] = 32
-    epochs: Annotated[int, Field(ge=1)] = 50
-    # Measured in one planted world with all mechanisms and 5,760 pairs: correlation with utility on unseen inputs 0.75
-    # without decay, 0.81 with it, 0.80 with twice the rate; in an easier one 0.83 with a third of the rate, not 0.89.
-    decay: Annotated[float, Field(ge=0)] = 1.0
-
-
-TOWERS = {"utility": TowerSettings(layers=0), "adoror": TowerSettings()}
-"""The learned selectors by name."""
-
-
+@selectors.register("adoror")
 class Towers(Selector):
-    """Utility learned from a judge's observed errors, by a demonstration tower and an input tower.
+    """Utility learned from a scorer's observed errors, by a demonstration tower and an input tower.
 
     Args:
-        name: What it is chosen by.
-        settings: Of the towers.
         seed: Of training.
+        towers: Settings of the towers.
+        parts: Of `PARTS`, what the towers know; without a transformer there are no positions.
     """
 
-    needs_pairs = True
+    cost, needs_pairs = 6, True
 
-    def __init__(self, name: str, settings: TowerSettings, seed: int = 0) -> None:
-        self.name = name
-        self.settings = settings
-        self.seed = seed
+    def __init__(self, seed: int = 0, towers: TowerSettings | None = None, parts: Collection[str] = PARTS) -> None:
+        super().__init__(seed, towers)
+        self.parts = frozenset(parts) if self.towers.layers else frozenset(parts) & {"scores"}
+
+    def check(self) -> None:
+        """Refuse where JAX is not installed.
+
+        Raises:
+            MissingExtra: Says how to install it.
+        """
+        import accord.methods.in_context.tower_training  # noqa: F401
 
     def fit(self, library: Library, pairs: Pairs | None = None) -> Self:
         """Train the towers on the pairs."""
@@ -289,44 +243,34 @@ class Towers(Selector):
 
         if pairs is None or not len(pairs):
             raise BadInput(f"selector {self.name!r} learns from observed pairs; got none.")
-        self.shape_, sheet, terms = self.training_sheet(library, pairs)
-        self.parameters_ = train(self.shape_, sheet, terms)
+        self.shape_, tables = self.training_tables(library, pairs)
+        self.parameters_ = train(self.shape_, tables, self.towers, self.seed)
         return self
 
-    def training_sheet(self, library: Library, pairs: Pairs) -> tuple[Shape, Sheet, ClientOptions]:
-        """The inputs of training: the towers' shape, the pairs as they take them in, and how they are trained."""
-        from accord.methods.in_context.tower_training import ClientOptions, Sheet
+    def training_tables(self, library: Library, pairs: Pairs) -> tuple[Shape, Arrays]:
+        """The towers' shape, and n examples, Q inputs and P pairs as they take them in.
 
-        given, nodes = self.settings, pairs.nodes
+        Returns:
+            The shape, and by name `text` (n, h), `bucket` (n,), `prompts` (ℓ, embedding), `queries` (Q, h),
+            `demonstrations` (P, k), `prompt` (P,), `query` (P,), `target` (P,) of eq. 6.
+        """
+        given, nodes, embedding = self.towers, pairs.nodes, library.vectors.shape[1]
         self.centre_, self.reduce_ = reduction(library.vectors, given.width)
         self.edges_ = bucket_edges(library.scores)
-        shape = Shape(
-            embedding=library.vectors.shape[1],
-            width=given.width or library.vectors.shape[1],
-            k=nodes.demonstrations.shape[1],
-            buckets=len(self.edges_) + 1,
-            layers=given.layers,
-            heads=given.heads,
-            feed_forward=given.feed_forward,
-            relative=given.relative and given.layers > 0,
-            absolute=given.absolute and given.layers > 0,
-            scores=given.scores,
-        )
         self._take_in(library)
-        sheet = Sheet(
-            text=self._text,
-            bucket=self._bucket,
-            prompts=self._prompts,
-            queries=self._short(pairs.queries),
-            demonstrations=nodes.demonstrations,
-            prompt=nodes.prompt,
-            query=pairs.query,
-            target=pairs.target,
-        )
-        return shape, sheet, ClientOptions(given.rate, given.batch, given.epochs, given.decay, self.seed)
+        shape = Shape(
+            embedding, given.width or embedding, nodes.demonstrations.shape[1], len(self.edges_) + 1, given.layers,
+            given.heads, given.feed_forward, **{part: part in self.parts for part in PARTS},
+        )  # fmt: skip
+        tables: Arrays = {
+            "text": self._text, "bucket": self._bucket, "prompts": self._prompts,
+            "queries": self._short(pairs.queries), "demonstrations": nodes.demonstrations, "prompt": nodes.prompt,
+            "query": pairs.query, "target": pairs.target,
+        }  # fmt: skip
+        return shape, tables
 
     def prepare(self, nodes: Nodes) -> Prepared:
-        """(N, h) what the demonstration tower makes of each node."""
+        """(N, h) the demonstration tower's vector of each node."""
         shape, parameters = self._fitted(), self.parameters_
         made = np.empty((len(nodes), shape.width), dtype=np.float32)
         for start in range(0, len(nodes), AT_ONCE):
@@ -350,7 +294,7 @@ class Towers(Selector):
         return card, {**weights, "centre": self.centre_, "reduce": self.reduce_, "edges": self.edges_}
 
     def restore(self, library: Library, card: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Be as after `fit`."""
+        """The inverse of `state`."""
         self.shape_ = Shape(**card["shape"])
         self.centre_, self.reduce_, self.edges_ = arrays["centre"], arrays["reduce"], arrays["edges"]
         self.parameters_ = {
@@ -361,7 +305,7 @@ class Towers(Selector):
 
     def _take_in(self, library: Library) -> None:
         self._text = self._reduced(library.vectors)
-        self._bucket = buckets(self.edges_, library.scores)
+        self._bucket = np.searchsorted(self.edges_, library.scores, side="right")
         self._prompts = np.asarray(library.prompts, dtype=np.float32)
 
     def _reduced(self, vectors: Vectors) -> Vectors:
