@@ -121,16 +121,9 @@ class Asked:
 
 @dataclass
 class Counts:
-    """Counts of requests and of what they came to.
+    """Counts of requests, of their failures by reason with one sentence each, and of demonstrations that did not fit.
 
-    Attributes:
-        asked: Requests.
-        failures: Why some gave no score, counted.
-        example: One failure's sentence, by its reason.
-        dropped: Demonstrations that did not fit.
-        characters: Of all requests.
-        repeated: Of these, how many repeat the beginning of the request before.
-        assumed: Replies that are stand-ins, where learning is only priced.
+    Of all `characters`, `repeated` ones repeat the beginning of the request before; `assumed` replies are stand-ins.
     """
 
     asked: int = 0

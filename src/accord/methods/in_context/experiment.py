@@ -64,17 +64,7 @@ def vectors_of(texts: Sequence[str], embedder: str) -> Flow[Vectors]:
 
 @dataclass
 class Experiment:
-    """The inputs that all stages of learning share.
-
-    Attributes:
-        settings: Of the source.
-        wording: How scores are asked for.
-        train: The examples to learn from, and to show.
-        groups: (n,) which of them belong together.
-        seed: Of every draw.
-        model: Who scores, and where.
-        counts: What asking came to, by stage.
-    """
+    """The inputs that all stages of learning share: (n,) groups of the examples, who scores, counts by stage."""
 
     settings: InContextSettings
     wording: PromptTemplate
@@ -89,14 +79,7 @@ class Experiment:
     ) -> Flow[ExperimentResult]:
         """Write prompts, try them and sets of examples, and learn what to show for an input.
 
-        Args:
-            prompts: Written by hand; they enter the contest.
-            writer: Who writes others; without one nobody does.
-            inversion: A text that replaces the one which asks for prompts.
-
-        Raises:
-            BadInput: No prompt or no set gave a score.
-            BudgetReached: The budget is spent; the same call goes on from there.
+        `prompts` by hand enter the contest; `inversion` replaces the text which asks for others.
         """
         about = self.settings
         texts = tuple(prompt_text(example.sample) for example in self.train.all)

@@ -22,17 +22,7 @@ MANY = 0.1
 
 @dataclass(frozen=True)
 class PromptFigures:
-    """A task prompt that was tried.
-
-    Attributes:
-        hash: Tagged digest of the text.
-        by: The model that wrote it, or `by hand`.
-        error: Mean squared error on the training side, scores on [0, 1] (eq. 1).
-        examples: Targets of the examples that its writer was shown.
-        text: The prompt.
-        kept: Whether it is used.
-        unreadable: Replies without a score on the scale.
-    """
+    """A task prompt that was tried: its error on [0, 1] (eq. 1), and how many replies held no score on the scale."""
 
     hash: str
     by: str
@@ -56,22 +46,13 @@ class InContextFindings:
     """Findings of learning, and of the held-out side where it was asked about.
 
     Attributes:
-        dimension: Id of the question.
         level: `turn` or `dialogue`.
-        trained: Examples that were learned from.
-        tested: Held-out examples that were asked about.
         left_out: Reasons why rated samples are no examples, counted.
-        kept: Prompts in use.
+        kept: How many prompts are in use.
         prompts: All prompts that were tried, the best first.
-        pairs: Observations that the selectors learned from.
-        selectors: Figures of the selectors that were tried.
-        selector: The one in use.
-        asked: Requests of all stages.
-        failures: Reasons of requests that gave nothing, counted.
-        again: How many of these may succeed another time.
-        stages: Counts by stage.
+        pairs: How many observations the selectors learned from.
+        failures: Reasons of requests that gave nothing, counted; `again` of these may succeed another time.
         prefix_shared: Share of the requests' characters that repeats the beginning of the request before; from 0 to 1.
-        recipe: Tagged digest of the recipe.
         cautions: Sentences on what a user should know before scores are trusted.
     """
 

@@ -188,12 +188,7 @@ def _runs(text: str) -> set[str]:
 
 @dataclass(frozen=True)
 class PromptSearch:
-    """Results of the candidates on the training side.
-
-    Attributes:
-        prompts: All that were tried, with their errors, the best first.
-        unreadable: By prompt, how many of its replies held no score.
-    """
+    """The prompts that were tried, with their errors, the best first; by prompt, how many replies held no score."""
 
     prompts: Sequence[TaskPrompt]
     unreadable: Sequence[int]
@@ -210,14 +205,7 @@ def prompt_search(
 ) -> PromptFlow[PromptSearch]:
     """Each candidate's squared error on all examples (eq. 1), the best first.
 
-    Args:
-        wording: How scores are asked for.
-        candidates: What is tried.
-        examples: The training side.
-        groups: (n,) the examples' groups; an input is shown none of its own.
-        draws: Of each candidate, an order of the examples: the first k that may be shown are its demonstrations.
-        k: Demonstrations of a request.
-        counts: Counts what asking comes to.
+    Per candidate `draws` has an order of the examples: the first k outside an input's group are its demonstrations.
     """
     asked = [
         Asked(

@@ -117,17 +117,7 @@ class Pairs:
 
 
 def random_nodes(rng: np.random.Generator, examples: Sequence[int], prompts: int, k: int, each: int) -> Nodes:
-    """Random ordered sets of k different examples, `each` (ζ) of them per prompt; all orders are equally likely.
-
-    Args:
-        rng: Drawn from.
-        examples: Which examples may be shown.
-        prompts: ℓ.
-        k: Demonstrations per node.
-        each: ζ.
-
-    Returns:
-        ℓ·ζ nodes, those of the first prompt first.
+    """ℓ·`each` (ζ) random ordered sets of k different examples, those of the first prompt first; all orders alike.
 
     Raises:
         BadInput: There are fewer than k examples.
@@ -150,15 +140,9 @@ def random_nodes(rng: np.random.Generator, examples: Sequence[int], prompts: int
 def pair_draws(
     rng: np.random.Generator, groups: Sequence[str], prompts: int, k: int, each: int, together: int
 ) -> tuple[Indices, Nodes]:
-    """Draw the pairs to try: for every input and prompt, `each` (γ) random sets of k demonstrations.
+    """Draw the pairs to try: for every input and each of ℓ prompts, `each` (γ) random sets of k demonstrations.
 
-    Args:
-        rng: Drawn from.
-        groups: (n,) the examples' groups; an input is shown none of its own.
-        prompts: ℓ.
-        k: Demonstrations per set.
-        each: γ.
-        together: Inputs that share a set.
+    An input is shown no example of its own group; `together` inputs share a set.
 
     Returns:
         (P,) the input of each pair, and its node; P = n·ℓ·γ.

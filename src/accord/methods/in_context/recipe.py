@@ -33,14 +33,7 @@ FIT_AGAIN = "fit again: accord fit"
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes of what is shown and asked.
-
-    Attributes:
-        k: Demonstrations of a request.
-        each: ζ, random sets per prompt that are ranked for an input.
-        ensemble: Requests per input; 1 takes the heaviest set alone.
-        seed: Of the random sets.
-    """
+    """Demonstrations per request, random sets per prompt (ζ) and their seed, requests per input."""
 
     k: int = 5
     each: int = 512

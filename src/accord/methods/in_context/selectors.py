@@ -126,12 +126,7 @@ selectors: Registry[Callable[[int, TowerSettings], Selector]] = Registry("select
 
 
 def make_selector(name: str, seed: int = 0, **towers: Any) -> Selector:
-    """A selector by its registered name.
-
-    Args:
-        name: As registered.
-        seed: Of what is drawn.
-        towers: `TowerSettings`, of selectors that learn.
+    """A selector by its registered name, with the seed of what it draws and its `TowerSettings`.
 
     Raises:
         UnknownName: No selector is called so.
@@ -206,15 +201,7 @@ class Tried:
 
 
 def try_selector(name: str, make: Callable[[str], Selector], library: Library, pairs: Pairs, fold: Indices) -> Tried:
-    """A selector on inputs of which it has not learned.
-
-    Args:
-        name: Of the selector.
-        make: Makes a selector by its name.
-        library: What can be shown.
-        pairs: What was tried; inputs are the library's examples.
-        fold: (Q,) the fold of each input.
-    """
+    """A selector, made by its name, on the (Q,) inputs of which it has not learned: the library's examples, by fold."""
     count, selector = int(fold.max()) + 1, make(name)
     if selector.needs_pairs:
         others = (pairs.take(np.flatnonzero(fold[pairs.query] != each)) for each in range(count))

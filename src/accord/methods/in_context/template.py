@@ -164,21 +164,15 @@ class PromptTemplate:
         Where everything does not fit, demonstrations go one by one, the one farthest from the input first.
         """
         shown = [self.demonstration(example) for example in demonstrations]
-        asked = f"{task}\n\n{self._form()}"
+        asked = f"{task}\n\n{template('form').substitute(form=self.form()).strip()}"
+        most, top = 1 if self.reads_options else NUMBER_TOKENS, self.top if self.mode == LOGPROBS else 0
         ending = self.input(sample)
         for dropped in range(len(shown) + 1):
             text = SEPARATOR.join([*shown[dropped:], asked, ending])
-            prompt = self._prompt(text)
+            prompt = Prompt((ChatMessage("user", text),), most, 0.0, top)
             if self.context is None or estimated_usage(prompt).total <= MARGIN * self.context:
                 return prompt, dropped
         return None
-
-    def _prompt(self, text: str) -> Prompt:
-        most = 1 if self.reads_options else NUMBER_TOKENS
-        return Prompt((ChatMessage("user", text),), most, 0.0, self.top if self.mode == LOGPROBS else 0)
-
-    def _form(self) -> str:
-        return template("form").substitute(form=self.form()).strip()
 
     def _beside(self) -> str:
         return f" and the {self.background} beside it, where there is any"

@@ -37,12 +37,9 @@ class Shape:
 
     Attributes:
         embedding: Width of the embeddings, as prompts come in.
-        width: h, in which texts come in; the embeddings' own, or what they are reduced to.
-        k: Demonstrations of a set.
+        width: h, of texts.
+        k: Demonstrations per set.
         buckets: Of scores.
-        layers: Of the transformer; without one, the embeddings are pooled as they are.
-        heads: Of its attention.
-        feed_forward: Width of its hidden layer.
         relative: Whether attention knows how far demonstrations stand from each other (Shaw et al., 2018).
         absolute: Whether a demonstration knows how far it stands from the input.
         scores: Whether a demonstration comes with its score.
