@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tiny_models import TINY, tiny_tensors, vocabulary, write_tiny_gguf
 
 pytest.importorskip("gguf", reason="accord[embedded] is not installed")
 pytest.importorskip("tokenizers", reason="accord[embedded] is not installed")
@@ -42,7 +43,6 @@ from accord.models import (
 from accord.models.embedded import catalogue
 from accord.models.embedded.gguf import open_gguf
 from accord.models.embedded.pulling import pull
-from accord.testing import TINY, tiny_tensors, vocabulary, write_tiny_gguf
 from accord.values import BadInput, MissingExtra, ModelError, UnknownName
 
 

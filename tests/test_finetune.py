@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tiny_models import write_tiny_lm
 
 pytest.importorskip("torch", reason="accord[finetune] is not installed")
 pytest.importorskip("transformers", reason="accord[finetune] is not installed")
@@ -39,7 +40,6 @@ from accord.models import (
     wait,
 )
 from accord.models.embedded.hf import MADE, open_folder, open_hf
-from accord.testing import write_tiny_lm
 from accord.values import (
     BadInput,
     Conversation,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scripted_models import Finder
 from typer.testing import CliRunner
 
 import accord
@@ -59,7 +60,7 @@ from accord.models import (
 from accord.report import write_issues_page
 from accord.statistics import Clusters, grouped_folds
 from accord.store import IssueAnnotations, Store
-from accord.testing import SIGNS, ChatServer, Finder, Misbehaving, Wire, completion, dialogues, ratings, verdict
+from accord.testing import SIGNS, ChatServer, Misbehaving, Wire, completion, dialogues, ratings, verdict
 from accord.validation import Called, cross_validate_labels, rows_of
 from accord.values import ISSUE, BadInput, BudgetReached, Issue, IssueAnnotation, Sample, UnknownName, load_taxonomy
 from accord.workbench import open_study, outcomes

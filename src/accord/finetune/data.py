@@ -241,3 +241,27 @@ def _fitted(example: Example, guidance: IssuePromptBuilder, opened: Opened, room
         shorter = encoded(middle)
         low, high, fits = (low, middle, shorter) if shorter is not None else (middle + 1, high, fits)
     return fits, high
+
+
+IGNORED = -100
+"""The label of a token that nothing is learned from."""
+
+
+def batch_of(rows: Sequence[Encoded], cut: bool) -> dict[str, Any]:
+    """Rows padded at their end, with the answers' tokens as labels.
+
+    With `cut`, of the last positions alone: logits of the prompts, which are most of the memory, are never computed.
+    """
+    import torch
+
+    longest, first = max(len(row.tokens) for row in rows), min(row.answer for row in rows) - 1
+    batch: dict[str, Any] = {"input_ids": [], "attention_mask": [], "labels": []}
+    for row in rows:
+        rest = longest - len(row.tokens)
+        batch["input_ids"].append([*row.tokens, *[0] * rest])
+        batch["attention_mask"].append([1] * len(row.tokens) + [0] * rest)
+        batch["labels"].append([IGNORED] * row.answer + list(row.tokens[row.answer :]) + [IGNORED] * rest)
+    batch = {name: torch.tensor(each) for name, each in batch.items()}
+    if cut:
+        batch |= {"labels": batch["labels"][:, first:], "logits_to_keep": longest - first}
+    return batch

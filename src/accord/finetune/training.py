@@ -16,7 +16,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from accord.finetune.data import Encoded, Example, Lesson, counts_of, digest_of, encode
+from accord.finetune.data import Example, Lesson, batch_of, counts_of, digest_of, encode
 from accord.methods import IssuePromptBuilder
 from accord.models.embedded.hf import MADE, Opened, fingerprint_of, model_folder, open_folder, without_bars
 from accord.values import BadInput, MissingExtra
@@ -27,8 +27,6 @@ TRAINING = "training.json"
 """In a training's folder: what it is made from, and what came of it."""
 STATE = "trainer_state.json"
 """What the Trainer writes last into a checkpoint: one without it was interrupted."""
-IGNORED = -100
-"""The label of a token that nothing is learned from."""
 
 
 @dataclass(frozen=True)
@@ -250,31 +248,11 @@ def _trainer(
     forward = (model.get_base_model() if settings.rank else model).forward
     cut = "logits_to_keep" in signature(forward).parameters
     trainer = Trainer(
-        model, arguments, data_collator=lambda rows: _batch(rows, cut), train_dataset=learned.rows,
+        model, arguments, data_collator=lambda rows: batch_of(rows, cut), train_dataset=learned.rows,
         eval_dataset=compared.rows, callbacks=[Steps()],
     )  # fmt: skip
     trainer.remove_callback(PrinterCallback)
     return trainer
-
-
-def _batch(rows: Sequence[Encoded], cut: bool) -> dict[str, Any]:
-    """Rows padded at their end, with the answers' tokens as labels.
-
-    With `cut`, of the last positions alone: logits of the prompts, which are most of the memory, are never computed.
-    """
-    import torch
-
-    longest, first = max(len(row.tokens) for row in rows), min(row.answer for row in rows) - 1
-    batch: dict[str, Any] = {"input_ids": [], "attention_mask": [], "labels": []}
-    for row in rows:
-        rest = longest - len(row.tokens)
-        batch["input_ids"].append([*row.tokens, *[0] * rest])
-        batch["attention_mask"].append([1] * len(row.tokens) + [0] * rest)
-        batch["labels"].append([IGNORED] * row.answer + list(row.tokens[row.answer :]) + [IGNORED] * rest)
-    batch = {name: torch.tensor(each) for name, each in batch.items()}
-    if cut:
-        batch |= {"labels": batch["labels"][:, first:], "logits_to_keep": longest - first}
-    return batch
 
 
 def _adapted(model: Any, settings: Settings) -> Any:

@@ -10,21 +10,15 @@ from accord.testing.corpus import (
     planted_utility,
     rated_chats,
 )
-from accord.testing.issue_finder import FORGED, PERFECT, SIGNS, Finder, dialogues, ratings, verdict, written
-from accord.testing.planted_chats import IDEAS, INFORMATIVE, Author, conversations, write_files
+from accord.testing.issue_finder import FORGED, PERFECT, SIGNS, dialogues, ratings, verdict, written
 from accord.testing.server import Batches, ChatServer, Respond, Wire, completion, decisions
-from accord.testing.tiny import TINY, tiny_tensors, vocabulary, write_tiny_gguf, write_tiny_lm
 from accord.testing.wires import FAULTS, Misbehaving, answer_any, fault
 
 __all__ = [
-    "Author",
     "Batches",
     "ChatServer",
     "FAULTS",
     "FORGED",
-    "Finder",
-    "IDEAS",
-    "INFORMATIVE",
     "MECHANISMS",
     "Misbehaving",
     "PERFECT",
@@ -32,7 +26,6 @@ __all__ = [
     "PlantedUtility",
     "Respond",
     "SIGNS",
-    "TINY",
     "Wire",
     "answer_any",
     "check_head",
@@ -40,7 +33,6 @@ __all__ = [
     "check_selection_policy",
     "check_source",
     "completion",
-    "conversations",
     "decisions",
     "dialogues",
     "fault",
@@ -49,11 +41,6 @@ __all__ = [
     "planted_utility",
     "rated_chats",
     "ratings",
-    "tiny_tensors",
     "verdict",
-    "vocabulary",
-    "write_files",
-    "write_tiny_gguf",
-    "write_tiny_lm",
     "written",
 ]

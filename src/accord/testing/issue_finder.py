@@ -1,15 +1,13 @@
-"""Dialogues with planted issues, and a server that finds them: for tests and benchmarks of `accord judge`."""
+"""Dialogues with planted issues, ratings that follow from them, and replies as models write them, with what they state."""
 
 from __future__ import annotations
 
 import json
 import random
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from accord.testing.server import Wire, completion, decisions
 from accord.values import Conversation, Turn
 
 SIGNS = {
@@ -23,8 +21,6 @@ SIGNS = {
 Rated = dict[str, Any]
 COSTS = {"Coherence": 2, "Commonsense": 2, "Antisocial": 3, "Repetition": 1, "Engagement": 1}
 """What each takes from a score of 5."""
-_FENCE = re.compile(r"^(=====\[\w+\]=====)\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
-_TURN = re.compile(r"^\[(\d+)\] (\w+):\n(.*?)(?=\n\n\[\d+\] |\Z)", re.MULTILINE | re.DOTALL)
 
 
 def dialogues(count: int = 40, turns: int = 6, seed: int = 0, rate: float = 0.15) -> list[Conversation]:
@@ -51,46 +47,6 @@ def verdict(reply: str) -> dict[str, Any]:
     return {"issues": issues, "comment": "Fine." if not issues else "It has issues.", "score": score}
 
 
-class Finder:
-    """A chat model behind a wire that finds the planted issues, by a dialogue or by a turn."""
-
-    def __init__(self) -> None:
-        """`asked` remembers what each request was for: `turns`, `turn`, `kinds`, `yes`, or `decisions`."""
-        self.asked: list[str] = []
-
-    def __call__(self, request: Mapping[str, Any]) -> Wire:
-        """A reply on the wire."""
-        if request["_path"].endswith("/decisions"):
-            self.asked.append("decisions")
-            return self._decide(request)
-        text = request["messages"][0]["content"]
-        keys = list(request["response_format"]["json_schema"]["schema"]["properties"])
-        self.asked.append(keys[0] if len(keys) == 1 else "turn")
-        if len(keys) > 1:
-            said = dict(_replies(text))
-            asked = re.search(r"Judge the turn \[(\d+)\]", text)
-            assert asked is not None
-            return completion(json.dumps(verdict(said[int(asked[1])])))
-        if keys == ["turns"]:
-            asked_turns = re.search(r"Judge each of these turns: ([\d\[\], ]+)\.", text)
-            assert asked_turns is not None
-            wanted = [int(number) for number in re.findall(r"\d+", asked_turns[1])]
-            said = dict(_replies(text))
-            return completion(json.dumps({"turns": [{"turn": turn, **verdict(said[turn])} for turn in wanted]}))
-        return completion(json.dumps({keys[0]: []}))
-
-    def _decide(self, request: Mapping[str, Any]) -> Wire:
-        reply = [text for _, text in _replies(request["input"])][-1]
-        answers = []
-        for question in request["questions"]:
-            there = any(
-                f"{kind}:" in question["instructions"] and sign.lower() in reply.lower() for kind, sign in SIGNS.items()
-            )
-            about = {"type": question["type"], "name": question.get("name")}
-            answers.append({**about, "probability": 0.9 if there else 0.05})
-        return decisions(request["model"], answers)
-
-
 def ratings(
     made: Sequence[Conversation], people: Sequence[str] = ("ann", "bob"), seed: int = 0
 ) -> list[dict[str, Any]]:
@@ -104,13 +60,6 @@ def ratings(
             value = min(max(round(truth + rng.gauss(0, 0.5)), 1), 5)
             rows.append({"conversation": conversation.id, "annotator": person, "value": value})
     return rows
-
-
-def _replies(text: str) -> Iterator[tuple[int, str]]:
-    transcript = [block for _, block in _FENCE.findall(text) if block.startswith("[0]")][-1]  # examples come before
-    for place, role, said in _TURN.findall(transcript):
-        if role == "assistant":
-            yield int(place), said
 
 
 PERFECT = '{"issues": [], "comment": "A perfect reply.", "score": 5}'
