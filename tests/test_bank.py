@@ -6,6 +6,7 @@ import random
 import re
 import sys
 from collections import Counter
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean
@@ -224,6 +225,40 @@ def test_a_session_gives_what_the_whole_conversation_gives() -> None:
     table = measure([Sample(conversation), Sample(conversation, 3)], names)
     assert table.values[0].tolist() == pytest.approx(list(whole.values()))
     assert "words:en-stop" in table.columns[0].signature and "exact+stem" in table.columns[-1].signature
+
+
+def test_every_line_of_a_persona_is_a_fact() -> None:
+    lines = ["your persona: i like herons.", "your persona: i live in paris.", "  your persona: my persona: odd."]
+    document = ParsedDocument("\n".join(lines))
+    assert document.text == "i like herons.\ni live in paris.\nmy persona: odd."
+    assert "persona" in document.tokens and document.tokens.count("your") == 0
+    reply = ParsedText("Do I like your persona?")
+    found = turn_metrics.get("document-share")(reply, TurnHistory(), [ParsedDocument("\n".join(lines[:2]))])
+    assert found == pytest.approx(1 / 2)  # of like and persona
+    assert ParsedDocument("What is your persona: a bird?").text == "What is your persona: a bird?"
+
+
+def test_a_session_goes_on_where_it_was_and_begins_anew_where_it_cannot() -> None:
+    turns = (("user", "What do herons eat?"), ("assistant", "Herons eat fish."), ("user", "Fish?"),
+             ("assistant", "Herons eat fish, and frogs."), ("user", "Thanks."))  # fmt: skip
+    conversation = Conversation("c", tuple(Turn(*turn) for turn in turns), (Document(FACT),))
+    metrics = {name: turn_metrics.get(name) for name in BANK}
+    session = MetricSession(metrics)
+    fresh = {place: MetricSession(metrics).measure(Sample(conversation, place)) for place in range(5)}
+    for place in (1, 3, 1, 0, 2, 4, 3):  # further on, back, and of another speaker
+        assert session.measure(Sample(conversation, place)) == fresh[place]
+    more = replace(conversation, documents=(Document("Paris is a city."),))
+    assert session.measure(Sample(more, 3)) == MetricSession(metrics).measure(Sample(more, 3)) != fresh[3]
+    whole = MetricSession(metrics).measure(Sample(conversation))
+    assert session.measure(Sample(conversation)) == whole == session.measure(Sample(conversation))
+
+
+def test_a_reply_without_words_adds_nothing_to_the_mean_of_a_conversation() -> None:
+    said = [Turn("user", "What do herons eat?"), Turn("assistant", "Herons eat fish.")]
+    plain, odd = Conversation("c", tuple(said)), Conversation("c", (*said, Turn("assistant", "👍")))
+    names = [name for name in BANK if turn_metrics.get(name)(ParsedText("fish"), TurnHistory(), []) is not None]
+    one, other = measure([Sample(plain)], names), measure([Sample(odd)], names)
+    assert one.present.all() and one.values.tolist() == other.values.tolist() and not other.absences
 
 
 def test_without_documents_nothing_is_said_of_them() -> None:

@@ -31,7 +31,7 @@ from accord import (
 )
 from accord.evidence import BANK, SourceContext, Training
 from accord.learning import EvaluatorSettings, make_evaluator
-from accord.live import Follower, HistoryDeduplicator, Ingestor, RowLog, log_file
+from accord.live import Follower, HistoryDeduplicator, Ingestor, RowLog
 from accord.live import following as room
 from accord.models import memory_models
 from accord.models import run as drive
@@ -136,7 +136,7 @@ def test_after_a_crash_replies_may_be_scored_twice_and_none_is_lost(
 def test_lines_that_are_no_messages_are_told_with_their_place(
     evaluator: Evaluator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_file, "LONGEST_LINE", 5000)
+    monkeypatch.setattr(room, "LONGEST_LINE", 5000)
     good = {"conversation": "c", "role": "bot", "content": "We open at nine."}
     lines = [
         json.dumps(good).encode(), b"not json", b"", b"[1, 2]", b"\xff\xfe\x00", b'{"role": "assistant"}', b"x" * 12_345,

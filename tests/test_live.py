@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
+import tracemalloc
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
+import numpy as np
 import pytest
-from small_sample import sources
+from small_sample import sources as sample_sources
 
 from accord import (
     Conversation,
@@ -31,12 +36,39 @@ from accord import (
     Unscored,
     read,
 )
-from accord.evidence import BANK, LEXICAL, SourceContext, Training, signature_of
-from accord.learning import EvaluatorSettings, make_evaluator
-from accord.live import Message, Scheduler, live_metrics, opened, see_to
+from accord.evidence import (
+    BANK,
+    LEXICAL,
+    WORDLESS,
+    Column,
+    EvidenceTable,
+    Source,
+    SourceContext,
+    Training,
+    make_source,
+    measure,
+    sources,
+)
+from accord.evidence.bank import embedding
+from accord.learning import EvaluatorSettings, Head, make_evaluator, make_head
+from accord.live import Message, Scheduler, opened, see_to
 from accord.live import scorer as scoring
-from accord.models import memory_models, run
-from accord.values import BadInput, NotFitted, Sample, UnknownName
+from accord.models import (
+    SCORER,
+    Budget,
+    Caps,
+    ChatMessage,
+    Flow,
+    Models,
+    ModelSettings,
+    Prompt,
+    Request,
+    memory_models,
+    nothing,
+    run,
+)
+from accord.testing import ChatServer, completion
+from accord.values import BadInput, BudgetReached, Growing, NotFitted, Sample, UnknownName
 
 QUESTION = Question(id="useful", text="Is it useful?", scale=Scale(options=(1, 2, 3, 4)))
 
@@ -50,7 +82,7 @@ def made(head: str = "curves", names: Sequence[str] = BANK) -> Evaluator:
 
 @pytest.fixture(scope="module")
 def chats() -> list[Conversation]:
-    return [record.conversation for record in read(sources()[0])]
+    return [record.conversation for record in read(sample_sources()[0])]
 
 
 def taught(before: Evaluator, samples: Sequence[Sample], labels: Labels) -> Evaluator:
@@ -86,6 +118,12 @@ def play(scorer: LiveScorer, conversation: Conversation) -> Iterator[Score | Uns
             yield found
         else:
             assert found is None
+
+
+def said_in(scorer: LiveScorer, name: str) -> list[str]:
+    """What was heard of a conversation."""
+    found = scorer.conversation(name)
+    return [] if found is None else [turn.content for turn in found.turns]
 
 
 def test_live_scores_are_those_of_the_batch(chats: list[Conversation], evaluator: Evaluator) -> None:
@@ -125,9 +163,8 @@ def test_a_message_that_comes_twice_is_scored_once(evaluator: Evaluator, monkeyp
     first = scorer.message("c", "assistant", "It was sent on Monday.", id="2")
     assert scorer.message("c", "assistant", "It was sent on Monday.", id="2") is first
     scorer.message("d", "user", "Another conversation may use the same ids.", id="1")
-    assert scorer._open["d"].session.history.messages == 1
-    history = scorer._open["c"].session.history
-    assert history.messages == 2 and history.counts["order"] == 1
+    assert said_in(scorer, "d") == ["Another conversation may use the same ids."]
+    assert said_in(scorer, "c") == ["Where is my order?", "It was sent on Monday."]
     monkeypatch.setattr(scoring, "REMEMBERED_IDS", 64)
     for place in range(200):
         scorer.message("c", "user", "x", id=f"m{place}")
@@ -165,7 +202,7 @@ def test_turns_that_come_late_are_not_taken_in_and_gaps_are_said(evaluator: Eval
     assert isinstance(whole, Score) and "not heard" not in str(whole.warning)
     late = scorer.message("c", "assistant", "Let me look.", turn=2)
     assert isinstance(late, Unscored) and late.reason == "turn 2 came after turn 2 had been taken in"
-    assert scorer._open["c"].session.history.messages == 2
+    assert said_in(scorer, "c") == ["Be brief.", "Where is my order?", "It was sent on Monday."]
     gap = scorer.message("c", "assistant", "It arrives on Friday.", turn=7)
     assert isinstance(gap, Score) and str(gap.warning).endswith("turns before it were not heard: 3 to 6")
     following = scorer.message("c", "assistant", "Anything else?")
@@ -179,9 +216,9 @@ def test_what_is_remembered_is_bounded_in_length_too(evaluator: Evaluator, monke
     scorer = LiveScorer(evaluator)
     for name in "abcdef":
         scorer.message(name, "user", "hello there", documents=["word " * 600])
-    assert list(scorer._open) == ["d", "e", "f"] and scorer._length == 3 * 3011
+    assert list(scorer._open) == ["d", "e", "f"] and scorer._length == 3 * (3011 + scoring.TURN)
     scorer.message("g", "assistant", "word " * 20_000)
-    assert list(scorer._open) == ["g"] and scorer._length == 100_000
+    assert list(scorer._open) == ["g"] and scorer._length == 100_000 + scoring.TURN
     scorer.forget("g")
     assert len(scorer) == scorer._length == 0
     with pytest.raises(BadInput, match="at most 1000000 of either"):
@@ -198,7 +235,7 @@ def test_what_was_let_go_of_is_held_by_nothing(evaluator: Evaluator, monkeypatch
     assert "a" not in scorer._open and gone() is None
     for turn in range(20):  # the same documents with every message count once
         scorer.message("e", "user", "hi", documents=["word " * 100], id=str(turn))
-    assert scorer._open["e"].turn == 20 and scorer._open["e"].length == 540
+    assert scorer._open["e"].turn == 20 and scorer._open["e"].length == 540 + 20 * scoring.TURN
 
 
 def test_late_messages_of_others_are_no_replies_without_a_score(evaluator: Evaluator) -> None:
@@ -206,7 +243,7 @@ def test_late_messages_of_others_are_no_replies_without_a_score(evaluator: Evalu
     scorer.message("c", "user", "one", turn=3)
     [late] = scorer.take([Message("c", "user", "two", turn=1)])
     assert late.score is None and late.late == "turn 1 came after turn 3 had been taken in"
-    assert scorer._open["c"].session.history.messages == 1
+    assert said_in(scorer, "c") == ["one"]
 
 
 def test_documents_may_change_and_a_reply_may_come_first(evaluator: Evaluator) -> None:
@@ -220,8 +257,8 @@ def test_documents_may_change_and_a_reply_may_come_first(evaluator: Evaluator) -
     assert isinstance(using, Score) and isinstance(without, Score)
     amounts = [dict(score.attributions)["ciu"] for score in (using, without)]
     assert amounts[0] != amounts[1]
-    for text in ("", "\ud800", "nul\0", "word " * 20_000):
-        assert isinstance(scorer.message("c", "assistant", text), Score | Unscored)
+    for text in ("\ud800 said", "nul\0", "word " * 20_000):
+        assert isinstance(scorer.message("c", "assistant", text), Score)
 
 
 def test_threads_share_a_scorer(chats: list[Conversation], evaluator: Evaluator) -> None:
@@ -250,12 +287,16 @@ def test_one_message_sent_by_many_threads_counts_once(evaluator: Evaluator) -> N
         thread.start()
     for thread in threads:
         thread.join()
-    assert scorer._open["c"].session.history.messages == 1 and len({id(score) for score in found}) == 1
+    assert said_in(scorer, "c") == ["We open at nine."] and len({id(score) for score in found}) == 1
 
 
 def test_what_cannot_score_live_is_said(chats: list[Conversation], evaluator: Evaluator) -> None:
-    with pytest.raises(BadInput, match="cannot score live: it learned from 'metrics'; fit one whose sources"):
-        LiveScorer(learned(chats, (*BANK, *LEXICAL)))
+    slow = learned(chats, (*BANK, *LEXICAL))
+    for refused in (LiveScorer, Reward):
+        with pytest.raises(
+            BadInput, match="cannot score live: its source 'metrics' asks somebody, or goes through the"
+        ):
+            refused(slow)
     with pytest.raises(NotFitted):
         LiveScorer(made())
     columns = evaluator.head.columns
@@ -264,9 +305,9 @@ def test_what_cannot_score_live_is_said(chats: list[Conversation], evaluator: Ev
     side = otherwise.head.trained_on_  # type: ignore[attr-defined]
     changed = (replace(columns[0], signature="metric|name:of-old"), *columns[1:])
     otherwise.head.trained_on_ = replace(side, columns=changed)  # type: ignore[attr-defined]
-    with pytest.raises(BadInput, match="was learned as metric|name:of-old, it is now"):
+    with pytest.raises(BadInput, match=r"the evaluator learned from metric\|name:of-old"):
         LiveScorer(otherwise)
-    assert [str(signature_of(name)) for name in live_metrics(evaluator)] == [column.signature for column in columns]
+    assert LiveScorer(evaluator).columns == columns
     with pytest.raises(UnknownName):
         LiveScorer(evaluator, annotator="nobody")
     with pytest.raises(BadInput, match="at least one conversation"):
@@ -275,8 +316,245 @@ def test_what_cannot_score_live_is_said(chats: list[Conversation], evaluator: Ev
         LiveScorer(evaluator).message("c", "narrator", "be brief")
     labels = Labels([Label(Target(c.id), "useful", "ann", 2) for c in chats])
     constant = taught(made("constant"), list(map(Sample, chats)), labels)
-    with pytest.raises(BadInput, match="'constant' cannot score live"):
-        LiveScorer(constant)
+    assert isinstance(LiveScorer(constant).message("c", "assistant", "Hello."), Score)  # its source is live
+    with pytest.raises(BadInput, match="'constant' cannot score live: it has no source of evidence"):
+        LiveScorer(replace(constant, sources=()))
+
+
+class Embedder:
+    """Vectors by the letters of a text."""
+
+    name = identity = "letters"
+
+    def embed(self, text: str) -> np.ndarray:
+        found = np.array([1.0 + text.count(letter) for letter in "aeiounst"])
+        return found / np.linalg.norm(found)
+
+    def states(self, text: str) -> tuple[np.ndarray, np.ndarray]:
+        words = text.split()
+        return np.ones(len(words)), np.array([self.embed(word) for word in words]).reshape(-1, 8)
+
+    def prepare(self, texts: Sequence[str]) -> None:
+        """Nothing is cheaper together."""
+
+
+@pytest.fixture
+def letters(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every embedder is that of letters."""
+    monkeypatch.setattr(embedding, "open_embedder", lambda name: Embedder())
+    embedding.scores.cache_clear()
+    yield
+    embedding.scores.cache_clear()
+
+
+CONTEXT = SourceContext(Rubric(name="useful", questions=(QUESTION,), main="useful"))
+SETTINGS = {"metrics": {"names": ["bank"]}}
+LIVE = [name for name in sources.names() if make_source(name, SETTINGS.get(name, {}), CONTEXT).is_live]
+
+
+def unlearned(*parts: Source, head: Head | None = None) -> Evaluator:
+    """An evaluator whose head looks at no column."""
+    fitted = make_head("constant", QUESTION, {}).fit(
+        EvidenceTable.from_rows([], {Target("c"): {}}), Labels([Label(Target("c"), "useful", "ann", 2)])
+    )
+    return Evaluator(QUESTION, parts, head or fitted, name="unlearned")
+
+
+def batch(evaluator: Evaluator, samples: Sequence[Sample]) -> list[dict[str, float | None]]:
+    """Evidence as the batch measures it: every sample by itself, so that none helps another."""
+    tables = [run(evaluator.evidence([sample]), memory_models()) for sample in samples]
+    return [
+        {
+            column.name: float(table.values[0, i]) if table.present[0, i] else None
+            for i, column in enumerate(table.columns)
+        }
+        for table in tables
+    ]
+
+
+def test_there_are_live_sources() -> None:
+    assert {"bank", "embedding", "metrics", "reference"} <= set(LIVE) and "lexical" not in LIVE
+    assert not make_source("embedding@endpoint:small", {}, CONTEXT).is_live  # it would ask over the network
+
+
+@pytest.mark.parametrize("name", LIVE)
+def test_evidence_is_the_same_to_the_last_bit_live_and_in_a_batch(
+    name: str, chats: list[Conversation], letters: None
+) -> None:
+    if name == "reference":
+        pytest.importorskip("sacrebleu")
+    evaluator = unlearned(make_source(name, SETTINGS.get(name, {}), CONTEXT))
+    scorer = LiveScorer(evaluator)
+    odd = Conversation("odd", (
+        Turn("system", "Be brief."), Turn("user", "hello"), Turn("assistant", "..."), Turn("tool", "42"),
+        Turn("assistant", "Hello, how are you?"), Turn("assistant", "Hello, how are you?"), Turn("user", "👍"),
+        Turn("assistant", "Bye."),
+    ), (Document("Hello, how are you? Bye."),))  # fmt: skip
+    for conversation in (*chats[:5], odd):
+        documents = tuple(document.text for document in conversation.documents)
+        said = [
+            Message(conversation.id, turn.role, turn.content, documents)  # type: ignore[arg-type]
+            for turn in conversation.turns
+        ]
+        places = [place for place, turn in enumerate(conversation.turns) if turn.role == "assistant"]
+        live = [scorer.take([each])[0].evidence for each in said]
+        expected = batch(evaluator, [Sample(conversation, place) for place in places])
+        assert [live[place] for place in places] == expected
+        together = LiveScorer(evaluator).take(said)
+        assert [together[place].evidence for place in places] == expected
+        assert any(value is not None for value in expected[-1].values())
+
+
+class Exclamations(Source):
+    """How much the assistant exclaims; keeps nothing, and is live."""
+
+    name, is_live = "exclamations", True
+
+    def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
+        """One column."""
+        rows = {
+            sample.target: {
+                "exclamations": float(sum(t.content.count("!") for t in sample.conversation.at(sample.turn).replies))
+            }
+            for sample in samples
+        }
+        return nothing(EvidenceTable.from_rows([Column("exclamations", "exclamations")], rows))
+
+
+def test_a_source_of_ones_own_scores_live_under_a_head_that_needs_no_label(chats: list[Conversation]) -> None:
+    source = Exclamations({}, CONTEXT)
+    samples = [Sample(c, place) for c in chats for place, turn in enumerate(c.turns) if turn.role == "assistant"]
+    head = make_head("label-free", QUESTION, {"features": ["exclamations"]})
+    head.fit(run(source.measure(samples), memory_models()), Labels([]))
+    evaluator = unlearned(source, head=head)
+    assert head.columns is None
+    scorer = LiveScorer(evaluator)
+    for conversation in chats[:4]:
+        places = [place for place, turn in enumerate(conversation.turns) if turn.role == "assistant"]
+        expected = predicted(evaluator, [Sample(conversation, place) for place in places])
+        assert list(play(scorer, conversation)) == expected
+    assert [column.name for column in scorer.columns] == ["exclamations"]
+    [reward] = Reward(evaluator)(["Hi"], ["Hello!!!"])
+    assert reward > Reward(evaluator).one("Hi", "Hello.")
+
+
+class Asks(Exclamations):
+    """The same, asked of a model."""
+
+    name, is_live, roles = "asks", False, (SCORER,)
+
+    def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
+        """One request per sample."""
+        yield [Request(SCORER, Prompt((ChatMessage("user", s.conversation.turns[-1].content),), 5)) for s in samples]
+        return (yield from super().measure(samples))
+
+
+def test_whoever_asks_a_model_is_refused_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    evaluator = unlearned(Asks({}, CONTEXT))
+    for refused in (LiveScorer, Reward):
+        with pytest.raises(BadInput, match=r"its source 'asks' asks the scorer about every reply; allow that \(--ask"):
+            refused(evaluator)
+        with pytest.raises(BadInput, match="'asks'"):
+            refused(replace(unlearned(Exclamations({}, CONTEXT)), also=(evaluator,)))
+    with ChatServer(lambda request: completion("yes")) as server:
+        settings = {SCORER: ModelSettings(model="m", mode="logprobs", base_url=server.url)}
+        models = Models(settings, Store("sqlite:///:memory:"), Budget(Caps(requests=2), {}))
+        scorer = LiveScorer(evaluator, models=models)
+        assert not server.requests
+        scorer.message("c", "user", "Hi")
+        assert not server.requests  # only replies are asked about
+        found = scorer.take([Message("c", "assistant", text) for text in ("Hello!", "Hello!!")])
+        assert [each.evidence for each in found] == [{"exclamations": 1.0}, {"exclamations": 2.0}]
+        assert all(isinstance(each.score, Score) for each in found) and len(server.requests) == 2
+        models.close()
+
+
+def test_what_a_model_does_not_answer_is_a_reply_without_a_score() -> None:
+    class Broken(Asks):
+        def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
+            raise BudgetReached("the budget of 2 requests is spent")
+            yield []
+
+    with pytest.raises(BadInput, match="nobody has the role 'scorer'"):
+        LiveScorer(unlearned(Broken({}, CONTEXT)), models=memory_models())
+    nobody = memory_models({SCORER: ModelSettings(model="m", mode="logprobs")})
+    scorer = LiveScorer(unlearned(Broken({}, CONTEXT)), models=nobody)
+    found = scorer.message("c", "assistant", "Hello!")
+    assert isinstance(found, Unscored) and found.reason == "the budget of 2 requests is spent"
+    assert said_in(scorer, "c") == ["Hello!"]
+
+
+def test_a_reply_costs_the_same_after_ten_turns_and_after_a_thousand(
+    chats: list[Conversation], evaluator: Evaluator
+) -> None:
+    """Counted in calls of functions, and in bytes that are allocated on the way: a copy of the turns would be seen."""
+    scorer = LiveScorer(unlearned(*evaluator.sources, Exclamations({}, CONTEXT)))  # the second looks at the last turn
+    texts = [turn.content for turn in chats[0].turns if turn.role == "assistant"][:2]
+    work: list[tuple[int, int]] = []
+
+    def one() -> tuple[int, int]:
+        calls = 0
+
+        def count(frame: Any, event: str, argument: Any) -> None:
+            nonlocal calls
+            calls += event in {"call", "c_call"}
+
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        sys.setprofile(count)
+        try:
+            scorer.message("c", "user", texts[0], ["Open at ten on Sundays."])
+            scorer.message("c", "assistant", texts[1])
+        finally:
+            sys.setprofile(None)
+        return calls, tracemalloc.get_traced_memory()[1] - before
+
+    tracemalloc.start()
+    try:
+        work = [one() for _ in range(500)]
+    finally:
+        tracemalloc.stop()
+    assert len(scorer.conversation("c").turns) == 1000  # type: ignore[union-attr]
+    assert work[-1][0] == work[9][0]
+    assert median(peak for _, peak in work[-50:]) < median(peak for _, peak in work[10:60]) + 2000  # 1000 turns: 8000
+
+
+def test_turns_under_way_are_like_those_of_a_tuple() -> None:
+    one, two, three = Turn("user", "a"), Turn("assistant", "b"), Turn("user", "c")
+    first = Growing().plus(one).plus(two)
+    more = first.plus(three)
+    assert first == (one, two) and more == (one, two, three) and list(first) == [one, two] and len(more) == 3
+    assert first != more and hash(more) == hash((one, two, three)) and more[-1] == three and more[1:] == (two, three)
+    assert more[:2] == first and more[:2].session is more.session and (*first, three) == more  # type: ignore[attr-defined]
+    with pytest.raises(IndexError):
+        first[2]
+    with pytest.raises(ValueError, match="more was said since"):
+        first.plus(one)
+    grown, whole = Conversation("c", more), Conversation("c", (one, two, three))
+    assert grown == whole and grown.at(1) == whole.at(1) and grown.to_json() == whole.to_json()
+    assert grown.replies == whole.replies and grown.others == whole.others
+
+
+@pytest.mark.parametrize("text", ["", " \n", "...", "?!", "👍", "👩‍👩‍👧‍👦 🎉", "—"])
+def test_a_reply_with_nothing_to_measure_is_unscored_with_the_reason(text: str, evaluator: Evaluator) -> None:
+    turns = (Turn("user", "tell me about dogs"), Turn("assistant", text), Turn("assistant", "Dogs bark."))
+    conversation = Conversation("c", turns, (Document("Dogs bark at cats."),))
+    found, after = predicted(evaluator, [Sample(conversation, 1), Sample(conversation, 2)])
+    assert isinstance(found, Unscored) and found.reason == f"no evidence; {WORDLESS}" and isinstance(after, Score)
+    scorer = LiveScorer(evaluator)
+    live, next_one = play(scorer, conversation)
+    assert live == found and isinstance(next_one, Score) and next_one.value == pytest.approx(after.value)
+    assert Reward(evaluator).one("tell me about dogs", text) == 1.0
+    table = measure([Sample(conversation, 1)], [*BANK, *LEXICAL])
+    assert not table.present.any() and set(table.absences.values()) == {WORDLESS}
+
+
+def test_the_service_is_imported_when_it_is_asked_for() -> None:
+    code = "import sys, accord.live as live\nprint(sorted({'fastapi', 'uvicorn'} & sys.modules.keys()), hasattr(live, 'x'))"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[] False\n"
+    )
 
 
 def test_a_calibration_on_the_bank_scores_live_for_one_annotator(chats: list[Conversation]) -> None:
@@ -343,8 +621,8 @@ def test_a_reward_is_a_number_a_reply(chats: list[Conversation], evaluator: Eval
     tool = [{"role": "tool", "content": fact}, {"role": "assistant", "content": "Fish."}]
     odd = reward(["What does a heron eat?"] * 3, [tool, "Fish.", "Fish."], [[fact], fact, None])
     assert odd[0] == odd[1] == pytest.approx(short) and isinstance(odd[2], float)
-    empty = Reward(evaluator, missing=-9.0)
-    assert empty(["a"] * 3, ["", " ", [{"role": "assistant", "content": None}]]) == [-9, -9, -9]
-    assert empty(["a"], [[{"role": "assistant"}]]) == [-9]
+    nothing = ["", " ", "...", "👍", [{"role": "assistant", "content": None}], [{"role": "assistant"}]]
+    assert reward(["a"] * 6, nothing) == [1.0] * 6  # the scale's floor
+    assert Reward(evaluator, missing=-9.0)(["a"] * 6, nothing) == [-9.0] * 6
     assert json.dumps(reward([], [])) == "[]"
     assert reward.__name__ == "accord_reward"

@@ -84,7 +84,7 @@ def test_inside_a_package_imports_point_one_way() -> None:
 
 
 def test_other_packages_import_what_a_package_names() -> None:
-    heavy = {"accord.live.service", "accord.finetune", "accord.learning.network_training", "accord.models.embedded"}
+    heavy = {"accord.finetune", "accord.learning.network_training", "accord.models.embedded"}
     deep = [
         f"{path.relative_to(ROOT)}: {node.module}"
         for path in SOURCE.rglob("*.py")

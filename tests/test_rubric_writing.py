@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 from click.testing import Result
-from planted_chats import IDEAS, INFORMATIVE, Author, conversations, write_files
 from typer.testing import CliRunner
 
 import accord
@@ -79,7 +78,17 @@ from accord.models import (
 )
 from accord.statistics import Split
 from accord.store import Store
-from accord.testing import ChatServer, Misbehaving, Wire, completion
+from accord.testing import (
+    IDEAS,
+    INFORMATIVE,
+    Author,
+    ChatServer,
+    Misbehaving,
+    Wire,
+    completion,
+    conversations,
+    write_files,
+)
 from accord.values import (
     BadInput,
     BudgetReached,

@@ -31,10 +31,7 @@ from accord.values import BadInput, Sample
 pytest.importorskip("fastapi", reason="needs accord[serve]")
 import uvicorn
 
-from accord.live import Watch
-from accord.live.service.app import Service, make_app
-from accord.live.service.middleware import checked_binding, is_loopback
-from accord.live.service.server import Batcher, Busy, impatient
+from accord.live import Batcher, Busy, Service, Watch, checked_binding, impatient, is_loopback, make_app
 
 QUESTION = Question(id="useful", text="Is it useful?", scale=Scale(options=(1, 2, 3, 4)))
 JSON = {"Content-Type": "application/json"}

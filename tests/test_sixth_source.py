@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import small_sample as sample
 
+from accord import LiveScorer, read
 from accord.evidence import make_source, sources
 from accord.learning import load_evaluator
 from accord.models import Models, plan, run
@@ -17,7 +18,7 @@ from accord.project import Project, config_from, json_schema
 from accord.statistics import grouped_folds
 from accord.store import Store
 from accord.testing import ChatServer, check_source, completion
-from accord.values import BudgetReached, Labels, Score
+from accord.values import BadInput, BudgetReached, Document, Labels, Sample, Score
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "sixth_source.py"
 SRC = Path(__file__).parent.parent / "src" / "accord"
@@ -168,6 +169,29 @@ def test_people_are_predicted_from_it(example, server, tmp_path):
         project.import_([tmp_path / "labels.csv"])
         found = project.fit("mine", tmp_path / "mine").comparison
         assert found["mine"].values["rmse"] < 0.6 * found["annotator-mean"].values["rmse"]
+
+
+def test_it_scores_live_where_it_may_ask(example, project, server, tmp_path):
+    """A source that asks is refused without a word of the user's, and asked about each reply with it."""
+    fitted = project.fit("mine", tmp_path / "mine").evaluator
+    with pytest.raises(BadInput, match="its source 'politeness' asks the scorer about every reply"):
+        LiveScorer(fitted)
+    asked, scorer = len(server.requests), LiveScorer(fitted, models=project.models)
+    conversation = sample_conversation()
+    places = [place for place, turn in enumerate(conversation.turns) if turn.role == "assistant"]
+    documents = [document.text for document in conversation.documents]
+    live = [scorer.message("new", turn.role, turn.content, documents) for turn in conversation.turns]
+    assert len(server.requests) == asked + len(places)
+    again = replace(conversation, id="again", documents=tuple(map(Document, documents)), metadata={})
+    for place in places:
+        [batch] = run(fitted.predict([Sample(again, place)]), project.models)
+        assert isinstance(live[place], Score) and live[place].value == batch.value
+    assert len(server.requests) == asked + len(places), "the same words are not asked about twice"
+
+
+def sample_conversation():
+    """One of the sample's."""
+    return next(iter(read(sample.sources()[0]))).conversation
 
 
 def test_its_price_is_known_before_anybody_is_asked(example, project, server):

@@ -39,9 +39,9 @@ def schema_page() -> str:
 
 def messages_page() -> str:
     """docs/scores.schema.json."""
-    from accord.live.service.schemas import published
+    from accord.live import message_schema
 
-    return json.dumps(published(), indent=1) + "\n"
+    return json.dumps(message_schema(), indent=1) + "\n"
 
 
 PAGES = {"commands.md": commands_page, "accord.schema.json": schema_page, "scores.schema.json": messages_page}

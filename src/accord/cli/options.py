@@ -40,6 +40,9 @@ Roles = Annotated[
     list[str] | None,
     typer.Option("--role", metavar="THEIRS=OURS", help="Map a role, e.g. operator=assistant; repeat."),
 ]
+Asks = Annotated[
+    bool, typer.Option("--ask", help="Also take sources that are not live: they ask their models about every reply.")
+]
 SkipBadRows = Annotated[bool, typer.Option("--skip-bad-rows", help="Report and skip bad rows instead of stopping.")]
 
 

@@ -14,14 +14,13 @@ from accord.evidence.bank.message import (
 )
 from accord.evidence.bank.reference import score
 from accord.evidence.bank.ruber import FOLDS, Pair, Relatedness, Ruber, Unreferenced, fold_of, pairs_of
-from accord.evidence.bank.session import MetricSession, measured
+from accord.evidence.bank.session import NOTHING, WORDLESS, MetricSession, measured
 from accord.evidence.bank.words import STOP_WORDS, counted_stems, pieces, stems, tokens
 from accord.evidence.likelihood import LIKELIHOOD, Likelihoods, measure_likelihoods, passages_of
 from accord.evidence.meaning import MEANING, Meaning
 from accord.evidence.metrics import (
     GROUPS,
     LEXICAL,
-    NOTHING,
     Metric,
     Metrics,
     measure,
@@ -91,6 +90,7 @@ __all__ = [
     "TurnHistory",
     "TurnMetric",
     "Unreferenced",
+    "WORDLESS",
     "answer_table",
     "ask_rubric",
     "best_phrases",

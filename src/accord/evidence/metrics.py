@@ -5,18 +5,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Self
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
 
+import numpy as np
 from pydantic import Field
 
-from accord.evidence.bank import BANK, BERTSCORE, EMBEDDING, REFERENCE
+from accord.evidence.bank import BANK, BERTSCORE, EMBEDDING, NOTHING, REFERENCE, WORDLESS
 from accord.evidence.bank.message import TurnMetric, parsed_document, turn_metrics
-from accord.evidence.bank.session import measured
-from accord.evidence.bank.words import WORDS
+from accord.evidence.bank.session import MetricSession
+from accord.evidence.bank.words import WORDS, tokens
 from accord.evidence.source import Settings, Source, SourceContext, State, sources
 from accord.evidence.table import Column, EvidenceTable
-from accord.models import Flow, nothing
+from accord.models import Flow, is_remote, nothing
 from accord.values import Conversation, Registry, Sample, Signature
 
 Metric = Callable[[Conversation], float | None]
@@ -24,54 +26,95 @@ Metric = Callable[[Conversation], float | None]
 
 metrics: Registry[Metric] = Registry("metric")
 
-NOTHING = "nothing to measure"
-"""Why a metric that returned `None` has no value."""
-
 
 def measure(samples: Iterable[Sample], names: Sequence[str]) -> EvidenceTable:
-    """Each named metric of each subject, as a table.
+    """Each named metric of each sample, as a table.
 
-    A subject that is one turn is measured on that turn, given the conversation up to it; of a whole conversation, a
-    metric of replies (`accord.evidence.bank`) is the mean over them.
+    A sample that is one turn is measured on that turn, given the conversation up to it; of a whole conversation, a
+    metric of replies (`accord.evidence.bank`) is the mean over them. Where no reply has a letter or a digit, nothing is
+    measured: every column is missing, for that reason.
 
     Raises:
         UnknownName: No metric is called so.
     """
-    of_replies = {name: turn_metrics.get(name) for name in names if name in turn_metrics}
-    chosen = {name: metrics.get(name) for name in names if name not in of_replies}
-    columns = [Column(name, str(signature_of(name))) for name in names]
-    samples = list(samples)
-    _prepare(of_replies.values(), samples)
-    rows: dict[object, dict[str, float]] = {}
-    absences = {}
-    for sample in samples:
+    return _Chosen.of(names).measure(list(samples))
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """Metrics that are measured together: of replies, some with an embedder, of conversations; and their columns."""
+
+    of_replies: Mapping[str, TurnMetric]
+    of_conversations: Mapping[str, Metric]
+    columns: tuple[Column, ...]
+    embedded: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, names: Sequence[str], source: str | None = None) -> _Chosen:
+        of_replies = {name: turn_metrics.get(name) for name in names if name in turn_metrics}
+        others = {name: metrics.get(name) for name in names if name not in of_replies}
+        columns = tuple(Column(name, str(signature_of(name)), source=source) for name in names)
+        embedded = tuple(metric for metric in of_replies.values() if hasattr(metric, "embedder"))
+        return cls(of_replies, others, columns, embedded)
+
+    def new_session(self) -> MetricSession:
+        """What is kept of one conversation."""
+        return MetricSession(self.of_replies)
+
+    def measure(
+        self, samples: Sequence[Sample], session: Callable[[Sample], MetricSession] | None = None
+    ) -> EvidenceTable:
+        """A row per sample; several turns of one conversation go through it once. `session` gives what was kept."""
+        known: dict[int, MetricSession] = {}
+        for sample in samples:
+            if id(sample.conversation) not in known:
+                known[id(sample.conversation)] = self.new_session() if session is None else session(sample)
+        sessions = [known[id(sample.conversation)] for sample in samples]
+        self._prepare(samples, sessions)
+        found = [self._of(sample, mine) for sample, mine in zip(samples, sessions, strict=True)]
+        names, targets = [column.name for column in self.columns], tuple(sample.target for sample in samples)
+        rows = np.array([[row[name] for name in names] for row, _ in found], dtype=float)  # None becomes NaN
+        rows = rows.reshape(len(samples), len(names))
+        present = ~np.isnan(rows)
+        absences = {
+            (targets[row], names[place]): found[row][1].get(names[place], NOTHING)
+            for row, place in np.argwhere(~present).tolist()
+        }
+        return EvidenceTable(targets, self.columns, np.where(present, rows, 0.0), present, absences)
+
+    def _of(self, sample: Sample, session: MetricSession) -> tuple[dict[str, float | None], dict[str, str]]:
+        """Each metric of a sample, and why some have no value."""
+        values, reasons = session.measure(sample) if self.of_replies else ({}, {})
+        if not self.of_conversations:
+            return values, reasons
         conversation = sample.conversation.at(sample.turn)
-        rows[sample.target] = features = {}
-        values, reasons = measured(conversation, of_replies) if of_replies else ({}, {})
-        values |= {name: metric(conversation) for name, metric in chosen.items()}
-        for name, value in values.items():
-            if value is None:
-                absences[sample.target, name] = reasons.get(name, NOTHING)
-            else:
-                features[name] = float(value)
-    return EvidenceTable.from_rows(columns, rows, absences)  # type: ignore[arg-type]
+        if any(tokens(turn.content) for turn in conversation.replies):
+            return values | {name: metric(conversation) for name, metric in self.of_conversations.items()}, reasons
+        return values | dict.fromkeys(self.of_conversations), reasons | dict.fromkeys(self.of_conversations, WORDLESS)
 
-
-def _prepare(chosen: Iterable[TurnMetric], samples: Sequence[Sample]) -> None:
-    """Let embedders read ahead what they will be asked for, where that is cheaper together."""
-    for embedder in {metric.embedder for metric in chosen if hasattr(metric, "embedder")}:
-        conversations = [sample.conversation.at(sample.turn) for sample in samples]
-        said = [turn.content for conversation in conversations for turn in conversation.turns]
-        embedder.prepare(
-            [*said, *(parsed_document(document.text).text for c in conversations for document in c.documents)]
-        )
+    def _prepare(self, samples: Sequence[Sample], sessions: Sequence[MetricSession]) -> None:
+        """Let embedders read ahead what they will be asked for, where that is cheaper together."""
+        if not self.embedded:
+            return
+        texts: dict[str, None] = {}
+        for sample, mine in zip(samples, sessions, strict=True):
+            end = len(sample.conversation.turns) if sample.turn is None else sample.turn + 1
+            first = mine.heard if mine.heard < end else 0
+            texts |= dict.fromkeys(sample.conversation.turns[place].content for place in range(first, end))
+            texts |= dict.fromkeys(parsed_document(document.text).text for document in sample.conversation.documents)
+        for embedder in {metric.embedder for metric in self.embedded}:
+            embedder.prepare(list(texts))
 
 
 def signature_of(name: str) -> Signature:
     """How a metric is made: one of replies also by its words and stems, or by what it says itself."""
     if name not in turn_metrics:
         return Signature.of("metric", name=name)
-    return Signature.of("metric", name=name, words=getattr(turn_metrics.get(name), "made_with", WORDS))
+    return Signature.of("metric", name=name, words=_made_with(turn_metrics.get(name)))
+
+
+def _made_with(metric: TurnMetric) -> str:
+    return str(getattr(metric, "made_with", WORDS))
 
 
 LEXICAL = (
@@ -112,15 +155,22 @@ class Metrics(Source):
         for name in self.names:
             if name not in turn_metrics:
                 metrics.get(name)
+        self._chosen: _Chosen | None = None
 
     @property
     def is_live(self) -> bool:
-        """Whether all of them are metrics of single replies."""
-        return all(name in turn_metrics for name in self.names)
+        """Whether all of them are metrics of single replies, and none asks an endpoint for vectors."""
+        return all(name in turn_metrics and not is_remote(_made_with(turn_metrics.get(name))) for name in self.names)
 
     def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
         """Each metric of each sample; of a whole conversation, a metric of replies is the mean over them."""
-        return nothing(measure(samples, self.names))
+        return nothing(self._measured(samples))
+
+    def _measured(self, samples: Sequence[Sample]) -> EvidenceTable:
+        if self._chosen is None or [column.name for column in self._chosen.columns] != self.names:
+            self._chosen = _Chosen.of(self.names, self.name or None)
+        new = self._chosen.new_session
+        return self._chosen.measure(samples, lambda sample: self.session(sample, new))
 
     def keep_only(self, columns: Sequence[Column]) -> Source | None:
         """Only the metrics that were learned from are measured."""

@@ -3,15 +3,18 @@
 A source is one file: settings, what it learns (most learn nothing), what it measures. Both are flows: what they ask is
 asked by one driver, priced by another, and answered from the store by a third (`accord.models`), without code of
 their own. A source never opens a model, a store or a file.
+
+Live scoring is `measure` on the reply that was just said. What a live source works out turn by turn it keeps in its
+`session` of the conversation, so that a reply costs its own length; evidence is the same with and without one.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
@@ -19,8 +22,9 @@ from pydantic import BaseModel, ConfigDict
 from accord.evidence.table import Column, EvidenceTable
 from accord.models import NOT_APPLICABLE, Flow, nothing
 from accord.statistics import Split
-from accord.values import BadInput, Labels, Question, Registry, Rubric, Sample, Target, check
+from accord.values import BadInput, Growing, Labels, Question, Registry, Rubric, Sample, Target, check
 
+T = TypeVar("T")
 Arrays = Mapping[str, NDArray[Any]]
 
 
@@ -164,8 +168,24 @@ class Source(ABC):
 
     @property
     def is_live(self) -> bool:
-        """Whether one reply can be measured at once, without asking anybody."""
+        """Whether a reply can be scored as it is said: measured at the cost of its own length, without asking anybody.
+
+        The one thing that live scoring asks of a source.
+        """
         return False
+
+    def session(self, sample: Sample, make: Callable[[], T]) -> T:
+        """What this source keeps of the sample's conversation while it is under way, made when it is first needed.
+
+        `measure` may go on from there. A conversation under way only grows, though its documents may change; of one
+        that is whole nothing is kept, and each call makes anew.
+        """
+        turns = sample.conversation.turns
+        if not isinstance(turns, Growing):
+            return make()
+        if id(self) not in turns.session:
+            turns.session[id(self)] = make()
+        return turns.session[id(self)]  # type: ignore[no-any-return]
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -270,10 +290,11 @@ def measure_all(parts: Sequence[Source], samples: Sequence[Sample]) -> Flow[Evid
     Raises:
         BadInput: Two of them give a column of the same name.
     """
-    table = EvidenceTable.from_rows([], {sample.target: {} for sample in samples})
+    table = None
     for source in parts:
-        table = joined(table, (yield from source.measure(samples)), source.name)
-    return table
+        found = yield from source.measure(samples)
+        table = _named(found, source.name) if table is None else joined(table, found, source.name)
+    return EvidenceTable.from_rows([], {sample.target: {} for sample in samples}) if table is None else table
 
 
 def joined(table: EvidenceTable, more: EvidenceTable, source: str) -> EvidenceTable:
@@ -286,4 +307,11 @@ def joined(table: EvidenceTable, more: EvidenceTable, source: str) -> EvidenceTa
     twice = next((column.name for column in more.columns if column.name in there), None)
     if twice is not None:
         raise BadInput(f"two sources give {twice!r}, the second is {source!r}; leave one of them out")
-    return table.join(replace(more, columns=tuple(replace(column, source=source) for column in more.columns)))
+    return table.join(_named(more, source))
+
+
+def _named(table: EvidenceTable, source: str) -> EvidenceTable:
+    """The table with the name of its source in every column."""
+    if all(column.source == source for column in table.columns):
+        return table
+    return replace(table, columns=tuple(replace(column, source=source) for column in table.columns))

@@ -1,21 +1,56 @@
-"""Live scoring: messages in as they are said, scores out, in this process, behind a service, or along a log."""
+"""Live scoring: messages in as they are said, scores out, in this process, behind a service, or along a log.
+
+The service's names are imported when they are first used: FastAPI and uvicorn are an extra (`accord[serve]`).
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from accord.live.following import Follower
 from accord.live.ingest import Ingestor, RowLog, opened
-from accord.live.messages import Message, message_from
+from accord.live.messages import HistoryDeduplicator, Message, message_from
 from accord.live.reward import Reward
-from accord.live.scorer import IngestResult, LiveScorer, live_metrics
-from accord.live.unfolding import HistoryDeduplicator
+from accord.live.scorer import IngestResult, LiveScorer, check_live
+from accord.live.service.middleware import (
+    SECONDS,
+    App,
+    AuthCookie,
+    Guard,
+    Refused,
+    check_installed,
+    checked_binding,
+    is_loopback,
+)
+from accord.live.service.schemas import media_type, message_schema
 from accord.live.watching.alarms import Alarm, alarms, looks
 from accord.live.watching.day import KEPT, UNSURE, Day, DayMean
 from accord.live.watching.scheduler import NotTold, Scheduler, post
 from accord.live.watching.watch import Watch, report, see_to, tell
 
+if TYPE_CHECKING:
+    from accord.live.service.app import Service, make_app
+    from accord.live.service.server import Batcher, Busy, impatient, serve
+
+_LATER = {
+    "Batcher": "server",
+    "Busy": "server",
+    "Service": "app",
+    "impatient": "server",
+    "make_app": "app",
+    "serve": "server",
+}
+"""Names that need the extra, and the file of the service that has them."""
+
 __all__ = [
     "Alarm",
+    "App",
+    "AuthCookie",
+    "Batcher",
+    "Busy",
     "Day",
     "DayMean",
     "Follower",
+    "Guard",
     "HistoryDeduplicator",
     "IngestResult",
     "Ingestor",
@@ -23,18 +58,36 @@ __all__ = [
     "LiveScorer",
     "Message",
     "NotTold",
+    "Refused",
     "Reward",
     "RowLog",
+    "SECONDS",
     "Scheduler",
+    "Service",
     "UNSURE",
     "Watch",
     "alarms",
-    "live_metrics",
+    "check_installed",
+    "check_live",
+    "checked_binding",
+    "impatient",
+    "is_loopback",
     "looks",
+    "make_app",
+    "media_type",
     "message_from",
+    "message_schema",
     "opened",
     "post",
     "report",
     "see_to",
+    "serve",
     "tell",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        check_installed()
+        return getattr(import_module(f"accord.live.service.{_LATER[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

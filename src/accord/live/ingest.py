@@ -13,12 +13,13 @@ from typing import Any, Protocol, Self
 
 from accord.evidence import EvidenceTable
 from accord.learning import load_evaluator
-from accord.live.messages import Message
-from accord.live.scorer import CONVERSATIONS, SECONDS, IngestResult, LiveScorer
+from accord.live.messages import CONVERSATIONS, Message
+from accord.live.scorer import SECONDS, IngestResult, LiveScorer
 from accord.live.watching.alarms import Alarm
 from accord.live.watching.scheduler import Scheduler
 from accord.live.watching.watch import Watch
-from accord.project.config import WatchConfig
+from accord.models import Models
+from accord.project import WatchConfig
 from accord.store import Store
 from accord.values import POPULATION, Score, sendable
 
@@ -144,6 +145,7 @@ def opened(
     say: Say = lambda text: None,
     conversations: int = CONVERSATIONS,
     seconds: float = SECONDS,
+    models: Models | None = None,
 ) -> Iterator[Ingestor]:
     """An ingestor for a fitted evaluator.
 
@@ -156,12 +158,13 @@ def opened(
         say: Told of alarms, and of what could not be done, in a line each.
         conversations: How many are remembered.
         seconds: How long they are remembered after their last message.
+        models: Whom sources that are not live may ask about every reply; without them nobody is asked.
 
     Raises:
         BadInput: There is no such evaluator, or it cannot score live.
         UnknownName: It does not know the annotator.
     """
-    scorer = LiveScorer(load_evaluator(evaluator), annotator, conversations, seconds)
+    scorer = LiveScorer(load_evaluator(evaluator), annotator, conversations, seconds, models=models)
     with ExitStack() as open_:
         log = None if out is None else open_.enter_context(RowLog(out))
         keep = None if log is None else log.write

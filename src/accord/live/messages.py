@@ -1,19 +1,28 @@
-"""One message of a live conversation: what comes in over the wire, from a log, or from a call."""
+"""Messages as they come in, over HTTP, from a log or from a call, and which of them are new.
+
+A message is a `Turn` with what a conversation that is still under way has to say beside it: whose it is, its place, and
+the documents from now on. A log may tell a conversation a message a row, or repeat all of it in every row.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cache
-from typing import Annotated, Any, Literal
+from functools import cache, partial
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from accord.values import BadInput, reasons, sendable
+from accord.formats import Fields, Format, Record, detect, documents_from, formats, role_named, under_our_names
+from accord.values import NOBODY, BadInput, Conversation, Document, Turn, content_hash, reasons, sendable
 
+CONVERSATIONS = 10_000
+"""The most conversations that are remembered."""
 Role = Literal["assistant", "user", "system", "developer", "tool", "function"]
-ROLES = frozenset(Role.__args__)  # type: ignore[attr-defined]
+ROLES = frozenset({"assistant", "user"}) | NOBODY
 MOST_TURNS = 1_000_000
 LONGEST = 1_000_000
 """Characters of a message, and of its documents together."""
@@ -56,6 +65,16 @@ class Message:
             )
 
     @property
+    def as_turn(self) -> Turn:
+        """What is said in it."""
+        return Turn(self.role, sendable(self.content))
+
+    @property
+    def as_documents(self) -> tuple[Document, ...]:
+        """What the assistant can see; nothing where the message does not say."""
+        return tuple(Document(sendable(text)) for text in self.documents or ())
+
+    @property
     def day(self) -> str:
         """The day it was said on (UTC), as ISO writes it."""
         said = self.time or datetime.now(UTC)
@@ -94,3 +113,217 @@ def _sendable(row: Any) -> Any:
     if isinstance(row, list):
         return [_sendable(each) for each in row]
     return {key: _sendable(value) for key, value in row.items()} if isinstance(row, Mapping) else row
+
+
+ALIASES = {
+    "conversation": ("conversation_id", "session_id", "thread_id", "chat_id"),
+    "id": ("message_id",),
+    "content": ("text",),
+    "time": ("timestamp", "created_at"),
+    "documents": ("context", "contexts", "retrieved_contexts", "knowledge"),
+}
+"""What logs of single messages often call our fields."""
+FIELDS = frozenset(Message.__dataclass_fields__)
+WINDOW = 200
+"""The last turns of a conversation that one told from its middle is recognised by."""
+_TIMES = TypeAdapter[datetime | None](datetime | None)
+_SHAPES = (BadInput, KeyError, TypeError, AttributeError, ValueError, RecursionError)
+"""A row can be wrong in more ways than a format can list."""
+
+
+class _Known(NamedTuple):
+    """What a conversation has said.
+
+    `prefixes` are digests of its first turns: of all, of all but the last, and so on, as far as the window reaches, in
+    rising order; `last` are digests of the last turns by themselves. `in_pieces` says that its rows do not repeat what
+    was before them: then only a row that holds all of it is taken for a repetition.
+    """
+
+    turns: int = 0
+    prefixes: tuple[str, ...] = ()
+    last: tuple[str, ...] = ()
+    in_pieces: bool = False
+
+
+class HistoryDeduplicator:
+    """Rows to messages; remembers by their digests what conversations that repeat themselves have said."""
+
+    def __init__(self, conversations: int = CONVERSATIONS) -> None:
+        self.conversations = conversations
+        self._known: OrderedDict[str, _Known] = OrderedDict()
+
+    def messages(self, row: Any, where: str, format: str = "auto") -> tuple[list[Message], list[str]]:
+        """The messages of a row that were not there before, in their order; and why parts of it are none.
+
+        A row may bundle several parts, as a batch of spans does; one that cannot be read costs the others nothing.
+        """
+        found: list[Message] = []
+        bad: list[str] = []
+        try:
+            parts = list(self._parts(row, where, format))
+        except _SHAPES as error:
+            return [], [_why(error)]
+        for read in parts:
+            try:
+                found += read()
+            except _SHAPES as error:
+                bad.append(_why(error))
+        return found, bad
+
+    def _parts(self, row: Any, where: str, format: str) -> Iterator[Callable[[], list[Message]]]:
+        """Each part of a row, to be read: a message, a conversation, or what a row's spans say of one."""
+        if not isinstance(row, Mapping):
+            raise BadInput(f"a row is a JSON object, got {type(row).__name__}")
+        if format == "auto" and "role" in row:
+            yield lambda: [_message_in(row)]
+            return
+        reader = formats.get(detect(row, where) if format == "auto" else format)
+        groups: dict[str, list[Fields]] = {}
+        for part in [row] if reader.split is None else reader.split(row):
+            try:
+                name = (reader.key(part) if reader.key else None) or where
+            except _SHAPES as error:
+                yield partial(_raise, error)
+            else:
+                groups.setdefault(name, []).append(part)
+        for name, group in groups.items():
+            yield from self._together(reader, group, name)
+
+    def _together(self, reader: Format, group: list[Fields], name: str) -> Iterator[Callable[[], list[Message]]]:
+        """Parts of one conversation are read together, since some repeat others; one by one where that fails."""
+        try:
+            record = reader.convert(group, name)
+        except _SHAPES as error:
+            alone = [partial(self._read, reader, [part], name) for part in group]
+            yield from alone if len(alone) > 1 else [partial(_raise, error)]
+        else:
+            yield partial(self._heard, reader, record)
+
+    def _read(self, reader: Format, parts: list[Fields], name: str) -> list[Message]:
+        return self._heard(reader, reader.convert(parts, name))
+
+    def _heard(self, reader: Format, record: Record | None) -> list[Message]:
+        if record is None:
+            return []
+        summaries = reader.split is not None  # of spans some tell again what others inside them told
+        return [_message_of(record.conversation, turn) for turn in self.new_in(record.conversation, summaries)]
+
+    def forget(self, conversation: str) -> None:
+        """Take all that a conversation says from now on as new."""
+        self._known.pop(conversation, None)
+
+    def new_in(self, conversation: Conversation, summaries: bool = False) -> list[Turn]:
+        """The turns of a conversation that were not there when it was seen last.
+
+        A conversation may be told from its beginning, where a turn that differs (a regenerated reply) takes the place
+        of what followed; from some turn on (a window); or in pieces that share nothing. With `summaries`, one that
+        leaves out turns between others, as the span of an agent around its calls, tells nothing new.
+        """
+        now = tuple(content_hash([turn.role, turn.content.strip()], length=16) for turn in conversation.turns)
+        before = self._known.pop(conversation.id, _Known())
+        self._known[conversation.id], repeated = _after(before, now, summaries)
+        while len(self._known) > self.conversations:
+            self._known.popitem(last=False)
+        return [_as_heard(turn) for turn in conversation.turns[repeated:] if turn.role in ROLES]
+
+
+def _after(before: _Known, now: tuple[str, ...], summaries: bool) -> tuple[_Known, int]:
+    """What is known after a row, and how many of its turns, from the first on, were said before."""
+    prefixes = _chained("", now)
+    shared = _shared(before, prefixes)
+    if shared == len(now):
+        return before, shared
+    if summaries and shared < before.turns and before.last[-1] == now[-1] and _within(now, before.last):
+        return before, len(now)
+    if shared:
+        kept = len(before.prefixes) - (before.turns - shared)
+        start = _Known(shared, before.prefixes[:kept], before.last[: len(before.last) - (before.turns - shared)])
+        return _longer(start, now[shared:], before.in_pieces), shared
+    last = before.last
+    overlap = next((n for n in range(min(len(last), len(now)), 0, -1) if last[-n:] == now[:n]), 0)
+    if overlap and not before.in_pieces:
+        return _longer(before, now[overlap:]), overlap
+    return _longer(before, now, in_pieces=before.turns > 0), 0
+
+
+def _shared(before: _Known, prefixes: Sequence[str]) -> int:
+    """How many first turns a row shares with what is known: as many as are within the window."""
+    if before.in_pieces:
+        whole = before.turns and len(prefixes) >= before.turns and prefixes[before.turns - 1] == before.prefixes[-1]
+        return before.turns if whole else 0
+    first = before.turns - len(before.prefixes) + 1
+    known = dict(enumerate(before.prefixes, first))
+    return max((n for n, prefix in enumerate(prefixes, 1) if known.get(n) == prefix), default=0)
+
+
+def _longer(known: _Known, new: Sequence[str], in_pieces: bool = False) -> _Known:
+    prefixes = _chained(known.prefixes[-1] if known.prefixes else "", new)
+    return _Known(
+        known.turns + len(new), (*known.prefixes, *prefixes)[-WINDOW:], (*known.last, *new)[-WINDOW:], in_pieces
+    )
+
+
+def _within(now: Sequence[str], last: Sequence[str]) -> bool:
+    """Whether turns occur among others, in their order."""
+    rest = iter(last)
+    return all(turn in rest for turn in now)
+
+
+def _chained(whole: str, turns: Sequence[str]) -> list[str]:
+    """Digests of all turns up to each, going on from that of those before."""
+    found = []
+    for turn in turns:
+        whole = hashlib.sha256(f"{whole}{turn}".encode()).hexdigest()[:32]
+        found.append(whole)
+    return found
+
+
+def _raise(error: Exception) -> list[Message]:
+    raise error
+
+
+def _why(error: Exception) -> str:
+    """What to say of a part that is not of the expected shape."""
+    return str(error) if isinstance(error, BadInput) else f"not of the expected shape ({type(error).__name__}: {error})"
+
+
+def _as_heard(turn: Turn) -> Turn:
+    """The turn; what the assistant only hands to a tool is no reply."""
+    calls = turn.role == "assistant" and bool(turn.extra) and not turn.content.strip()
+    return replace(turn, role="tool") if calls else turn
+
+
+def _message_of(conversation: Conversation, turn: Turn) -> Message:
+    """A turn as a message."""
+    known = conversation.metadata
+    time = next((known[name] for name in ("time", *ALIASES["time"]) if known.get(name)), None)
+    return message_from({
+        "conversation": conversation.id,
+        "role": turn.role,
+        "content": turn.content,
+        "documents": [document.text for document in conversation.documents] or None,
+        "system": conversation.system,
+        "time": _time(turn.time or time),
+    })  # fmt: skip
+
+
+def _time(value: Any) -> datetime | None:
+    """When it was, where the log says so in a way that can be read."""
+    try:
+        return _TIMES.validate_python(value)
+    except ValidationError:
+        return None
+
+
+def _message_in(row: Fields) -> Message:
+    """A row that is one message; what a log says beyond our fields is passed over."""
+    ours: dict[str, Any] = {name: value for name, value in under_our_names(row, ALIASES).items() if name in FIELDS}
+    if isinstance(ours.get("role"), str):
+        ours["role"] = role_named(ours["role"])
+    if ours.get("documents") is not None:
+        ours["documents"] = [document.text for document in documents_from(ours["documents"])]
+    ours["time"] = _time(ours.get("time"))
+    for name in ("conversation", "id"):
+        if isinstance(ours.get(name), int):
+            ours[name] = str(ours[name])
+    return message_from(ours)

@@ -10,42 +10,48 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from accord.learning import Evaluator
-from accord.live.scorer import live_metrics
-from accord.models import memory_models, run
+from accord.live.scorer import check_live
+from accord.models import Models, memory_models, run
 from accord.values import BadInput, Conversation, Document, Sample, Score, Turn, sendable
 
-Message = str | Sequence[Mapping[str, Any]]
+Said = str | Sequence[Mapping[str, Any]]
 """A text, or messages with a role and a content."""
 
 
 class Reward:
     """What a person nobody has met is expected to say of each reply, in units of the scale.
 
+    Without a score (an empty reply, one of punctuation or emoji alone, or one that nothing is known of) the reward is
+    the scale's floor: what says nothing is never better than the worst that can be said.
+
     Args:
-        evaluator: A fitted one that learned from metrics of replies.
-        missing: The reward of a reply that cannot be scored (empty, or with nothing to measure).
+        evaluator: A fitted one whose sources are live, unless `models` are given.
+        missing: The reward of a reply without a score; by default the scale's lowest value.
+        models: Whom sources that are not live may ask; without them nobody is asked.
     """
 
     __name__ = "accord_reward"
 
-    def __init__(self, evaluator: Evaluator, missing: float = 0.0) -> None:
+    def __init__(self, evaluator: Evaluator, missing: float | None = None, models: Models | None = None) -> None:
         """Prepare.
 
         Raises:
-            BadInput: The evaluator learned from more than metrics of replies.
+            BadInput: A source of the evaluator is not live, and there are no models.
+            NotFitted: It has learned nothing yet.
         """
-        self.evaluator, self.missing = evaluator, missing
-        self._models = memory_models()  # nobody is asked: every source is live
-        live_metrics(evaluator)
+        check_live(evaluator, asks=models is not None)
+        self.evaluator = evaluator
+        self.missing = float(min(evaluator.question.scale.numbers)) if missing is None else missing
+        self._models = models or memory_models()
 
-    def one(self, prompt: Message, response: Message, documents: Sequence[str] = ()) -> float:
+    def one(self, prompt: Said, response: Said, documents: Sequence[str] = ()) -> float:
         """The reward of one reply."""
         return self([prompt], [response], [documents])[0]
 
     def __call__(
         self,
-        prompts: Sequence[Message],
-        completions: Sequence[Message],
+        prompts: Sequence[Said],
+        completions: Sequence[Said],
         documents: Sequence[Sequence[str] | str | None] | None = None,
         **ignored: Any,
     ) -> list[float]:
@@ -62,14 +68,10 @@ class Reward:
             )
         samples = [_sample(place, *each) for place, each in enumerate(zip(prompts, completions, sources, strict=True))]
         scores = run(self.evaluator.predict(samples), self._models)
-        replies = [sample.conversation.turns[-1].content for sample in samples]
-        return [
-            score.value if isinstance(score, Score) and reply.strip() else self.missing
-            for score, reply in zip(scores, replies, strict=True)
-        ]
+        return [score.value if isinstance(score, Score) else self.missing for score in scores]
 
 
-def _sample(place: int, prompt: Message, completion: Message, documents: Sequence[str] | str | None) -> Sample:
+def _sample(place: int, prompt: Said, completion: Said, documents: Sequence[str] | str | None) -> Sample:
     """The reply as the last turn of a conversation; what tools gave back is no part of it."""
     before = _turns(prompt, "user")
     reply = "\n".join(turn.content for turn in _turns(completion, "assistant") if turn.role == "assistant")
@@ -78,7 +80,7 @@ def _sample(place: int, prompt: Message, completion: Message, documents: Sequenc
     return Sample(Conversation(str(place), turns, tuple(Document(sendable(text)) for text in given)), len(turns) - 1)
 
 
-def _turns(said: Message, role: str) -> list[Turn]:
+def _turns(said: Said, role: str) -> list[Turn]:
     if isinstance(said, str):
         return [Turn(role, sendable(said))]
     return [Turn(str(message.get("role", role)), sendable(str(message.get("content") or ""))) for message in said]

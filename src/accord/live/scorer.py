@@ -3,13 +3,16 @@
 scorer = LiveScorer(load_evaluator("evaluators/mixture"))
 scorer.message("chat-17", "user", "Can I return an opened router?", documents=[policy])
 score = scorer.message("chat-17", "assistant", "Yes, within 45 days of delivery.")
+
+A live conversation is a `Conversation` whose turns are still growing, a reply is a `Sample` of it, and its evidence is
+what the evaluator's sources measure of that sample, as in a batch; `Source.session` keeps its cost flat.
 """
 
 from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from threading import Lock
@@ -17,26 +20,74 @@ from typing import cast
 
 import numpy as np
 
-from accord.evidence import (
-    NOTHING,
-    Column,
-    EvidenceTable,
-    MetricSession,
-    TurnMetric,
-    parsed_document,
-    signature_of,
-    turn_metrics,
-)
+from accord.evidence import Column, EvidenceTable, Source
 from accord.learning import Evaluator
-from accord.live.messages import Message, Role
-from accord.values import POPULATION, BadInput, Score, Target, Unscored, sendable
+from accord.live.messages import CONVERSATIONS, Message, Role
+from accord.models import Flow, Models, memory_models, run
+from accord.values import (
+    POPULATION,
+    BadInput,
+    BudgetReached,
+    Conversation,
+    Document,
+    Growing,
+    ModelError,
+    Sample,
+    Score,
+    Target,
+    Unscored,
+)
 
-CONVERSATIONS, SECONDS = 10_000, 3600.0
-"""The most conversations that are remembered, and for how long after their last message."""
+SECONDS = 3600.0
+"""How long a conversation is remembered after its last message."""
 TEXT = 20_000_000
 """The most characters that remembered conversations have in all; the oldest ones make room."""
+TURN = 100
+"""What a turn counts beside its characters, so that empty ones are bounded too."""
 REMEMBERED_IDS = 20_000
 """Messages whose ids are remembered, so that one sent twice is scored once."""
+
+
+def check_live(evaluator: Evaluator, asks: bool = False) -> None:
+    """Refuse an evaluator that cannot score a reply as it is said: one of its sources cannot (`Source.is_live`).
+
+    Args:
+        evaluator: A fitted one, with whatever head.
+        asks: Whether sources that are not live may be asked all the same, whatever that costs per reply.
+
+    Raises:
+        BadInput: Names the source, and what to do.
+        NotFitted: It has learned nothing yet.
+    """
+    evaluator.head.check_fitted()
+    about = f"the evaluator {evaluator.name!r} cannot score live"
+    if not evaluator.sources:
+        raise BadInput(f"{about}: it has no source of evidence, and says the same of every reply")
+    slow = [source for source in _sources(evaluator) if not source.is_live]
+    if slow and not asks:
+        raise BadInput(
+            f"{about}: its source {slow[0].name!r} {_why_slow(slow[0])}; allow that (--ask, or models=...), or fit an "
+            "evaluator whose sources measure replies at once, such as metrics: [bank]"
+        )
+
+
+def _sources(evaluator: Evaluator) -> list[Source]:
+    """Everything that is measured for a score, of the evaluators of other questions too."""
+    return [source for each in (evaluator, *evaluator.also) for source in each.sources]
+
+
+def _values(table: EvidenceTable) -> list[list[float | None]]:
+    """The rows of a table; `None` where a value is missing."""
+    found: list[list[float | None]] = table.values.astype(object).tolist()
+    for row, place in np.argwhere(~table.present).tolist():
+        found[row][place] = None
+    return found
+
+
+def _why_slow(source: Source) -> str:
+    if source.roles:
+        return f"asks the {' and the '.join(source.roles)} about every reply"
+    return "asks somebody, or goes through the whole conversation, for every reply"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +96,7 @@ class IngestResult:
 
     Attributes:
         score: Of a reply; `None` for what somebody else says.
-        evidence: Of a reply that was measured.
+        evidence: Of a reply that was measured, by column; `None` where a value is missing.
         again: Whether the message had come before; then nothing was changed.
         late: Why somebody else's message was not taken in.
     """
@@ -57,16 +108,23 @@ class IngestResult:
 
 
 class _Open:
-    """A conversation under way."""
+    """A conversation under way: its turns and documents so far, and what it counts among those remembered."""
 
-    __slots__ = ("__weakref__", "documents", "length", "number", "session", "turn", "used")
+    __slots__ = ("__weakref__", "documents", "length", "number", "shown", "turn", "turns", "used")
 
-    def __init__(self, session: MetricSession, number: int) -> None:
-        self.session, self.number = session, number
-        self.documents = 0
-        self.used = 0.0
-        self.turn = 0
-        self.length = 0
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.turns = Growing()
+        self.documents: tuple[Document, ...] = ()
+        self.shown = 0  # characters of the documents
+        self.turn = 0  # the number of the next one: turns that were not heard count too
+        self.length, self.used = 0, 0.0
+
+    def add(self, said: Message) -> None:
+        """Take a message in."""
+        if said.documents is not None:
+            self.documents = said.as_documents
+        self.turns = self.turns.plus(said.as_turn)
 
 
 class LiveScorer:
@@ -79,30 +137,59 @@ class LiveScorer:
         conversations: int = CONVERSATIONS,
         seconds: float = SECONDS,
         clock: Callable[[], float] = time.monotonic,
+        models: Models | None = None,
     ) -> None:
         """Prepare to score with a fitted evaluator, for one annotator or for anybody.
 
+        Args:
+            evaluator: A fitted one. Its sources are live, unless `models` are given.
+            annotator: Whom scores imitate; without one, a person nobody has met.
+            conversations: How many are remembered.
+            seconds: How long they are remembered after their last message.
+            clock: Seconds that pass.
+            models: With them, sources that are not live are taken too: they ask these models about every reply, and
+                go through its conversation so far. Without them nobody is asked.
+
         Raises:
-            BadInput: The evaluator learned from evidence that cannot be measured message by message.
+            BadInput: A source of the evaluator is not live, measures otherwise by now than was learned from, or asks
+                somebody whom `models` do not name.
             NotFitted: It has learned nothing yet.
             UnknownName: It does not know the annotator.
         """
         self.evaluator = evaluator
         if conversations < 1 or seconds <= 0:
             raise BadInput(f"remember at least one conversation for some time, got {conversations} for {seconds} s")
-        self.metrics = live_metrics(evaluator)
+        check_live(evaluator, asks=models is not None)
         self.speaker, self.signature = evaluator.head.speaker(annotator), evaluator.signature()
-        self.columns = tuple(Column(name, str(signature_of(name))) for name in self.metrics)
         self.conversations, self.seconds = conversations, seconds
+        self._is_whole = not all(source.is_live for source in _sources(evaluator))
+        self._models = models or memory_models()
+        for role in evaluator.roles:
+            self._models.role(role)  # who is missing is said now, and opened when first asked
+        self.columns = self._columns()
         self._clock, self._lock = clock, Lock()
         self._open: OrderedDict[str, _Open] = OrderedDict()
         self._length = 0  # of all texts of these
         self._said: OrderedDict[tuple[int, str], _Pending | IngestResult] = OrderedDict()  # by conversation and id
         self._numbers = count()
 
+    def _columns(self) -> tuple[Column, ...]:
+        """The evidence of a reply; where nobody needs to be asked for it, made as what was learned from."""
+        learned = self.evaluator.head.columns
+        if self._is_whole:
+            return learned or ()
+        nothing = run(self.evaluator.evidence([]), self._models)
+        self.evaluator.score(nothing, [])
+        return nothing.columns if learned is None else learned
+
     def __len__(self) -> int:
         """How many conversations are remembered."""
         return len(self._open)
+
+    def conversation(self, name: str) -> Conversation | None:
+        """A conversation as far as it was heard; `None` where none of the name is remembered."""
+        known = self._open.get(name)
+        return None if known is None else Conversation(name, tuple(known.turns), known.documents)
 
     def message(
         self,
@@ -122,12 +209,12 @@ class LiveScorer:
         return self.take([Message(conversation, cast(Role, role), content, given, id, turn)])[0].score
 
     def take(self, batch: Sequence[Message]) -> list[IngestResult]:
-        """Take some messages in, in their order; all replies among them are scored together."""
+        """Take some messages in, in their order; all replies among them are measured and scored together."""
         with self._lock:
             replies: list[_Reply] = []
             found = [self._one(said, replies) for said in batch]
             try:
-                scored = self._scored(replies)
+                scored = [result for some in _apart(replies) for result in self._scored(some)]
             except BaseException:
                 for reply in replies:
                     self._said.pop((reply.of.number, reply.id or ""), None)  # it may be sent again
@@ -144,24 +231,26 @@ class LiveScorer:
         before = self._said.get((known.number, said.id or ""))
         if before is not None:
             return replace(before, again=True)
-        session, turn = known.session, known.turn if said.turn is None else said.turn
+        turn = known.turn if said.turn is None else said.turn
         target = Target(said.conversation, turn)
         if turn < known.turn:
             return self._passed(said, target, known.turn)
         self._weigh(known, said)
-        if said.documents is not None:
-            session.sources = [parsed_document(sendable(document)) for document in said.documents]
+        known.add(said)
         missed = range(known.turn, turn)
         known.turn = turn + 1
         if said.role != "assistant":
-            if said.role == "user":
-                session.hear(sendable(said.content))
             self._note(known, said.id, IngestResult())
             return IngestResult()
-        replies.append(_Reply(known, said.id, target, session.reply(sendable(said.content)), missed))
+        replies.append(_Reply(known, said.id, target, self._sample(said.conversation, known), missed))
         pending = _Pending(len(replies) - 1)
         self._note(known, said.id, pending)
         return pending
+
+    def _sample(self, name: str, known: _Open) -> Sample:
+        """The last turn of a conversation; whoever is asked about it gets all turns, not a view of them."""
+        turns = tuple(known.turns) if self._is_whole else known.turns
+        return Sample(Conversation(name, turns, known.documents), len(turns) - 1)
 
     def _note(self, known: _Open, id: str | None, what: _Pending | IngestResult) -> None:
         """Remember what came of a message with an id, without its evidence."""
@@ -170,10 +259,10 @@ class LiveScorer:
 
     def _weigh(self, known: _Open, said: Message) -> None:
         """Count a message's texts, and let go of the oldest conversations while all are too long together."""
-        new = len(said.content)
+        new = len(said.content) + TURN
         if said.documents is not None:
-            held, known.documents = known.documents, sum(map(len, said.documents))
-            new += known.documents - held
+            held, known.shown = known.shown, sum(map(len, said.documents))
+            new += known.shown - held
         known.length, self._length = known.length + new, self._length + new
         while self._length > TEXT and len(self._open) > 1:
             self._let_go(next(iter(self._open)))
@@ -193,7 +282,7 @@ class LiveScorer:
         found = self._open.get(conversation)
         if found is None or now - found.used > self.seconds:
             self._let_go(conversation)
-            found = self._open[conversation] = _Open(MetricSession(self.metrics), next(self._numbers))
+            found = self._open[conversation] = _Open(next(self._numbers))
         found.used = now
         self._open.move_to_end(conversation)
         while len(self._open) > self.conversations or now - next(iter(self._open.values())).used > self.seconds:
@@ -207,15 +296,23 @@ class LiveScorer:
         return IngestResult(Unscored(target, self.speaker or POPULATION, reason, self.signature))
 
     def _scored(self, replies: Sequence[_Reply]) -> list[IngestResult]:
-        if not replies:
-            return []
-        values = np.array([list(reply.evidence.values()) for reply in replies], dtype=float)  # None becomes NaN
-        present = ~np.isnan(values)
-        absences = {(r.target, name): NOTHING for r in replies for name, value in r.evidence.items() if value is None}
-        targets = tuple(reply.target for reply in replies)
-        table = EvidenceTable(targets, self.columns, np.where(present, values, 0.0), present, absences)
-        scores = self.evaluator.score(table, [self.speaker] * len(table))
-        return [IngestResult(_with_gap(s, r.missed), r.evidence) for s, r in zip(scores, replies, strict=True)]
+        samples = [reply.sample for reply in replies]
+        try:
+            table, scores = run(self._flow(samples), self._models)
+        except (BudgetReached, ModelError) as error:
+            who = self.speaker or POPULATION
+            return [IngestResult(Unscored(r.target, who, str(error), self.signature)) for r in replies]
+        names, known = [column.name for column in table.columns], _values(table)
+        return [
+            IngestResult(reply.of_turn(score), dict(zip(names, values, strict=True)))
+            for reply, score, values in zip(replies, scores, known, strict=True)
+        ]
+
+    def _flow(self, samples: Sequence[Sample]) -> Flow[tuple[EvidenceTable, list[Score | Unscored]]]:
+        """Evidence and scores, as the batch makes them."""
+        table = yield from self.evaluator.evidence(samples)
+        scores = self.evaluator.score(table, [self.speaker] * len(samples))
+        return table, (yield from self.evaluator.with_others(samples, scores))
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,40 +329,31 @@ class _Pending:
 
 @dataclass(frozen=True, slots=True)
 class _Reply:
-    """A reply that was measured and is to be scored."""
+    """A reply that is to be scored; `target` counts turns that were not heard, the sample does not."""
 
     of: _Open
     id: str | None
     target: Target
-    evidence: Mapping[str, float | None]
+    sample: Sample
     missed: range
 
+    def of_turn(self, score: Score | Unscored) -> Score | Unscored:
+        """The score under the turn's own number, with a warning where turns before it were never heard."""
+        if score.target != self.target:
+            score = replace(score, target=self.target)
+        if not self.missed or isinstance(score, Unscored):
+            return score
+        gap = f"turns before it were not heard: {self.missed[0]} to {self.missed[-1]}"
+        return replace(score, warning="; ".join(part for part in (score.warning, gap) if part))
 
-def _with_gap(score: Score | Unscored, missed: range) -> Score | Unscored:
-    """The score, with a warning where turns before it were never heard."""
-    if not missed or isinstance(score, Unscored):
-        return score
-    gap = f"turns before it were not heard: {missed[0]} to {missed[-1]}"
-    return replace(score, warning="; ".join(part for part in (score.warning, gap) if part))
 
-
-def live_metrics(evaluator: Evaluator) -> dict[str, TurnMetric]:
-    """The metrics of replies that an evaluator learned from, where it can score live.
-
-    Raises:
-        BadInput: It learned from more than metrics of replies, or from metrics that are made otherwise by now.
-        NotFitted: It has learned nothing yet.
-    """
-    evaluator.head.check_fitted()
-    other = next((source.name for source in evaluator.sources if not source.is_live), None)
-    columns = evaluator.head.columns
-    if other is not None or not evaluator.is_live or not columns:
-        learned = f"learned from {other!r}" if other else "needs more than one reply at a time"
-        raise BadInput(
-            f"the evaluator {evaluator.name!r} cannot score live: it {learned}; fit one whose sources measure replies "
-            "at once, such as metrics: [bank]"
-        )
-    for column in columns:
-        if column.signature != str(signature_of(column.name)):
-            raise BadInput(f"{column.name!r} was learned as {column.signature}, it is now {signature_of(column.name)}")
-    return {column.name: turn_metrics.get(column.name) for column in columns}
+def _apart(replies: Sequence[_Reply]) -> Iterator[list[_Reply]]:
+    """Replies in groups of different targets: a conversation that was let go of meanwhile begins anew."""
+    group: dict[Target, _Reply] = {}
+    for reply in replies:
+        if reply.sample.target in group:
+            yield list(group.values())
+            group = {}
+        group[reply.sample.target] = reply
+    if group:
+        yield list(group.values())

@@ -17,7 +17,7 @@ from accord.models.embedded.hf import MADE
 from accord.models.embedded.language_model import LanguageModel, open_language_model
 from accord.models.embedded.llama import Llama, Prefix, Shape
 from accord.models.embedded.minilm import open_sentence_embedder
-from accord.models.embedders import DEFAULT, Embedder, Local, Remote, open_embedder
+from accord.models.embedders import DEFAULT, Embedder, Local, Remote, is_remote, open_embedder
 from accord.models.flow import (
     IN_BATCH,
     OUT_OF_BUDGET,
@@ -239,6 +239,7 @@ __all__ = [
     "in_requests",
     "is_pulled",
     "is_ready",
+    "is_remote",
     "judge_all",
     "judging_signature",
     "kept_answers",

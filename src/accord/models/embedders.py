@@ -89,6 +89,11 @@ def idf(tokens: Sequence[int]) -> Floats:
     return np.asarray(np.log(2.0 + places), dtype=np.float32)
 
 
+def is_remote(name: str) -> bool:
+    """Whether an embedder of this name is asked over the network."""
+    return name.startswith(ENDPOINT)
+
+
 class Local:
     """The small embedder in this process (`accord models pull`)."""
 

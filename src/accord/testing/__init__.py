@@ -11,14 +11,18 @@ from accord.testing.corpus import (
     rated_chats,
 )
 from accord.testing.issue_finder import FORGED, PERFECT, SIGNS, dialogues, ratings, verdict, written
+from accord.testing.planted_chats import IDEAS, INFORMATIVE, Author, conversations, write_files
 from accord.testing.server import Batches, ChatServer, Respond, Wire, completion, decisions
 from accord.testing.wires import FAULTS, Misbehaving, answer_any, fault
 
 __all__ = [
+    "Author",
     "Batches",
     "ChatServer",
     "FAULTS",
     "FORGED",
+    "IDEAS",
+    "INFORMATIVE",
     "MECHANISMS",
     "Misbehaving",
     "PERFECT",
@@ -33,6 +37,7 @@ __all__ = [
     "check_selection_policy",
     "check_source",
     "completion",
+    "conversations",
     "decisions",
     "dialogues",
     "fault",
@@ -42,5 +47,6 @@ __all__ = [
     "rated_chats",
     "ratings",
     "verdict",
+    "write_files",
     "written",
 ]

@@ -1,4 +1,4 @@
-"""Dialogues with planted issues, ratings that follow from them, and replies as models write them, with what they state."""
+"""Dialogues with planted issues, ratings that follow from them, and replies as models write them."""
 
 from __future__ import annotations
 

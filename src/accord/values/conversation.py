@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import Any, NamedTuple, overload
 
 NOBODY = frozenset({"system", "developer", "tool", "function"})
 """Roles that neither ask nor reply."""
@@ -44,6 +45,53 @@ class Turn:
         return row
 
 
+class Growing(Sequence[Turn]):
+    """The turns of a conversation under way, up to one of them: nothing is copied when another is said.
+
+    Equal to the tuple of the same turns. `session` is for whoever works through the conversation turn by turn: what is
+    kept there is shared by all views of it, later ones too, and ends with it (`accord.evidence.Source.session`).
+    """
+
+    __slots__ = ("_length", "_said", "session")
+
+    def __init__(self, said: list[Turn] | None = None, length: int = 0, session: dict[int, Any] | None = None) -> None:
+        self._said = [] if said is None else said
+        self._length = length
+        self.session = {} if session is None else session
+
+    def plus(self, turn: Turn) -> Growing:
+        """With one more turn; of the latest view alone, since nothing that was said changes."""
+        if len(self._said) != self._length:
+            raise ValueError("more was said since; add to the latest turns")
+        self._said.append(turn)
+        return Growing(self._said, self._length + 1, self.session)
+
+    @overload
+    def __getitem__(self, place: int) -> Turn: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Turn]: ...
+    def __getitem__(self, place: int | slice) -> Turn | Sequence[Turn]:
+        """One turn; of a slice from the first turn on a view, of any other a tuple."""
+        if isinstance(place, int):
+            return self._said[range(self._length)[place]]
+        start, stop, step = place.indices(self._length)
+        if start == 0 and step == 1:
+            return Growing(self._said, stop, self.session)
+        return tuple(self._said[each] for each in range(start, stop, step))
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Turn]:
+        return islice(self._said, self._length)
+
+    def __eq__(self, other: object) -> bool:
+        return tuple(self) == tuple(other) if isinstance(other, Growing | tuple) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+
 @dataclass(frozen=True, slots=True)
 class Document:
     """A text the assistant could see: a search result, a help article, a fact."""
@@ -62,11 +110,12 @@ class Document:
 class Conversation:
     """Turns in order, documents, and metadata (system, topic, user, version, and every key nobody knew).
 
-    `reply` is the one turn that is looked at, where it is only one: see `at`. It is no part of what a log says.
+    The turns are a tuple; those of a conversation under way are `Growing`. `reply` is the one turn that is looked at,
+    where it is only one: see `at`. It is no part of what a log says.
     """
 
     id: str
-    turns: tuple[Turn, ...]
+    turns: Sequence[Turn]
     documents: tuple[Document, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
     reply: int | None = None
@@ -75,7 +124,7 @@ class Conversation:
         """The turns of one role, in order."""
         return tuple(turn for turn in self.turns if turn.role == role)
 
-    def up_to(self, turn: int | None) -> tuple[Turn, ...]:
+    def up_to(self, turn: int | None) -> Sequence[Turn]:
         """The turns a judge of `turn` may see: all before it and itself; all of them for `None`."""
         return self.turns if turn is None else self.turns[: turn + 1]
 
@@ -153,7 +202,7 @@ class Sample:
     turn: int | None = None
     hidden: tuple[int, int] | None = None
 
-    def saying(self, turns: tuple[Turn, ...]) -> Sample:
+    def saying(self, turns: Sequence[Turn]) -> Sample:
         """The same subject with other words in its turns; what was hidden stays so."""
         return replace(self, conversation=replace(self.conversation, turns=turns))
 

@@ -18,9 +18,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
 
-from accord.live.service import middleware as door
-from accord.live.service.middleware import SECONDS, App, Guard, Refused
-from accord.live.service.schemas import media_type
+from accord.live import SECONDS, App, AuthCookie, Guard, Refused, media_type
 from accord.values import AccordError, BadInput
 from accord.version import __version__
 from accord.workbench.participants import Participant, Participants
@@ -118,8 +116,8 @@ def validation_app(study: Study, participants: Participants, token: str | None =
         token: What everyone has to name, where it listens beyond this machine (`middleware.checked_binding`).
         seconds: For a request to arrive in.
     """
-    guarded = Guard(_Pages(study, participants, token).app(), token, BODY, seconds, door.OPEN)
-    return guarded if token is None else door.Door(guarded, token)
+    guarded = Guard(_Pages(study, participants, token).app(), token, BODY, seconds, AuthCookie.OPEN)
+    return guarded if token is None else AuthCookie(guarded, token)
 
 
 class _Pages:
@@ -144,8 +142,8 @@ class _Pages:
         app.get("/task/{place}/{stage}")(self.task_page)
         app.post("/task/{place}/{stage}")(self.answer)
         if self.token is not None:
-            app.get(door.PATH)(self.door)
-            app.post(door.PATH)(self.enter)
+            app.get(AuthCookie.PATH)(self.door)
+            app.post(AuthCookie.PATH)(self.enter)
         return app
 
     async def healthz(self) -> Response:
@@ -238,10 +236,10 @@ class _Pages:
     async def enter(self, request: Request) -> Response:
         check_same_origin(request.headers)
         fields = await _fields(request, "token")
-        if self.token is None or not door.is_token(fields["token"].strip(), self.token):
+        if self.token is None or not AuthCookie.is_token(fields["token"].strip(), self.token):
             raise Refused(401, "this is not the token; ask whoever invited you, and try again")
         answer = RedirectResponse("/", 303)
-        self._keep(request, answer, door.COOKIE, door.opened_by(self.token))
+        self._keep(request, answer, AuthCookie.NAME, AuthCookie.value(self.token))
         return answer
 
     # --- pages --------------------------------------------------------------------------------------------------
@@ -251,7 +249,7 @@ class _Pages:
         status, reason = _told(error)
         if request.url.path.endswith(".json"):
             return JSONResponse({"error": reason}, status)
-        back = door.PATH if request.url.path == door.PATH else "/"
+        back = AuthCookie.PATH if request.url.path == AuthCookie.PATH else "/"
         return self._page("wrong", status, reason=reason, back=back)
 
     def _page(self, page: str, status: int = 200, **shown: Any) -> Response:

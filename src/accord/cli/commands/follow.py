@@ -12,6 +12,7 @@ import typer
 from accord.cli.app import command
 from accord.cli.options import (
     Annotator,
+    Asks,
     ConfigFile,
     EvaluatorFolder,
     Format,
@@ -34,6 +35,7 @@ def follow(
     evaluator: EvaluatorFolder = None,
     annotator: Annotator = None,
     watch: IsWatched = True,
+    ask: Asks = False,
     format: Format = "auto",
     config_file: ConfigFile = None,
 ) -> None:
@@ -52,7 +54,8 @@ def follow(
     with open_project(config_file) as project, RowLog(out) as rows, Progress("lines read") as progress:
         folder = evaluator or project.folder()
         store = project.store if watch else None
-        with opened(folder, annotator, None, store, project.config.watch, note) as ingestor:
+        models = project.models if ask else None
+        with opened(folder, annotator, None, store, project.config.watch, note, models=models) as ingestor:
             ingestor.keep = rows.write
             follower = Follower(log, ingestor, rows.write, noted, format, stop, note)
             lines = follower.run(once, every, progress.at)

@@ -11,6 +11,7 @@ import typer
 from accord.cli.app import command
 from accord.cli.options import (
     Annotator,
+    Asks,
     ConfigFile,
     EvaluatorFolder,
     IsWatched,
@@ -35,6 +36,7 @@ def serve(
     minutes: Annotated[float, typer.Option("--minutes", min=0.1, help="How long after their last message.")] = 60.0,
     body: Annotated[float, typer.Option("--max-body", min=0.001, max=1024, help="MB that a request may have.")] = 4.0,
     watch: IsWatched = True,
+    ask: Asks = False,
     config_file: ConfigFile = None,
 ) -> None:
     """Score messages as they are said: POST /v1/scores, OpenTelemetry at /v1/traces, figures at /metrics, /docs.
@@ -43,21 +45,20 @@ def serve(
     """
     from functools import partial
 
-    from accord.live import opened, report
-    from accord.live.service.middleware import checked_binding
-    from accord.live.service.server import check_installed
+    from accord.live import Service, check_installed, checked_binding, make_app, opened, report
+    from accord.live import serve as listen
 
     check_installed()
     token = os.environ.get("ACCORD_TOKEN") or None
     checked_binding(host, token)
-    from accord.live.service import server
-    from accord.live.service.app import Service, make_app
-
     with open_project(config_file) as project:
         folder = evaluator or project.folder()
         store = project.store if watch else None
-        with opened(folder, annotator, out, store, project.config.watch, note, conversations, minutes * 60) as ingestor:
+        models = project.models if ask else None
+        with opened(
+            folder, annotator, out, store, project.config.watch, note, conversations, minutes * 60, models
+        ) as ingestor:
             watched = None if ingestor.watch is None else partial(report, project.store, before=ingestor.watch.flush)
             note(f"serving {ingestor.scorer.signature} at http://{host}:{port}/docs")
-            server.serve(make_app(Service(ingestor, watched), token, int(body * 2**20)), host, port)
+            listen(make_app(Service(ingestor, watched), token, int(body * 2**20)), host, port)
     note("stopped")

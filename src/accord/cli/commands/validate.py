@@ -74,18 +74,16 @@ def validate(
 
 
 def _serve(study: Any, participants: Any, host: str, port: int) -> None:
-    from accord.live.service.middleware import checked_binding
-    from accord.live.service.server import check_installed
+    from accord.live import check_installed, checked_binding, serve
 
     check_installed()
     token = os.environ.get("ACCORD_TOKEN") or None
     checked_binding(host, token)
-    from accord.live.service import server
     from accord.workbench.pages import validation_app
 
     plan = study.plan
     note(f"{len(plan.turns)} turns for {len(plan.slots)} people at http://{host}:{port}/")
-    server.serve(validation_app(study, participants, token), host, port)
+    serve(validation_app(study, participants, token), host, port)
     note("stopped; answers are kept: accord validate " + plan.flow + " --outcome")
 
 

@@ -1,7 +1,8 @@
 """The metric bank: what a reply is worth, told from its words, its history and its documents, in microseconds.
 
-One idea per file. Each metric is a function of one reply (`Message`), of what was said before it (`History`), and of
-the documents (`Source`s); it looks at nothing else, so that a live message costs its own length.
+One idea per file. Each metric is a function of one reply (`ParsedText`), of what was said before it (`TurnHistory`),
+and of the documents (`ParsedDocument`s); it looks at nothing else, so that a live reply costs its own length. A
+`MetricSession` goes through a conversation, live and in a batch alike.
 """
 
 from accord.evidence.bank import ruber  # noqa: F401 - registers RUBER
@@ -17,7 +18,7 @@ from accord.evidence.bank.message import (
     turn_metrics,
 )
 from accord.evidence.bank.reference import NAMES as REFERENCES
-from accord.evidence.bank.session import MetricSession, measured
+from accord.evidence.bank.session import NOTHING, WORDLESS, MetricSession, measured
 
 BANK = (*CIU, *OVERLAP, *NOVELTY, *LENGTH, *COPYING)
 """The default bank: everything that needs neither a model nor a library beyond the base install."""
@@ -33,11 +34,13 @@ __all__ = [
     "BERTSCORE",
     "EMBEDDING",
     "MetricSession",
+    "NOTHING",
     "ParsedDocument",
     "ParsedText",
     "REFERENCE",
     "TurnHistory",
     "TurnMetric",
+    "WORDLESS",
     "measured",
     "parsed_document",
     "turn_metrics",

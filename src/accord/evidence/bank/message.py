@@ -1,4 +1,4 @@
-"""A value that is made when it is first asked for, and kept."""
+"""What a metric of replies sees: the reply and the documents, taken apart as far as it asks, and what was before."""
 
 from __future__ import annotations
 
@@ -51,6 +51,11 @@ class ParsedText:
         self.text = text
         self._pieces = pieces(text)[:LONGEST_MESSAGE]
         self.content = counted_stems(self._pieces)
+
+    @property
+    def has_words(self) -> bool:
+        """Whether there is a letter or a digit in it."""
+        return bool(self.content) or any(map(words_in.__getitem__, self._pieces))
 
     @lazy
     def tokens(self) -> list[str]:
@@ -136,8 +141,7 @@ class ParsedDocument:
     """One document taken apart, as far as anybody asks."""
 
     def __init__(self, text: str) -> None:
-        # Some corpora put their facts as a persona's.
-        self.text = text.removeprefix("your persona:").strip()
+        self.text = _without_persona(text).strip()
 
     @lazy
     def _pieces(self) -> list[str]:
@@ -159,6 +163,16 @@ class ParsedDocument:
         ordered = units(list(islice(words_in.of(self._pieces), COMPARED)))
         starts = range(0, max(len(ordered) - SHARED, 1), PASSAGE - SHARED)
         return [Passage(ordered[start : start + PASSAGE]) for start in starts]
+
+
+PERSONA = "your persona:"
+"""What some corpora put before each line of facts."""
+
+
+def _without_persona(text: str) -> str:
+    if PERSONA not in text:
+        return text
+    return "\n".join(line.strip().removeprefix(PERSONA).strip() for line in text.splitlines())
 
 
 _kept = lru_cache(KEPT_SOURCES)(ParsedDocument)

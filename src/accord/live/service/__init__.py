@@ -1,1 +1,1 @@
-"""Live scoring over HTTP (`accord[serve]`): messages and traces in, scores and figures out."""
+"""Live scoring over HTTP (`accord[serve]`); its public names are those of `accord.live`."""

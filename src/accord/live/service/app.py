@@ -1,4 +1,7 @@
-"""What the service tells Prometheus about itself."""
+"""Live scoring over HTTP: messages and OpenTelemetry traces in, scores, figures and a page that describes them out.
+
+`Service` is what the routes share, `make_app` puts them behind a guard and counts every request for Prometheus.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +23,16 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from starlette.exceptions import HTTPException
 
 from accord.live.ingest import Ingestor, Row, refused
-from accord.live.messages import Message, message_from
+from accord.live.messages import HistoryDeduplicator, Message, message_from
 from accord.live.service import schemas
 from accord.live.service.middleware import BODY, SECONDS, App, Guard, Receive, Scope, Send
 from accord.live.service.schemas import JSON, export_of, media_type, spans_of
 from accord.live.service.server import WAITING, Batcher, Busy
-from accord.live.unfolding import HistoryDeduplicator
 from accord.live.watching.day import Names
 from accord.values import AccordError, BadInput
 from accord.version import __version__
 
+ABOUT = "Scores of live conversations: each reply is scored as it is said."
 SYSTEMS = 50
 """The most systems whose scores are told apart."""
 
@@ -223,7 +226,7 @@ def _routes(service: Service) -> FastAPI:
         scoring.cancel()
 
     app = FastAPI(
-        title="Accord", version=__version__, description=__doc__, lifespan=running, docs_url=None, redoc_url=None,
+        title="Accord", version=__version__, description=ABOUT, lifespan=running, docs_url=None, redoc_url=None,
         openapi_url="/v1/openapi.json",
     )  # fmt: skip
     _catch(app)
@@ -317,7 +320,7 @@ def _add_pages(app: FastAPI, service: Service) -> None:
     @app.get("/v1/schema", summary="JSON Schema of messages and rows")
     async def schema() -> dict[str, Any]:
         """What `/v1/scores` takes and gives."""
-        return schemas.published()
+        return schemas.message_schema()
 
     @app.get("/docs", response_class=HTMLResponse, include_in_schema=False)
     async def docs() -> str:

@@ -1,4 +1,9 @@
-"""A door for browsers, which cannot name a token by themselves: it is typed once and kept as a cookie."""
+"""Who may ask, and how: the layers around every application that listens, and what has to be there before it does.
+
+`Guard` lets requests in that are small enough, arrive in time, and name the token or come from this machine. Browsers
+cannot name a token by themselves: around a guard, `AuthCookie` keeps one that was typed once. Nothing here needs the
+extra `accord[serve]` in order to be imported.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,7 @@ from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 
-from accord.values import BadInput
+from accord.values import BadInput, MissingExtra
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -55,6 +60,20 @@ def checked_binding(host: str, token: str | None) -> None:
         raise BadInput(
             f"listening on {host} without a token would serve anybody; set ACCORD_TOKEN, or listen on 127.0.0.1"
         )
+
+
+def check_installed() -> None:
+    """Say how to install what the service needs.
+
+    Raises:
+        MissingExtra: It is not there.
+    """
+    try:
+        import fastapi  # noqa: F401
+        import prometheus_client  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError:
+        raise MissingExtra("the service", "serve") from None
 
 
 class Guard:
@@ -156,30 +175,34 @@ def _replayed(content: bytes, receive: Receive) -> Receive:
     return replay
 
 
-PATH = "/door"
-COOKIE = "accord_door"
-OPEN = OPEN_PATHS | {PATH}
-"""What is served to whoever has not named the token."""
+class AuthCookie:
+    """An ASGI application around a `Guard`: whoever has the cookie has named the token; other browsers are asked.
 
+    Attributes:
+        PATH: The page that asks for the token.
+        NAME: Of the cookie.
+        OPEN: What is served to whoever has not named the token.
+    """
 
-def opened_by(token: str) -> str:
-    """What the cookie holds of whoever named the token; the token does not follow from it."""
-    return hmac.new(token.encode(), b"accord door", hashlib.sha256).hexdigest()
+    PATH = "/door"
+    NAME = "accord_door"
+    OPEN = OPEN_PATHS | {PATH}
 
+    @staticmethod
+    def value(token: str) -> str:
+        """What the cookie holds of whoever named the token; the token does not follow from it."""
+        return hmac.new(token.encode(), b"accord door", hashlib.sha256).hexdigest()
 
-def is_token(given: str, token: str) -> bool:
-    """Whether this is the token, in a time that tells nothing."""
-    return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
-
-
-class Door:
-    """An ASGI application around a `Guard`: whoever has the cookie has named the token; other browsers are asked."""
+    @staticmethod
+    def is_token(given: str, token: str) -> bool:
+        """Whether this is the token, in a time that tells nothing."""
+        return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
 
     def __init__(self, app: App, token: str) -> None:
-        self.app, self.token, self.kept = app, token, opened_by(token)
+        self.app, self.token, self.kept = app, token, self.value(token)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request in, or show it the door."""
+        """Let a request in, or ask for the token."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -190,17 +213,17 @@ class Door:
         elif self._is_page(scope, headers):
             from starlette.responses import RedirectResponse
 
-            await RedirectResponse(PATH, 303)(scope, receive, send)
+            await RedirectResponse(self.PATH, 303)(scope, receive, send)
             return
         await self.app(scope, receive, send)
 
     def _has_cookie(self, header: str) -> bool:
         try:
-            found = SimpleCookie(header).get(COOKIE)
+            found = SimpleCookie(header).get(self.NAME)
         except CookieError:
             return False
         return found is not None and hmac.compare_digest(found.value.encode(), self.kept.encode())
 
     def _is_page(self, scope: Scope, headers: dict[bytes, str]) -> bool:
         asks = scope["method"] == "GET" and "text/html" in headers.get(b"accept", "")
-        return asks and b"authorization" not in headers and scope["path"] not in OPEN
+        return asks and b"authorization" not in headers and scope["path"] not in self.OPEN

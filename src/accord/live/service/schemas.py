@@ -1,4 +1,7 @@
-"""OpenTelemetry traces over HTTP (OTLP): the model calls of an export, as messages."""
+"""What goes over HTTP: the JSON Schema of messages and rows, what OpenAPI says of each route, and OTLP exports read.
+
+The schema of a message is that of `Message`, so that what is published is what is read.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +101,7 @@ ROW: dict[str, Any] = {
 _ERROR = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
 
 
-def published() -> dict[str, Any]:
+def message_schema() -> dict[str, Any]:
     """The JSON Schema of a request's body and of a row."""
     message = adapter().json_schema()
     batch = {"type": "object", "required": ["messages"], "additionalProperties": False,
@@ -113,7 +116,7 @@ def published() -> dict[str, Any]:
 
 def scores() -> dict[str, Any]:
     """`POST /v1/scores` for OpenAPI."""
-    defs = published()["$defs"]
+    defs = message_schema()["$defs"]
     rows = {"type": "object", "properties": {"scores": {"type": "array", "items": ROW}}}
     reply = {"conversation": "chat-17", "role": "assistant", "content": "Yes, within 45 days.", "id": "m2"}
     examples = {"one": {"value": reply}, "batch": {"value": {"messages": [reply]}}}

@@ -1,4 +1,8 @@
-"""The server's protocol with an end to its patience: connections that ask nothing are let go of."""
+"""The server around the routes: a port, timeouts, a queue of messages, and a quiet end.
+
+`impatient` lets go of connections that ask nothing, `Batcher` has the messages of all requests scored together in a
+thread of their own, in the order in which they came, and `serve` listens until it is told to stop.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 from accord.live.ingest import Row, Takes
 from accord.live.messages import Message
 from accord.live.service.middleware import SECONDS, App
-from accord.values import BadInput, MissingExtra
+from accord.values import BadInput
 
 
 class Impatient(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
@@ -141,20 +145,6 @@ FINISHING = 20
 """Seconds for what is under way when the service is told to stop."""
 
 
-def check_installed() -> None:
-    """Say how to install what the service needs.
-
-    Raises:
-        MissingExtra: It is not there.
-    """
-    try:
-        import fastapi  # noqa: F401
-        import prometheus_client  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError:
-        raise MissingExtra("the service", "serve") from None
-
-
 def serve(app: App, host: str, port: int) -> None:
     """Serve an ASGI application, until SIGINT or SIGTERM.
 
@@ -162,8 +152,6 @@ def serve(app: App, host: str, port: int) -> None:
         BadInput: It cannot listen there.
     """
     import uvicorn
-
-    pass
 
     config = uvicorn.Config(
         app,

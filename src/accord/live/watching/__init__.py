@@ -1,1 +1,1 @@
-"""Watching what is scored: means per system and day, what moved, and whom to tell."""
+"""Watching what is scored: days in sketches, alarms, and whoever is told; public names are those of `accord.live`."""

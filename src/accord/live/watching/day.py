@@ -1,4 +1,8 @@
-"""Names as they come, up to a bound: what is counted by name stays small, whatever is sent."""
+"""What one day of one system came to, in a sketch of bounded size that other sketches of the day can be added to.
+
+Sums are exact. Distributions are of a sample: at most `KEPT` conversations with the smallest hashes, of each the reply
+with the smallest hash, so that the order of messages, and which process saw them, makes no difference.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Alarms to whoever is to be told: one POST of JSON to an address that the user named."""
+"""A thread that keeps what was scored, looks at it again and again, and tells of alarms.
+
+Whoever is to be told gets one POST of JSON at the address that the user named (`post`); it is asked for nothing, no
+redirect is followed, and the address, which may hold a secret, stands in no message.
+"""
 
 from __future__ import annotations
 

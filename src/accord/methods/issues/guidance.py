@@ -228,7 +228,7 @@ def shots_of(pairs: Sequence[tuple[Conversation, IssueAnnotation]], count: int, 
         if conversation.id not in seen and assessment.target.turn is not None:
             seen.add(conversation.id)
             turn = assessment.target.turn
-            found.append(Shot(conversation.turns[: turn + 1], turn, verdict_of(assessment)))
+            found.append(Shot(tuple(conversation.turns[: turn + 1]), turn, verdict_of(assessment)))
     return tuple(found)
 
 
