@@ -80,6 +80,8 @@ def test_the_whole_way_by_single_steps(project: Path) -> None:
     assert "report in report.html" in accord("report")
     assert "passed" in accord("gate", "--min-agreement=-1", "--min-mean", "1")
     assert "demanded 0.99: failed" in accord("gate", "--min-agreement", "0.99", code=3)
+    assert "within annotators, lower bound" in accord("gate", "--min-within=-1")
+    assert "within annotators" in accord("gate", "--min-agreement=-1", "--min-within", "0.99", code=3)
     Path("twice.jsonl").write_text(2 * Path(CHATS).read_text())
     assert "two conversations have the id 'support-001'" in refused("score", "twice.jsonl", "--out", "s.jsonl")
 
@@ -866,3 +868,48 @@ def test_judging_by_a_recording_ends_well_where_a_question_was_never_recorded(pr
 def rated_c(question: str) -> str:
     rows = "".join(f"c{i},ann,{question},{i % 4 + 1}\n" for i in range(24))
     return write("rated.csv", "conversation,annotator,question,value\n" + rows)
+
+
+def test_learning_and_comparing_name_their_stages_and_what_agreement_is_made_of(project: Path) -> None:
+    Path("accord.yaml").write_text("evaluators: {plain: {head: mixed}}\nevaluator: plain\nfolds: 3\ndraws: 50\n")
+    accord("import", CHATS, RATINGS)
+    fitted = CliRunner().invoke(app, ["fit"])
+    stages = ["evidence ...", "plain: 3 folds ...", "baselines ...", "intervals ...", "plain: all labels ..."]
+    assert fitted.stderr.splitlines()[: len(stages)] == stages
+    compared = CliRunner().invoke(app, ["compare", "--only", "plain", "--set", "draws=40"])
+    assert "plain (as learned before: nothing has changed) ..." in compared.stderr
+    assert "r within annotators" in compared.stdout and "r within systems" in compared.stdout
+    [constant, *_] = [line.split() for line in compared.stdout.splitlines() if line.startswith("constant")]
+    assert constant[:2] == ["constant", "127"] and constant.count("–") == 3, "r, ρ and τ of the constant are dashes"
+    accord("report", "--set", "draws=40")
+    verdict = Path("report.html").read_text().split('class="verdict">')[1].split("</p>")[0]
+    assert " within annotators" in verdict and " within systems" in verdict
+
+
+def test_what_a_leak_would_have_gained_is_told_where_groups_join_samples(project: Path) -> None:
+    Path("accord.yaml").write_text("evaluators: {plain: {head: mixed}}\nfolds: 2\ndraws: 50\n")
+    accord("import", CHATS, RATINGS)
+    alone = json.loads(accord("compare", "--only", "plain", "--json"))
+    assert alone["leak"] is None and alone["common"] == 127 and alone["draws"] == 50
+    joined = json.loads(accord("compare", "--only", "plain", "--set", "group_by=[system]", "--json"))
+    leak, line = joined["leak"], joined["rows"][0]
+    assert leak["system"] == "plain" and leak["samples"] == 40 and leak["groups"] == joined["groups"]["groups"]
+    assert leak["honest_rmse"] == line["rmse"]
+    assert leak["rmse"] == pytest.approx(alone["rows"][0]["rmse"], rel=0.2), "single conversations were the folds there"
+    assert (leak["said"] in joined["remarks"]) == leak["is_large"]
+
+
+def test_two_answers_are_told_by_kappa_and_the_shares_called_rightly(project: Path) -> None:
+    question = "{id: ok, text: Was it good?, scale: binary, options: {0: Bad., 1: Good.}}"
+    Path("thumbs.yaml").write_text(f"name: thumbs\nmain: ok\nquestions: [{question}]\n")
+    Path("accord.yaml").write_text("rubric: thumbs.yaml\nevaluators: {plain: {head: mixed}}\ndraws: 50\n")
+    rows = pl.read_csv(RATINGS).drop_nulls("Q0").rows(named=True)
+    thumbs = [f"{row['conversation']},ok,{row['annotator']},{int(row['Q0'] >= 3)}" for row in rows]
+    Path("thumbs.csv").write_text("\n".join(["conversation,question,annotator,value", *thumbs]) + "\n")
+    accord("import", CHATS, "thumbs.csv")
+    found = json.loads(accord("compare", "--only", "plain", "--json"))
+    line = found["rows"][0]
+    assert line["base_rate"] == pytest.approx(sum(row.endswith(",1") for row in thumbs) / len(thumbs))
+    assert 0 <= line["tpr"] <= 1 and 0 <= line["tnr"] <= 1 and line["kappa"] == pytest.approx(line["weighted_kappa"])
+    shown = accord("compare", "--only", "plain")
+    assert "TPR" in shown and "the upper one is given to" in shown

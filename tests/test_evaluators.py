@@ -49,7 +49,7 @@ from accord.models import memory_models, run
 from accord.project import Config, Project
 from accord.statistics import grouped_folds
 from accord.testing import Planted, check_head, planted
-from accord.validation import is_better, other_people, people_alpha
+from accord.validation import Table, is_better, other_people, people_alpha
 from accord.values import BadInput, NotFitted, Sample, UnknownName
 
 ORDINAL, BINARY = (1, 2, 3, 4), (0, 1)
@@ -336,12 +336,13 @@ def test_a_method_that_cannot_learn_is_a_line_and_not_the_end() -> None:
 def test_people_among_themselves() -> None:
     corpus = planted(conversations=100, annotators=3, share=1.0, noise=0.2)
     rated = ratings(corpus.evidence, corpus.labels, corpus.question)
-    people = other_people(rated, draws=50, seed=0)
-    assert people is not None and people.n == 300
-    assert people.values["pearson"] > 0.6  # type: ignore[operator]
+    people = other_people(rated)
+    assert people is not None
+    line = Table(rated, folds=1, draws=50).line(people)
+    assert line.n == 300 and line.values["pearson"] > 0.6  # type: ignore[operator]
     assert 0.3 < people_alpha(rated) < 1  # type: ignore[operator]
     alone = Labels(label for label in corpus.labels if label.annotator == "p0")
-    assert other_people(ratings(corpus.evidence, alone, corpus.question), 50, 0) is None
+    assert other_people(ratings(corpus.evidence, alone, corpus.question)) is None
     assert people_alpha(ratings(corpus.evidence, alone, corpus.question)) is None
 
 
@@ -349,7 +350,7 @@ def test_a_person_who_rates_twice_is_no_ceiling_for_themselves() -> None:
     corpus = planted(conversations=10, annotators=1, share=1.0)
     twice = Labels([*corpus.labels, *corpus.labels])
     rated = ratings(corpus.evidence, twice, corpus.question)
-    assert len(rated) == 20 and other_people(rated, 20, 0) is None
+    assert len(rated) == 20 and other_people(rated) is None
     assert people_alpha(rated) == pytest.approx(1.0)
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from accord import Evaluator, Label, Labels, Score, Target, Unscored
-from accord.evidence import Column, EvidenceTable, ratings
+from accord.evidence import Column, EvidenceTable, Ratings, ratings
 from accord.learning import (
     AdaptiveRubric,
     Calibration,
     LargeDesign,
+    MixedCore,
     System,
     band_width,
     bands,
@@ -22,12 +24,17 @@ from accord.learning import (
     suggest_labels,
 )
 from accord.learning.equations import Design
-from accord.statistics import Clusters, Paired, diagrams, grouped_folds, smece_by_option
+from accord.project import Config, Project, config_from
+from accord.sample import sources as sample_sources
+from accord.statistics import Clusters, Interval, Paired, diagrams, grouped_folds, smece_by_option
 from accord.testing import Planted, planted
 from accord.validation import (
+    Leak,
     adaptive_curve,
     annotator_quality,
     by_group,
+    compare,
+    compared,
     estimate,
     gaps,
     learning_curve,
@@ -380,3 +387,164 @@ def test_odd_data_are_said_and_still_learned_from(case: str) -> None:
         assert all(score.value == pytest.approx(3, abs=0.3) for score in scores)
     learned.predict(corpus.evidence.take([0]).align(learned.trained_on_.columns))
     assert Target("c0000") == corpus.evidence.targets[0]
+
+
+# --- what a table says of itself -----------------------------------------------------------------------------------
+
+
+def system_of(name: str, rated: Ratings, value: np.ndarray, scored: np.ndarray | None = None) -> System:
+    there = np.ones(len(rated), dtype=bool) if scored is None else scored
+    shares = np.exp(-0.5 * (rated.options - value[:, None]) ** 2)
+    shares = shares / shares.sum(axis=1, keepdims=True) * there[:, None]
+    return System(name, shares, value, np.full(len(rated), np.nan), there, np.full((len(rated), 2), np.nan))
+
+
+def test_systems_are_compared_on_the_ratings_that_all_of_them_scored() -> None:
+    corpus = planted(conversations=60)
+    rated = ratings(corpus.evidence, corpus.labels, corpus.question)
+    rng = np.random.default_rng(0)
+    n = len(rated)
+    whole = system_of("whole", rated, rated.value + rng.normal(size=n))
+    most = system_of("most", rated, rated.value + rng.normal(size=n), np.arange(n) >= 10)
+    few = system_of("few", rated, rated.value + rng.normal(size=n), np.arange(n) % 4 == 0)
+    found = compared(corpus.question, rated, [whole, most, few], folds=5, draws=50)
+    both = (np.arange(n) >= 10) & (np.arange(n) % 4 == 0)
+    assert [line.n for line in found.results] == [n - 10, n - 10, both.sum()] and found.common == n - 10
+    assert found.results[0].values["rmse"] == pytest.approx(np.sqrt(np.mean((rated.value - whole.value)[10:] ** 2)))
+    assert found.results[2].unscored == n - few.scored.sum()
+    test = next(d.test for d in found.differences if d.against == "few" and d.statistic == "rmse")
+    error = [np.sqrt(np.mean((rated.value - each.value)[both] ** 2)) for each in (whole, few)]
+    assert test.difference == pytest.approx(error[0] - error[1])
+    assert f"compared on the {n - 10} of {n} ratings" in found.remarks[0]
+
+
+def test_what_is_the_same_for_everything_in_a_fold_has_no_correlation() -> None:
+    corpus = planted(conversations=60)
+    found = compare(corpus.evidence, corpus.labels, corpus.question, ("mixed",), draws=50)
+    constant, mean, mixed_model = found["constant"], found["annotator-mean"], found["mixed"]
+    assert len({round(value, 6) for value in found.systems[1].value}) > 1, "its value differs from fold to fold"
+    for name in ("pearson", "spearman", "kendall"):
+        assert constant.values[name] is None and constant.intervals[name] == Interval(None, None)
+    assert constant.values["rmse"] is not None and mean.values["pearson"] is not None
+    assert mean.within["annotators"].pearson is None, "it says one thing of everything that a person rates"
+    inside = mixed_model.within["annotators"]
+    assert inside.groups == 6 and inside.pearson is not None and 0.3 < inside.pearson < 1
+    assert inside.intervals["pearson"].low < inside.pearson < inside.intervals["pearson"].high  # type: ignore[operator]
+    row = mixed_model.to_json()
+    assert row["pearson_within_annotators"] == inside.pearson and row["kendall_within_annotators_high"] is not None
+    assert not any(d.against == "constant" and d.statistic == "pearson" for d in found.differences)
+
+
+def test_agreement_within_systems_is_told_where_there_are_several() -> None:
+    corpus = planted(conversations=60)
+    rated = ratings(corpus.evidence, corpus.labels, corpus.question)
+    speakers = np.array(["bot-1" if name < "c0030" else "bot-2" for name in rated.conversation], dtype=object)
+    one = system_of("one", rated, rated.value + np.random.default_rng(0).normal(size=len(rated)))
+    found = compared(corpus.question, rated, [one], folds=5, draws=50, speakers=speakers)
+    assert found["one"].within["systems"].groups == 2
+    same = compared(corpus.question, rated, [one], folds=5, draws=50, speakers=np.full(len(rated), "bot", dtype=object))
+    assert set(same["one"].within) == {"annotators"}
+
+
+def test_probabilities_that_say_less_than_none_are_said() -> None:
+    corpus = planted(conversations=60)
+    rated = ratings(corpus.evidence, corpus.labels, corpus.question)
+    sure = system_of("sure", rated, np.full(len(rated), 1.0) + np.arange(len(rated)) % 2)
+    shares = np.bincount(rated.answer, minlength=4) / len(rated)
+    flat = replace(
+        system_of("constant", rated, np.full(len(rated), 2.5)), probabilities=np.tile(shares, (len(rated), 1))
+    )
+    [remark] = compared(corpus.question, rated, [sure, flat], folds=5, draws=20).remarks
+    assert remark.startswith("sure: log loss ") and "is worse than the constant's" in remark
+    assert compared(corpus.question, rated, [flat, flat], folds=5, draws=20).remarks == []
+
+
+def test_a_leak_is_large_where_it_lies_outside_the_honest_interval() -> None:
+    corpus = planted(conversations=60)
+    rated = ratings(corpus.evidence, corpus.labels, corpus.question)
+    noise = np.random.default_rng(0).normal(size=len(rated))
+    honest = compared(corpus.question, rated, [system_of("it", rated, rated.value + noise)], folds=5, draws=200)
+    leaking = Leak.of(system_of("it", rated, rated.value + 0.3 * noise), honest.results[0], rated, groups=12)
+    assert leaking.is_large and leaking.pearson > leaking.honest_pearson  # type: ignore[operator]
+    assert f"12 groups of {len(set(rated.target))} samples keep it honest" in str(leaking)
+    assert str(leaking) in replace(honest, leak=leaking).remarks
+    small = Leak.of(system_of("it", rated, rated.value + 0.99 * noise), honest.results[0], rated, groups=12)
+    assert not small.is_large and replace(honest, leak=small).remarks == []
+    assert replace(honest, leak=small).to_json()["leak"]["rmse"] == small.rmse
+
+
+# --- out-of-fold work is done once ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def learned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows by one whenever a mixed model learns."""
+    calls, learn = [], MixedCore.learn
+
+    def counted(self: MixedCore, *args: Any, **kwargs: Any) -> Any:
+        calls.append(1)
+        return learn(self, *args, **kwargs)
+
+    monkeypatch.setattr(MixedCore, "learn", counted)
+    return calls
+
+
+def settings(folder: Path, **changed: Any) -> Config:
+    mixed = {"sources": ["metrics"], "head": "mixed"}
+    given = {"store": f"sqlite:///{folder}/accord.db", "evaluators": {"m": mixed}, "evaluator": "m", "folds": 3}
+    return config_from({**given, "draws": 50, **changed})
+
+
+def test_fit_compare_and_report_do_not_repeat_each_others_work(tmp_path: Path, learned: list[int]) -> None:
+    with Project(settings(tmp_path)) as project:
+        project.import_(sample_sources())
+        fitted = project.fit(out=tmp_path / "m")
+        assert len(learned) == 3 + 1, "each fold, then everything"
+        compared_then = project.compare(only=["m"])
+        again = project.tried()
+        assert len(learned) == 4, "nothing has changed"
+        ours = fitted.comparison["m"].to_json()  # type: ignore[index]
+        assert ours == compared_then.comparison["m"].to_json() == again.comparison["m"].to_json()  # type: ignore[index]
+        assert again.evaluator.describe() == fitted.evaluator.describe()
+        assert [source.name for source in again.evaluator.sources] == ["metrics"]
+        once = project.insights(again)
+        curve = len(learned)
+        assert curve == 4 + 4 * 3, "four shares of the labels, in each fold"
+        twice = project.insights(again)
+        assert len(learned) == curve and twice.curve == once.curve and twice.importance == once.importance
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"seed": 1},
+        {"folds": 4},
+        {"metrics": ["turns"]},
+        {"group_by": ["system"], "folds": 2},
+        {"evaluators": {"m": {"sources": ["metrics"], "head": "mixed", "settings": {"own_slopes": False}}}},
+    ],
+)
+def test_what_could_change_a_prediction_is_never_read_from_before(
+    changed: dict[str, Any], tmp_path: Path, learned: list[int]
+) -> None:
+    with Project(settings(tmp_path)) as project:
+        project.import_(sample_sources())
+        project.tried()
+    before = len(learned)
+    with Project(settings(tmp_path, **changed)) as project:
+        project.tried()
+    assert len(learned) > before
+
+
+def test_one_label_more_is_learned_from(tmp_path: Path, learned: list[int]) -> None:
+    with Project(settings(tmp_path)) as project:
+        project.import_(sample_sources())
+        project.tried()
+        before = len(learned)
+        project.store.add_labels([Label(Target("support-001"), "Q0", "somebody new", 1)])
+        project.tried()
+        assert len(learned) == before + 4
+        changed_draws = Project(settings(tmp_path, draws=60))
+        changed_draws.tried()
+        changed_draws.close()
+        assert len(learned) == before + 4, "intervals are drawn anew from the same predictions"

@@ -66,7 +66,10 @@ class Progress:
 
 
 class Steps:
-    """Progress of one stage after another: a count for each purpose that requests are made for."""
+    """Progress of one stage after another: its name, or a count for each purpose that requests are made for.
+
+    On a terminal one line is alive at a time; elsewhere each stage is a plain line.
+    """
 
     def __init__(self) -> None:
         self._purpose = ""
@@ -78,6 +81,14 @@ class Steps:
             self.__exit__()
             self._purpose, self._shown = purpose, Progress(purpose).__enter__()
         self._shown.step()
+
+    def stage(self, name: str) -> None:
+        """What is being done from now on."""
+        self.__exit__()
+        if sys.stderr.isatty():
+            self._purpose, self._shown = name, Progress(name).__enter__()
+        else:
+            stage(name)
 
     def __enter__(self) -> Steps:
         return self
@@ -112,8 +123,12 @@ def stage(name: str) -> None:
 def _bar(what: str, total: int | None) -> Any:
     from rich.console import Console
     from rich.progress import Progress as Bar
+    from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    bar = Bar(console=Console(stderr=True), transient=True)
+    columns = (*Bar.get_default_columns(), TimeElapsedColumn()) if total else (
+        SpinnerColumn(), TextColumn("{task.description}"), TextColumn("{task.completed:.0f}"), TimeElapsedColumn()
+    )  # fmt: skip
+    bar = Bar(*columns, console=Console(stderr=True), transient=True)
     bar.add_task(what, total=total)
     return bar
 
@@ -169,7 +184,37 @@ def comparison_text(result: Mapping[str, Any]) -> str:
     )
     if result["seen"]:
         about += f"\n{result['seen']} conversations that the rubric was learned on are learned from and not tested on"
-    return f"{about}\n\n{rows_text(lines)}"
+    parts = [f"{about}\n\n{rows_text(lines)}", within_text(lines), two_valued_text(lines), "\n".join(result["remarks"])]
+    return "\n\n".join(part for part in parts if part)
+
+
+_BY = ("annotators", "systems")
+
+
+def within_text(lines: Sequence[Mapping[str, Any]]) -> str:
+    """Agreement within annotators, and within systems; nothing where there is one of each."""
+    there = [by for by in _BY if any(f"groups_within_{by}" in line for line in lines)]
+    if not there:
+        return ""
+    header = ["system", *(f"{sign} within {by}" for by in there for sign in ("r", "τ"))]
+    rows = [
+        [line["system"], *(_cell(line, f"{name}_within_{by}") for by in there for name in ("pearson", "kendall"))]
+        for line in lines
+    ]
+    return (
+        f"Pooled r counts knowing who rates; within {' and within '.join(there)} it does not\n\n{table(header, rows)}"
+    )
+
+
+def two_valued_text(lines: Sequence[Mapping[str, Any]]) -> str:
+    """κ and the shares that are called rightly, on a scale of two options; nothing on others."""
+    if not lines or "tpr" not in lines[0]:
+        return ""
+    rows = [[line["system"], *(_cell(line, name) for name in ("kappa", "tpr", "tnr"))] for line in lines]
+    rate = figure_text(lines[0]["base_rate"], lines[0]["base_rate_low"], lines[0]["base_rate_high"], 3)
+    return (
+        f"Two answers; the upper one is given to {rate} of the ratings\n\n{table(['system', 'κ', 'TPR', 'TNR'], rows)}"
+    )
 
 
 def _folds(result: Mapping[str, Any]) -> str:

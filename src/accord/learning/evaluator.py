@@ -135,7 +135,6 @@ class Evaluator:
         Raises:
             BadInput: As `fit`, or nothing is known of any sample.
         """
-        parts = self.sources if learned is None else tuple(learned)
         shown = evidence if not self.head.needs_labels else _known(evidence)
         if evidence.columns and not shown.columns:
             why = Counter(evidence.absences.values()).most_common(1)
@@ -145,12 +144,15 @@ class Evaluator:
             )
         if self.question.compares and all(column.centre is None for column in shown.columns):
             shown, labels = in_pairs(shown, labels, self.question)
-        head = self._chosen(shown, labels)
-        kept = [
-            part
-            for source in parts
-            if (part := source.keep_only(tuple(c for c in _columns(head, shown) if c.source == source.name)))
-        ]
+        return self.with_head(self._chosen(shown, labels), shown, labels, learned or ())
+
+    def with_head(
+        self, head: Head, evidence: EvidenceTable, labels: Labels, learned: Sequence[Source] = ()
+    ) -> Evaluator:
+        """The evaluator with a head that has learned from this evidence; sources that it learned nothing from go."""
+        columns = _columns(head, evidence if not self.head.needs_labels else _known(evidence))
+        own = ((source, tuple(c for c in columns if c.source == source.name)) for source in learned or self.sources)
+        kept = [part for source, mine in own if (part := source.keep_only(mine))]
         return replace(self, head=head, sources=tuple(kept), level=level_of(labels.on(self.question.id).targets))
 
     def _chosen(self, evidence: EvidenceTable, labels: Labels) -> Head:

@@ -66,6 +66,8 @@ def importance(
         raise BadInput(f"all labels on {main.id!r} are equal; nothing moves them")
     whole = {name: fit.gradient(None) for name, fit in fits.items()}
     others = [name for name in fits if name != main.id and fits[name].explains(whole[name]) >= _LEAST_EXPLAINED]
+    if not others:
+        return []
     names = sorted({str(name) for fit in fits.values() for name in fit.rated.group})
     counts = Clusters(names).counts(draws, seed)
     drawn = [

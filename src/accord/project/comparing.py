@@ -11,8 +11,10 @@ import numpy as np
 from accord.evidence import EvidenceTable, Ratings, Source, Training, joined
 from accord.learning import Evaluator, System, learns, out_of_fold
 from accord.models import Models, memory_models, run
-from accord.project.fitting import in_question
+from accord.project.fitting import in_question, leak_of
 from accord.project.insights import groups_of as agreement_by
+from accord.project.insights import speakers_of
+from accord.project.keeping import Kept, calm, settings_of
 from accord.statistics import STATISTICS, Clusters, MeanStatistic, Split, paired_test
 from accord.validation import Comparison, Group, baselines, compared, folds_of
 from accord.values import AccordError, BadInput, UnknownName
@@ -56,18 +58,23 @@ def compare(
     config, question = project.config, project.question
     rated, splits, seen = folds_of(whole, train.labels, question, config.folds, config.seed, project.rubric.learned_on)
     work = {name: (each, *in_question(_known(each, tables, singles), singles)) for name, each in made.items()}
-    systems = _systems(project, work, unmade, rated, splits, jobs, on_step)
+    with calm(len(rated)):
+        systems = _systems(project, work, unmade, rated, splits, jobs, on_step)
     on_step("baselines")
-    others = baselines(whole, train.labels, question, rated, splits, config.seed, without=[s.name for s in systems])
+    kept, names = Kept(project.store, whole, train.labels, question, splits), [system.name for system in systems]
+    others = baselines(whole, train.labels, question, rated, splits, config.seed, without=names, keep=kept)
     if not systems:
         raise BadInput(f"none of these evaluators can be made: {'; '.join(f'{n}: {w}' for n, w in unmade.items())}")
     on_step("intervals")
     costs = {system.name: _cost(made[system.name]) for system in systems}
     first, why = recommended(systems, costs, rated, config.draws, config.seed)
     shown = [first, *(each for each in systems if each is not first), *others]
-    found = compared(question, rated, shown, config.folds, config.seed, config.draws, seen)
-    found = replace(found, groups=groups, unmade=unmade, advice=why)
-    return found, whole, train
+    speakers = speakers_of(rated, singles.samples)
+    found = compared(question, rated, shown, config.folds, config.seed, config.draws, seen, speakers)
+    if len(set(rated.group)) < len(set(rated.target)):
+        on_step("folds of single samples")
+    leak = leak_of(project, *work[first.name], found, project.kept)
+    return replace(found, groups=groups, unmade=unmade, advice=why, leak=leak), whole, train
 
 
 def by_groups(found: Comparison, evidence: EvidenceTable, train: Training, by: Sequence[str]) -> list[Group]:
@@ -161,18 +168,28 @@ def _systems(
     """Each evaluator's predictions out of fold; what cannot be made from what is there is named with its reason."""
     from joblib import Parallel, delayed
 
-    free = {name: each for name, each in work.items() if not any(map(learns, each[0].sources))}
-    found: dict[str, System | str] = {}
+    kept = {name: Kept(project.store, known, train.labels, train.question, splits)
+            for name, (_, known, train) in work.items()}  # fmt: skip
+    about = {name: settings_of(evaluator) for name, (evaluator, _, _) in work.items()}
+    there = {name: each.get(name, about[name]) for name, each in kept.items()}
+    found: dict[str, System | str] = {name: system for name, system in there.items() if system is not None}
+    if found:
+        on_step(f"{', '.join(found)} (as learned before: nothing has changed)")
+    free = {name: each for name, each in work.items() if name not in found and not any(map(learns, each[0].sources))}
     if jobs > 1 and len(free) > 1:
         on_step(f"{', '.join(free)} ({jobs} at the same time)")
         tasks = (delayed(_out_of_fold)(*each, rated, splits, None) for each in free.values())
-        found = dict(zip(free, Parallel(n_jobs=jobs)(tasks), strict=True))
+        found |= dict(zip(free, Parallel(n_jobs=jobs)(tasks), strict=True))
     for name, each in work.items():
         if name not in found:
             on_step(name)
             found[name] = _out_of_fold(*each, rated, splits, project.kept)
-    unmade |= {name: system for name, system in found.items() if isinstance(system, str)}
-    return [system for system in found.values() if isinstance(system, System)]
+    for name, system in found.items():
+        if isinstance(system, str):
+            unmade[name] = system
+        elif there[name] is None:
+            kept[name].put(system, about[name])
+    return [system for name in work if isinstance(system := found[name], System)]
 
 
 def _out_of_fold(
@@ -200,12 +217,15 @@ def recommended(
 ) -> tuple[System, str]:
     """The evaluator to use, and why: the best one by squared error, or the first that costs less and is no worse.
 
-    No worse means that the paired test over groups does not show it, on the ratings that both scored.
+    RMSE is that on the ratings which all of them scored. No worse means that the paired test over groups does not show
+    it, on the ratings that both scored.
     """
     statistic = STATISTICS["rmse"]
     assert isinstance(statistic, MeanStatistic)
-    scores = {each.name: statistic(each.paired(rated).take(np.flatnonzero(each.scored))) for each in systems}
-    best = min(systems, key=lambda system: scores[system.name] or np.inf)
+    common = np.logical_and.reduce([each.scored for each in systems])
+    shared = {each.name: np.flatnonzero(common if common.any() else each.scored) for each in systems}
+    scores = {each.name: statistic(each.paired(rated).take(shared[each.name])) for each in systems}
+    best = min(systems, key=lambda system: np.inf if (score := scores[system.name]) is None else score)
     cheaper = [system for system in systems if costs[system.name] < costs[best.name]]
     for system in sorted(cheaper, key=lambda system: costs[system.name]):
         rows = np.flatnonzero(system.scored & best.scored)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from accord.evidence import EvidenceTable, Training, in_pairs, joined
+import numpy as np
+
+from accord.evidence import EvidenceTable, Training, in_pairs, joined, ratings
 from accord.learning import (
     Evaluator,
     EvaluatorSettings,
@@ -18,10 +20,13 @@ from accord.learning import (
     saved_as,
 )
 from accord.models import Models, Plan, Step, plan, run
+from accord.project.insights import speakers_of
+from accord.project.keeping import Kept, calm, settings_of
 from accord.project.results import Compared, Fitted
 from accord.statistics import Split, grouped_folds, groups_of
 from accord.validation import (
     Comparison,
+    Leak,
     baselines,
     compare_held_out,
     compared,
@@ -30,7 +35,7 @@ from accord.validation import (
     is_better,
     rows_of,
 )
-from accord.values import BadInput, Labels, Question, content_hash
+from accord.values import AccordError, BadInput, Labels, Question, content_hash
 
 if TYPE_CHECKING:
     from accord.project.project import Project
@@ -39,7 +44,12 @@ SURE = 0.05
 """A difference with a smaller p, corrected by Holm's method, is beyond chance."""
 
 
-def fit(project: Project, name: str | None, out: Path | None, step: Step) -> Fitted:
+OnStage = Callable[[str], None]
+
+
+def fit(
+    project: Project, name: str | None, out: Path | None, step: Step, on_stage: OnStage = lambda stage: None
+) -> Fitted:
     """Learn an evaluator and say how well it does on groups that it has not seen.
 
     A source that pays to learn is tried on a side that it never saw, and what was tried is what is kept; everything
@@ -53,7 +63,7 @@ def fit(project: Project, name: str | None, out: Path | None, step: Step) -> Fit
     evaluator = project.evaluator(name)
     folder = _folder(project, evaluator, out)
     with project.store.run("fit", project.config.shown()) as kept:
-        fitted = replace(learned(project, evaluator, project.models, step), folder=folder)
+        fitted = replace(learned(project, evaluator, project.models, step, on_stage), folder=folder)
         fitted.evaluator.save(folder)
         fitted = replace(fitted, spent=project.budget.to_json())
         kept.results.update(fitted.to_json())
@@ -80,15 +90,23 @@ def _folder(project: Project, evaluator: Evaluator, out: Path | None) -> Path:
     return folder
 
 
-def learned(project: Project, evaluator: Evaluator, models: Models, step: Step = lambda purpose: None) -> Fitted:
+def learned(
+    project: Project,
+    evaluator: Evaluator,
+    models: Models,
+    step: Step = lambda purpose: None,
+    on_stage: OnStage = lambda stage: None,
+) -> Fitted:
     """What `fit` learns, before it is saved.
+
+    Predictions out of fold, and what was learned from everything, are kept and used again while nothing has changed.
 
     Raises:
         BadInput: There is too little to learn from.
     """
     if not evaluator.head.needs_labels and not len(project.store.labels().on(evaluator.question.id)):
         return _without_labels(project, evaluator)
-    return _with_labels(project, evaluator, models, step)
+    return _with_labels(project, evaluator, models, step, on_stage)
 
 
 def plan_fit(project: Project, name: str | None) -> Plan:
@@ -129,7 +147,8 @@ def _without_labels(project: Project, evaluator: Evaluator) -> Fitted:
     return Fitted(fitted, learned_from=len(table))
 
 
-def _with_labels(project: Project, evaluator: Evaluator, models: Models, step: Step) -> Fitted:
+def _with_labels(project: Project, evaluator: Evaluator, models: Models, step: Step, on_stage: OnStage) -> Fitted:
+    on_stage("evidence")
     own = _question_labels(project, evaluator)
     if own and not len(project.store.labels().on(evaluator.question.id)):
         others, rows = own
@@ -139,10 +158,11 @@ def _with_labels(project: Project, evaluator: Evaluator, models: Models, step: S
     known = project.measure([s for s in evaluator.sources if not learns(s)], train.samples)
     known, train = in_question(known, train)
     side = next((split for source in evaluator.sources if (split := source.hold_out(train))), None)
-    if side is None:
-        fitted, found = _cross_validated(project, evaluator, train, known, models, step)
-    else:
-        fitted, found = _held_out(project, evaluator, train, known, side, models, step)
+    with calm(len(train.labels.on(train.question.id))):
+        if side is None:
+            fitted, found = _cross_validated(project, evaluator, train, known, models, step, on_stage)
+        else:
+            fitted, found = _held_out(project, evaluator, train, known, side, models, step, on_stage)
     others, rows = own or ([], [])
     fitted = replace(fitted, also=tuple(others))
     findings = {source.name: said for source in fitted.sources if (said := source.describe())}
@@ -161,16 +181,74 @@ def in_question(known: EvidenceTable, train: Training) -> tuple[EvidenceTable, T
 
 
 def _cross_validated(
-    project: Project, evaluator: Evaluator, train: Training, known: EvidenceTable, models: Models, step: Step
+    project: Project,
+    evaluator: Evaluator,
+    train: Training,
+    known: EvidenceTable,
+    models: Models,
+    step: Step,
+    on_stage: OnStage,
 ) -> tuple[Evaluator, Compared]:
     """Out of fold, then on everything."""
     config, question = project.config, evaluator.question
     seen = project.rubric.learned_on
     rated, splits, shaped = folds_of(known, train.labels, question, config.folds, config.seed, seen)
-    system = run(out_of_fold(evaluator, train, rated, splits, known), models, step)
-    others = baselines(known, train.labels, question, rated, splits, config.seed, without=[evaluator.name])
-    comparison = compared(question, rated, [system, *others], config.folds, config.seed, config.draws, shaped)
-    return run(evaluator.fit(train, known), models, step), Compared(comparison, known, train)
+    kept = Kept(project.store, known, train.labels, question, splits)
+    on_stage(f"{evaluator.name}: {len(splits)} folds")
+    system = kept(
+        evaluator.name, settings_of(evaluator),
+        lambda: run(out_of_fold(evaluator, train, rated, splits, known), models, step),
+    )  # fmt: skip
+    on_stage("baselines")
+    others = baselines(known, train.labels, question, rated, splits, config.seed, [evaluator.name], kept)
+    on_stage("intervals")
+    comparison = compared(
+        question, rated, [system, *others], config.folds, config.seed, config.draws, shaped,
+        speakers_of(rated, train.samples),
+    )  # fmt: skip
+    comparison = replace(comparison, leak=leak_of(project, evaluator, known, train, comparison))
+    on_stage(f"{evaluator.name}: all labels")
+    whole = Kept(project.store, known, train.labels, question)
+    fitted = whole.fitted(evaluator, lambda: run(evaluator.fit(train, known), models, step))
+    return fitted, Compared(comparison, known, train)
+
+
+def leak_of(
+    project: Project,
+    evaluator: Evaluator,
+    known: EvidenceTable,
+    train: Training,
+    found: Comparison,
+    models: Models | None = None,
+) -> Leak | None:
+    """What folds of single samples would have read for the first system; `None` where groups join no samples.
+
+    Without models only what was computed before is told. Sources that learn, and questions about pairs, are not tried.
+    """
+    rated = found.ratings
+    alone = {target: f"{target.conversation}#{target.turn}" for target in known.targets}
+    if len(set(rated.group)) == len(set(rated.target)) or any(map(learns, evaluator.sources)) or found.folds < 2:
+        return None
+    if train.question.compares:
+        return None
+    single = replace(train, labels=train.labels.grouped(alone))
+    always = {alone[target] for target in known.targets if train.group_of(target) in found.seen}
+    rows = ratings(known, single.labels, train.question)
+    tested = rows.take(np.flatnonzero([name not in always for name in rows.group]))
+    about = settings_of(evaluator)
+    try:
+        splits = list(grouped_folds(list(tested.group), found.folds, found.seed, always))
+        kept = Kept(project.store, known, single.labels, train.question, splits)
+        leaking = kept.get(evaluator.name, about)
+        if leaking is None and models is not None:
+            with calm(len(tested)):
+                leaking = run(out_of_fold(evaluator, single, tested, splits, known), models)
+            kept.put(leaking, about)
+    except AccordError:
+        return None
+    if leaking is None or not leaking.scored.any():
+        return None
+    return Leak.of(leaking, found.results[0], tested, groups=len(set(rated.group)))
 
 
 def _held_out(
@@ -181,12 +259,15 @@ def _held_out(
     side: Split,
     models: Models,
     step: Step,
+    on_stage: OnStage,
 ) -> tuple[Evaluator, Compared]:
     """On one side, tried on the other; what is kept is what was tried."""
     config, question = project.config, evaluator.question
     own, other = train.only(side.train), train.only(side.test)
     seen = known.filter(side.train, train.group_of)
+    on_stage(f"{evaluator.name}: one side")
     fitted = run(evaluator.fit(own, seen), models, step)
+    on_stage(f"{evaluator.name}: the side that was held out")
     parts = [run(source.examine(other), models, step) for source in fitted.sources]
     fitted = replace(fitted, sources=tuple(parts))
     table = seen.concat(known.filter(side.test, train.group_of))
@@ -197,7 +278,7 @@ def _held_out(
     rivals = {name: answers for source in parts for name, answers in source.rivals().items()}
     comparison = compare_held_out(
         evaluator.name, lambda question: _Learned(fitted), question, table, train.labels, side, rivals,
-        config.draws, config.seed,
+        config.draws, config.seed, lambda rated: speakers_of(rated, train.samples),
     )  # fmt: skip
     return fitted, Compared(comparison, table, train)
 

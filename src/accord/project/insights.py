@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import asdict, dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accord.evidence import EvidenceTable, Ratings
-from accord.learning import Calibration, Evaluator, Fitting, Importance, importance, make_head
+from accord.learning import Calibration, Evaluator, Fitting, Importance, System, importance, make_head
+from accord.project.keeping import Kept, calm, settings_of
 from accord.project.results import Compared
-from accord.statistics import Clusters, Diagram, diagrams, grouped_folds
+from accord.statistics import Clusters, Diagram, Interval, diagrams, grouped_folds
+from accord.store import Store
 from accord.validation import (
     Asked,
     Comparison,
@@ -28,6 +31,8 @@ from accord.values import AccordError, Labels, Question, Rubric, Sample
 AUTOMATIC = ("system", "annotator", "judge-version", "wording")
 """What groups are made by without being asked for, wherever there is more than one."""
 T = TypeVar("T")
+GROUP_DRAWS, IMPORTANCE_DRAWS = 1000, 100
+"""The most draws for intervals of single groups, and of importance; `draws:` may ask for fewer."""
 _CURVE_RATINGS = 150
 """The most ratings whose questions are asked one by one for the adaptive curve of a report."""
 
@@ -53,24 +58,45 @@ class Insights:
     adaptive: Sequence[Asked]
 
 
-def insights(rubric: Rubric, tried: Compared, evaluator: Evaluator) -> Insights:
-    """All of it, from what was tried. What cannot be said of these data is left out."""
+def insights(store: Store, rubric: Rubric, tried: Compared, evaluator: Evaluator) -> Insights:
+    """All of it, from what was tried. What cannot be said of these data is left out; what was computed is kept."""
     comparison, evidence, train = tried.comparison, tried.evidence, tried.train
-    rated, system, labels = comparison.ratings, comparison.systems[0], train.labels
+    rated, system, labels, draws = comparison.ratings, comparison.systems[0], train.labels, comparison.draws
     scored = np.flatnonzero(system.scored)
     clusters = Clusters(rated.group[scored])
     question, folds, seed, seen = comparison.question, comparison.folds, comparison.seed, comparison.seen
     groups = [g for by in AUTOMATIC for g in groups_of(comparison, train.samples, evidence, by)]
     own = replace(evaluator, head=make_head(evaluator.head_name, question, evaluator.head.chosen()), choose={})
-    make, splits = (lambda _: Fitting(own)), folds > 1
-    return Insights(
-        cautions=cautions(comparison, evidence),
-        diagrams=diagrams(system.paired(rated).take(scored), clusters) if len(clusters) > 1 else [],
-        groups=groups,
-        importance=_if_possible(lambda: importance(evidence, labels, rubric.main_question, rubric.questions)),
-        curve=learning_curve(make, question, evidence, labels, rated, system, folds, seed, seen) if splits else [],
-        adaptive=_if_possible(lambda: _adaptive(own, comparison, evidence, labels)) if splits else [],
-    )
+    kept, about, splits = Kept(store, evidence, labels, question), settings_of(own), folds > 1
+
+    def keep(name: str, side: Any, work: Callable[[], System]) -> System:
+        return kept(name, None if about is None else [about, side], work)
+
+    def curve() -> list[Point]:
+        return learning_curve(
+            lambda _: Fitting(own), question, evidence, labels, rated, system, folds, seed, seen, draws=draws, keep=keep
+        )
+
+    with calm(len(rated)):
+        return Insights(
+            cautions=[*comparison.remarks, *cautions(comparison, evidence)],
+            diagrams=diagrams(system.paired(rated).take(scored), clusters, draws) if len(clusters) > 1 else [],
+            groups=groups,
+            importance=_if_possible(lambda: _importance(kept, evidence, labels, rubric, draws)),
+            curve=curve() if splits else [],
+            adaptive=_if_possible(lambda: _adaptive(own, comparison, evidence, labels)) if splits else [],
+        )
+
+
+def _importance(kept: Kept, evidence: EvidenceTable, labels: Labels, rubric: Rubric, draws: int) -> list[Importance]:
+    """Each question's importance for the main one."""
+    few = min(IMPORTANCE_DRAWS, draws)
+
+    def work() -> list[dict[str, Any]]:
+        return [asdict(one) for one in importance(evidence, labels, rubric.main_question, rubric.questions, few)]
+
+    about = ["importance", few, [question.model_dump(mode="json") for question in rubric.questions]]
+    return [Importance(**{**row, "interval": Interval(**row["interval"])}) for row in kept.rows(about, work)]
 
 
 def _if_possible(work: Callable[[], list[T]]) -> list[T]:
@@ -91,7 +117,15 @@ def groups_of(comparison: Comparison, samples: Sequence[Sample], evidence: Evide
         by: `system`, `annotator`, `judge-version`, `wording`, or the name of a metadata entry of conversations.
     """
     rated = comparison.ratings
-    return by_group(comparison.systems[0], rated, _groups(rated, samples, evidence, by), by, seed=comparison.seed)
+    named = _groups(rated, samples, evidence, by)
+    return by_group(comparison.systems[0], rated, named, by, min(GROUP_DRAWS, comparison.draws), comparison.seed)
+
+
+def speakers_of(rated: Ratings, samples: Sequence[Sample]) -> NDArray[np.object_] | None:
+    """(n,) which system each rating is about; `None` where no conversation says."""
+    named = {sample.conversation.id: sample.conversation.system for sample in samples}
+    found = [named.get(name) for name in rated.conversation]
+    return np.array([name or "" for name in found], dtype=object) if any(found) else None
 
 
 def _groups(rated: Ratings, samples: Sequence[Sample], evidence: EvidenceTable, by: str) -> list[str | None]:

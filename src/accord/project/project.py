@@ -293,9 +293,15 @@ class Project:
         """What `judge` would cost; nobody is asked."""
         return judging.plan_judge(self, sources, selected)
 
-    def fit(self, name: str | None = None, out: Path | None = None, step: Step = lambda purpose: None) -> Fitted:
+    def fit(
+        self,
+        name: str | None = None,
+        out: Path | None = None,
+        step: Step = lambda purpose: None,
+        on_stage: Callable[[str], None] = lambda stage: None,
+    ) -> Fitted:
         """Learn an evaluator, say how far it can be trusted, and save it; see `accord.project.fitting.fit`."""
-        return fitting.fit(self, name, out, step)
+        return fitting.fit(self, name, out, step, on_stage)
 
     def plan_fit(self, name: str | None = None) -> Plan:
         """What `fit` would ask and cost; nobody is asked."""
@@ -349,11 +355,11 @@ class Project:
         return fitting.learned(self, self.evaluator(name), self.kept)
 
     def insights(self, fitted: Fitted) -> Insights:
-        """What to know before an evaluator is trusted; takes about as long as learning it did.
+        """What to know before an evaluator is trusted; what was computed before is not computed again.
 
         Raises:
             BadInput: Nobody rated what it learned, so that nothing was tried.
         """
         if fitted.tried is None:
             raise BadInput(f"nobody rated {self.question.id!r}: how far scores can be trusted cannot be said")
-        return insights(self.rubric, fitted.tried, fitted.evaluator)
+        return insights(self.store, self.rubric, fitted.tried, fitted.evaluator)

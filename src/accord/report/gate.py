@@ -12,7 +12,11 @@ from accord.values import BadInput
 
 
 def check_gate(
-    store: Store, min_agreement: float | None, min_mean: float | None, max_unscored: float = 0.0
+    store: Store,
+    min_agreement: float | None,
+    min_mean: float | None,
+    max_unscored: float = 0.0,
+    min_within: float | None = None,
 ) -> dict[str, Any]:
     """Each demand with what was found: `{"checks": [{"what", "demanded", "found", "passed", "says"}]}`.
 
@@ -23,18 +27,24 @@ def check_gate(
         min_mean: The mean of the latest `score` must reach this.
         max_unscored: The share of that run's targets that may be unscored, where a mean is demanded.
 
+        min_within: As `min_agreement`, of r within annotators: knowing who rates does not count.
+
     Raises:
         BadInput: Nothing is demanded, or there is no such run yet.
     """
-    for demanded in (min_agreement, min_mean, max_unscored):
+    for demanded in (min_agreement, min_within, min_mean, max_unscored):
         if demanded is not None and not math.isfinite(demanded):
             raise BadInput(f"the gate demands {demanded}; give a number")
-    if min_agreement is None and min_mean is None:
-        raise BadInput("no condition given: pass --min-agreement, --min-mean or both")
+    if min_agreement is None and min_within is None and min_mean is None:
+        raise BadInput("no condition given: pass --min-agreement, --min-within, --min-mean, or several of them")
     checks = []
     if min_agreement is not None:
         line = _latest_line(store)
         checks.append(_check(f"r of {line['system']} with people, lower bound", min_agreement, line["pearson_low"]))
+    if min_within is not None:
+        line = _latest_line(store)
+        low = line.get("pearson_within_annotators_low")
+        checks.append(_check(f"r of {line['system']} with people within annotators, lower bound", min_within, low))
     if min_mean is not None:
         rows = latest_scores(store)
         if not rows:

@@ -84,6 +84,8 @@ def content(
         "about": about,
         "columns": [(name, TITLES[name]) for name in COLUMNS],
         "results": [*found.results, *([found.people] if found.people else [])],
+        "within": [by for by in best.within],
+        "two_valued": "tpr" in best.values,
         "differences": found.differences,
         "agreement_charts": [_interval_chart(found, "rmse"), _interval_chart(found, "pearson")],
         "habits": _habits(found),
@@ -144,7 +146,14 @@ def verdict(found: Comparison) -> str:
     said += f"On {best.n} ratings of conversations it has not seen, {best.system} misses a person's answer by "
     said += f"{_with_interval(best, 'rmse')} on average (RMSE)"
     if best.values["pearson"] is not None:
+        inside = [
+            f"{number(one.pearson, 2)} ({number(one.intervals['pearson'].low, 2)} to "
+            f"{number(one.intervals['pearson'].high, 2)}) within {by}"
+            for by, one in best.within.items()
+            if one.pearson is not None
+        ]
         said += f" and correlates with it at r = {_with_interval(best, 'pearson')}"
+        said += f", {', '.join(inside)}" if inside else ""
     said += "."
     if found.people is not None:
         said += f" Other people who rated the same miss it by {_with_interval(found.people, 'rmse')}."

@@ -157,8 +157,7 @@ def whole_run(
             compared = project.compare(on_step=lambda step: on_stage(f"comparing: {step}"))
             name = compared.best
             note(compared.comparison.advice or f"use {name}")
-        on_stage(f"learning {name}")
-        fitted = project.fit(name, out=files["evaluator"])
+        fitted = project.fit(name, out=files["evaluator"], on_stage=lambda step: on_stage(f"learning {step}"))
         on_stage("scoring")
         scored = score(
             project, fitted.evaluator, project.store.conversations(), files["scores"], command="run",

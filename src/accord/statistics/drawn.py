@@ -133,7 +133,9 @@ def smece(probability: Floats, happened: NDArray[np.bool_], weights: Floats) -> 
     waves, frequency = dct(mass, axis=1), np.pi * np.arange(bins)
 
     def at(width: Floats) -> Floats:
-        return np.asarray(np.abs(idct(waves * np.exp(-0.5 * (frequency * width[:, None]) ** 2), axis=1)).sum(axis=1))
+        widths, which = np.unique(width, return_inverse=True)  # bisection tries few of them
+        left_over = np.exp(-0.5 * (frequency * widths[:, None]) ** 2)[which]
+        return np.asarray(np.abs(idct(waves * left_over, axis=1, overwrite_x=True)).sum(axis=1))
 
     low, high = np.full(len(weights), 1.0 / bins), np.ones(len(weights))
     narrowest = at(low)

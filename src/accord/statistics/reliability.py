@@ -45,8 +45,8 @@ class Diagram:
 
 
 def diagrams(paired: Paired, clusters: Clusters, draws: int = DRAWS, seed: int = 0) -> list[Diagram]:
-    """One diagram an option of the scale, or a range of a long one."""
-    counts, shown = clusters.counts(draws, seed), paired.in_ranges()
+    """One diagram an option of the scale, or a range of a long one; its bands take at most `DRAWS` draws."""
+    counts, shown = clusters.counts(min(draws, DRAWS), seed), paired.in_ranges()
     names = enumerate(range_names(paired.options))
     return [_diagram(shown, option, name, clusters, counts) for option, name in names]
 

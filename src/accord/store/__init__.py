@@ -1,13 +1,14 @@
 """What outlives a run: conversations, annotations, runs, scores and the cache, in SQLite or PostgreSQL."""
 
 from accord.store.engine import StoreError
-from accord.store.parts import Embedded, IssueAnnotations, Watched
+from accord.store.parts import Computed, Embedded, IssueAnnotations, Watched
 from accord.store.rows import Added, batches, changed_conversation, now, unknown_target
 from accord.store.schema import metadata
 from accord.store.store import Store
 
 __all__ = [
     "Added",
+    "Computed",
     "Embedded",
     "IssueAnnotations",
     "Store",

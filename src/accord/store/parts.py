@@ -1,16 +1,17 @@
-"""Parts of a store with callers of their own: issues found by models, vectors of texts, watched days and alarms."""
+"""Parts of a store with callers of their own: issues that models found, vectors, what was computed, watched days."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import func, select, update
+from sqlalchemy import delete, func, select, update
 
-from accord.store.engine import said
+from accord.store.engine import StoreError, said
 from accord.store.rows import BATCH, Added, Keys, annotation_from, batches, now
 from accord.store.schema import alarms, annotated, cache, days
 from accord.store.store import MODEL, Store
@@ -107,6 +108,44 @@ class Embedded:
 def _embedded_row(embedder: str, key: str, vector: NDArray[Any]) -> dict[str, object]:
     content = np.asarray(vector, dtype=WIRE).tobytes()
     return {"key": key, "kind": VECTOR, "maker": embedder, "content": None, "bytes": content, "added": now()}
+
+
+COMPUTED = "computed"
+MOST_COMPUTED = 200
+"""Rows that are kept of what was computed; the oldest go when more come."""
+
+
+class Computed:
+    """What was computed from a store's content, under the hash of all that could change it: JSON and arrays.
+
+    Nothing here is anybody's word or paid for: whatever is missing is computed again, and a store that cannot be
+    written to keeps nothing.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def get(self, key: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]] | None:
+        """The JSON and the arrays under a key; `None` where nothing was computed under it."""
+        from safetensors.numpy import load
+
+        query = select(cache.c.content, cache.c.bytes).where(cache.c.key == key, cache.c.kind == COMPUTED)
+        for content, packed in self._store._stream(query):
+            return json.loads(content), load(packed)
+        return None
+
+    def add(self, key: str, maker: str, content: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Keep what `maker` computed, and let go of the oldest rows beyond `MOST_COMPUTED`."""
+        from safetensors.numpy import save
+
+        packed = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+        row = {"key": key, "kind": COMPUTED, "maker": maker, "content": canonical_json(content), "bytes": packed}
+        old = select(cache.c.key).where(cache.c.kind == COMPUTED).order_by(cache.c.added.desc(), cache.c.key)
+        with suppress(StoreError), said(self._store.url), self._store._engine.begin() as connection:
+            self._store._add(connection, cache, [{**row, "added": now()}])
+            surplus = [each for (each,) in connection.execute(old.offset(MOST_COMPUTED))]
+            if surplus:
+                connection.execute(delete(cache).where(cache.c.kind == COMPUTED, cache.c.key.in_(surplus)))
 
 
 class Watched:

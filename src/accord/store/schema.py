@@ -51,7 +51,7 @@ cache = Table(
     Column("bytes", LargeBinary),
     Column("added", String, nullable=False),
 )
-"""What a model made, under the hash of all that can change it: a `reply` as JSON, a `vector` as bytes."""
+"""What can be had again, by the hash of all that can change it: a `reply` as JSON, a `vector` as bytes, `computed`."""
 
 runs = Table(
     "runs",

@@ -1,10 +1,11 @@
 """How far an evaluator can be trusted: comparison, errors by group, estimates, learning curves, drift."""
 
+from accord.validation.agreement import Leak, Result, Table, Within, other_people, people_alpha
 from accord.validation.comparison import (
     TESTED,
     Comparison,
     Difference,
-    Result,
+    Keep,
     baselines,
     compare,
     compare_held_out,
@@ -12,9 +13,6 @@ from accord.validation.comparison import (
     differences_of,
     folds_of,
     is_better,
-    other_people,
-    people_alpha,
-    result_of,
 )
 from accord.validation.drift import SHIFTED, said, shifts, stability
 from accord.validation.estimation import Estimate, Gap, estimate, gaps, system_means
@@ -32,6 +30,8 @@ __all__ = [
     "Finding",
     "Gap",
     "Group",
+    "Keep",
+    "Leak",
     "PADDING",
     "Point",
     "Probe",
@@ -39,6 +39,8 @@ __all__ = [
     "Result",
     "SHIFTED",
     "TESTED",
+    "Table",
+    "Within",
     "adaptive_curve",
     "annotator_quality",
     "audit",
@@ -58,7 +60,6 @@ __all__ = [
     "learning_curve",
     "other_people",
     "people_alpha",
-    "result_of",
     "rows_of",
     "said",
     "shifts",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
@@ -19,50 +19,23 @@ from accord.statistics import (
     FOLDS,
     LOWER_IS_BETTER,
     STATISTICS,
-    Clusters,
     Groups,
-    Interval,
     MeanStatistic,
     PairedTest,
     Split,
-    agreement,
-    bootstrap,
     grouped_folds,
     holm,
     paired_test,
 )
-from accord.values import ISSUE, BadInput, Labels, Question, Target, UnknownName
-
-Floats = NDArray[np.float64]
+from accord.validation.agreement import CORRELATIONS, Leak, Result, Table, other_people, people_alpha
+from accord.values import ISSUE, BadInput, Labels, Question, UnknownName
 
 BASELINES = (
     "constant", "annotator-mean", "random", "label-free", "judge-argmax", "judge-expected", "mean-turn", "lowest-turn",
 )  # fmt: skip
 TESTED = ("rmse", "pearson", "log_loss")
-SMECE_DRAWS = 100
-"""Draws for the intervals of calibration errors, which take the longest to compute."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """One system's line in the table: each statistic with its interval, on `n` ratings."""
-
-    system: str
-    n: int
-    unscored: int
-    values: Mapping[str, float | None]
-    intervals: Mapping[str, Interval]
-    smece: Sequence[float | None]
-    smece_intervals: Sequence[Interval]
-    reasons: Mapping[str, int]
-
-    def to_json(self) -> dict[str, Any]:
-        """A flat row under the names every benchmark uses."""
-        row: dict[str, Any] = {"system": self.system, "n": self.n, "unscored": self.unscored}
-        for name, value in self.values.items():
-            row |= {name: value, f"{name}_low": self.intervals[name].low, f"{name}_high": self.intervals[name].high}
-        row |= {"smece": list(self.smece), "smece_low": [i.low for i in self.smece_intervals]}
-        return row | {"smece_high": [i.high for i in self.smece_intervals], "reasons": dict(self.reasons)}
+Keep = Callable[[str, Any, Callable[[], System]], System]
+"""Predictions by name and by what else they follow from: kept ones, or what the work gives."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +69,7 @@ class Comparison:
         question: What is predicted.
         ratings: The ratings that were predicted.
         systems: Their predictions.
-        results: A line per system.
+        results: A line per system, on the ratings that all of them scored (`Table.common`).
         differences: The first system against each other one.
         people: How well the other people predict each rating; `None` where nobody shares a target.
         alpha: Krippendorff's ordinal α of the annotators.
@@ -106,6 +79,9 @@ class Comparison:
         groups: What splits keep together, and why.
         unmade: Evaluators that could not be made from what is there, with the reason.
         advice: Which evaluator to use, and why.
+        common: How many ratings the lines are made from, where every system of them scored these.
+        draws: Bootstrap samples and permutations.
+        leak: What folds of single samples would have read, where groups join samples.
     """
 
     question: Question
@@ -121,6 +97,35 @@ class Comparison:
     groups: Groups | None = None
     unmade: Mapping[str, str] = field(default_factory=dict)
     advice: str | None = None
+    common: int = 0
+    draws: int = DRAWS
+    leak: Leak | None = None
+
+    @property
+    def remarks(self) -> list[str]:
+        """Sentences that a reader of the table needs: on its rows, on probabilities worse than none, on leaks."""
+        said = []
+        if self.common < len(self.ratings):
+            said.append(
+                f"compared on the {self.common} of {len(self.ratings)} ratings that every system scored; a system with "
+                "a smaller n scored fewer of them, and paired tests take those that both scored"
+            )
+        said += [_no_better_than_shares(line, *self.worse_than_constant[line.system]) for line in self.results
+                 if line.system in self.worse_than_constant]  # fmt: skip
+        if self.leak is not None and self.leak.is_large:
+            said.append(str(self.leak))
+        return said
+
+    @property
+    def worse_than_constant(self) -> dict[str, tuple[float, float]]:
+        """Evaluators whose log loss is above the constant's on the same ratings, with both."""
+        constant = next((line for line in self.results if line.system == BASELINES[0]), None)
+        least = None if constant is None else constant.values["log_loss"]
+        lines = [line for line in self.results if line.system not in BASELINES and line.n == (constant and constant.n)]
+        losses = {line.system: line.values["log_loss"] for line in lines}
+        return {} if least is None else {
+            name: (loss, least) for name, loss in losses.items() if loss is not None and loss > least
+        }  # fmt: skip
 
     def __getitem__(self, system: str) -> Result:
         try:
@@ -141,11 +146,22 @@ class Comparison:
             "groups": None if self.groups is None else self.groups.to_json(),
             "unmade": dict(self.unmade),
             "advice": self.advice,
+            "common": self.common,
+            "draws": self.draws,
+            "leak": None if self.leak is None else self.leak.to_json(),
+            "remarks": self.remarks,
             "alpha": self.alpha,
             "rows": [result.to_json() for result in self.results],
             "people": None if self.people is None else self.people.to_json(),
             "differences": [difference.to_json() for difference in self.differences],
         }
+
+
+def _no_better_than_shares(line: Result, loss: float, least: float) -> str:
+    return (
+        f"{line.system}: log loss {loss:.3f} is worse than the constant's {least:.3f}: its probabilities say less than "
+        "how often each answer was given"
+    )
 
 
 def compare(
@@ -221,13 +237,16 @@ def baselines(
     splits: Sequence[Split],
     seed: int = 0,
     without: Collection[str] = (),
+    keep: Keep = lambda name, about, work: work(),
 ) -> list[System]:
     """What any evaluator has to beat, as far as the evidence allows, on the same splits."""
     names = [name for name in _possible(evidence, question) if name not in without]
     make: dict[str, Factory] = {"random": partial(RandomDraw, random_state=seed)}
-    return [
-        held_out(name, make.get(name) or _factory(name), question, evidence, labels, rated, splits) for name in names
-    ]
+
+    def predicted(name: str) -> System:
+        return held_out(name, make.get(name) or _factory(name), question, evidence, labels, rated, splits)
+
+    return [keep(name, ["baseline", name, seed], partial(predicted, name)) for name in names]
 
 
 def compared(
@@ -238,20 +257,28 @@ def compared(
     seed: int = 0,
     draws: int = DRAWS,
     seen: frozenset[str] = frozenset(),
+    speakers: NDArray[np.object_] | None = None,
 ) -> Comparison:
-    """The table of some systems' predictions of the same ratings; the first is tested against all others."""
-    clusters = Clusters(rated.group)
+    """The table of some systems' predictions of the same ratings; the first is tested against all others.
+
+    `speakers` (n,) says which system each rating is about, for agreement within systems.
+    """
+    table = Table(rated, folds, seed, draws, speakers)
+    common = table.common(systems)
+    people = other_people(rated)
     return Comparison(
         question=question,
         ratings=rated,
         systems=systems,
-        results=[result_of(system, rated, clusters, draws, seed) for system in systems],
-        differences=differences_of(systems, rated, clusters, draws, seed),
-        people=other_people(rated, draws, seed),
+        results=[table.line(system, common) for system in systems],
+        differences=differences_of(systems, table, common),
+        people=None if people is None else table.line(people, common),
         alpha=people_alpha(rated),
         folds=folds,
         seed=seed,
         seen=seen,
+        common=int(common.sum()),
+        draws=draws,
     )
 
 
@@ -265,6 +292,7 @@ def compare_held_out(
     rivals: Mapping[str, EvidenceTable] = MappingProxyType({}),
     draws: int = DRAWS,
     seed: int = 0,
+    speakers_of: Callable[[Ratings], NDArray[np.object_] | None] = lambda rated: None,
 ) -> Comparison:
     """What learned on one side of a split, on the ratings of the other; the baselines and its rivals beside it.
 
@@ -279,6 +307,7 @@ def compare_held_out(
             baseline gets `name` before its own.
         draws: Of the intervals.
         seed: Of the draws.
+        speakers_of: Which system each of some ratings is about.
 
     Raises:
         BadInput: Nothing that was held out is rated.
@@ -294,7 +323,7 @@ def compare_held_out(
     for rival, answers in rivals.items():
         called = f"{name}, {rival}" if rival in taken else rival  # a way to pick examples is called random, too
         systems.append(held_out(called, JudgeExpected, question, rows.join(answers), labels, rated, [split]))
-    return compared(question, rated, systems, 1, seed, draws)
+    return compared(question, rated, systems, 1, seed, draws, speakers=speakers_of(rated))
 
 
 def _possible(evidence: EvidenceTable, question: Question) -> list[str]:
@@ -307,44 +336,29 @@ def _possible(evidence: EvidenceTable, question: Question) -> list[str]:
     return [name for name in BASELINES if needed.get(name, asked or not name.startswith("judge-"))]
 
 
-def result_of(system: System, rated: Ratings, clusters: Clusters, draws: int, seed: int) -> Result:
-    """The statistics of one system with bootstrap intervals over conversations."""
-    rows = np.flatnonzero(system.scored)
-    paired = system.paired(rated).take(rows)
-    shown = paired.in_ranges()
-    own = clusters if len(rows) == len(rated) else Clusters(rated.group[rows])
-    intervals = {name: bootstrap(own, statistic, [paired], draws, seed) for name, statistic in STATISTICS.items()}
-    return Result(
-        system=system.name,
-        n=len(rows),
-        unscored=len(rated) - len(rows),
-        values=agreement.summary(paired),
-        intervals=intervals,
-        smece=agreement.smece_by_option(paired),
-        smece_intervals=[
-            bootstrap(own, agreement.smece_of(option), [shown], min(draws, SMECE_DRAWS), seed)
-            for option in range(len(shown.options))
-        ],
-        reasons=system.reasons,
-    )
-
-
 def differences_of(
-    systems: Sequence[System], rated: Ratings, clusters: Clusters, draws: int, seed: int
+    systems: Sequence[System], table: Table, common: NDArray[np.bool_] | None = None
 ) -> list[Difference]:
-    """The first system against each other one, on the rows that both scored; Holm over all of these tests."""
-    first = systems[0]
+    """The first system against each other one, on the common rows that both scored; Holm over all of these tests.
+
+    Correlations are not tested where one of the two predicts the same for everything in a fold.
+    """
+    first, rated = systems[0], table.rated
     tests: list[tuple[str, str, PairedTest]] = []
     for other in systems[1:]:
-        rows = np.flatnonzero(first.scored & other.scored)
+        both = first.scored & other.scored
+        rows = np.flatnonzero(both if common is None else both & common)
         if not len(rows):
             continue
         ours, theirs = first.paired(rated).take(rows), other.paired(rated).take(rows)
-        own = clusters if len(rows) == len(rated) else Clusters(rated.group[rows])
+        clusters = table.clusters(rows)
+        constant = not (table.moves(first, rows) and table.moves(other, rows))
         for name in TESTED:
+            if constant and name in CORRELATIONS:
+                continue
             statistic = STATISTICS[name]
             assert isinstance(statistic, MeanStatistic)
-            test = paired_test(own, statistic, [ours], [theirs], draws, seed)
+            test = paired_test(clusters, statistic, [ours], [theirs], table.draws, table.seed)
             if test is not None:
                 tests.append((other.name, name, test))
     corrected = holm([test.p for _, _, test in tests])
@@ -357,49 +371,3 @@ def differences_of(
 def is_better(difference: Difference) -> bool:
     """Whether the first system's statistic is the better one."""
     return (difference.test.difference < 0) == (difference.statistic in LOWER_IS_BETTER)
-
-
-# --- people among themselves --------------------------------------------------------------------------------------
-
-
-def other_people(rated: Ratings, draws: int, seed: int) -> Result | None:
-    """How well the other annotators of the same target predict each rating.
-
-    Each rating is predicted by the mean of the other people's ratings of its target, and its distribution by theirs
-    with one rating's worth of everyone's habit (its own rating left out). A few noisy ratings are no ceiling where
-    people differ by habit: an evaluator that knows the habits can pass it. `None` where nobody shares a target.
-    """
-    by_target: dict[Target, list[int]] = {}
-    for row, target in enumerate(rated.target):
-        by_target.setdefault(target, []).append(row)
-    options = len(rated.options)
-    everyone = np.bincount(rated.answer, minlength=options)
-    probabilities, value, scored = (
-        np.zeros((len(rated), options)),
-        np.zeros(len(rated)),
-        np.zeros(len(rated), dtype=bool),
-    )
-    annotator = rated.annotator
-    for rows in by_target.values():
-        for row in rows:
-            others = [other for other in rows if annotator[other] != annotator[row]]
-            if others:
-                counts = np.bincount(rated.answer[others], minlength=options)
-                rest = everyone - (np.arange(options) == rated.answer[row])
-                probabilities[row] = (counts + rest / rest.sum()) / (len(others) + 1.0)
-                value[row], scored[row] = rated.value[others].mean(), True
-    if not scored.any():
-        return None
-    nobody, band = np.full(len(rated), np.nan), np.full((len(rated), 2), np.nan)
-    system = System("other people", probabilities, value, nobody, scored, band)
-    return result_of(system, rated, Clusters(rated.group), draws, seed)
-
-
-def people_alpha(rated: Ratings) -> float | None:
-    """Krippendorff's ordinal α of the annotators on the main question."""
-    units: dict[Target, dict[str, float]] = {}
-    for label, value in zip(rated.labels, rated.value, strict=True):
-        unit = units.setdefault(label.target, {})
-        again = sum(name.split("\0")[0] == label.annotator for name in unit)
-        unit[f"{label.annotator}\0{again}"] = float(value)
-    return agreement.krippendorff_alpha(list(units.values()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,18 @@ from numpy.typing import NDArray
 
 from accord.evidence import EvidenceTable, Ratings
 from accord.learning import AdaptiveRubric, Calibration, Factory, System, held_out
-from accord.statistics import FOLDS, STATISTICS, Clusters, Interval, Paired, Split, bootstrap, grouped_folds, summary
+from accord.statistics import (
+    FOLDS,
+    STATISTICS,
+    Clusters,
+    Interval,
+    Paired,
+    Split,
+    bootstrap_all,
+    grouped_folds,
+    summary,
+)
+from accord.validation.comparison import Keep
 from accord.values import Labels, Question
 
 SHARES = (0.1, 0.25, 0.5, 0.75)
@@ -55,11 +67,14 @@ def learning_curve(
     seed: int = 0,
     always: Collection[str] = (),
     shares: Sequence[float] = SHARES,
+    draws: int = DRAWS,
+    keep: Keep = lambda name, about, work: work(),
 ) -> list[Point]:
     """Predict every rating without its conversation, from growing random shares of the other conversations.
 
     `whole` are the predictions from all of them, on the same folds: the last point. `always` are conversations that
-    are learned from and never tested.
+    are learned from and never tested. Intervals take at most `DRAWS` of the `draws`; `keep` may know a share's
+    predictions already.
     """
     splits = list(grouped_folds(list(rated.group), folds, seed, always))
     conversations = [labels.group_of(label.target) for label in labels.on(question.id)]
@@ -70,9 +85,10 @@ def learning_curve(
     points = []
     for share in shares:
         thinned = [_thinned(split, share, seed + place) for place, split in enumerate(splits)]
-        run = held_out("curve", make, question, evidence, labels, rated, thinned)
-        points.append(_point(share, labels_of(thinned), run, rated))
-    return [*points, _point(1.0, labels_of(splits), whole, rated)]
+        sides = [[sorted(split.train), sorted(split.test)] for split in thinned]
+        work = partial(held_out, "curve", make, question, evidence, labels, rated, thinned)
+        points.append(_point(share, labels_of(thinned), keep("curve", ["curve", sides], work), rated, draws))
+    return [*points, _point(1.0, labels_of(splits), whole, rated, draws)]
 
 
 def _thinned(split: Split, share: float, seed: int) -> Split:
@@ -82,13 +98,13 @@ def _thinned(split: Split, share: float, seed: int) -> Split:
     return Split(frozenset(kept), split.test)
 
 
-def _point(share: float, count: float, run: System, rated: Ratings) -> Point:
+def _point(share: float, count: float, run: System, rated: Ratings, draws: int) -> Point:
     rows = np.flatnonzero(run.scored)
     if not len(rows):
         nothing = Interval(None, None)
         return Point(share, count, dict.fromkeys(SHOWN), dict.fromkeys(SHOWN, nothing))
     paired, clusters = run.paired(rated).take(rows), Clusters(rated.group[rows])
-    intervals = {name: bootstrap(clusters, STATISTICS[name], [paired], DRAWS, 0) for name in SHOWN}
+    intervals = bootstrap_all(clusters, {name: STATISTICS[name] for name in SHOWN}, [paired], min(DRAWS, draws), 0)
     return Point(share, count, summary(paired, SHOWN), intervals)
 
 

@@ -9,7 +9,7 @@ import typer
 
 from accord.cli.app import command
 from accord.cli.options import AsJson, ConfigFile, Setting, open_project
-from accord.cli.show import comparison_text, groups_text, show, stage
+from accord.cli.show import Steps, comparison_text, groups_text, show
 
 
 @command("compare")
@@ -33,7 +33,8 @@ def compare(
     Nobody is asked: what sources know comes from the store, so run `accord judge` (and `accord fit`) before.
     """
     with open_project(config_file, settings) as project:
-        done = project.compare(only or (), by or (), jobs, stage)
+        with Steps() as steps:
+            done = project.compare(only or (), by or (), jobs, steps.stage)
         show(done.to_json(), as_json, _text)
 
 

@@ -11,7 +11,7 @@ import typer
 from accord.cli.app import PARTLY_UNSCORED, command, stop
 from accord.cli.findings import fitted_text, note_cautions
 from accord.cli.options import AsJson, ConfigFile, MaxMoney, MaxRequests, MaxTokens, Setting, open_project
-from accord.cli.show import Steps, note, plan_text, show_each, spending, stage
+from accord.cli.show import Steps, note, plan_text, show_each, spending
 
 if TYPE_CHECKING:
     from accord.project import Project
@@ -64,7 +64,8 @@ def fit(
 
 def _best(project: Project) -> str:
     """The evaluator that a comparison says to use."""
-    found = project.compare(on_step=stage)
+    with Steps() as steps:
+        found = project.compare(on_step=steps.stage)
     note(found.comparison.advice or found.best)
     return found.best
 
@@ -73,7 +74,7 @@ def _fitted(project: Project, names: Sequence[str], out: Path | None, lacking: l
     """Fit one after the other; `lacking` takes the names of those whose requests did not all succeed."""
     for name in names:
         with spending(project.budget), Steps() as steps:
-            done = project.fit(name, out, steps)
+            done = project.fit(name, out, steps, steps.stage)
         result = done.to_json()
         yield result
         note_cautions(result)

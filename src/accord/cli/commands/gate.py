@@ -16,6 +16,9 @@ def gate(
     min_agreement: Annotated[
         float | None, typer.Option("--min-agreement", help="Minimum lower bound of r with people.")
     ] = None,
+    min_within: Annotated[
+        float | None, typer.Option("--min-within", help="Minimum lower bound of r with people within annotators.")
+    ] = None,
     min_mean: Annotated[float | None, typer.Option("--min-mean", help="Minimum mean of the latest scores.")] = None,
     max_unscored: Annotated[
         float, typer.Option("--max-unscored", min=0, max=1, help="Maximum share of the latest scores that are missing.")
@@ -28,7 +31,7 @@ def gate(
     from accord.values import GateFailed
 
     with open_project(config_file) as project:
-        result = check_gate(project.store, min_agreement, min_mean, max_unscored)
+        result = check_gate(project.store, min_agreement, min_mean, max_unscored, min_within)
     show(result, as_json, lambda found: "\n".join(check["says"] for check in found["checks"]))
     failed = [check["says"] for check in result["checks"] if not check["passed"]]
     if failed:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from accord.cli.app import command
-from accord.cli.options import AsJson, ConfigFile, open_project
+from accord.cli.options import AsJson, ConfigFile, Setting, open_project
 from accord.cli.show import show
 
 
@@ -16,12 +16,13 @@ from accord.cli.show import show
 def report(
     name: Annotated[str | None, typer.Argument(help="An evaluator of the project; default its own.")] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path("report.html"),
+    settings: Setting = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Write the report: agreement, calibration, errors with transcripts, what is unscored and why."""
     from accord.report import write_report
 
-    with open_project(config_file) as project:
+    with open_project(config_file, settings) as project:
         path = write_report(project, out, None if name is None else project.tried(name))
         show({"report": str(path)}, as_json, lambda result: f"report in {result['report']}")

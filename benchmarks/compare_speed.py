@@ -1,0 +1,156 @@
+"""How long the daily commands take, from a store of ratings to a verdict, beside an earlier version.
+
+    python benchmarks/compare_speed.py [--data ../shared/data] [--only sample,topical-usr] [--baseline SRC] --json OUT
+
+sample         `accord compare` on the sample that ships with Accord: 127 ratings of 40 conversations.
+topical-usr    `accord compare` on Topical-USR's 1,080 overall ratings, every evaluator that needs no model
+               (`metrics: [bank]`).
+report         `accord report` on the same, after that comparison.
+planted-20000  `accord compare` on 20,000 planted ratings of 5,000 conversations by 60 annotators; `--quick` a tenth.
+
+Every row is one child process: `seconds` from its start to its end, `user_seconds` of processor, `megabytes` at most
+resident. `--baseline SRC` runs the same with PYTHONPATH=SRC; where that version knows no such command or setting, its
+row has no figure and says so. `again_seconds`: the same command once more, nothing changed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness import Row, chosen, finish, options
+
+import accord
+
+PARTS = ("sample", "topical-usr", "report", "planted-20000")
+RATINGS, ANNOTATORS, PER_CONVERSATION = 20_000, 60, 4
+_OVERALL = {
+    "name": "overall", "main": "Overall",
+    "questions": [{"id": "Overall", "text": "How good is the reply?", "scale": "ordinal",
+                   "options": {1: "Very bad.", 2: "Bad.", 3: "Fair.", 4: "Good.", 5: "Very good."}}],
+}  # fmt: skip
+_SENTENCES = """the order has been sent and you will find it at the door tomorrow unless the weather keeps our driver
+from the road please tell me which colour you would like best and whether the older model would do for your garden"""
+_WORDS = tuple(_SENTENCES.split())
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One child process: how long it took, how much of a processor, how much memory, and why it failed."""
+
+    seconds: float
+    user_seconds: float
+    megabytes: float
+    error: str | None
+
+
+def ran(source: Path, folder: Path, *arguments: str) -> Ran:
+    """`python -m accord ARGUMENTS` of a version, in a folder; measured by the operating system."""
+    environment = {**os.environ, "PYTHONPATH": str(source)}
+    start = time.perf_counter()
+    with (folder / "stderr").open("wb") as complaints:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "accord", *arguments], cwd=folder, env=environment, stdout=subprocess.DEVNULL,
+            stderr=complaints,
+        )  # fmt: skip
+        _, status, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+    seconds = time.perf_counter() - start
+    said = (folder / "stderr").read_text(errors="replace").strip().splitlines()
+    error = said[-1] if child.returncode and said else f"exit {child.returncode}" if child.returncode else None
+    unit = 1 if sys.platform == "darwin" else 1024  # bytes there, kilobytes elsewhere
+    return Ran(seconds, used.ru_utime, used.ru_maxrss * unit / 1e6, error)
+
+
+def project(folder: Path, source: Path, metrics: str, files: Sequence[Path], rubric: bool) -> str | None:
+    """A project of some files in a folder, imported by a version; why it could not be, where it could not."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    if rubric:
+        (folder / "rubric.yaml").write_text(json.dumps(_OVERALL), encoding="utf-8")  # JSON is YAML
+    named = {"metrics": [metrics], **({"rubric": "rubric.yaml"} if rubric else {})}
+    (folder / "accord.yaml").write_text(json.dumps(named), encoding="utf-8")
+    return ran(source, folder, "import", *map(str, files)).error
+
+
+def planted_files(folder: Path, ratings: int, annotators: int = ANNOTATORS, seed: int = 0) -> list[Path]:
+    """Conversations whose length and questions follow a planted quality, rated by people who differ in level."""
+    rng = random.Random(seed)
+    level = {f"p{i:02d}": rng.gauss(0, 0.6) for i in range(annotators)}
+    chats, labels = folder / "chats.jsonl", folder / "labels.csv"
+    with chats.open("w", encoding="utf-8") as out, labels.open("w", encoding="utf-8") as rows:
+        rows.write("conversation,question,annotator,value\n")
+        for place in range(ratings // PER_CONVERSATION):
+            quality = rng.gauss(0, 1)
+            words = rng.choices(_WORDS, k=max(3, round(20 + 8 * quality)))
+            reply = " ".join(words) + ("?" if rng.random() < 0.5 - 0.2 * quality else ".")
+            asked = f"Question {place}: " + " ".join(rng.choices(_WORDS, k=12)) + "?"
+            messages = [{"role": "user", "content": asked}, {"role": "assistant", "content": reply}]
+            row = {"id": f"c{place:05d}", "messages": messages, "system": f"bot-{place % 3}"}
+            out.write(json.dumps(row) + "\n")
+            for name in rng.sample(sorted(level), PER_CONVERSATION):
+                value = min(5, max(1, round(3 + quality + level[name] + rng.gauss(0, 0.7))))
+                rows.write(f"c{place:05d},Overall,{name},{value}\n")
+    return [chats, labels]
+
+
+def rows_of(what: str, system: str, source: Path, make: Callable[[Path], str | None], verb: str, scratch: Path) -> Row:
+    """One row: the project is made, then the command is run twice."""
+    row: Row = {"what": what, "system": system, "seconds": None, "user_seconds": None, "megabytes": None}
+    folder = scratch / f"{what}-{system}"
+    error = make(folder)
+    if error is None and verb == "report":
+        error = ran(source, folder, "compare").error
+    first = None if error is not None else ran(source, folder, verb)
+    if first is None or first.error is not None:
+        return {**row, "note": f"no figure: {error or (first and first.error)}"}
+    again = ran(source, folder, verb)
+    figures = {"seconds": first.seconds, "user_seconds": first.user_seconds, "megabytes": first.megabytes}
+    return {**row, **figures, "again_seconds": again.seconds, "note": ""}
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = options("compare_speed", __doc__ or "", PARTS)
+    parser.add_argument("--baseline", type=Path, metavar="SRC", help="the src folder of an earlier version")
+    given = parser.parse_args()
+    own = Path(accord.__file__).parents[1]
+    versions = {"accord": own, **({} if given.baseline is None else {"baseline": given.baseline.resolve()})}
+    sample = own / "accord" / "sample"
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as name:
+        scratch = Path(name)
+        for what in chosen(parser, given.only, PARTS):
+            if what in {"topical-usr", "report"} and not (given.data / "topical_usr").is_dir():
+                print(f"{what}: no data at {given.data / 'topical_usr'}", file=sys.stderr)
+                continue
+            for system, source in versions.items():
+                if what == "sample":
+                    files = [sample / "conversations.jsonl", sample / "ratings.csv"]
+                elif what == "planted-20000":
+                    (scratch / "planted").mkdir(exist_ok=True)
+                    files = planted_files(scratch / "planted", RATINGS // 10 if given.quick else RATINGS)
+                else:
+                    files = [given.data / "topical_usr"]
+                metrics = "bank" if what in {"topical-usr", "report"} else "lexical"
+
+                def make(folder: Path, source: Path = source, files: Sequence[Path] = files, kind: str = metrics,
+                         rubric: bool = what != "sample") -> str | None:  # fmt: skip
+                    return project(folder, source, kind, files, rubric)
+
+                rows.append(rows_of(what, system, source, make, "report" if what == "report" else "compare", scratch))
+    columns = ["what", "system", "seconds", "user_seconds", "again_seconds", "megabytes", "note"]
+    finish("compare_speed", rows, columns, given.json)
+
+
+if __name__ == "__main__":
+    main()

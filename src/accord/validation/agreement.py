@@ -1,0 +1,300 @@
+"""One system's line of a table: each statistic with its interval, pooled, within annotators and within systems.
+
+A pooled correlation also counts knowing who rates and which system spoke. Within annotators, each one's mean is taken
+off both sides, and only pairs of one annotator are put in order; within systems likewise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accord.evidence import Ratings
+from accord.learning import System
+from accord.statistics import (
+    DRAWS,
+    STATISTICS,
+    TWO_VALUED,
+    Clusters,
+    Interval,
+    bootstrap_all,
+    fold_of,
+    krippendorff_alpha,
+    smece_by_option,
+    smece_of,
+    within,
+)
+from accord.values import Target
+
+Indices = NDArray[np.intp]
+
+SMECE_DRAWS = 100
+"""Draws for the intervals of calibration errors."""
+CORRELATIONS = ("pearson", "spearman", "kendall", "weighted_kappa", "alpha", "kappa")
+"""Statistics that mean nothing of a prediction that is the same for everything in a fold."""
+NOTHING = Interval(None, None)
+
+
+@dataclass(frozen=True)
+class Within:
+    """Agreement inside groups of ratings: of one annotator each, or about one system each.
+
+    Attributes:
+        groups: How many there are.
+        pearson: r after each group's means are taken off both sides, -1 to 1.
+        kendall: τ-b over the pairs inside groups, -1 to 1.
+        intervals: Of both, over conversations.
+    """
+
+    groups: int
+    pearson: float | None
+    kendall: float | None
+    intervals: Mapping[str, Interval]
+
+    def to_json(self, by: str) -> dict[str, Any]:
+        """Flat entries: `pearson_within_annotators`, ..."""
+        row: dict[str, Any] = {f"groups_within_{by}": self.groups}
+        for name, value in (("pearson", self.pearson), ("kendall", self.kendall)):
+            found = self.intervals[name]
+            key = f"{name}_within_{by}"
+            row |= {key: value, f"{key}_low": found.low, f"{key}_high": found.high}
+        return row
+
+
+@dataclass(frozen=True)
+class Result:
+    """One system's line in the table: each statistic with its interval, on `n` ratings.
+
+    Attributes:
+        system: Its name.
+        n: Ratings that the line is made from: those common to the table, as far as it scored them.
+        unscored: How many of all ratings it has no score for; `reasons` says why.
+        values: Statistics by name; on a scale of two options also `kappa`, `tpr`, `tnr` and `base_rate`.
+        intervals: Of each, over conversations.
+        smece: The calibration error of each option, or of each range of a long scale.
+        smece_intervals: Of each.
+        reasons: Why ratings have no score, counted.
+        within: Agreement inside groups, by `annotators` and by `systems`, where there are several.
+    """
+
+    system: str
+    n: int
+    unscored: int
+    values: Mapping[str, float | None]
+    intervals: Mapping[str, Interval]
+    smece: Sequence[float | None]
+    smece_intervals: Sequence[Interval]
+    reasons: Mapping[str, int]
+    within: Mapping[str, Within] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """A flat row under the names every benchmark uses."""
+        row: dict[str, Any] = {"system": self.system, "n": self.n, "unscored": self.unscored}
+        for name, value in self.values.items():
+            row |= {name: value, f"{name}_low": self.intervals[name].low, f"{name}_high": self.intervals[name].high}
+        for by, found in self.within.items():
+            row |= found.to_json(by)
+        row |= {"smece": list(self.smece), "smece_low": [i.low for i in self.smece_intervals]}
+        return row | {"smece_high": [i.high for i in self.smece_intervals], "reasons": dict(self.reasons)}
+
+
+@dataclass(frozen=True)
+class Leak:
+    """What folds of single samples would have made of the first system, where honest folds keep groups together.
+
+    Attributes:
+        system: The evaluator that was tried both ways.
+        groups: How many groups the honest folds hold together.
+        samples: How many rated samples there are in them.
+        pearson: r with folds of single samples, -1 to 1.
+        rmse: RMSE with folds of single samples, in units of the scale.
+        honest_pearson: r in the table.
+        honest_rmse: RMSE in the table.
+        is_large: Whether either lies on the better side of the table's interval.
+    """
+
+    system: str
+    groups: int
+    samples: int
+    pearson: float | None
+    rmse: float | None
+    honest_pearson: float | None
+    honest_rmse: float | None
+    is_large: bool
+
+    @classmethod
+    def of(cls, leaking: System, line: Result, rated: Ratings, groups: int) -> Leak:
+        """What some leaking predictions of the same ratings read, beside the honest line of so many groups."""
+        paired = leaking.paired(rated).take(np.flatnonzero(leaking.scored))
+        r, rmse = STATISTICS["pearson"](paired), STATISTICS["rmse"](paired)
+        highest, lowest = line.intervals["pearson"].high, line.intervals["rmse"].low
+        is_large = (r is not None and highest is not None and r > highest) or (
+            rmse is not None and lowest is not None and rmse < lowest
+        )
+        samples = len(set(rated.target))
+        return cls(line.system, groups, samples, r, rmse, line.values["pearson"], line.values["rmse"], is_large)
+
+    def to_json(self) -> dict[str, Any]:
+        """A flat row, with the same as words."""
+        return {**asdict(self), "said": str(self)}
+
+    def __str__(self) -> str:
+        def shown(value: float | None) -> str:
+            return "–" if value is None else f"{value:.2f}"
+
+        return (
+            f"with folds of single samples r of {self.system} would read {shown(self.pearson)} (RMSE "
+            f"{shown(self.rmse)}) in place of {shown(self.honest_pearson)} (RMSE {shown(self.honest_rmse)}): "
+            f"{self.groups} groups of {self.samples} samples keep it honest"
+        )
+
+
+@dataclass(frozen=True)
+class Table:
+    """What all lines of one table share: ratings, folds, draws.
+
+    Attributes:
+        rated: n ratings.
+        folds: Of the cross-validation; 1 where one side was held out.
+        seed: Of the folds and the draws.
+        draws: Bootstrap samples and permutations.
+        speakers: (n,) which system each rating is about, where that is known.
+    """
+
+    rated: Ratings
+    folds: int
+    seed: int = 0
+    draws: int = DRAWS
+    speakers: NDArray[np.object_] | None = None
+
+    @cached_property
+    def fold(self) -> Indices:
+        """(n,) the fold in which each rating was predicted."""
+        place = fold_of(map(str, self.rated.group), self.folds, self.seed)
+        return np.array([place[str(name)] for name in self.rated.group], dtype=np.intp)
+
+    @cached_property
+    def groupings(self) -> dict[str, NDArray[np.object_]]:
+        """(n,) groups inside which agreement is also told: annotators, and systems, where there are several."""
+        found = {"annotators": self.rated.annotator.astype(object)}
+        if self.speakers is not None:
+            found["systems"] = self.speakers
+        return {by: names for by, names in found.items() if len(set(names)) > 1}
+
+    @cached_property
+    def _clusters(self) -> dict[bytes, Clusters]:
+        return {}
+
+    def clusters(self, rows: Indices) -> Clusters:
+        """The groups of some rows; made once, with their draws, for all systems that scored the same."""
+        key = rows.tobytes()
+        if key not in self._clusters:
+            self._clusters[key] = Clusters(self.rated.group[rows])
+        return self._clusters[key]
+
+    def common(self, systems: Sequence[System]) -> NDArray[np.bool_]:
+        """(n,) the ratings that every system scored which scored at least half as many as any.
+
+        One that was tried on a part alone (its learning is paid for) stands beside the others on that part.
+        """
+        most = max((int(system.scored.sum()) for system in systems), default=0)
+        wide = [system.scored for system in systems if 2 * system.scored.sum() >= most]
+        return np.logical_and.reduce(wide) if wide else np.zeros(len(self.rated), dtype=bool)
+
+    def moves(self, system: System, rows: Indices) -> bool:
+        """Whether a system's predictions of some ratings differ anywhere inside a fold."""
+        return _moves(system.value[rows], [self.fold[rows]])
+
+    def line(self, system: System, among: NDArray[np.bool_] | None = None) -> Result:
+        """A system's line, on those of some ratings that it scored."""
+        rated = self.rated
+        rows = np.flatnonzero(system.scored if among is None else system.scored & among)
+        paired, clusters = system.paired(rated).take(rows), self.clusters(rows)
+        shown = paired.in_ranges()
+        statistics = {**STATISTICS, **(TWO_VALUED if len(rated.options) == 2 else {})}
+        is_constant = not self.moves(system, rows)
+        told = {name: each for name, each in statistics.items() if not (is_constant and name in CORRELATIONS)}
+        intervals = bootstrap_all(clusters, told, [paired], self.draws, self.seed)
+        errors = {str(option): smece_of(option) for option in range(len(shown.options))}
+        around = bootstrap_all(clusters, errors, [shown], min(self.draws, SMECE_DRAWS), self.seed)
+        return Result(
+            system=system.name,
+            n=len(rows),
+            unscored=len(rated) - int(system.scored.sum()),
+            values={name: told[name](paired) if name in told else None for name in statistics},
+            intervals={name: intervals.get(name, NOTHING) for name in statistics},
+            smece=smece_by_option(paired),
+            smece_intervals=list(around.values()),
+            reasons=system.reasons,
+            within={by: self._within(system, rows, names[rows]) for by, names in self.groupings.items()},
+        )
+
+    def _within(self, system: System, rows: Indices, names: NDArray[np.object_]) -> Within:
+        groups = len(set(names))
+        paired = system.paired(self.rated).take(rows)
+        if not len(rows) or not _moves(paired.value, [self.fold[rows], names.astype(str)]):
+            return Within(groups, None, None, {"pearson": NOTHING, "kendall": NOTHING})
+        told = within(names)
+        intervals = bootstrap_all(self.clusters(rows), told, [paired], self.draws, self.seed)
+        return Within(groups, told["pearson"](paired), told["kendall"](paired), intervals)
+
+
+def _moves(value: NDArray[np.float64], by: Sequence[NDArray[Any]]) -> bool:
+    """Whether predictions differ anywhere inside a cell of these groupings.
+
+    What is the same for everything in a fold is a figure of the other folds: its correlation says how folds were drawn.
+    """
+    codes = np.zeros(len(value), dtype=np.intp)
+    for names in by:
+        code = np.unique(names, return_inverse=True)[1]
+        codes = np.unique(codes * (code.max(initial=0) + 1) + code, return_inverse=True)[1]
+    cells = int(codes.max(initial=-1)) + 1
+    low, high = np.full(cells, np.inf), np.full(cells, -np.inf)
+    np.minimum.at(low, codes, value)
+    np.maximum.at(high, codes, value)
+    return bool((high - low > 1e-9).any())
+
+
+# --- people among themselves --------------------------------------------------------------------------------------
+
+
+def other_people(rated: Ratings) -> System | None:
+    """Each rating predicted by the other annotators of the same target.
+
+    The prediction is the mean of the other people's ratings of the target, its distribution theirs with one rating's
+    worth of everyone's habit (the rating itself left out). A few noisy ratings are no ceiling where people differ by
+    habit: an evaluator that knows the habits can pass it. `None` where nobody shares a target.
+    """
+    by_target: dict[Target, list[int]] = {}
+    for row, target in enumerate(rated.target):
+        by_target.setdefault(target, []).append(row)
+    options, n = len(rated.options), len(rated)
+    everyone = np.bincount(rated.answer, minlength=options)
+    probabilities, value, scored = np.zeros((n, options)), np.zeros(n), np.zeros(n, dtype=bool)
+    annotator = rated.annotator
+    for rows in by_target.values():
+        for row in rows:
+            others = [other for other in rows if annotator[other] != annotator[row]]
+            if others:
+                counts = np.bincount(rated.answer[others], minlength=options)
+                rest = everyone - (np.arange(options) == rated.answer[row])
+                probabilities[row] = (counts + rest / rest.sum()) / (len(others) + 1.0)
+                value[row], scored[row] = rated.value[others].mean(), True
+    if not scored.any():
+        return None
+    return System("other people", probabilities, value, np.full(n, np.nan), scored, np.full((n, 2), np.nan))
+
+
+def people_alpha(rated: Ratings) -> float | None:
+    """Krippendorff's ordinal α of the annotators on the main question."""
+    units: dict[Target, dict[str, float]] = {}
+    for label, value in zip(rated.labels, rated.value, strict=True):
+        unit = units.setdefault(label.target, {})
+        again = sum(name.split("\0")[0] == label.annotator for name in unit)
+        unit[f"{label.annotator}\0{again}"] = float(value)
+    return krippendorff_alpha(list(units.values()))
