@@ -4,8 +4,8 @@
 
 over ratings that were predicted without their groups (stacking: Wolpert, 1992; of distributions: Yao and others, 2018).
 What is complicated has to show that it is better: a way that hardly learns anything (the constant, the judge, one
-column) is taken alone where its loss is within one standard error, over groups, of the average's; else equal weights
-where theirs is.
+column) is taken alone where its loss is within one standard error, over groups, of that average's; else the plain mean
+of the heads that know each annotator, where its loss is; else equal weights, where theirs is; else the weights above.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ CANDIDATES = ("constant", "judge", "column", "mixed", "curves", "network")
 """In order of cost, which is that of simplicity."""
 SIMPLE = ("constant", "judge", "column")
 """Those that stand for the average where they are not shown to be worse."""
+PERSONAL = ("mixed", "network")
+"""Those that know each annotator: their plain mean comes next, since weights learned from a few folds are noisy."""
 FEWEST_FOR_NETWORK = 200
 """With fewer labels the network is not tried: it has never been the better one there."""
 FEWEST_FOR_STACK = 20
@@ -129,15 +131,22 @@ def choose(rated: Ratings, shares: Mapping[str, Floats]) -> tuple[dict[str, floa
                 why = dict.fromkeys(names, f"{name} is simpler, and not shown to be worse")
                 why[name] = f"{worse:.3f} worse than the average of all, within one standard error ({error:.3f})"
                 return {each: float(each == name) for each in names}, why
-    equal = (weights > 0) / np.count_nonzero(weights)
-    worse, error = clustered_mean(-np.log(chances @ equal) - loss, rated.group)
-    is_equal = worse <= error
-    said = "equal weights are not shown to be worse" if is_equal else "weighed by what predicts other groups best"
+    personal = np.array([name in PERSONAL for name in names])
+    averages = {
+        f"the plain mean of {' and '.join(np.array(names)[personal])}": personal,
+        "an equal weight": weights > 0,
+    }
+    said = "weighed by what predicts other groups best"
+    for about, taken in averages.items():
+        equal = taken / max(np.count_nonzero(taken), 1)
+        worse, error = clustered_mean(-np.log(np.maximum(chances @ equal, 1e-12)) - loss, rated.group)
+        if worse <= error:
+            weights, said = equal, f"{about} is not shown to be worse"
+            break
     why = {
         name: f"part of the average: {said}" if weight else "adds little to the others"
         for name, weight in zip(names, weights, strict=True)
     }
-    weights = equal if is_equal else weights
     return dict(zip(names, weights.tolist(), strict=True)), why
 
 
