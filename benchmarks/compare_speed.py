@@ -107,6 +107,7 @@ def rows_of(what: str, system: str, source: Path, make: Callable[[Path], str | N
     """One row: the project is made, then the command is run twice."""
     row: Row = {"what": what, "system": system, "seconds": None, "user_seconds": None, "megabytes": None}
     folder = scratch / f"{what}-{system}"
+    folder.mkdir(exist_ok=True)
     error = make(folder)
     if error is None and verb == "report":
         error = ran(source, folder, "compare").error

@@ -124,6 +124,19 @@ def test_an_import_in_a_process_of_its_own_keeps_everything(load, tmp_path):
     assert seconds > 0 and peak > 0
 
 
+def test_a_command_is_measured_in_a_process_of_its_own_and_says_why_it_has_no_figure(load, tmp_path):
+    speed = load("compare_speed")
+    source = ROOT / "src"
+    files = speed.planted_files(tmp_path, 80, annotators=8)
+    project = tmp_path / "project"
+    assert speed.project(project, source, "lexical", files, rubric=True) is None
+    (project / "accord.yaml").write_text("rubric: rubric.yaml\nevaluators: {m: {head: mixed}}\nfolds: 2\ndraws: 20\n")
+    done = speed.ran(source, project, "compare", "--only", "m")
+    assert done.error is None and done.seconds > 0 and done.user_seconds > 0 and done.megabytes > 20
+    row = speed.rows_of("sample", "accord", source, lambda folder: None, "unheard-of", tmp_path)
+    assert row["seconds"] is None and row["note"].startswith("no figure: ")
+
+
 @needs_data
 def test_the_comparable_rows_are_those_of_the_manifest(load):
     llm_rubric = load("llm_rubric")

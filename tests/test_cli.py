@@ -900,7 +900,7 @@ def test_what_a_leak_would_have_gained_is_told_where_groups_join_samples(project
 
 
 def test_two_answers_are_told_by_kappa_and_the_shares_called_rightly(project: Path) -> None:
-    question = "{id: ok, text: Was it good?, scale: binary, options: {0: Bad., 1: Good.}}"
+    question = "{id: ok, text: 'Was it good?', scale: binary, options: {0: Bad., 1: Good.}}"
     Path("thumbs.yaml").write_text(f"name: thumbs\nmain: ok\nquestions: [{question}]\n")
     Path("accord.yaml").write_text("rubric: thumbs.yaml\nevaluators: {plain: {head: mixed}}\ndraws: 50\n")
     rows = pl.read_csv(RATINGS).drop_nulls("Q0").rows(named=True)
