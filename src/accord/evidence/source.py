@@ -184,8 +184,8 @@ class Source(ABC):
         if not isinstance(turns, Growing):
             return make()
         if id(self) not in turns.session:
-            turns.session[id(self)] = make()
-        return turns.session[id(self)]  # type: ignore[no-any-return]
+            turns.session[id(self)] = self, make()  # with the source itself, so that no other gets its number
+        return turns.session[id(self)][1]  # type: ignore[no-any-return]
 
     @property
     def roles(self) -> tuple[str, ...]:
