@@ -1,7 +1,16 @@
 """Conversations, labels and annotations from files, one file per format, one at a time; scores and annotations out."""
 
 from accord.formats.annotations import AnnotationWriter, looks_like_annotations, read_annotations
-from accord.formats.beside import UNNAMED, VALUE_KEYS, Answered, answers_beside, labels_beside
+from accord.formats.beside import (
+    UNNAMED,
+    VALUE_KEYS,
+    Answered,
+    answers_beside,
+    is_rating_name,
+    labels_beside,
+    number_in,
+    words_of,
+)
 from accord.formats.label_files import (
     NOT_APPLICABLE,
     answer_to,
@@ -41,11 +50,13 @@ __all__ = [
     "grouped",
     "is_annotation_file",
     "is_label_file",
+    "is_rating_name",
     "labels_beside",
     "locate",
     "looks_like_annotations",
     "looks_like_labels",
     "mapped",
+    "number_in",
     "raw_label_rows",
     "read",
     "read_annotations",
@@ -53,4 +64,5 @@ __all__ = [
     "read_rows",
     "role_named",
     "under_our_names",
+    "words_of",
 ]

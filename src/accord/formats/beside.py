@@ -31,6 +31,21 @@ _BY_PERSON = re.compile(
 )
 _NOT_WIDE = {*ANNOTATOR_KEYS, "time", "timestamp", "rated_at", "created_at", "comment", "turn", "turn_index", "id"}
 
+_NAMED = {
+    "rating", "ratings", "rate", "rated", "score", "scores", "grade", "star", "stars", "quality", "satisfaction",
+    "satisfied", "csat", "nps", "ces", "helpful", "helpfulness", "useful", "usefulness", "correct", "correctness",
+    "accuracy", "accurate", "relevance", "relevant", "fluency", "fluent", "coherence", "coherent", "engaging",
+    "engagingness", "engagement", "natural", "naturalness", "overall", "thumbs", "thumb", "thumbsup", "like", "liked",
+    "likes", "vote", "upvote", "feedback", "label", "verdict", "resolved", "solved", "resolution", "success",
+    "successful", "good", "bad", "harmless", "harmlessness", "safety", "safe", "toxic", "toxicity", "polite",
+    "politeness", "empathy", "empathetic", "friendly", "friendliness", "tone", "groundedness", "grounded", "faithful",
+    "faithfulness", "factuality", "factual", "consistent", "consistency", "completeness", "complete", "clear",
+    "clarity", "understandable", "appropriate", "appropriateness", "preference", "likert", "opinion", "judgment",
+    "judgement", "sentiment", "trust", "bewertung", "note", "zufriedenheit", "zufrieden", "qualität",
+    "qualitaet", "hilfreich", "punkte", "sterne", "daumen", "gut", "calificación", "calificacion", "évaluation",
+    "valutazione",
+}  # fmt: skip
+
 
 class Answered(NamedTuple):
     """One answer as a file gives it: the turn (`None` for the whole), the question, who, and the raw value."""
@@ -41,6 +56,34 @@ class Answered(NamedTuple):
     value: Any
     marked: bool = False
     """Whether it stood where nothing but ratings stands."""
+
+
+def words_of(name: str) -> list[str]:
+    """The words of a column's name, in lower case.
+
+    >>> words_of("userRating_1"), words_of("Maintains Context")
+    (['user', 'rating', '1'], ['maintains', 'context'])
+    """
+    return [word.casefold() for word in re.findall(r"[A-ZÄÖÜ]?[^\W\d_A-ZÄÖÜ]+|[A-ZÄÖÜ]+(?![a-zäöü])|\d+", name)]
+
+
+def is_rating_name(name: str) -> bool:
+    """Whether the name of a column says that it holds ratings."""
+    words = set(words_of(name))
+    return bool(words & _NAMED) and not words & {"id", "ids", "comment", "comments", "reason", "explanation", "model"}
+
+
+def number_in(text: str) -> float | None:
+    """The number that a text writes in plain digits, with a decimal comma too where it has one; `None` for any other.
+
+    >>> number_in("4"), number_in("3,5"), number_in("four")
+    (4.0, 3.5, None)
+    """
+    if re.fullmatch(r"[+-]?\d{1,15},\d{1,2}", text, re.ASCII):
+        text = text.replace(",", ".")
+    if not re.fullmatch(r"[+-]?(\d{1,15}(\.\d*)?|\.\d+)(e[+-]?\d{1,2})?", text, re.ASCII | re.IGNORECASE):
+        return None
+    return float(text)
 
 
 def answers_in(row: Mapping[str, Any], annotator: str | None = None, marked: bool = False) -> Iterator[Answered]:
@@ -115,7 +158,8 @@ def _mapped(name: str, entry: Mapping[str, Any], who: str | None) -> Iterator[An
             yield Answered(None, key, _named(inner) or who, value, True)
             continue
         for found in answers_in(inner, None, True):
-            of_person = _BY_PERSON.fullmatch(key) is not None
+            asks = is_rating_name(found.question) and not is_rating_name(key)
+            of_person = asks or _BY_PERSON.fullmatch(key) is not None
             yield (
                 found._replace(annotator=key)
                 if of_person

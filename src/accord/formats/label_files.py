@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from accord.formats.beside import UNNAMED, answers_in
+from accord.formats.beside import UNNAMED, answers_in, number_in
 from accord.formats.messages import checked_answer, checked_id, is_storable, turn_index
 from accord.formats.record import ANNOTATOR_KEYS, Fields, Row, WrongShape, under_our_names
 from accord.formats.rows import locate, read_rows
@@ -255,7 +254,7 @@ def _side(raw: Any, question: Question, sides: tuple[Target, Target | None]) -> 
 
 def _number(text: str) -> Any:
     """The number a text writes in plain digits, or the text itself."""
-    if not re.fullmatch(r"[+-]?(\d{1,15}(\.\d*)?|\.\d+)(e[+-]?\d{1,2})?", text, re.ASCII | re.IGNORECASE):
+    number = number_in(text)
+    if number is None:
         return text
-    number = float(text)
     return int(number) if number.is_integer() else number

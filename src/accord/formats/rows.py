@@ -6,7 +6,7 @@ import csv
 import gzip
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,6 +17,8 @@ TABLE_SUFFIXES = {".csv", ".tsv", ".parquet"}
 _CHUNK = 1 << 16
 _GZIP, _BOM = b"\x1f\x8b", b"\xef\xbb\xbf"
 _WRAPPERS = ("data", "traces", "items", "rows")
+_OF_CONVERSATIONS = ("conversations", "dialogues", "chats", "sessions", "records", "results", "examples")
+_MESSAGES = ("messages", "turns", "transcript", "dialogue", "dialog")
 _ITEMS_FILE = "items.jsonl.gz"
 
 
@@ -109,10 +111,26 @@ def _unwrapped(path: Path, row: Row | BadRow) -> Iterator[Row | BadRow]:
     inner = (
         None if isinstance(row, BadRow) else next((row.fields.get(key) for key in _WRAPPERS if key in row.fields), None)
     )
-    if isinstance(inner, list) and not isinstance(row, BadRow) and len(row.fields) <= 3:
+    if not isinstance(row, BadRow) and inner is None:
+        inner = _conversations(row.fields)
+    if isinstance(inner, list) and not isinstance(row, BadRow) and len(row.fields) <= max(3, len(inner)):
         yield from (_row(path, number, fields) for number, fields in enumerate(inner, 1))
     else:
         yield row
+
+
+def _conversations(fields: Mapping[str, Any]) -> list[Any] | None:
+    """Conversations in a list under a name for such, or by their ids; `None` where the row is none of that."""
+
+    def told(value: Any) -> bool:
+        return isinstance(value, dict) and any(key in value for key in _MESSAGES)
+
+    listed = next((fields[key] for key in _OF_CONVERSATIONS if isinstance(fields.get(key), list)), None)
+    if listed and all(map(told, listed)):
+        return list(listed)
+    if fields and all(map(told, fields.values())):
+        return [{"id": key, **value} for key, value in fields.items()]
+    return None
 
 
 def _parsed(path: Path, line: int, text: bytes) -> Row | BadRow:

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from accord.formats import NOT_APPLICABLE
+from accord.formats import NOT_APPLICABLE, is_rating_name, number_in, words_of
 from accord.values import BadInput, Kind, Question, Rubric, Scale, UnknownName, Value
 
 MOST_OPTIONS = 11
@@ -42,20 +42,6 @@ _ORDERS = (
     ("sehr schlecht", "schlecht", "mangelhaft", "ausreichend", "mittel", "befriedigend", "gut", "sehr gut"),
     ("nein", "teilweise", "ja"),
 )  # fmt: skip
-_NAMED = {
-    "rating", "ratings", "rate", "rated", "score", "scores", "grade", "star", "stars", "quality", "satisfaction",
-    "satisfied", "csat", "nps", "ces", "helpful", "helpfulness", "useful", "usefulness", "correct", "correctness",
-    "accuracy", "accurate", "relevance", "relevant", "fluency", "fluent", "coherence", "coherent", "engaging",
-    "engagingness", "engagement", "natural", "naturalness", "overall", "thumbs", "thumb", "thumbsup", "like", "liked",
-    "likes", "vote", "upvote", "feedback", "label", "verdict", "resolved", "solved", "resolution", "success",
-    "successful", "good", "bad", "harmless", "harmlessness", "safety", "safe", "toxic", "toxicity", "polite",
-    "politeness", "empathy", "empathetic", "friendly", "friendliness", "tone", "groundedness", "grounded", "faithful",
-    "faithfulness", "factuality", "factual", "consistent", "consistency", "completeness", "complete", "clear",
-    "clarity", "understandable", "appropriate", "appropriateness", "preference", "likert", "opinion", "judgment",
-    "judgement", "sentiment", "trust", "bewertung", "note", "zufriedenheit", "zufrieden", "qualität",
-    "qualitaet", "hilfreich", "punkte", "sterne", "daumen", "gut", "calificación", "calificacion", "évaluation",
-    "valutazione",
-}  # fmt: skip
 _OTHER = {
     "id", "ids", "index", "idx", "turn", "turns", "count", "num", "number", "length", "len", "tokens", "token", "words",
     "chars", "age", "year", "month", "day", "hour", "date", "time", "timestamp", "duration", "latency", "seconds",
@@ -158,11 +144,7 @@ def scale_for(observed: Observed) -> ScaleFound | None:
 
 
 def _number(value: Any) -> float | None:
-    if isinstance(value, str):
-        if not re.fullmatch(r"[+-]?(\d{1,15}(\.\d*)?|\.\d+)(e[+-]?\d{1,2})?", value, re.ASCII | re.IGNORECASE):
-            return None
-        return float(value)
-    return float(value)
+    return number_in(value) if isinstance(value, str) else float(value)
 
 
 def _of_numbers(numbers: Collection[float], ends: tuple[float, float] | None) -> Scale:
@@ -216,19 +198,9 @@ def _of_words(words: Mapping[str, int]) -> ScaleFound | None:
 # --- which of them are questions -----------------------------------------------------------------------------------
 
 
-def words_of(name: str) -> list[str]:
-    """The words of a column's name, in lower case.
-
-    >>> words_of("userRating_1"), words_of("Maintains Context")
-    (['user', 'rating', '1'], ['maintains', 'context'])
-    """
-    return [word.casefold() for word in re.findall(r"[A-ZÄÖÜ]?[^\W\d_A-ZÄÖÜ]+|[A-ZÄÖÜ]+(?![a-zäöü])|\d+", name)]
-
-
 def asked_by_name(found: Observed) -> bool:
     """Whether a question's name says that it is one."""
-    words = set(words_of(found.name))
-    return bool(words & _NAMED) and not words & {"id", "ids", "comment", "comments", "reason", "explanation", "model"}
+    return is_rating_name(found.name)
 
 
 def asked_by_values(found: Observed) -> bool:

@@ -224,6 +224,7 @@ def _choose(done: Survey, beside: Mapping[str, Observed], named: Collection[str]
         chosen = list(dict.fromkeys([*(name for name, each in scaled.items() if each.is_marked), *by_name]))
         guessed = [name for name, each in scaled.items() if asked_by_values(each) and name not in chosen]
         chosen, done.could_be = (chosen, guessed) if chosen else (guessed, [])
+        chosen = chosen or [name for name, each in beside.items() if asked_by_name(each)]  # all alike: to be said so
     done.beside = chosen
     for name in chosen:
         beside[name].is_beside = True
