@@ -8,7 +8,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from accord import sample
+from accord.sample import sources as whole
 
 
 @cache
@@ -16,7 +16,7 @@ def sources() -> list[Path]:
     """Files of the first conversations and of their ratings, as `accord.sample.sources` has them of all."""
     folder = Path(tempfile.mkdtemp(prefix="accord-sample-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    chats, ratings = sample.sources()
+    chats, ratings = whole()
     header, *rated = ratings.read_text(encoding="utf-8").splitlines(keepends=True)
     kept = {
         folder / chats.name: [

@@ -24,6 +24,12 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 @pytest.fixture(autouse=True)
+def the_sample_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forty of its conversations show that a page runs."""
+    monkeypatch.setattr("accord.sample.sources", small_sample.sources)
+
+
+@pytest.fixture(autouse=True)
 def plug_ins_stay_as_they_are() -> Iterator[None]:
     """What a page or an example registers is forgotten after it."""
     registries = (metrics, turn_metrics, sources, heads, selection_policies, selectors, rivals)

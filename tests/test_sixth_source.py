@@ -67,7 +67,8 @@ def project(example, server, tmp_path):
         yield opened
 
 
-def test_it_runs_the_whole_way_and_is_short(example, capsys):
+def test_it_runs_the_whole_way_and_is_short(example, capsys, monkeypatch):
+    monkeypatch.setattr("accord.sample.sources", sample.sources)
     example.main()
     said = capsys.readouterr().out
     assert "'rmse'" in said and "'scored': 40" in said

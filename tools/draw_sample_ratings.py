@@ -46,11 +46,11 @@ def rate(quality: dict[str, float | None], question: str, habit: dict, rng: rand
     return str(max(1, min(highest, round(value + level + rng.gauss(0, NOISE)))))
 
 
-def main(seed: int = 20) -> None:
+def main(seed: int = 20, out: Path = OUT) -> None:
     """Write the ratings: one row a person and conversation, a column a question."""
     rng = random.Random(seed)
     qualities = [json.loads(line) for line in (HERE / "sample_quality.jsonl").read_text(encoding="utf-8").splitlines()]
-    with OUT.open("w", encoding="utf-8", newline="") as stream:
+    with out.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(["conversation", "annotator", *QUESTIONS])
         for quality in qualities:
