@@ -1,4 +1,4 @@
-"""One file per command; importing it registers it, in the order the help lists them."""
+"""The commands; importing it registers it, in the order the help lists them."""
 
 from accord.cli.commands import (  # noqa: F401, I001 - the order is the help's
     demo,
@@ -10,15 +10,11 @@ from accord.cli.commands import (  # noqa: F401, I001 - the order is the help's
     issues,
     validate,
     fit,
-    compare,
-    label,
-    estimate,
+    agreement,
     score,
     serve,
     follow,
     watch,
-    report,
-    gate,
     models,
     finetune,
     plugins,

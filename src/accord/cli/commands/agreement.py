@@ -1,0 +1,158 @@
+"""How far scores agree with people: `accord compare`, `label next`, `estimate`, `report` and `gate`."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from accord.cli.app import app, command, guarded
+from accord.cli.options import AsJson, ConfigFile, Setting, open_project
+from accord.cli.show import Steps, comparison_text, groups_text, show, table
+
+
+@command("compare")
+def compare(
+    only: Annotated[
+        list[str] | None, typer.Option("--only", help="Only this evaluator, beside the baselines; repeat.")
+    ] = None,
+    by: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--by", help="Also by group: system, annotator, judge-version, wording or a metadata entry; repeat."
+        ),
+    ] = None,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Fit this many evaluators in parallel.")] = 1,
+    settings: Setting = None,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare every evaluator that can be made, the baselines and people, and recommend one.
+
+    Nobody is asked: what sources know comes from the store, so run `accord judge` (and `accord fit`) before.
+    """
+    with open_project(config_file, settings) as project:
+        with Steps() as steps:
+            done = project.compare(only or (), by or (), jobs, steps.stage)
+        show(done.to_json(), as_json, _compare_text)
+
+
+def _compare_text(result: Mapping[str, Any]) -> str:
+    parts = [comparison_text(result)]
+    if result["groups_by"]:
+        parts.append(groups_text(result["groups_by"]))
+    if result["unmade"]:
+        parts.append("\n".join(f"not compared: {name}: {why}" for name, why in result["unmade"].items()))
+    return "\n\n".join([*parts, result["advice"]])
+
+
+label = typer.Typer(help="Decide what people should label.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(label, name="label")
+
+
+@label.command("next")
+@guarded
+def next_(
+    count: Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="Number of labels to suggest.")] = 10,
+    annotator: Annotated[
+        list[str] | None,
+        typer.Option("--annotator", help="Annotator who can label; repeat. Default: everyone who has labelled."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Also write the suggestions to this CSV file.")
+    ] = None,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Suggest which conversation each annotator should label next to reduce prediction uncertainty most."""
+    with open_project(config_file) as project:
+        found = [each.to_json() for each in project.label_next(count, annotator or ())]
+        if out is not None:
+            with out.open("w", encoding="utf-8", newline="") as stream:
+                writer = csv.DictWriter(stream, ["conversation", "turn", "question", "annotator", "value"])
+                writer.writeheader()
+                writer.writerows({**{k: v for k, v in row.items() if k != "gain"}, "value": ""} for row in found)
+        show({"labels": found, "out": None if out is None else str(out)}, as_json, _label_text)
+
+
+def _label_text(result: Mapping[str, Any]) -> str:
+    rows = [
+        [
+            row["conversation"] + ("" if row["turn"] is None else f"#{row['turn']}"),
+            row["annotator"],
+            f"{row['gain']:.1%}",
+        ]
+        for row in result["labels"]
+    ]
+    shown = table(["conversation", "annotator", "uncertainty reduced by"], rows)
+    return shown + (f"\n\nto fill in: {result['out']}" if result["out"] else "")
+
+
+@command("estimate")
+def estimate(config_file: ConfigFile = None, as_json: AsJson = False) -> None:
+    """Each system's mean rating with a valid interval, and the differences between systems."""
+    with open_project(config_file) as project:
+        show(project.estimate().to_json(), as_json, _estimate_text)
+
+
+def _estimate_text(result: Mapping[str, Any]) -> str:
+    rows = [
+        [row["system"], str(row["labelled"]), str(row["scored"]),
+         f"{row['mean']:.3f} [{row['low']:.2f}, {row['high']:.2f}]",
+         f"{row['label_mean']:.3f} [{row['label_low']:.2f}, {row['label_high']:.2f}]", f"{row['worth']:.2f}"]
+        for row in result["systems"]
+    ]  # fmt: skip
+    lines = [table(["system", "labelled", "scored", "labels and scores", "labels alone", "worth"], rows)]
+    lines += [
+        f"{gap['first']} - {gap['second']}: {gap['difference']:+.3f} [{gap['low']:+.2f}, {gap['high']:+.2f}], "
+        f"p = {gap['p_holm']:.3f}"
+        for gap in result["differences"]
+    ]
+    about = "worth: as many times more labels alone would give as short an interval. Valid where the labelled "
+    return "\n".join([*lines, "", about + "conversations are a random part of each system's; 95 % intervals"])
+
+
+@command("report")
+def report(
+    name: Annotated[str | None, typer.Argument(help="An evaluator of the project; default its own.")] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path("report.html"),
+    settings: Setting = None,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the report: agreement, calibration, errors with transcripts, what is unscored and why."""
+    from accord.report import write_report
+
+    with open_project(config_file, settings) as project:
+        path = write_report(project, out, None if name is None else project.tried(name))
+        show({"report": str(path)}, as_json, lambda result: f"report in {result['report']}")
+
+
+@command("gate")
+def gate(
+    min_agreement: Annotated[
+        float | None, typer.Option("--min-agreement", help="Minimum lower bound of r with people.")
+    ] = None,
+    min_within: Annotated[
+        float | None, typer.Option("--min-within", help="Minimum lower bound of r with people within annotators.")
+    ] = None,
+    min_mean: Annotated[float | None, typer.Option("--min-mean", help="Minimum mean of the latest scores.")] = None,
+    max_unscored: Annotated[
+        float, typer.Option("--max-unscored", min=0, max=1, help="Maximum share of the latest scores that are missing.")
+    ] = 0.0,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fail (exit 3) where the latest comparison or the latest scores do not meet the given conditions."""
+    from accord.report import check_gate
+    from accord.values import GateFailed
+
+    with open_project(config_file) as project:
+        result = check_gate(project.store, min_agreement, min_mean, max_unscored, min_within)
+    show(result, as_json, lambda found: "\n".join(check["says"] for check in found["checks"]))
+    failed = [check["says"] for check in result["checks"] if not check["passed"]]
+    if failed:
+        raise GateFailed("; ".join(failed))
