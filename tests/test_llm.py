@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from accord import Conversation, Document, Question, Rubric, Scale, Turn
+from accord.evidence import judge_samples
 from accord.models import (
     Answer,
     CallFailed,
@@ -34,8 +35,9 @@ from accord.models import (
     read_first_token,
     run_flow,
 )
+from accord.store import Store
 from accord.testing import ChatServer, Wire, completion
-from accord.values import BadInput, BadRow, ModelError, Sample, UnknownName
+from accord.values import BadInput, BadRow, Kind, ModelError, Sample, UnknownName
 
 CHAT = Conversation("c1", (Turn("user", "Is it 4?"), Turn("assistant", "It is 4.")), (Document("Four.", title="Sums"),))
 QUESTION = Question(id="Q", text="How good?", scale=Scale(options=(1, 2, 3)), meanings={"1": "Bad."})
@@ -239,6 +241,33 @@ def test_recorded_answers_are_averaged_over_runs_and_kept_off_the_scale(tmp_path
         0.1
     )
     assert missing.reason == "not recorded"
+
+
+@pytest.mark.parametrize(("value", "expected"), [(1.8, {"1": 0.2, "2": 0.8}), ("2.5", {"2": 0.5, "3": 0.5})])
+def test_a_recorded_number_between_options_is_an_expected_value(
+    tmp_path: Path, value: Any, expected: dict[str, float]
+) -> None:
+    judge = RecordedJudge.read([recording(tmp_path, judged(value=value))])
+    [answer] = asyncio.run(judge.answer(Sample(CHAT), [QUESTION]))
+    assert isinstance(answer, Answer) and answer.outside == 0.0
+    assert answer.probabilities == pytest.approx({"1": 0.0, "2": 0.0, "3": 0.0} | expected)
+    assert sum(float(option) * p for option, p in answer.probabilities.items()) == pytest.approx(float(value))
+
+
+def test_several_runs_are_one_distribution_and_what_is_off_the_scale_is_outside(tmp_path: Path) -> None:
+    judge = RecordedJudge.read([recording(tmp_path, *(judged(value=value) for value in (1, 2, 2, 3.5)))])
+    [answer] = asyncio.run(judge.answer(Sample(CHAT), [QUESTION]))
+    assert isinstance(answer, Answer)
+    assert answer.probabilities == {"1": 0.25, "2": 0.5, "3": 0.0} and answer.outside == 0.25
+
+
+def test_a_recording_on_a_wide_scale_is_evidence(tmp_path: Path, memory: Store) -> None:
+    wide = Question(id="Q", text="?", scale=Scale(kind=Kind.REAL, low=0, high=100))
+    judge = RecordedJudge.read([recording(tmp_path, judged(value=37))])
+    table = judge_samples(judge, Rubric(name="r", questions=(wide,), main="Q"), [Sample(CHAT)], memory)
+    [row] = table.values
+    found = {column.option: p for column, p in zip(table.columns, row, strict=True) if p}
+    assert found == pytest.approx({30.0: 0.3, 40.0: 0.7}) and len(table.columns) == 11
 
 
 def test_a_recording_with_nothing_in_it_is_no_answer(tmp_path: Path) -> None:

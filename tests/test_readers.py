@@ -648,6 +648,7 @@ def test_rows_of_several_raters_are_one_conversation_with_a_label_each(tmp_path:
         ({"ratings": {"rating": {"score": 1, "rater": "ann"}}}, [(None, "ann", 1)]),
         ({"ratings": {"r1": {"rating": 1}}}, [(None, "r1", 1)]),
         ({"ratings": {"rating": {"ann": 1, "ben": 5}}}, [(None, "ann", 1), (None, "ben", 5)]),
+        ({"annotations": {"ann": {"rating": 1}, "ben": {"rating": 5}}}, [(None, "ann", 1), (None, "ben", 5)]),
         ({"other": 4}, []),
     ],
 )  # fmt: skip
@@ -683,3 +684,21 @@ def test_labels_without_a_rater_and_with_one_per_column(tmp_path: Path, rubric: 
     assert [(label.annotator, label.value) for label in read_labels(path, rubric)] == [(UNNAMED, 3)]
     path = lines(tmp_path / "wide.jsonl", {"chat_id": "c", "Q0_rater1": 3, "Q0_rater2": 4})
     assert [(label.annotator, label.value) for label in read_labels(path, rubric)] == [("rater1", 3), ("rater2", 4)]
+
+
+@pytest.mark.parametrize("name", ["conversations", "dialogues"])
+def test_conversations_in_a_list_or_under_their_ids(tmp_path: Path, name: str) -> None:
+    rows = [{"id": f"c{place}", "messages": MESSAGES, "rating": place} for place in range(3)]
+    listed = lines(tmp_path / "list.json", {name: rows})
+    by_id = lines(tmp_path / "ids.json", {row["id"]: {"messages": MESSAGES, "rating": row["rating"]} for row in rows})
+    for path in (listed, by_id):
+        found = [record.conversation for record in read(path)]
+        assert [(each.id, each.metadata["rating"]) for each in found] == [("c0", 0), ("c1", 1), ("c2", 2)]
+
+
+def test_a_decimal_comma_is_read_as_one(tmp_path: Path) -> None:
+    scale = Scale(kind=Kind.REAL, low=1.0, high=5.0)
+    asks = Rubric(name="r", questions=(Question(id="note", text="?", scale=scale),), main="note")
+    path = tmp_path / "l.csv"
+    path.write_text("id;note\nc;3,5\nd;4\n", encoding="utf-8")
+    assert [label.value for label in read_labels(path, asks)] == [3.5, 4]

@@ -154,7 +154,8 @@ def _mapped(name: str, entry: Mapping[str, Any], who: str | None) -> Iterator[An
         if not isinstance(inner, Mapping):
             continue
         value = next((inner[name] for name in VALUE_KEYS if _is_plain(inner.get(name))), None)
-        if value is not None and not _others(inner) and not _BY_PERSON.fullmatch(key):
+        of_person = _BY_PERSON.fullmatch(key) or ("rating" in inner and not is_rating_name(key))
+        if value is not None and not _others(inner) and not of_person:
             yield Answered(None, key, _named(inner) or who, value, True)
             continue
         for found in answers_in(inner, None, True):

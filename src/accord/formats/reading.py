@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
@@ -115,12 +116,15 @@ def _good_rows(path: Path, columns: Mapping[str, str] | None, complain: OnBadRow
 
 
 def _records(path: Path, format: Format, rows: Iterator[Row], complain: OnBadRow) -> Iterator[Record]:
-    groups = ([row] for row in rows) if format.key is None else grouped(_keyed(path, format, rows, complain))
-    for group in groups:
-        fields = [row.fields for row in group]
-        record = _guarded(path, group[0].line, complain, format.convert, fields, _default_id(path, group))
-        if record is not None:
-            yield record
+    groups: Generator[list[Row]] = (
+        ([row] for row in rows) if format.key is None else grouped(_keyed(path, format, rows, complain))
+    )
+    with closing(groups):  # a bad row that is raised must not leave what was spooled behind
+        for group in groups:
+            fields = [row.fields for row in group]
+            record = _guarded(path, group[0].line, complain, format.convert, fields, _default_id(path, group))
+            if record is not None:
+                yield record
 
 
 def _keyed(path: Path, format: Format, rows: Iterator[Row], complain: OnBadRow) -> Iterator[tuple[str | None, Row]]:

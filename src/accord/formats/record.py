@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any, NamedTuple
 
@@ -77,7 +77,7 @@ class Format:
 formats: Registry[Format] = Registry("format")
 
 
-def grouped(rows: Iterable[tuple[str | None, Row]]) -> Iterator[list[Row]]:
+def grouped(rows: Iterable[tuple[str | None, Row]]) -> Generator[list[Row]]:
     """Rows that share a key, together and in file order; groups in the order of their first row.
 
     Rows are spooled to an unnamed temporary file; memory holds one key and a few integers a row, whatever the
