@@ -847,6 +847,7 @@ def test_run_uses_the_recorded_judge_beside_the_conversations(project: Path) -> 
     [
         ("chats.jsonl", '{"id": "c", "messages": [{"role": "user", "content": "a"}]}\n', "nobody rated anything in chats.jsonl"),
         ("empty.csv", "", "empty.csv is empty"),
+        ("few.csv", "id,prompt,response,rating\na,hi,yo,3\nb,hi,ho,4\n", "2 conversations are rated on 'rating', too few"),
         ("l.csv", "id,rater,rating\nc,ann,3\nd,ann,4\n", "labels alone"),
     ],
 )  # fmt: skip
@@ -913,3 +914,13 @@ def test_two_answers_are_told_by_kappa_and_the_shares_called_rightly(project: Pa
     assert 0 <= line["tpr"] <= 1 and 0 <= line["tnr"] <= 1 and line["kappa"] == pytest.approx(line["weighted_kappa"])
     shown = accord("compare", "--only", "plain")
     assert "TPR" in shown and "the upper one is given to" in shown
+
+
+def test_recorded_judgements_are_never_read_as_peoples_labels(project: Path) -> None:
+    chats("d/chats.jsonl")
+    row = {"item_id": "c0", "question": "Q0", "judge_model": "m", "value": 3}
+    name = write("d/judge.jsonl", json.dumps(row) + "\n")
+    assert "recorded judgements are a model's answers" in refused("import", name)
+    result = CliRunner().invoke(app, ["import", "d"])
+    assert result.exit_code == 0 and "0 labels imported" in result.stdout
+    assert "judge.jsonl: a judge's recorded answers" in result.stderr

@@ -159,13 +159,10 @@ def _mapped(name: str, entry: Mapping[str, Any], who: str | None) -> Iterator[An
             yield Answered(None, key, _named(inner) or who, value, True)
             continue
         for found in answers_in(inner, None, True):
-            asks = is_rating_name(found.question) and not is_rating_name(key)
-            of_person = asks or _BY_PERSON.fullmatch(key) is not None
-            yield (
-                found._replace(annotator=key)
-                if of_person
-                else found._replace(question=key, annotator=found.annotator or found.question)
-            )
+            if of_person or (is_rating_name(found.question) and not is_rating_name(key)):
+                yield found._replace(annotator=key)
+            else:
+                yield found._replace(question=key, annotator=found.annotator or found.question)
     rest = {key: value for key, value in entry.items() if not isinstance(value, Mapping) and key not in _NOT_WIDE}
     yield from answers_in(rest, _named(entry) or who, True)
 

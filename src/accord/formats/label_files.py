@@ -37,8 +37,16 @@ def looks_like_labels(fields: Fields) -> bool:
     """Whether a row is a rating, and nothing else: it names a conversation, and holds nothing that was said.
 
     `question` and `answer` are what was said where a rating stands beside them, else a question and its value.
+
+    Raises:
+        WrongShape: It is a model's recorded answer.
     """
     row = under_our_names(fields, ALIASES)
+    if "judge_model" in fields and "item_id" in fields:
+        raise WrongShape(
+            "recorded judgements are a model's answers, no people's labels; they are a judge's: models: {judge: {mode: "
+            "recorded, paths: [FILE]}}"
+        )
     if row.get("conversation") in (None, "") or {"messages", "conversations", "resourceSpans"} & fields.keys():
         return False
     said = {name: value for name, value in fields.items() if name not in ("question", "answer") or is_exchange(fields)}

@@ -11,7 +11,7 @@ from accord.project.project import ALL, Project, open_project
 from accord.project.recordings import RecordedAgreement, chosen_recording, recorded_agreement, with_recorded
 from accord.project.results import Compared, Estimates, Fitted, JudgeRun, NextLabel, ScoreRun
 from accord.project.scoring import Perspective, ScoreOptions, latest, latest_drift, latest_scores, samples_of, score
-from accord.project.surveying import Survey, files_in, survey
+from accord.project.surveying import Survey, files_in, is_recording, survey
 
 __all__ = [
     "ALL",
@@ -46,6 +46,7 @@ __all__ = [
     "files_in",
     "finetune",
     "import_files",
+    "is_recording",
     "issues_of",
     "json_schema",
     "judge_in_batches",

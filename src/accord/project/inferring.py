@@ -1,8 +1,9 @@
 """A rubric that fits labels: which question each column asks, on which scale, and which one is the main question.
 
 A scale is read off the values that were seen. Whole numbers are options in order, from 1 (or 0, where it was seen) up
-to the highest; two values are a binary question; words whose order is known ("poor", "good") are options in that order,
-others are nominal; all other numbers are a real-valued scale between conventional ends (0 to 1, 1 to 5, 0 to 100).
+to the highest; two neighbours are a binary question; words whose order is known ("poor", "good") are options in that
+order, others are nominal; all other numbers are a real-valued scale between conventional ends (0 to 1, 1 to 5, 0 to
+100).
 """
 
 from __future__ import annotations
@@ -151,7 +152,7 @@ def _of_numbers(numbers: Collection[float], ends: tuple[float, float] | None) ->
     low, high = ends or (min(numbers), max(numbers))
     distinct = sorted(set(numbers))
     whole = all(float(number).is_integer() for number in (*distinct, low, high))
-    if ends is None and len(distinct) == 2 and (whole or high - low == 1):
+    if ends is None and len(distinct) == 2 and (high - low == 1 or distinct == [-1, 1]):
         return Scale(kind=Kind.BINARY, options=tuple(map(_plain, distinct)))
     if whole:
         low = low if ends is not None or low <= 0 or high > MOST_OPTIONS else 1

@@ -106,6 +106,11 @@ def _is_hidden(path: Path, folder: Path) -> bool:
     return any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)
 
 
+def is_recording(path: str | Path) -> bool:
+    """Whether a file holds a judge's recorded answers, told by its first readable row."""
+    return columns_of(path) >= _JUDGEMENT
+
+
 def survey(
     paths: Sequence[str | Path],
     format: str = "auto",
@@ -150,10 +155,11 @@ def _look(
     on_progress: Callable[[int], None] | None,
 ) -> None:
     names = columns_of(path)
-    here = {ours: theirs for ours, theirs in (columns or {}).items() if theirs in names}
-    if names >= _JUDGEMENT:
+    if is_recording(path):
         done.recorded.append(path)
-    elif is_annotation_file(path, here):
+        return
+    here = {ours: theirs for ours, theirs in (columns or {}).items() if theirs in names}
+    if is_annotation_file(path, here):
         done.annotations.append(path)
         for annotation in read_annotations(path, _NOTHING, here, lambda error: None):
             if annotation.kind == "person" and annotation.value is not None:

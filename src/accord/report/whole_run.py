@@ -144,6 +144,13 @@ def whole_run(
         on_stage("reading")
         reading = _reading(found, rubric, options, note)
         imported = project.import_(found.files, format, columns, skip_bad_rows, reading=reading)
+        rated = project.store.labels().on(rubric.main)
+        conversations = {target.conversation for target in rated.targets}
+        if len(conversations) < 2 * config.folds:
+            raise BadInput(
+                f"{len(conversations)} conversations are rated on {rubric.main!r}, too few to learn from some and try it "
+                f"on others; rate at least {2 * config.folds}, or name another question: --main"
+            )
         if any(config.models[role].mode != "recorded" for role in project.evaluator().roles if role in config.models):
             on_stage("asking models")
             project.judge(selected=Selected(everything=True))

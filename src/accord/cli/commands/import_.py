@@ -45,7 +45,7 @@ def import_(
 
     Labels that no question of the rubric asks stop with the command that writes a rubric for them.
     """
-    from accord.project import Reading, files_in, import_files, survey
+    from accord.project import Reading, files_in, import_files, is_recording, survey
     from accord.report import positions_said
     from accord.values import BadInput
 
@@ -60,6 +60,11 @@ def import_(
                 f"{sources[0]} --labels {unasked}"
             )
         files = files_in(sources, passed)
+        for path in [path for path in files if path not in sources and is_recording(path)]:
+            files.remove(path)
+            passed.append(
+                f"{path}: a judge's recorded answers (models: {{judge: {{mode: recorded, paths: [{path}]}}}})"
+            )
         turns: list[str] = []
         if labels or (sys.stdin.isatty() and sys.stderr.isatty()):
             found = survey(files, format, named, labels or ())
