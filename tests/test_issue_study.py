@@ -596,7 +596,8 @@ def test_imported_annotations_are_learned_from(project: Path) -> None:
     assert done.exit_code == 0 and "120 assessments of turns imported" in done.stdout, done.output
     assert "0 conversations imported" in done.stdout
     assert invoke("fit", "issues").exit_code == 0 and invoke("issues").exit_code == 0
-    assert "no turn" not in invoke("judge", "--source", "issues").stderr
+    asked = invoke("judge", "--source", "issues")  # what was recorded asks nobody
+    assert asked.exit_code == 1 and "no source of the project asks a model" in asked.stderr
     assert json.loads(invoke("issues", "--json").stdout)["quotes_made_up"] == 0  # the dialogues were there already
 
 
