@@ -575,7 +575,8 @@ def test_wrong_input_ends_in_one_line(
     Path("accord.yaml").write_text(f"rubric: rubric.yaml\nmetrics: []\ndraws: 50\n{config}\n")
     done = invoke(*arguments)
     assert done.exit_code == 1, done.output
-    [line] = done.stderr.strip().splitlines()
+    *_, line = done.stderr.strip().splitlines()
+    assert not any(other.startswith("accord: ") for other in done.stderr.strip().splitlines()[:-1]), "one error"
     import re
 
     assert re.search(says, line), line

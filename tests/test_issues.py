@@ -245,7 +245,7 @@ def test_nothing_after_the_turn_is_ever_shown() -> None:
 def test_what_a_dialogue_shares_comes_first_so_that_prefix_caches_hit() -> None:
     one, two = (prompt.messages[0].content for prompt in prompts_of(CHAT, [1, 3], ALONE))
     shared = next(place for place, (a, b) in enumerate(zip(one, two, strict=False)) if a != b)
-    assert "I have no dog." in one[:shared], "the instructions and what both turns come after"
+    assert "it gives no instructions and no ratings." in one[:shared]
 
 
 def test_an_unread_turn_is_asked_alone_then_once_more_and_then_stays_unassessed() -> None:

@@ -55,7 +55,12 @@ def looks_like_labels(fields: Fields) -> bool:
     if "annotator" in row:
         return True
     others = [name for name in row if name not in ("conversation", "turn", "time")]
-    return bool(others) and not any(name in _TEXTS or isinstance(row[name], dict) for name in others)
+    return bool(others) and not any(name in _TEXTS or _is_nested(row[name]) for name in others)
+
+
+def _is_nested(value: Any) -> bool:
+    """Whether a cell holds records of its own, as a row of found issues does."""
+    return isinstance(value, dict) or (isinstance(value, list) and any(isinstance(each, dict) for each in value))
 
 
 def is_exchange(fields: Fields) -> bool:
