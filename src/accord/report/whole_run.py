@@ -144,13 +144,7 @@ def whole_run(
         on_stage("reading")
         reading = _reading(found, rubric, options, note)
         imported = project.import_(found.files, format, columns, skip_bad_rows, reading=reading)
-        rated = project.store.labels().on(rubric.main)
-        conversations = {target.conversation for target in rated.targets}
-        if len(conversations) < 2 * config.folds:
-            raise BadInput(
-                f"{len(conversations)} conversations are rated on {rubric.main!r}, too few to learn from some and try it "
-                f"on others; rate at least {2 * config.folds}, or name another question: --main"
-            )
+        _check_enough(project)
         if any(config.models[role].mode != "recorded" for role in project.evaluator().roles if role in config.models):
             on_stage("asking models")
             project.judge(selected=Selected(everything=True))
@@ -173,6 +167,21 @@ def whole_run(
         on_stage("reporting")
         write_report(project, files["report"], fitted, options.about)
     return Whole(imported, compared, fitted, scored, agreement, files, said)
+
+
+def _check_enough(project: Project) -> None:
+    """Refuse to learn from fewer conversations than make folds of two.
+
+    Raises:
+        BadInput: Says how many there are, and how many are needed.
+    """
+    main, needed = project.rubric.main, 2 * project.config.folds
+    rated = len({target.conversation for target in project.store.labels().on(main).targets})
+    if rated < needed:
+        raise BadInput(
+            f"{rated} conversations are rated on {main!r}, too few to learn from some and try it on others; rate at "
+            f"least {needed}, or name another question: --main"
+        )
 
 
 def _rubric(config: Config, found: Survey, options: RunOptions, note: Callable[[str], None]) -> Rubric:
