@@ -188,7 +188,7 @@ def test_a_mixture_of_cheap_metrics_from_labels_to_a_report(project: Path) -> No
     assert "unknown annotator 'bruno'" in refused("score", CHATS, "--out", "s.csv", "--annotator", "bruno")
     assert "needs a calibration" in refused("score", CHATS, "--out", "s.csv", "--ask", "2")
     accord("report")
-    assert "How far each metric can move the score" in Path("report.html").read_text()
+    assert "Largest effect of each metric on the score" in Path("report.html").read_text()
 
 
 def test_settings_are_chosen_inside_the_training_folds(project: Path) -> None:
