@@ -216,6 +216,11 @@ class Design:
         errors = np.sqrt(solved.noise * np.diag(solved.covariance)[self.block == OFFSET])
         return Learned(solved.effects, solved.noise, errors, self.held_out_residuals(solved))
 
+    def effects(self, ratios: Floats) -> Floats:
+        """(q,) the effects alone, without what `solve` also says: many times as quick."""
+        system, right, _ = self._system(ratios)
+        return np.asarray(linalg.solve(system, right, assume_a="pos"))
+
     def solve(self, ratios: Floats) -> Solved:
         """Henderson's equations at the given ratios; the criterion is -log restricted likelihood, by log r."""
         system, right, own = self._system(ratios)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from accord.evidence import EvidenceTable, Ratings, ratings
 from accord.learning.core import matrix
+from accord.learning.equations import DENSE, Design
 from accord.learning.mixed import MixedEffects, standardisation
 from accord.statistics import Clusters, Interval, interval
 from accord.values import BadInput, Kind, Labels, Question
@@ -104,6 +105,7 @@ class _Fit:
         self.rated = rated
         self.X = Z[rated.row]
         self.of = Clusters(rated.group)
+        self.annotator, self.text = rated.annotator.astype(str), rated.text.astype(str)
         self.ratios = MixedEffects(own_slopes=False).fit(self.X, rated.value, rated.annotator, rated.text).ratios_
 
     def explains(self, gradient: Floats) -> float:
@@ -117,6 +119,12 @@ class _Fit:
             rows = self.of.rows(np.array([counts[str(name)] for name in self.of.names]))
         if not len(rows):
             return np.zeros(self.X.shape[1])
-        model = MixedEffects(own_slopes=False, ratios=self.ratios)
-        model.fit(self.X[rows], self.rated.value[rows], self.rated.annotator[rows], self.rated.text[rows])
-        return np.asarray(model.coef_ / model.feature_scale_)
+        X, y, annotator, text = self.X[rows], self.rated.value[rows], self.annotator[rows], self.text[rows]
+        people, who = np.unique(annotator, return_inverse=True)
+        if 1 + X.shape[1] + len(people) > DENSE:
+            model = MixedEffects(own_slopes=False, ratios=self.ratios).fit(X, y, annotator, text)
+            return np.asarray(model.coef_ / model.feature_scale_)
+        mean, scale = standardisation(X)
+        which = np.unique(text, return_inverse=True)[1]
+        design = Design.of((X - mean) / scale, y, who, len(people), which, own_slopes=False)
+        return np.asarray(design.effects(design.of_present(self.ratios))[1 : 1 + X.shape[1]] / scale)
