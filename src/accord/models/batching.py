@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from accord.models.client import ChatCompletions, failures, reply_from, request_of
+from accord.models.client import ChatCompletions, failures, request_of
 from accord.models.flow import IN_BATCH
 from accord.models.model import CallFailed, Prompt, Reply
+from accord.models.replies import MALFORMED, an_error_code, an_object, chat_reply, parsed
 from accord.models.wrappers import decode_reply, kept_key
 from accord.store import Store
 
@@ -180,28 +181,19 @@ def _read(content: bytes, model: str) -> Iterable[tuple[str, Reply | str]]:
     """Each line's key with its reply, or with the reason that there is none; lines that are none are skipped."""
     for line in content.splitlines():
         try:
-            row = json.loads(line)
-            key, response, error = row["custom_id"], row.get("response"), row.get("error")
-        except (ValueError, LookupError, TypeError, AttributeError):
+            row = an_object(parsed(line), "line")
+        except CallFailed:
             continue
+        key, response, error = row.get("custom_id"), row.get("response"), row.get("error")
         if not isinstance(key, str):
             continue
         response = response if isinstance(response, dict) else {}
         if response.get("status_code") != 200:
-            code = error.get("code") if isinstance(error, dict) else None
-            yield key, str(code or (f"HTTP {response['status_code']}" if "status_code" in response else "malformed"))
+            code = an_error_code(error.get("code")) if isinstance(error, dict) else ""
+            status = response.get("status_code")
+            yield key, code or (f"HTTP {status}" if isinstance(status, int) else MALFORMED)
             continue
         try:
-            yield key, reply_from(_completion(response.get("body")), model)
+            yield key, chat_reply(response.get("body"), model)
         except CallFailed as error:
             yield key, error.failure.reason
-
-
-def _completion(body: Any) -> Any:
-    """A completion's JSON as the SDK's own value."""
-    from openai.types.chat import ChatCompletion
-
-    try:
-        return ChatCompletion.model_validate(body)
-    except ValueError:
-        raise CallFailed("malformed", "a line of the batch holds no completion") from None

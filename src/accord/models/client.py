@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,12 +13,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from accord.models.model import CallFailed, Prompt, Reply, Usage
+from accord.models.replies import MALFORMED, a_list, a_whole, an_error_code, an_object, chat_reply, parsed, usage_of
 from accord.values import ModelError, plain_url
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
-    from openai.types.chat import ChatCompletion
-    from openai.types.chat.chat_completion import Choice
 
 
 TIMEOUT_SECONDS = 60.0
@@ -61,6 +59,18 @@ class Endpoint(ABC):
         base_url, api_key, timeout = self._options
         return open_client(self.name, base_url, api_key, timeout)
 
+    async def fetch(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """The JSON that the endpoint answers to a request under its address: a POST, or a GET without a body.
+
+        Raises:
+            CallFailed: This call failed: what `failures` lists.
+            ModelError: No call can succeed: wrong key, no permission, no such model.
+        """
+        with failures(self.endpoint, self.name):
+            if body is None:
+                return parsed(await self.client.get(path, cast_to=bytes))
+            return parsed(await self.client.post(path, body=dict(body), cast_to=bytes))
+
     @abstractmethod
     async def ask(self, question: Any, /) -> Any:
         """Send one question.
@@ -100,8 +110,11 @@ def failures(endpoint: str, model: str) -> Iterator[None]:
         raise ModelError(f"{endpoint} has no model {model!r}, or does not speak this wire (HTTP 404)") from None
     except openai.APIStatusError as error:
         raise _status_failure(endpoint, error) from None
-    except (openai.APIResponseValidationError, ValueError, TypeError, AttributeError, LookupError):
-        raise CallFailed("malformed", f"{endpoint} answered something of another shape") from None
+    except (
+        openai.APIResponseValidationError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError,
+        RecursionError,
+    ):  # fmt: skip
+        raise CallFailed(MALFORMED, f"{endpoint} answered something of another shape") from None
 
 
 def _status_failure(endpoint: str, error: Any) -> CallFailed:
@@ -113,7 +126,7 @@ def _status_failure(endpoint: str, error: Any) -> CallFailed:
         )
     if status >= 500 or status in {408, 409}:
         return CallFailed("server", f"{endpoint} answered HTTP {status}", retry_after(error.response))
-    code = str(getattr(error, "code", "") or "")
+    code = an_error_code(getattr(error, "code", None))
     reason = "too long" if status == 413 or "context_length" in code else "rejected"
     return CallFailed(reason, f"{endpoint} answered HTTP {status}" + (f" ({code})" if code else ""))
 
@@ -129,7 +142,7 @@ def retry_after(response: Any) -> float | None:
         pass
     try:
         return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return None
 
 
@@ -138,28 +151,8 @@ class ChatCompletions(Endpoint):
 
     async def ask(self, prompt: Prompt, /) -> Reply:
         """Send one prompt; see `Endpoint.ask` for what is raised."""
-        with failures(self.endpoint, self.name):
-            completion = await self.client.chat.completions.create(**{"model": self.name, **request_of(prompt)})
-            return reply_from(completion, self.name, with_tokens=bool(prompt.top_logprobs))
-
-
-def reply_from(completion: Any, model: str, with_tokens: bool = True) -> Reply:
-    """What a completion says; `with_tokens` where its token probabilities were asked for.
-
-    Raises:
-        CallFailed: It is refused, filtered, or holds no choice.
-    """
-    choice = _only_choice(completion)
-    if choice.message.refusal:
-        raise CallFailed("refused", choice.message.refusal)
-    if choice.finish_reason == "content_filter":
-        raise CallFailed("filtered", "the endpoint's content filter withheld the answer")
-    return Reply(
-        text=choice.message.content or "",
-        model=completion.model or model,
-        first_token=_first_token(choice) if with_tokens else None,
-        usage=_usage(completion),
-    )
+        found = await self.fetch("/chat/completions", {"model": self.name, **request_of(prompt)})
+        return chat_reply(found, self.name, with_tokens=bool(prompt.top_logprobs))
 
 
 def request_of(prompt: Prompt) -> dict[str, Any]:
@@ -175,27 +168,6 @@ def request_of(prompt: Prompt) -> dict[str, Any]:
         shape = {"name": "answer", "schema": prompt.schema, "strict": True}
         request["response_format"] = {"type": "json_schema", "json_schema": shape}
     return request
-
-
-def _only_choice(completion: Any) -> Choice:
-    """The completion's choice; endpoints that answer 200 with another body have none."""
-    choices = getattr(completion, "choices", None)
-    if not choices or choices[0].message is None:
-        raise CallFailed("malformed", "the endpoint answered 200 without a choice")
-    return choices[0]  # type: ignore[no-any-return]
-
-
-def _first_token(choice: Choice) -> dict[str, float] | None:
-    """Probabilities of the likeliest first tokens; equal texts (with and without a space) are kept apart."""
-    content = choice.logprobs.content if choice.logprobs is not None else None
-    if not content or not content[0].top_logprobs:
-        return None
-    return {top.token: math.exp(top.logprob) for top in content[0].top_logprobs}
-
-
-def _usage(completion: ChatCompletion) -> Usage:
-    usage = completion.usage
-    return Usage() if usage is None else Usage(usage.prompt_tokens or 0, usage.completion_tokens or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,12 +200,22 @@ class EmbeddingsEndpoint(Endpoint):
             CallFailed: The call failed; `malformed` where there are not as many vectors as texts.
             ModelError: No call can succeed.
         """
-        with failures(self.endpoint, self.name):
-            found = await self.client.embeddings.create(
-                model=self.name, input=list(question.texts), encoding_format="float"
-            )
-            ordered = sorted(found.data, key=lambda each: each.index)
-            if len(ordered) != len(question.texts) or not all(each.embedding for each in ordered):
-                raise CallFailed("malformed", f"{self.endpoint} gave {len(ordered)} vectors of {len(question.texts)}")
-            used = Usage(found.usage.prompt_tokens, 0) if found.usage else Usage()
-            return Vectors(tuple(tuple(map(float, each.embedding)) for each in ordered), used)
+        body = {"model": self.name, "input": list(question.texts), "encoding_format": "float"}
+        found = an_object(await self.fetch("/embeddings", body), "list of vectors")
+        vectors: dict[int, tuple[float, ...]] = {}
+        for row in a_list(found.get("data"), "list of vectors"):
+            place = a_whole(an_object(row, "vector").get("index"), "place of a vector", len(question.texts))
+            vectors[place] = _vector(row.get("embedding"))
+        if len(vectors) < max(len(question.texts), len(found["data"])):
+            raise CallFailed(MALFORMED, f"{self.endpoint} gave {len(vectors)} vectors of {len(question.texts)}")
+        return Vectors(tuple(vectors[place] for place in range(len(question.texts))), usage_of(found.get("usage")))
+
+
+def _vector(found: Any) -> tuple[float, ...]:
+    numbers = a_list(found, "vector")
+    if not numbers or any(isinstance(each, bool) or not isinstance(each, int | float) for each in numbers):
+        raise CallFailed(MALFORMED, "a vector is a list of numbers")
+    try:
+        return tuple(map(float, numbers))
+    except OverflowError:
+        raise CallFailed(MALFORMED, "a vector's number is larger than any float") from None

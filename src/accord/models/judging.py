@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from accord.models.flow import OUT_OF_BUDGET, as_finished
 from accord.models.model import Answer, Judge, Unanswered, in_requests
+from accord.models.replies import checked
 from accord.models.windowing import truncated_share, windowing
 from accord.store import Store, batches
 from accord.values import BudgetReached, Question, Rubric, Sample, Signature, Target, canonical_json, content_hash
@@ -131,7 +132,7 @@ async def _judge(judge: Judge, rubric: Rubric, work: _Work, keeper: _WriteBatche
 
     async def request(questions: Sequence[Question]) -> None:
         """Ask some questions in one request, and keep the answers."""
-        found = await judge.answer(work.sample, questions)
+        found = [checked(answer) for answer in await judge.answer(work.sample, questions)]
         answers.update((answer.question, answer) for answer in found)
         await keeper.keep(_row(work, judge, answer) for answer in found if isinstance(answer, Answer))
 

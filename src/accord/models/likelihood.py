@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from accord.models.client import Endpoint, failures
+from accord.models.client import Endpoint
 from accord.models.embedded.language_model import LanguageModel, Spoken, open_language_model
 from accord.models.flow import OUT_OF_BUDGET
 from accord.models.model import EMBEDDED, CallFailed, ChatMessage, Failure, Model, Usage
+from accord.models.replies import a_list, a_log_probability, a_text, a_whole, an_object, usage_of
 from accord.values import BudgetReached, content_hash
 
 PASSAGES_AT_ONCE = 16
@@ -135,15 +136,29 @@ class EchoCompletions(Endpoint):
             ModelError: No call can succeed.
         """
         asked = {"model": self.name, "prompt": question.text, "echo": True, "max_tokens": 1, "logprobs": 1}
-        with failures(self.endpoint, self.name):
-            response: Any = await self.client.post("/completions", body=asked, cast_to=object)
-            choice, usage = response["choices"][0], response.get("usage") or {}
-            about = choice.get("logprobs") or {}
-            offsets, mass = about.get("text_offset") or (), about.get("token_logprobs") or ()
-            if not str(choice["text"]).startswith(question.text) or not offsets or len(offsets) != len(mass):
-                raise CallFailed("no echo", f"{self.endpoint} gave no probabilities of the prompt's own tokens")
-            used = Usage(usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0))
-            return Echoed(tuple(map(int, offsets)), tuple(mass), used)
+        return echoed_in(await self.fetch("/completions", asked), question.text, self.endpoint)
+
+
+def echoed_in(found: Any, text: str, endpoint: str) -> Echoed:
+    """A text's own token probabilities, from the completion's JSON.
+
+    Raises:
+        CallFailed: `no echo` where there are none; `malformed` or `no distribution` where they are something else.
+    """
+    completion = an_object(found, "completion")
+    choices = a_list(completion.get("choices"), "list of choices")
+    choice = an_object(choices[0] if choices else None, "choice")
+    about = an_object(choice.get("logprobs") or {}, "logprobs")
+    offsets = a_list(about.get("text_offset") or [], "list of offsets")
+    mass = a_list(about.get("token_logprobs") or [], "list of log probabilities")
+    given = a_text(choice.get("text"), "text")
+    if not given.startswith(text) or not offsets or len(offsets) != len(mass):
+        raise CallFailed("no echo", f"{endpoint} gave no probabilities of the prompt's own tokens")
+    return Echoed(
+        tuple(a_whole(offset, "offset of a token", len(given) + 1) for offset in offsets),
+        tuple(None if each is None else a_log_probability(each) for each in mass),
+        usage_of(completion.get("usage")),
+    )
 
 
 class EchoLikelihood:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from accord.models.client import TIMEOUT_SECONDS, ChatCompletions, failures, open_client
+from accord.models.client import TIMEOUT_SECONDS, ChatCompletions
 from accord.models.judges.decisions import Asked, Decided, DecisionsRequest, OpenAIDecisions, SystemOne
 from accord.models.judges.logprobs import TOP_LOGPROBS
 from accord.models.judges.written import schema_of
+from accord.models.likelihood import Echo, EchoCompletions
 from accord.models.model import CallFailed, ChatMessage, Prompt, in_process
 from accord.models.prompts import prompt_for
-from accord.values import AccordError, BadInput, Conversation, Question, Sample, Scale, Turn, plain_url
+from accord.models.replies import a_list, an_object, parsed
+from accord.values import AccordError, BadInput, Conversation, Question, Sample, Scale, Turn
 
 QUESTION = Question(id="polite", text="Is the assistant polite?", scale=Scale(options=(1, 2, 3, 4)))
 SUBJECT = Sample(Conversation("probe", (Turn("user", "Thank you!"), Turn("assistant", "You are welcome."))))
@@ -112,9 +113,9 @@ async def _schema(model: str, base_url: str | None, api_key: str | None, timeout
     prompt = Prompt((ChatMessage("user", text),), max_tokens=120, schema=schema_of([QUESTION]))
     reply = await _asked(ChatCompletions(model, base_url, api_key, timeout), prompt)
     try:
-        stated = json.loads(reply.text)
-        kept = set(stated[QUESTION.id]) == {str(option) for option in QUESTION.scale.options}
-    except (ValueError, TypeError, LookupError):
+        stated = an_object(an_object(parsed(reply.text), "JSON").get(QUESTION.id), "answer")
+        kept = set(stated) == {str(option) for option in QUESTION.scale.options}
+    except CallFailed:
         return False, "asked for JSON by schema, got something else"
     return kept, "kept the schema" if kept else "JSON, but not of the schema"
 
@@ -140,32 +141,27 @@ def _decided(decided: Decided) -> tuple[bool, str]:
 
 async def _echo(model: str, base_url: str | None, api_key: str | None, timeout: float) -> tuple[bool, str]:
     """Whether the endpoint gives the probabilities of the prompt's own tokens: some answer 200 and ignore `echo`."""
-    client = open_client(model, base_url, api_key, timeout)
     try:
-        with failures(plain_url(client.base_url), model):
-            asked = {"model": model, "prompt": ECHOED, "echo": True, "max_tokens": 1, "logprobs": 1}
-            response: Any = await client.post("/completions", body=asked, cast_to=object)
-            choice = response["choices"][0]
-            if not str(choice["text"]).startswith(ECHOED):
-                return False, "answered, but did not echo the prompt"
-            known = [p for p in (choice.get("logprobs") or {}).get("token_logprobs") or () if p is not None]
-            return len(known) > 1, f"the prompt's tokens with {len(known)} log probabilities"
-    finally:
-        await client.close()
+        echoed = await _asked(EchoCompletions(model, base_url, api_key, timeout), Echo(ECHOED))
+    except CallFailed as error:
+        if error.failure.reason != "no echo":
+            raise
+        return False, "answered, but did not echo the prompt"
+    known = [p for p in echoed.log_probabilities if p is not None]
+    return len(known) > 1, f"the prompt's tokens with {len(known)} log probabilities"
 
 
 async def _context(model: str, base_url: str | None, api_key: str | None, timeout: float) -> tuple[bool, str]:
     """The context length, where the list of models states it."""
-    client = open_client(model, base_url, api_key, timeout)
+    wire = ChatCompletions(model, base_url, api_key, timeout)
     try:
-        with failures(plain_url(client.base_url), model):
-            listed: Any = await client.get("/models", cast_to=object)
-            about: dict[str, Any] = next((entry for entry in listed["data"] if entry.get("id") == model), {})
-            names = ("max_model_len", "context_length", "context_window")
-            length = next((about[name] for name in names if name in about), None)
-            return length is not None, "not stated" if length is None else f"{length} tokens"
+        rows = a_list(an_object(await wire.fetch("/models"), "list of models").get("data"), "list of models")
     finally:
-        await client.close()
+        await wire.close()
+    about: dict[str, Any] = next((row for row in rows if isinstance(row, dict) and row.get("id") == model), {})
+    names = ("max_model_len", "context_length", "context_window")
+    stated = [about[name] for name in names if isinstance(about.get(name), int) and about[name] > 0]
+    return bool(stated), f"{stated[0]} tokens" if stated else "not stated"
 
 
 _COMMANDS = {

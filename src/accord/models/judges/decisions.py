@@ -9,14 +9,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from accord.models.client import Endpoint, failures
+from accord.models.client import Endpoint
 from accord.models.flow import OUT_OF_BUDGET
 from accord.models.model import Answer, CallFailed, Model, Prompt, Reply, Unanswered, Usage
 from accord.models.prompts import answer_labels, material_hash, material_of
+from accord.models.replies import MALFORMED, NO_DISTRIBUTION, a_list, a_name, an_object, answered, short, usage_of
 from accord.values import BadInput, BudgetReached, Conversation, Kind, Question, Sample, sendable
 
 MOST_QUESTIONS = 400
 REFUSAL = "refusal"
+TOKENS = ("input_tokens", "output_tokens")
+"""What usage is called on these wires."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +40,15 @@ class DecisionsRequest:
     questions: tuple[Asked, ...]
 
 
+Given = tuple[Mapping[str, Any] | None, str]
+"""One question's numbers by option, unchecked, or `None`; and why there are none."""
+
+
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """Answers in the questions' order: probabilities by option, or `None` with a reason."""
+    """Answers in the questions' order: numbers by option as they were given, or `None` with a reason."""
 
-    answers: tuple[tuple[Mapping[str, float] | None, str], ...]
+    answers: tuple[Given, ...]
     usage: Usage = Usage()
     version: str = ""
 
@@ -118,14 +125,11 @@ def asked_of(sample: Sample, question: Question) -> Asked:
     return Asked(question.id, "score" if scale.is_ordered else "choice", text, options)
 
 
-def read_decided(question: Question, mass: Mapping[str, float] | None, reason: str) -> Answer | Unanswered:
+def read_decided(question: Question, mass: Mapping[str, Any] | None, reason: str) -> Answer | Unanswered:
     """One question's answer from what the wire gave; `reason` says why it gave no probabilities."""
     if mass is None:
-        return Unanswered(question.id, reason, f"the endpoint gave no answer to {question.id!r}")
-    inside = {str(option): float(mass.get(str(option), 0.0)) for option in question.scale.options}
-    if not sum(inside.values()):
-        return Unanswered(question.id, "no option", f"no probability on any option of {question.id!r}")
-    return Answer(question.id, inside, max(0.0, 1.0 - sum(inside.values())))
+        return Unanswered(question.id, reason, f"the endpoint gave no proper answer to {question.id!r}")
+    return answered(question, mass)
 
 
 # --- the wires ----------------------------------------------------------------------------------------------------
@@ -141,16 +145,14 @@ class OpenAIDecisions(Endpoint):
             CallFailed: The call failed, or its answers are not those of the questions.
             ModelError: No call can succeed.
         """
-        questions: list[Any] = [_openai_question(asked) for asked in request.questions]
-        with failures(self.endpoint, self.name):
-            decision = await self.client.decisions.create(model=self.name, input=request.input, questions=questions)
-            if len(decision.answers) != len(request.questions):
-                raise CallFailed("malformed", f"{len(decision.answers)} answers to {len(request.questions)} questions")
-            pairs = zip(request.questions, decision.answers, strict=True)
-            answers = tuple(_openai_answer(asked, answer) for asked, answer in pairs)
-            usage = decision.usage
-            spent = Usage(usage.input_tokens, usage.output_tokens) if usage else Usage()
-            return Decided(answers, spent, str(getattr(decision, "model", "") or ""))
+        questions = [_openai_question(asked) for asked in request.questions]
+        body = {"model": self.name, "input": request.input, "questions": questions}
+        found = an_object(await self.fetch("/decisions", body), "decision")
+        answers = a_list(found.get("answers"), "list of answers")
+        if len(answers) != len(request.questions):
+            raise CallFailed(MALFORMED, f"{len(answers)} answers to {len(request.questions)} questions")
+        given = tuple(_openai_answer(*pair) for pair in zip(request.questions, answers, strict=True))
+        return Decided(given, usage_of(found.get("usage"), *TOKENS), a_name(found.get("model")))
 
 
 def _openai_question(asked: Asked) -> dict[str, Any]:
@@ -166,19 +168,44 @@ def _described(key: str, option: str, meaning: str) -> dict[str, str]:
     return {key: option, "description": meaning} if meaning else {key: option}
 
 
-def _openai_answer(asked: Asked, answer: Any) -> tuple[Mapping[str, float] | None, str]:
-    """One answer's probabilities by option; an answer that names another question belongs to another request."""
-    if answer.name is not None and answer.name != asked.name:
-        raise CallFailed("malformed", f"an answer to {answer.name!r} stands where {asked.name!r} was asked")
-    if answer.type == REFUSAL:
+def _openai_answer(asked: Asked, found: Any) -> Given:
+    """One answer's numbers by option.
+
+    Raises:
+        CallFailed: It names another question: the answers belong to another request.
+    """
+    answer = found if isinstance(found, dict) else {}
+    if answer.get("name") not in (None, asked.name):
+        raise CallFailed(MALFORMED, f"an answer to {short(answer['name'])} stands where {asked.name!r} was asked")
+    if answer.get("type") == REFUSAL:
         return None, "refused"
-    if answer.type != asked.type:
-        raise CallFailed("malformed", f"{asked.name!r} is a {asked.type}, the answer a {answer.type}")
+    if answer.get("type") != asked.type:
+        raise CallFailed(MALFORMED, f"{asked.name!r} is a {asked.type}, the answer a {short(answer.get('type'))}")
     if asked.type == "predicate":
-        return {"0": 1.0 - answer.probability, "1": answer.probability}, ""
-    if asked.type == "score":
-        return {asked.options[p.value][0]: p.probability for p in answer.probabilities}, ""
-    return {str(p.value): p.probability for p in answer.probabilities}, ""
+        return _predicate(answer.get("probability"))
+    return _each_once(asked, answer.get("probabilities"))
+
+
+def _predicate(p: Any) -> Given:
+    is_number = isinstance(p, int | float) and not isinstance(p, bool) and 0 <= p <= 1
+    return ({"0": 1.0 - p, "1": float(p)}, "") if is_number else (None, NO_DISTRIBUTION)
+
+
+def _each_once(asked: Asked, rows: Any) -> Given:
+    """Numbers by option from a list that names each at most once: a level by its place, a choice by its text."""
+    found: dict[str, Any] = {}
+    for row in rows if isinstance(rows, list) else [{}]:
+        about = row if isinstance(row, dict) else {}
+        value = about.get("value")
+        if asked.type == "score":
+            is_place = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(asked.options)
+            option = asked.options[value][0] if is_place else None
+        else:
+            option = value if isinstance(value, str) else None
+        if option is None or option in found:
+            return None, NO_DISTRIBUTION
+        found[option] = about.get("probability")
+    return found, ""
 
 
 class SystemOne(Endpoint):
@@ -196,16 +223,13 @@ class SystemOne(Endpoint):
         """
         questions = {asked.name: _system_one_question(asked) for asked in request.questions}
         body = {"model": self.name, "state": request.input, "questions": questions}
-        with failures(self.endpoint, self.name):
-            response: Any = await self.client.post("/systemone", body=body, cast_to=object)
-            answers = response["answers"]
-            strangers = sorted(set(answers) - set(questions))
-            if strangers:
-                raise CallFailed("malformed", f"an answer to {strangers[0]!r}, which was not asked")
-            found = tuple(_system_one_answer(asked, answers.get(asked.name)) for asked in request.questions)
-            usage = response.get("usage") or {}
-            spent = Usage(usage.get("input_tokens", 0), usage.get("output_tokens", 0))
-            return Decided(found, spent, str(response.get("model") or ""))
+        found = an_object(await self.fetch("/systemone", body), "decision")
+        answers = an_object(found.get("answers"), "answers")
+        strangers = sorted(set(answers) - set(questions))
+        if strangers:
+            raise CallFailed(MALFORMED, f"an answer to {short(strangers[0])}, which was not asked")
+        given = tuple(_system_one_answer(asked, answers.get(asked.name)) for asked in request.questions)
+        return Decided(given, usage_of(found.get("usage"), *TOKENS), a_name(found.get("model")))
 
 
 def _system_one_question(asked: Asked) -> dict[str, Any]:
@@ -218,21 +242,30 @@ def _system_one_question(asked: Asked) -> dict[str, Any]:
     return {"type": "choice", "instructions": asked.instructions, "criteria": criteria}
 
 
-def _system_one_answer(asked: Asked, answer: Any) -> tuple[Mapping[str, float] | None, str]:
-    """One answer's probabilities by option; a score's are keyed by the level's index, or by its text."""
+def _system_one_answer(asked: Asked, answer: Any) -> Given:
+    """One answer's numbers by option; a score's are listed, or keyed by the level's place or by its text."""
     if answer is None:
         return None, "refused"
+    if not isinstance(answer, dict):
+        return None, NO_DISTRIBUTION
     if asked.type == "predicate":
-        return {"0": 1.0 - answer["noul"], "1": float(answer["noul"])}, ""
-    mass = answer["probabilities"]
+        return _predicate(answer.get("noul"))
+    mass = answer.get("probabilities")
+    if isinstance(mass, list) and asked.type == "score" and len(mass) <= len(asked.options):
+        mass = {str(place): p for place, p in enumerate(mass)}
+    if not isinstance(mass, dict):
+        return None, NO_DISTRIBUTION
     if asked.type == "choice":
-        return {str(option): float(p) for option, p in mass.items()}, ""
-    by_place = dict(enumerate(mass)) if isinstance(mass, list) else {}
+        return mass, ""
     levels = _system_one_question(asked)["criteria"]
-    return {
-        option: float(by_place.get(place, 0.0) if by_place else mass.get(str(place), mass.get(levels[place], 0.0)))
-        for place, (option, _) in enumerate(asked.options)
-    }, ""
+    names = {str(place): option for place, (option, _) in enumerate(asked.options)}
+    names |= {text: asked.options[place][0] for place, text in enumerate(levels) if text not in names}
+    found: dict[str, Any] = {}
+    for name, p in mass.items():
+        if name not in names or names[name] in found:
+            return None, NO_DISTRIBUTION
+        found[names[name]] = p
+    return found, ""
 
 
 class DecidedChat:

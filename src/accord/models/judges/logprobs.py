@@ -9,6 +9,7 @@ from typing import Any
 from accord.models.flow import ask
 from accord.models.model import Answer, ChatModel, Failure, Prompt, Reply, Unanswered
 from accord.models.prompts import answer_labels, prompt_for, prompt_hash
+from accord.models.replies import NO_DISTRIBUTION, NO_OPTION, answered, no_distribution
 from accord.values import Kind, Question, Sample
 
 TOP_LOGPROBS = 20
@@ -81,12 +82,13 @@ def read_first_token(question: Question, reply: Reply) -> Answer | Unanswered:
             question.id, "no logprobs", f"the endpoint of {reply.model!r} returned no token probabilities"
         )
     labels = answer_labels(question.scale)
+    wrong = no_distribution(reply.first_token.values())
+    if wrong is not None:
+        return Unanswered(question.id, NO_DISTRIBUTION, f"{question.id!r}: {wrong}")
     mass = dict.fromkeys(labels, 0.0)
     for token, probability in reply.first_token.items():
         if token.strip() in mass:
             mass[token.strip()] += probability
-    inside = sum(mass.values())
-    if inside == 0.0:
-        return Unanswered(question.id, "no option", f"none of the likeliest tokens is one of {', '.join(labels)}")
-    probabilities = {labels[label]: probability for label, probability in mass.items()}
-    return Answer(question.id, probabilities, max(0.0, 1.0 - inside), reply.model)
+    if not sum(mass.values()):
+        return Unanswered(question.id, NO_OPTION, f"none of the likeliest tokens is one of {', '.join(labels)}")
+    return answered(question, {labels[label]: probability for label, probability in mass.items()}, reply.model)

@@ -18,10 +18,13 @@ from typing import Any
 
 from accord.formats import read_rows
 from accord.models.model import Answer, Unanswered
+from accord.models.replies import NO_DISTRIBUTION, no_distribution
 from accord.values import ISSUE, BadInput, BadRow, Question, Sample, UnknownName
 
 JUDGEMENTS_FILE = "judgments.jsonl.gz"
 NOT_RECORDED = "not recorded"
+RECORDED_ROUNDING = 0.02
+"""How far a recorded distribution, rounded when it was written, may sum past 1."""
 
 
 Runs = Sequence[Mapping[str, float]]
@@ -150,6 +153,9 @@ class RecordedJudge:
         if not runs:
             return Unanswered(question.id, NOT_RECORDED, "the recording has no answer for this conversation")
         mean = {option: sum(run.get(option, 0.0) for run in runs) / len(runs) for option in set().union(*runs)}
+        wrong = no_distribution(mean.values(), RECORDED_ROUNDING)
+        if wrong is not None:
+            return Unanswered(question.id, NO_DISTRIBUTION, f"recorded for {question.id!r}: {wrong}")
         return on_scale(question, mean)
 
 

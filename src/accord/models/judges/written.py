@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from accord.models.flow import LATER, ask
 from accord.models.listed import strict
-from accord.models.model import Answer, ChatModel, Failure, Prompt, Reply, Unanswered
+from accord.models.model import Answer, CallFailed, ChatModel, Failure, Prompt, Reply, Unanswered
 from accord.models.prompts import answer_labels, prompt_for, prompt_hash, verbalised_prompt
+from accord.models.replies import NO_DISTRIBUTION, answered, no_distribution, parsed
 from accord.values import Kind, Question, Sample
 
 PRIOR = 0.5
@@ -134,8 +134,8 @@ class VerbalisedJudge:
         if isinstance(reply, Failure):
             return [Unanswered(question.id, reply.reason, reply.detail) for question in questions]
         try:
-            stated = json.loads(reply.text)
-        except ValueError:
+            stated = parsed(reply.text)
+        except CallFailed:
             stated = None
         if not isinstance(stated, dict):
             return [Unanswered(question.id, "invalid JSON", "the reply is no JSON object") for question in questions]
@@ -159,11 +159,7 @@ def read_stated(question: Question, stated: Any) -> Answer | Unanswered:
         return Unanswered(
             question.id, "invalid JSON", f"{question.id!r} needs a number for each of {', '.join(labels)}"
         )
-    numbers = {label: p for label, p in stated.items() if isinstance(p, int | float) and not isinstance(p, bool)}
-    total = sum(numbers.values())
-    if len(numbers) < len(labels) or min(numbers.values()) < 0 or not 0 < total <= 1 + TOLERANCE:
-        return Unanswered(
-            question.id, "no distribution", f"the numbers stated for {question.id!r} are no probabilities"
-        )
-    scale = max(total, 1.0)  # rounding alone may carry a sum past 1
-    return Answer(question.id, {labels[label]: p / scale for label, p in numbers.items()}, max(0.0, 1.0 - total))
+    wrong = no_distribution(stated.values(), TOLERANCE)
+    if wrong is not None or not sum(stated.values()):
+        return Unanswered(question.id, NO_DISTRIBUTION, f"stated for {question.id!r}: {wrong or 'nothing but 0'}")
+    return answered(question, {labels[label]: p for label, p in stated.items()}, tolerance=TOLERANCE)
