@@ -25,7 +25,7 @@ from accord.evidence import Column, EvidenceTable, Learned, Source, Training
 from accord.evidence import sources as sources_of_evidence
 from accord.models import Flow, nothing
 from accord.store import Store
-from accord.testing import ChatServer, answer_any, completion
+from accord.testing import ChatServer, answer_any, completion, tokens_in
 from accord.values import Sample
 
 CHATS, RATINGS = map(str, sources())
@@ -478,7 +478,8 @@ def test_a_judging_run_is_priced_before_and_capped_while_it_runs(
         assert half["requests"] == 15 and half["answered"] > 0
         result = json.loads(accord("judge", "--json"))
         assert len(server.requests) == 40 and result["spent"]["requests"] == 15
-        assert result["spent"]["money"] == pytest.approx(15 * 10 / 1e6)
+        sent = [tokens_in(each["input"], json.dumps(each["questions"])) for each in server.requests[25:]]
+        assert result["spent"]["money"] == pytest.approx(sum(sent) / 1e6)
 
 
 FEW = "metrics: [words, ciu]\nfolds: 2\ndraws: 20\nevaluators: {plain: {head: mixed}, curved: {head: curves}}\n"

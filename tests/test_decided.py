@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,7 +29,7 @@ from accord.models import (
     request_of,
     wait,
 )
-from accord.testing import ChatServer, Misbehaving, Respond, Wire, answer_any, fault
+from accord.testing import ChatServer, Misbehaving, Respond, Wire, answer_any, fault, tokens_in
 from accord.values import BadInput, BudgetReached, ModelError
 
 GOOD = Question(id="Q1", text="How good?", scale=Scale(options=(1, 2, 3)), meanings={"1": "Bad."})
@@ -44,6 +45,11 @@ PROMPT = Prompt(
 @pytest.fixture(autouse=True)
 def key(api_key: None) -> None:
     """Every test here has a key."""
+
+
+def billed(request: Mapping[str, Any]) -> int:
+    """What the loopback server says that a request used."""
+    return tokens_in(request.get("input") or request["state"], json.dumps(request["questions"]))
 
 
 def asked(
@@ -82,7 +88,7 @@ def test_a_reply_is_one_questions_distribution(mode: str, question: Question, me
     assert list(reply.first_token) == list(answer_labels(question.scale))
     assert 0.9 < sum(reply.first_token.values()) < 1.0 + 1e-9, "as given: what is outside is not shared out"
     assert reply.text == max(reply.first_token, key=reply.first_token.__getitem__)
-    assert (reply.model, reply.usage) == ("m1", Usage(10, 0))
+    assert (reply.model, reply.usage) == ("m1", Usage(billed(request), 0))
 
 
 def test_probabilities_are_those_of_the_options(memory: Store) -> None:
@@ -172,7 +178,9 @@ def test_a_budget_counts_what_is_sent(mode: str, memory: Store) -> None:
         assert not server.requests
         asked(mode, server.url, memory, terms=terms)
         asked(mode, server.url, memory, terms=terms)
-        assert (terms.budget.requests, terms.budget.spent) == (1, Usage(10, 0)), "a kept reply is not paid for"
+        assert (terms.budget.requests, terms.budget.spent) == (1, Usage(billed(server.requests[0]), 0)), (
+            "a kept reply is not paid for"
+        )
         asked(mode, server.url, memory, prompt=long, terms=ClientOptions())
 
 

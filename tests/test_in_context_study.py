@@ -745,8 +745,10 @@ def test_the_command_learns_tells_and_scores(project: Path, monkeypatch: pytest.
         learned = invoke("fit", "in-context", "--json")
         result = json.loads(learned.stdout)
         found, asked = result["findings"][IN_CONTEXT], chats_of(server)
-        assert plan["requests"] == len(server.requests) and asked == found["asked"] == result["spent"]["requests"]
-        assert f"spent: {asked} requests" in learned.stderr and found["trained"] + found["tested"] == 40
+        assert plan["requests"] == len(server.requests) and asked == found["asked"]
+        spent = result["spent"]["requests"]
+        assert spent == len(server.requests) > asked, "what embeds is paid from the same budget"
+        assert f"spent: {spent} requests" in learned.stderr and found["trained"] + found["tested"] == 40
         rows = {row["system"]: row for row in result["comparison"]["rows"]}
         assert rows[IN_CONTEXT]["rmse"] < rows["annotator-mean"]["rmse"] and rows[IN_CONTEXT]["spearman"] > 0.6
         assert "by hand, random examples" in rows and result["comparison"]["folds"] == 1
@@ -800,7 +802,7 @@ def test_a_budget_stops_the_command_which_goes_on_from_there(project: Path, monk
         whole = json.loads(invoke("fit", "--plan", "--json").stdout)["requests"]
         stopped = invoke("fit", "--max-requests", "100", code=4)
         assert "budget of 100 requests" in stopped.stderr and "spent: 100 requests" in stopped.stderr
-        assert chats_of(server) == 100 and not Path("evaluators").exists() and stopped.stdout == ""
+        assert len(server.requests) == 100 and not Path("evaluators").exists() and stopped.stdout == ""
         assert json.loads(invoke("fit", "--plan", "--json").stdout)["requests"] == whole - len(server.requests)
         invoke("fit")
         assert len(server.requests) == whole and (FOLDER / "evaluator.json").exists()

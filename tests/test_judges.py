@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -23,21 +24,26 @@ from accord.models import (
     Cached,
     CallFailed,
     Caps,
+    ChatCompletions,
     ChatMessage,
     ClientOptions,
     Failure,
     Limit,
     Limited,
+    Models,
     Once,
     Price,
     Prompt,
     Reply,
+    Request,
     Retrying,
     ScriptedModel,
+    Text,
     Unanswered,
     Usage,
     attacks,
     decode_reply,
+    estimated_usage,
     frequencies,
     load_prices,
     open_chat,
@@ -45,7 +51,7 @@ from accord.models import (
     read_stated,
     wait,
 )
-from accord.testing import FAULTS, ChatServer, Misbehaving, Wire, answer_any, fault
+from accord.testing import FAULTS, ChatServer, Misbehaving, Wire, answer_any, completion, fault
 from accord.values import BadInput, BudgetReached, Sample
 
 OPTIONS = Scale(options=(1, 2, 3))
@@ -277,6 +283,80 @@ def test_a_budget_stops_before_the_call_that_would_pass_it() -> None:
         assert calls <= done <= 4 and len(model.asked) == done
         assert budget.spent == Usage(200 * done, 50 * done)
         assert budget.money == pytest.approx(done * (200 * 10 + 50 * 30) / 1e6)
+
+
+def spent_at(usage: Any, cap: int) -> tuple[Budget, int]:
+    """The budget after prompts of 400 characters until it is spent, at an endpoint that reports `usage`, and how many."""
+
+    def respond(request: Any) -> Wire:
+        return Wire({**completion("x" * 80).body, "usage": usage})  # type: ignore[dict-item]
+
+    budget = Budget(Caps(tokens=cap), {})
+    with ChatServer(respond) as server:
+        wire = ChatCompletions("m1", server.url)
+        with pytest.raises(BudgetReached):
+            for place in range(100):
+                wait(Budgeted(wire, budget).ask(prompt(f"{place:<400}", max_tokens=20)))
+        wait(wire.close())
+    return budget, len(server.requests)
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        None, "much", [], {}, {"prompt_tokens": None, "completion_tokens": None},
+        *({"prompt_tokens": n, "completion_tokens": n} for n in (-5, -1e9, 0, 1, math.nan, math.inf, -math.inf, "9", True)),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_a_budget_is_hard_whatever_the_endpoint_reports(usage: Any) -> None:
+    honest, sent = spent_at({"prompt_tokens": 100, "completion_tokens": 20}, 2000)
+    assert honest.spent == Usage(100 * sent, 20 * sent)
+    budget, asked = spent_at(usage, 2000)
+    assert asked <= sent, "not one more than with an honest report"
+    estimate = estimated_usage(prompt(f"{0:<400}", max_tokens=20))
+    assert budget.spent == Usage(asked * estimate.input_tokens, asked * (len(json.dumps("x" * 80)) // 4 + 1))
+
+
+def test_what_was_answered_and_is_of_no_use_is_counted_too() -> None:
+    for failure, is_billed in (("malformed", True), ("refused", True), ("timeout", True), ("rate-limited", False)):
+        budget = Budget(Caps(), {})
+        with pytest.raises(CallFailed):
+            wait(Budgeted(ScriptedModel([Failure(failure)]), budget).ask(prompt(max_tokens=7)))
+        assert budget.requests == 1 and bool(budget.spent.total) == is_billed, failure
+
+
+@pytest.mark.parametrize("cap", ["nan", "inf", "-inf", "-1"])
+def test_a_cap_is_a_number_that_caps(cap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(BadInput, match="is no cap; allowed: a finite number from 0 up"):
+        Caps(money=float(cap))
+    monkeypatch.chdir(tmp_path)
+    for command in (["judge"], ["fit", "in-context"]):
+        result = CliRunner().invoke(app, [*command, f"--max-money={cap}"])
+        assert result.exit_code == 1 and "is no cap" in result.stderr and result.stderr.count("\n") == 1
+    Path("accord.yaml").write_text(f"budget: {{money: {cap.replace('nan', '.nan').replace('inf', '.inf')}}}\n")
+    result = CliRunner().invoke(app, ["judge"])
+    assert result.exit_code == 1 and "budget.money" in result.stderr
+
+
+def test_an_embeddings_endpoint_is_paid_from_the_budget_and_what_it_gave_is_kept(
+    memory: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def embeds(request: Any) -> Wire:
+        return Wire({"data": [{"index": i, "embedding": [1.0, i]} for i, _ in enumerate(request["input"])]})
+
+    texts = [Request("embedder", Text("endpoint:e1", f"text {place}")) for place in range(200)]
+    with ChatServer(embeds) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        models = Models({}, memory, Budget(Caps(requests=2), {}))
+        with pytest.raises(BudgetReached, match="budget of 2 requests"):
+            wait(models.answer(texts))
+        models.close()
+        assert len(server.requests) == 2 and models.budget.spent.input_tokens > 100
+        again = Models({}, memory)
+        assert len(wait(again.answer(texts))) == 200
+        again.close()
+        assert len(server.requests) == 4 and sum(len(each["input"]) for each in server.requests) == 200
 
 
 def test_calls_under_way_are_counted_before_they_are_over() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,17 @@ from typing import Any, Generic
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from accord.models.model import A, CallFailed, Model, Q, Usage, estimated_usage, in_process
+from accord.models.model import (
+    A,
+    CallFailed,
+    Model,
+    Q,
+    Usage,
+    estimated_tokens,
+    estimated_usage,
+    in_process,
+    least_tokens,
+)
 from accord.values import BadInput, BudgetReached, check, load_yaml
 
 PRICES_FILE = "prices.yaml"
@@ -20,8 +31,8 @@ class Price(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    input: float = Field(ge=0)
-    output: float = Field(ge=0)
+    input: float = Field(ge=0, allow_inf_nan=False)
+    output: float = Field(ge=0, allow_inf_nan=False)
 
     def of(self, usage: Usage) -> float:
         """The price of some tokens."""
@@ -50,11 +61,20 @@ def load_prices(path: str | Path | None = None) -> dict[str, Price]:
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """The most that may be spent; `None` caps nothing."""
+    """The most that may be spent; `None` caps nothing.
+
+    Raises:
+        BadInput: A cap is negative, infinite or no number.
+    """
 
     requests: int | None = None
     tokens: int | None = None
     money: float | None = None
+
+    def __post_init__(self) -> None:
+        for what, cap in (("requests", self.requests), ("tokens", self.tokens), ("money", self.money)):
+            if cap is not None and not 0 <= cap < math.inf:
+                raise BadInput(f"a budget of {cap} {what} is no cap; allowed: a finite number from 0 up, or none")
 
     @property
     def any(self) -> bool:
@@ -119,6 +139,24 @@ class Budget:
         return {"requests": self.requests, **tokens, "money": self.money if self.prices else None}
 
 
+UNBILLED = frozenset({"rate-limited", "unreachable", "rejected", "too long", "server"})
+"""Reasons of failures that nobody bills; where a reply came, or may have been worked on, the estimate is counted."""
+
+
+def counted(question: Any, answer: Any, estimate: Usage) -> Usage:
+    """What a call is counted as: what the endpoint reports, or our own estimate where that cannot be.
+
+    A report of fewer tokens than a text of that length can have (none, a negative number, no number) is not believed.
+    """
+    reported, said = getattr(answer, "usage", Usage()), str(getattr(answer, "text", ""))
+    is_sent = reported.input_tokens >= max(1, least_tokens(question))
+    is_got = reported.output_tokens >= (max(1, least_tokens(said)) if said else 0)
+    return Usage(
+        reported.input_tokens if is_sent else estimate.input_tokens,
+        reported.output_tokens if is_got else estimated_tokens(said),
+    )
+
+
 class Budgeted(Generic[Q, A]):
     """A model that asks only where the budget allows it."""
 
@@ -137,10 +175,10 @@ class Budgeted(Generic[Q, A]):
         used = Usage()
         try:
             answer = await self._model.ask(question)
-            used = getattr(answer, "usage", used)
+            used = counted(question, answer, estimate)
             return answer
         except CallFailed as error:
-            used = estimate if error.failure.reason == "timeout" else used  # it may have been worked on, and billed
+            used = used if error.failure.reason in UNBILLED else estimate
             raise
         finally:
             self._budget.settle(self.name, estimate, used)

@@ -10,12 +10,14 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from accord.models.budget import Budget
 from accord.models.client import EmbeddingsEndpoint, Texts, Vectors
 from accord.models.embedded.minilm import SentenceEmbedder, open_sentence_embedder
+from accord.models.flow import OUT_OF_BUDGET
 from accord.models.model import CallFailed, Model
 from accord.models.opening import ClientOptions, asked_on
 from accord.models.waiting import wait
-from accord.values import BadInput, MissingExtra, ModelError, Unmeasured, sendable
+from accord.values import BadInput, BudgetReached, MissingExtra, ModelError, Unmeasured, sendable
 
 Floats = NDArray[np.float32]
 
@@ -25,7 +27,7 @@ AT_ONCE = 64
 """Texts of one request."""
 LONGEST, LONGEST_HERE = 24_000, 10_000
 """Characters of a text that an endpoint is sent, and that are read in this process: the rest is not looked at."""
-PASSING = frozenset({"timeout", "unreachable", "rate-limited", "server"})
+PASSING = frozenset({"timeout", "unreachable", "rate-limited", "server", OUT_OF_BUDGET})
 """Why a text was not embedded this time, and may be the next."""
 KEPT = 16_384
 FIRST_WORD = 1996
@@ -55,6 +57,13 @@ class Embedder(Protocol):
         ...
 
 
+def open_remote(name: str, budget: Budget | None = None) -> Remote:
+    """The endpoint's embedder of a name `endpoint:MODEL`; what it is asked is paid from the budget."""
+    wire = EmbeddingsEndpoint(name.removeprefix(ENDPOINT))
+    terms = ClientOptions() if budget is None else ClientOptions(budget=budget)
+    return Remote(name, asked_on(wire, terms), wire.endpoint)
+
+
 @cache
 def open_embedder(name: str) -> Embedder:
     """The embedder of a name; nothing is loaded or sent before it is asked.
@@ -72,8 +81,7 @@ def open_embedder(name: str) -> Embedder:
     if name.startswith(SENTENCE_TRANSFORMERS):
         return SentenceTransformers(name.removeprefix(SENTENCE_TRANSFORMERS))
     if name.startswith(ENDPOINT):
-        wire = EmbeddingsEndpoint(name.removeprefix(ENDPOINT))
-        return Remote(name, asked_on(wire, ClientOptions()), wire.endpoint)
+        return open_remote(name)
     if name in {"", DEFAULT}:
         return Local(DEFAULT)
     raise BadInput(f"no embedder {name!r}; allowed: {DEFAULT}, {SENTENCE_TRANSFORMERS}NAME, {ENDPOINT}MODEL")
@@ -174,6 +182,7 @@ class Remote:
         self._model = model
         self._known: dict[str, Floats | str] = {}
         self._width = 0
+        self._over = ""
 
     @property
     def identity(self) -> str:
@@ -185,6 +194,7 @@ class Remote:
 
         Raises:
             Unmeasured: The endpoint did not give it.
+            BudgetReached: It was not asked, since that could pass the budget.
             ModelError: It never will: wrong key, no such model.
         """
         self.prepare([text])
@@ -192,6 +202,8 @@ class Remote:
         if isinstance(found, str):
             if found in PASSING:
                 del self._known[_sent(text)]
+            if found == OUT_OF_BUDGET:
+                raise BudgetReached(self._over)
             raise Unmeasured(f"no embedding: {found}")
         return found
 
@@ -223,6 +235,9 @@ class Remote:
         """Vectors, or reasons why there are none."""
         try:
             found = await self._model.ask(Texts(tuple(text or " " for text in texts)))
+        except BudgetReached as error:
+            self._over = str(error)
+            return dict.fromkeys(texts, OUT_OF_BUDGET)
         except CallFailed as error:
             if len(texts) == 1 or error.failure.reason in PASSING:
                 return dict.fromkeys(texts, error.failure.reason)

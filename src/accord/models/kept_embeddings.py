@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from accord.models.embedders import Embedder
 from accord.store import Embedded, Store, batches
-from accord.values import ModelError, Unmeasured, content_hash
+from accord.values import BudgetReached, ModelError, Unmeasured, content_hash
 
 Floats = NDArray[np.float32]
 
@@ -29,6 +29,7 @@ def embedded(texts: Sequence[str], embedder: Embedder, store: Store) -> Floats:
 
     Raises:
         ModelError: A text has no vector, or one of another width than the others; the vectors made before are kept.
+        BudgetReached: A text was not asked for, since that could pass the budget; the vectors made before are kept.
     """
     if not texts:
         return np.zeros((0, 0), dtype=np.float32)
@@ -37,10 +38,12 @@ def embedded(texts: Sequence[str], embedder: Embedder, store: Store) -> Floats:
     found = kept.vectors(keys)
     lacking = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
     for part in batches(lacking.items(), TOGETHER):
-        new, failed = _embed(part, embedder)
+        new, failed, over = _embed(part, embedder)
         found |= new
         _check_widths(found, embedder)
         kept.add(identity, new)
+        if over is not None:
+            raise over
         if failed:
             raise ModelError(
                 f"{embedder.name} has no vector for {len(failed)} of {len(part)} texts; {next(iter(failed.values()))}. "
@@ -61,16 +64,21 @@ def foreseen(texts: Sequence[str], embedder: Embedder, store: Store) -> tuple[Fl
     return np.stack([found[key] for key in keys]), list(lacking.values())
 
 
-def _embed(part: Sequence[tuple[str, str]], embedder: Embedder) -> tuple[dict[str, Floats], dict[str, str]]:
-    """Vectors by key, and by key what is to be said of the texts that have none."""
-    new, failed = {}, {}
+def _embed(
+    part: Sequence[tuple[str, str]], embedder: Embedder
+) -> tuple[dict[str, Floats], dict[str, str], BudgetReached | None]:
+    """Vectors by key, by key what is to be said of the texts that have none, and whether the budget is spent."""
+    new, failed, over = {}, {}, None
     embedder.prepare([text for _, text in part])
     for key, text in part:
         try:
             new[key] = np.asarray(embedder.embed(text), dtype=np.float32)
         except Unmeasured as error:
             failed[key] = str(error)
-    return new, failed
+        except BudgetReached as error:
+            over = error
+            break
+    return new, failed, over
 
 
 def _check_widths(found: Mapping[str, Floats], embedder: Embedder) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Protocol, TypeVar
 
 from accord.values import AccordError, Question, Sample, content_hash
@@ -144,8 +144,29 @@ def estimated_usage(question: Any) -> Usage:
 
     Four bytes make a token of English; scripts that need more bytes a character need more tokens too.
     """
-    size = len(json.dumps(question, default=_fields))
-    return Usage(size // 4 + 1, int(getattr(question, "max_tokens", 0)))
+    return Usage(estimated_tokens(question), int(getattr(question, "max_tokens", 0)))
+
+
+def estimated_tokens(content: Any) -> int:
+    """Tokens that a text, or the texts of a frozen value, may have at the most; see `estimated_usage`."""
+    return len(json.dumps(content, default=_fields)) // 4 + 1
+
+
+MOST_CHARACTERS = 8
+"""Characters that a tokenizer puts into one token, on average over a text of any language, at the most."""
+
+
+def least_tokens(content: Any) -> int:
+    """Tokens that a text, or the texts of a frozen value, have at the least."""
+    return _characters(content) // MOST_CHARACTERS
+
+
+def _characters(content: Any) -> int:
+    if isinstance(content, str):
+        return len(content)
+    if isinstance(content, tuple):
+        return sum(map(_characters, content))
+    return sum(map(_characters, _fields(content))) if is_dataclass(content) else 0
 
 
 @dataclass(frozen=True, slots=True)

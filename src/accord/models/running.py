@@ -16,7 +16,7 @@ import numpy as np
 from accord.models.batching import Batched, BatchEndpoint
 from accord.models.budget import Budget, Caps
 from accord.models.client import Texts
-from accord.models.embedders import AT_ONCE, ENDPOINT, open_embedder
+from accord.models.embedders import AT_ONCE, ENDPOINT, Embedder, Remote, open_embedder, open_remote
 from accord.models.flow import Flow, Request
 from accord.models.judging import kept_answers
 from accord.models.kept_embeddings import embedded, foreseen
@@ -74,6 +74,7 @@ class Models:
         self.budget = budget or Budget(Caps(), {})
         self._shared = Shared(store, self.budget, asks, in_batches)
         self._roles: dict[str, Role] = {}
+        self._remote: dict[str, Remote] = {}
 
     @property
     def store(self) -> Store:
@@ -116,6 +117,8 @@ class Models:
 
         if self._roles:
             wait(close())
+        for remote in self._remote.values():
+            remote.close()
 
     # --- answering ----------------------------------------------------------------------------------------------
 
@@ -148,18 +151,26 @@ class Models:
             await asyncio.to_thread(self._vectors, contents)
         )  # fmt: skip
 
+    def _embedder(self, name: str) -> Embedder:
+        """The embedder of a name; one at an endpoint is paid from the budget."""
+        if not name.startswith(ENDPOINT):
+            return open_embedder(name)
+        if name not in self._remote:
+            self._remote[name] = open_remote(name, self.budget)
+        return self._remote[name]
+
     def _vectors(self, texts: Sequence[Text]) -> list[Any]:
         found: list[Any] = [None] * len(texts)
         for name in dict.fromkeys(each.embedder for each in texts):
             places = [place for place, each in enumerate(texts) if each.embedder == name]
             said = [texts[place].text for place in places]
             if name.startswith(ENDPOINT) and not self._shared.asks:
-                _, lacking = foreseen(said, open_embedder(name), self.store)
+                _, lacking = foreseen(said, self._embedder(name), self.store)
                 if lacking:
                     raise BadInput(
                         f"{len(lacking)} texts have no vector by {name} yet, and nobody is asked here: accord fit"
                     )
-            vectors = embedded(said, open_embedder(name), self.store)
+            vectors = embedded(said, self._embedder(name), self.store)
             for place, vector in zip(places, vectors, strict=True):
                 found[place] = vector
         return found

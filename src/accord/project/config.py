@@ -38,7 +38,9 @@ class BudgetConfig(_Strict):
 
     requests: int | None = Field(default=None, ge=0, description="Requests, failed attempts included.")
     tokens: int | None = Field(default=None, ge=0, description="Tokens in and out.")
-    money: float | None = Field(default=None, ge=0, description="Money, by the prices of prices.yaml.")
+    money: float | None = Field(
+        default=None, ge=0, allow_inf_nan=False, description="Money, by the prices of prices.yaml."
+    )
 
 
 class WatchConfig(_Strict):

@@ -110,8 +110,13 @@ class Project:
         return Budget(Caps(**self.config.budget.model_dump()), load_prices())
 
     def cap(self, **caps: float | None) -> None:
-        """Put other caps in place of the file's, where any is given, before anything is spent."""
+        """Put other caps in place of the file's, where any is given, before anything is spent.
+
+        Raises:
+            BadInput: A cap is negative, infinite or no number.
+        """
         given = {name: cap for name, cap in caps.items() if cap is not None}
+        Caps(**given)  # type: ignore[arg-type]
         self.config = self.config.model_copy(update={"budget": self.config.budget.model_copy(update=given)})
 
     @cached_property

@@ -12,7 +12,7 @@ from accord.testing.corpus import (
 )
 from accord.testing.issue_finder import FORGED, PERFECT, SIGNS, dialogues, ratings, verdict, written
 from accord.testing.planted_chats import IDEAS, INFORMATIVE, Author, conversations, write_files
-from accord.testing.server import Batches, ChatServer, Respond, Wire, completion, decisions
+from accord.testing.server import Batches, ChatServer, Respond, Wire, completion, decisions, tokens_in
 from accord.testing.wires import FAULTS, Misbehaving, answer_any, fault
 
 __all__ = [
@@ -46,6 +46,7 @@ __all__ = [
     "planted_utility",
     "rated_chats",
     "ratings",
+    "tokens_in",
     "verdict",
     "write_files",
     "written",

@@ -31,17 +31,27 @@ Respond = Callable[[Mapping[str, Any]], Wire]
 """From the request's JSON, with the path it came on as `_path`, to the answer; an uploaded form is bytes, `_form`."""
 
 
+def tokens_in(*texts: str) -> int:
+    """What the loopback server bills some texts as: a token per four characters."""
+    return sum(map(len, texts)) // 4 + 1
+
+
 def completion(
-    text: str, probabilities: Mapping[str, float] | None = None, refusal: str | None = None, finish: str = "stop"
+    text: str,
+    probabilities: Mapping[str, float] | None = None,
+    refusal: str | None = None,
+    finish: str = "stop",
+    sent: int = 10,
 ) -> Wire:
-    """A well-formed chat completion; `probabilities` are those of the first token's alternatives."""
+    """A well-formed chat completion; `probabilities` are those of the first token's alternatives, `sent` is billed."""
     logprobs = None
     if probabilities is not None:
         tops = [{"token": token, "logprob": math.log(p), "bytes": None} for token, p in probabilities.items()]
         logprobs = {"content": [{**tops[0], "top_logprobs": tops}], "refusal": None}
     message = {"role": "assistant", "content": None if refusal else text, "refusal": refusal}
     choice = {"index": 0, "finish_reason": finish, "message": message, "logprobs": logprobs}
-    usage = {"prompt_tokens": 10, "completion_tokens": 1, "total_tokens": 11}
+    got = tokens_in(text)
+    usage = {"prompt_tokens": sent, "completion_tokens": got, "total_tokens": sent + got}
     about = {"id": "c1", "object": "chat.completion", "created": 0, "model": "loopback"}
     return Wire({**about, "choices": [choice], "usage": usage})
 

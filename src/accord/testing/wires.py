@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from threading import Lock
 from typing import Any
 
-from accord.testing.server import Respond, Wire, completion
+from accord.testing.server import Respond, Wire, completion, tokens_in
 
 FAULTS = (
     "429", "500", "slow", "truncated", "refusal", "invalid JSON", "no logprobs", "half-closed", "wrong content type",
@@ -45,16 +45,17 @@ def _shares(seed: str, count: int) -> list[float]:
 
 def _chat(request: Mapping[str, Any]) -> Wire:
     text = request["messages"][-1]["content"]
+    sent = tokens_in(*(message["content"] for message in request["messages"]))
     if "response_format" in request:
-        return completion(json.dumps(_stated(request["response_format"]["json_schema"]["schema"], text)))
+        return completion(json.dumps(_stated(request["response_format"]["json_schema"]["schema"], text)), sent=sent)
     asked = re.search(r"Answer with one of ([^\n]*) and nothing else", text)
     labels = asked[1].split(", ") if asked else ["yes", "no"]
     shares = _shares(text, len(labels))
     mass = dict(zip(labels, shares, strict=True))
     if request.get("temperature"):
         drawn = random.Random(text + str(random.random())).choices(labels, shares)[0]
-        return completion(drawn)
-    return completion(max(mass, key=mass.__getitem__), mass if request.get("logprobs") else None)
+        return completion(drawn, sent=sent)
+    return completion(max(mass, key=mass.__getitem__), mass if request.get("logprobs") else None, sent=sent)
 
 
 def _completion(request: Mapping[str, Any]) -> Wire:
@@ -80,8 +81,9 @@ def _stated(schema: Mapping[str, Any], seed: str) -> dict[str, Any]:
 def _decisions(request: Mapping[str, Any]) -> Wire:
     answers = [_decision(question, request["input"]) for question in request["questions"]]
     details = {"input_tokens_details": {"cache_write_tokens": 0, "cached_tokens": 0}}
-    more = {"output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 10}
-    usage = {"input_tokens": 10, "output_tokens": 0, **details, **more}
+    sent = tokens_in(request["input"], json.dumps(request["questions"]))
+    more = {"output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": sent}
+    usage = {"input_tokens": sent, "output_tokens": 0, **details, **more}
     return Wire({"answers": answers, "model": request["model"], "usage": usage})
 
 
@@ -102,7 +104,7 @@ def _decision(question: Mapping[str, Any], text: str) -> dict[str, Any]:
 
 def _system_one(request: Mapping[str, Any]) -> Wire:
     answers = {name: _system_one_answer(q, request["state"]) for name, q in request["questions"].items()}
-    usage = {"input_tokens": 10, "output_tokens": 0}
+    usage = {"input_tokens": tokens_in(request["state"], json.dumps(request["questions"])), "output_tokens": 0}
     return Wire({"model": request["model"], "answers": answers, "usage": usage})
 
 

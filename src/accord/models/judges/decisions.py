@@ -196,7 +196,7 @@ def _each_once(asked: Asked, rows: Any) -> Given:
     found: dict[str, Any] = {}
     for row in rows if isinstance(rows, list) else [{}]:
         about = row if isinstance(row, dict) else {}
-        value = about.get("value")
+        value: Any = about.get("value")
         if asked.type == "score":
             is_place = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(asked.options)
             option = asked.options[value][0] if is_place else None
