@@ -6,9 +6,11 @@ To a judge a batch is a chat model whose replies come later: what is not there y
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -26,6 +28,10 @@ LATEST = 100
 """Batches that are looked through for one whose id was lost."""
 MOST_REQUESTS = 50_000
 MOST_BYTES = 150_000_000
+MOST_FILE_BYTES = 1_000_000_000
+"""Bytes of a file of replies: 20 kB for each of its requests."""
+FILE_SECONDS = 900.0
+"""How long a file may take to go over the wire."""
 GONE = "gone"
 AGAIN = re.compile(r"HTTP (408|409|429|5\d\d)|malformed|batch_expired|expired|cancelled|batch_cancelled|gone")
 """Reasons of requests that are worth handing in again; a refusal or a rejected request will be the same again."""
@@ -99,6 +105,12 @@ class BatchEndpoint:
     def __init__(self, wire: ChatCompletions) -> None:
         self._wire = wire
 
+    @asynccontextmanager
+    async def _asking(self) -> AsyncIterator[None]:
+        with failures(self._wire.endpoint, self._wire.name):
+            async with asyncio.timeout(FILE_SECONDS):
+                yield
+
     async def submit(self, lines: bytes, mark: str) -> Batch:
         """Upload a batch file and start it; `mark` finds it again where this call's answer is lost.
 
@@ -106,7 +118,7 @@ class BatchEndpoint:
             CallFailed: The provider did not take it.
             ModelError: No call can succeed, or it has no batches.
         """
-        with failures(self._wire.endpoint, self._wire.name):
+        async with self._asking():
             file = await self._wire.client.files.create(file=("accord.jsonl", lines), purpose="batch")
             made = await self._wire.client.batches.create(
                 input_file_id=file.id, endpoint=ENDPOINT, completion_window=WINDOW, metadata={MARK: mark}
@@ -115,7 +127,7 @@ class BatchEndpoint:
 
     async def marked(self, mark: str) -> Batch | None:
         """The batch that was started with a mark, among the provider's latest; see `submit` for what is raised."""
-        with failures(self._wire.endpoint, self._wire.name):
+        async with self._asking():
             page = await self._wire.client.batches.list(limit=LATEST)
             return next((_batch(found) for found in page.data if (found.metadata or {}).get(MARK) == mark), None)
 
@@ -123,7 +135,7 @@ class BatchEndpoint:
         """How far a batch is, `gone` where the provider does not know it; see `submit` for what is raised."""
         from openai import NotFoundError
 
-        with failures(self._wire.endpoint, self._wire.name):
+        async with self._asking():
             try:
                 return _batch(await self._wire.client.batches.retrieve(batch))
             except NotFoundError:
@@ -136,7 +148,7 @@ class BatchEndpoint:
         replies: dict[str, Reply] = {}
         lost: dict[str, str] = {}
         for file in filter(None, (batch.output, batch.errors)):
-            with failures(self._wire.endpoint, self._wire.name):
+            async with self._asking():
                 try:
                     content = (await self._wire.client.files.content(file)).content
                 except NotFoundError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -13,8 +14,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from accord.models.model import CallFailed, Prompt, Reply, Usage
+from accord.models.receiving import ENCODINGS, MOST_BYTES, receiver
 from accord.models.replies import MALFORMED, a_list, a_whole, an_error_code, an_object, chat_reply, parsed, usage_of
-from accord.values import ModelError, plain_url
+from accord.values import AccordError, ModelError, plain_url
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -25,19 +27,24 @@ DEFAULT_URL = "https://api.openai.com/v1"
 """Where the SDK asks unless it is told otherwise."""
 
 
-def open_client(model: str, base_url: str | None, api_key: str | None, timeout: float) -> AsyncOpenAI:
+def open_client(
+    model: str, base_url: str | None, api_key: str | None, timeout: float, most_bytes: int = MOST_BYTES
+) -> AsyncOpenAI:
     """A client of an OpenAI-compatible endpoint; nothing is sent yet.
 
     The key and the base URL come from `OPENAI_API_KEY` and `OPENAI_BASE_URL` unless given. The SDK's own retries are
-    off: `Retrying` does them, where they are counted.
+    off: `Retrying` does them, where they are counted. See `receiving` for what is refused of a reply.
 
     Raises:
         ModelError: No key is given and `OPENAI_API_KEY` is not set.
     """
-    from openai import AsyncOpenAI, OpenAIError
+    from openai import AsyncOpenAI, DefaultAsyncHttpxClient, OpenAIError
 
     try:
-        return AsyncOpenAI(base_url=base_url, api_key=api_key, timeout=timeout, max_retries=0)
+        http = DefaultAsyncHttpxClient(
+            timeout=timeout, headers={"Accept-Encoding": ENCODINGS}, event_hooks={"response": [receiver(most_bytes)]}
+        )
+        return AsyncOpenAI(base_url=base_url, api_key=api_key, timeout=timeout, max_retries=0, http_client=http)
     except OpenAIError:
         raise ModelError(f"no key for {model!r}: set OPENAI_API_KEY (any text where the endpoint needs none)") from None
 
@@ -46,18 +53,26 @@ class Endpoint(ABC):
     """A model at an OpenAI-compatible endpoint; what is asked of it, and how, is up to the wire."""
 
     def __init__(
-        self, model: str, base_url: str | None = None, api_key: str | None = None, timeout: float = TIMEOUT_SECONDS
+        self,
+        model: str,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        timeout: float = TIMEOUT_SECONDS,
+        most_bytes: int = MOST_BYTES,
     ) -> None:
-        """See `open_client` for where the key and the base URL come from; a key is needed once something is asked."""
+        """See `open_client` for where the key and the base URL come from; a key is needed once something is asked.
+
+        `timeout` seconds after it was sent a request is over, whatever arrived by then.
+        """
         self.name = model
-        self._options = (base_url, api_key, timeout)
+        self.timeout = timeout
+        self._options = (base_url, api_key, timeout, most_bytes)
         self.endpoint = plain_url(base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_URL).rstrip("/") + "/"
 
     @cached_property
     def client(self) -> AsyncOpenAI:
         """The SDK's client, opened when something is first asked; see `open_client` for what is raised."""
-        base_url, api_key, timeout = self._options
-        return open_client(self.name, base_url, api_key, timeout)
+        return open_client(self.name, *self._options)
 
     async def fetch(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """The JSON that the endpoint answers to a request under its address: a POST, or a GET without a body.
@@ -67,9 +82,12 @@ class Endpoint(ABC):
             ModelError: No call can succeed: wrong key, no permission, no such model.
         """
         with failures(self.endpoint, self.name):
-            if body is None:
-                return parsed(await self.client.get(path, cast_to=bytes))
-            return parsed(await self.client.post(path, body=dict(body), cast_to=bytes))
+            async with asyncio.timeout(self.timeout):
+                if body is None:
+                    found = await self.client.get(path, cast_to=bytes)
+                else:
+                    found = await self.client.post(path, body=dict(body), cast_to=bytes)
+        return parsed(found)
 
     @abstractmethod
     async def ask(self, question: Any, /) -> Any:
@@ -99,9 +117,11 @@ def failures(endpoint: str, model: str) -> Iterator[None]:
 
     try:
         yield
-    except openai.APITimeoutError:
+    except (openai.APITimeoutError, TimeoutError):
         raise CallFailed("timeout", f"{endpoint} did not answer in time") from None
-    except openai.APIConnectionError:
+    except openai.APIConnectionError as error:
+        if isinstance(error.__cause__, AccordError):  # what `receiving` refused
+            raise error.__cause__ from None
         raise CallFailed("unreachable", f"no connection to {endpoint}") from None
     except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
         # The body of a 401 may repeat the key; only its status is shown.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from accord.models.batching import Batched, BatchEndpoint
+from accord.models.batching import MOST_FILE_BYTES, Batched, BatchEndpoint
 from accord.models.budget import Budget, Budgeted, Caps
 from accord.models.client import TIMEOUT_SECONDS, ChatCompletions, Endpoint
 from accord.models.judges.decisions import DecidedChat, DecisionsJudge, OpenAIDecisions, SystemOne
@@ -165,7 +165,7 @@ def open_batched(
     """
     if mode not in CHAT_MODES or in_process(model):
         raise BadInput(f"no batches for {model!r} by {mode}; they are for endpoints by {', '.join(CHAT_MODES)}")
-    wire = ChatCompletions(model, base_url, timeout=timeout)
+    wire = ChatCompletions(model, base_url, timeout=timeout, most_bytes=MOST_FILE_BYTES)
     batched = Batched(wire, store)
     return _chat_judge(mode, batched, wire.endpoint, instructions, samples), batched, BatchEndpoint(wire)
 

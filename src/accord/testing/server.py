@@ -17,7 +17,8 @@ from typing import Any
 class Wire:
     """What goes over the wire for one request: a body as it is, or JSON.
 
-    `close_after` cuts the body off after so many bytes and the connection with it; `after` seconds pass first.
+    `close_after` cuts the body off after so many bytes and the connection with it; `after` seconds pass first, and
+    `drip` seconds before each byte of the body.
     """
 
     body: bytes | Mapping[str, Any]
@@ -25,6 +26,7 @@ class Wire:
     headers: Mapping[str, str] = field(default_factory=dict)
     close_after: int | None = None
     after: float = 0.0
+    drip: float = 0.0
 
 
 Respond = Callable[[Mapping[str, Any]], Wire]
@@ -100,7 +102,10 @@ class ChatServer:
                     self.send_header(name, value)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
-                self.wfile.write(body[: wire.close_after])
+                for place in range(len(body) if wire.drip else 0):
+                    time.sleep(wire.drip)
+                    self.wfile.write(body[place : place + 1])
+                self.wfile.write(b"" if wire.drip else body[: wire.close_after])
                 if wire.close_after is not None:
                     self.wfile.flush()
                     self.connection.shutdown(socket.SHUT_RDWR)
