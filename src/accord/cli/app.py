@@ -71,7 +71,9 @@ def guarded(function: Callable[..., Any]) -> Callable[..., None]:
 
 def stop(reason: str, code: int) -> NoReturn:
     """Say why in one line, and end with the documented code."""
-    print(f"accord: {' '.join(reason.split())}", file=sys.stderr)
+    from accord.values import redacted_message  # here: `--help` imports nothing that takes time
+
+    print(f"accord: {' '.join(redacted_message(reason).split())}", file=sys.stderr)
     raise typer.Exit(code)
 
 

@@ -18,7 +18,13 @@ _STATISTICS = {"rmse": "RMSE", "pearson": "r", "spearman": "ρ", "kendall": "τ"
 
 def show(result: Mapping[str, Any], as_json: bool, text: Callable[[Mapping[str, Any]], str]) -> None:
     """Print a result: as JSON, or as `text` writes it."""
-    print(json.dumps(result, indent=1, ensure_ascii=False) if as_json else text(result))
+    _print(json.dumps(result, indent=1, ensure_ascii=False) if as_json else text(result))
+
+
+def _print(text: str) -> None:
+    from accord.values import redacted  # here: `--help` imports nothing that takes time
+
+    print(redacted(text))
 
 
 def show_each(results: Iterable[Mapping[str, Any]], as_json: bool, text: Callable[[Mapping[str, Any]], str]) -> None:
@@ -28,10 +34,10 @@ def show_each(results: Iterable[Mapping[str, Any]], as_json: bool, text: Callabl
         for result in results:
             done.append(result)
             if not as_json:
-                print(text(result))
+                _print(text(result))
     finally:
         if as_json and done:
-            print(json.dumps(done if len(done) > 1 else done[0], indent=1, ensure_ascii=False))
+            _print(json.dumps(done if len(done) > 1 else done[0], indent=1, ensure_ascii=False))
 
 
 class Progress:
@@ -112,7 +118,9 @@ def spending(budget: Budget) -> Iterator[None]:
 
 def note(text: str) -> None:
     """One line on stderr that a user should know and can do something about."""
-    print(f"note: {text}", file=sys.stderr)
+    from accord.values import redacted
+
+    print(f"note: {redacted(text)}", file=sys.stderr)
 
 
 def stage(name: str) -> None:

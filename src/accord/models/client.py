@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from accord.models.model import CallFailed, Prompt, Reply, Usage
 from accord.models.receiving import ENCODINGS, MOST_BYTES, receiver
 from accord.models.replies import MALFORMED, a_list, a_whole, an_error_code, an_object, chat_reply, parsed, usage_of
-from accord.values import AccordError, ModelError, plain_url
+from accord.values import AccordError, ModelError, keep_secret, keep_url_secrets, plain_url
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -64,6 +64,8 @@ class Endpoint(ABC):
 
         `timeout` seconds after it was sent a request is over, whatever arrived by then.
         """
+        keep_secret(api_key)
+        keep_url_secrets(base_url or os.environ.get("OPENAI_BASE_URL"))
         self.name = model
         self.timeout = timeout
         self._options = (base_url, api_key, timeout, most_bytes)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Protocol, TypeVar
 
-from accord.values import AccordError, Question, Sample, content_hash
+from accord.values import AccordError, Question, Sample, content_hash, redacted, redacted_message
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class CallFailed(AccordError):
 
     def __init__(self, reason: str, detail: str, retry_after: float | None = None) -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)
-        self.failure = Failure(reason, detail, retry_after)
+        self.failure = Failure(redacted(reason), redacted_message(detail), retry_after)
 
 
 Q = TypeVar("Q", contravariant=True)

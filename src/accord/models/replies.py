@@ -14,7 +14,7 @@ from numbers import Real
 from typing import Any, Final
 
 from accord.models.model import Answer, CallFailed, Reply, Unanswered, Usage
-from accord.values import Question, sendable
+from accord.values import Question, redacted, sendable
 
 MALFORMED, NO_DISTRIBUTION, NO_OPTION = "malformed", "no distribution", "no option"
 ROUNDING = 1e-3
@@ -94,7 +94,7 @@ def a_text(value: Any, what: str) -> str:
     """The value, which must be a text or absent; what no store can hold in it is replaced. See `an_object`."""
     if value is not None and not isinstance(value, str):
         raise _odd(what)
-    return sendable(value or "")
+    return redacted(sendable(value or ""))
 
 
 def a_whole(value: Any, what: str, below: int) -> int:
@@ -106,7 +106,9 @@ def a_whole(value: Any, what: str, below: int) -> int:
 
 def a_name(value: Any, asked: str = "") -> str:
     """The name of the model that answered, in one printable line; `asked` where the reply gives none."""
-    return short(value) if isinstance(value, str) and value.strip() else asked
+    if not isinstance(value, str) or not value.strip() or value == asked:
+        return asked
+    return redacted(short(value))
 
 
 def a_log_probability(value: Any) -> float:
@@ -234,4 +236,4 @@ _CODE = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 
 def an_error_code(value: Any) -> str:
     """The code that an error's body names, where it is a code; else nothing."""
-    return value if isinstance(value, str) and _CODE.fullmatch(value) else ""
+    return redacted(value) if isinstance(value, str) and _CODE.fullmatch(value) else ""

@@ -14,7 +14,17 @@ from accord.evidence import sources
 from accord.learning import PRESETS, EvaluatorSettings
 from accord.models import FINDER, JUDGE, LIKELIHOOD, SCORER, WRITER, ModelSettings
 from accord.statistics import DRAWS, FOLDS
-from accord.values import BadInput, UnknownName, check, is_web_address, load_yaml, parse_yaml, plain_url
+from accord.values import (
+    BadInput,
+    UnknownName,
+    check,
+    is_secret_name,
+    is_web_address,
+    keep_secret,
+    load_yaml,
+    parse_yaml,
+    plain_url,
+)
 
 FILE = "accord.yaml"
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
@@ -202,9 +212,12 @@ def _filled(value: Any, where: str) -> Any:
 
 def _variable(name: str, where: str) -> str:
     try:
-        return os.environ[name]
+        value = os.environ[name]
     except KeyError:
         raise BadInput(f"{where}: the environment variable {name} is not set") from None
+    if is_secret_name(name):
+        keep_secret(value)
+    return value
 
 
 def json_schema() -> dict[str, Any]:

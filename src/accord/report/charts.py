@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
+from accord.values import redacted
+
 
 def page(name: str, content: Mapping[str, Any]) -> str:
     """The page as HTML. Every text that came from outside is escaped by the template."""
@@ -17,7 +19,7 @@ def page(name: str, content: Mapping[str, Any]) -> str:
     environment.filters["percent"] = percent
     room = files("accord.report")
     style = (room / "style.css").read_text(encoding="utf-8")
-    return environment.from_string((room / name).read_text(encoding="utf-8")).render(style=style, **content)
+    return redacted(environment.from_string((room / name).read_text(encoding="utf-8")).render(style=style, **content))
 
 
 def number(value: float | None, digits: int = 3) -> str:

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, inspect, make_u
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import StaticPool
 
-from accord.values import AccordError, BadInput, MissingExtra
+from accord.values import AccordError, BadInput, MissingExtra, keep_url_secrets
 
 LOCK_WAIT_MS = 60_000
 _MIGRATION_LOCK = 0xACC0D
@@ -33,6 +33,7 @@ def open_engine(url: str) -> Engine:
         BadInput: The URL names no database Accord knows, or a store from a newer Accord.
         StoreError: The database cannot be reached or written.
     """
+    keep_url_secrets(url)
     engine = _engine(url if "://" in url else f"sqlite:///{url}")
     with said(url):
         if _version(engine) != newest_migration():

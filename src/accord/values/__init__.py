@@ -57,6 +57,7 @@ from accord.values.rubric import (
 )
 from accord.values.scale import MOST_ASKED, Frozen, Kind, Scale, Value
 from accord.values.score import POPULATION, ROW, Score, Signature, Unscored, decision, decode, least_cost, score_from
+from accord.values.secrets import is_secret_name, keep_secret, keep_url_secrets, redacted, redacted_message
 from accord.values.strict_yaml import check, is_web_address, load_yaml, parse_yaml, plain_url, reasons
 from accord.values.taxonomy import ISSUE, IssueType, Taxonomy, load_taxonomy, read_taxonomy
 
@@ -118,8 +119,11 @@ __all__ = [
     "decode",
     "digests",
     "dump_rubric",
+    "is_secret_name",
     "is_web_address",
     "issues_from",
+    "keep_secret",
+    "keep_url_secrets",
     "least_cost",
     "load_rubric",
     "load_taxonomy",
@@ -130,6 +134,8 @@ __all__ = [
     "read_rubric",
     "read_taxonomy",
     "reasons",
+    "redacted",
+    "redacted_message",
     "score_from",
     "sendable",
     "shipped_rubrics",

@@ -9,11 +9,19 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from accord.values.secrets import redacted_message
+
 
 class AccordError(Exception):
-    """Root of every failure Accord expects; `exit_code` is what the command line returns for it."""
+    """Root of every failure Accord expects; `exit_code` is what the command line returns for it.
+
+    Its text never holds a secret, whatever was put into it.
+    """
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        return redacted_message(super().__str__())
 
 
 class BadInput(AccordError):

@@ -1,0 +1,117 @@
+"""Keys never come back out: an endpoint that repeats them, whole or in part, shows nothing at any edge."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from accord import Store
+from accord.cli import commands  # noqa: F401 - registers the commands
+from accord.cli.app import app
+from accord.models import CallFailed, ChatCompletions, ChatMessage, ClientOptions, Prompt, kept_key, open_chat, wait
+from accord.store import StoreError
+from accord.testing import ChatServer, Wire, answer_any
+from accord.values import AccordError, keep_secret, keep_url_secrets, redacted, redacted_message, secrets
+
+KEY = "sk-proj-Zq81vLr5TwXy77bn"
+PROMPT = Prompt((ChatMessage("user", "hello"),))
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key that no other text holds a part of; what a test notes is forgotten after it."""
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setattr(secrets, "_kept", set())
+
+
+def is_clean(text: str) -> bool:
+    return not any(KEY[at : at + 8] in text for at in range(len(KEY) - 7))
+
+
+def test_a_secret_and_its_parts_are_hidden_and_nothing_else() -> None:
+    assert redacted(f"key {KEY}!") == "key [secret]!"
+    assert redacted(f"{KEY[:10]}...{KEY[-9:]}") == "[secret]...[secret]"
+    assert redacted(f"{KEY[3:12]}{KEY[3:12]}") == "[secret]", "parts that touch are one"
+    assert redacted(f"seven letters {KEY[:7]} stay") == f"seven letters {KEY[:7]} stay"
+    assert redacted("nothing of it") == "nothing of it"
+
+
+def test_what_is_noted_of_a_url() -> None:
+    keep_url_secrets("https://ada:love%21lace@one.test/v1?api-key=abcdefghij&api-version=2024-02-01")
+    keep_url_secrets("https://tokentoken@one.test/v1")
+    keep_url_secrets("https://[::1")
+    keep_secret("short")
+    for text in ("love%21lace", "love!lace", "abcdefghij", "tokentoken"):
+        assert redacted(text) == "[secret]"
+    for text in ("2024-02-01", "short", "ada"):
+        assert redacted(text) == text
+
+
+def test_messages_hide_what_stands_where_credentials_do() -> None:
+    shown = redacted_message("postgresql://ada:pw@host/db?sslmode=no&password=pw failed: password=pw, api_key=pw")
+    assert shown.count("[secret]") == 4 and "pw" not in shown.replace("password", "") and "sslmode=no" in shown
+    assert str(AccordError(f"{KEY} at http://pw@host/x")) == "[secret] at http://[secret]@host/x"
+
+
+@pytest.mark.parametrize("part", [KEY, KEY[:12], KEY[-8:]])
+def test_an_endpoint_that_repeats_the_key_shows_nothing(part: str, memory: Store) -> None:
+    body = json.loads(json.dumps(answer_any({"_path": "/chat/completions", "messages": [{"content": "x"}]}).body))
+    body["model"] = f"m1 {part}"
+    body["choices"][0]["message"]["content"] = f"my key is {part}"
+    refusal = json.loads(json.dumps(body))
+    refusal["choices"][0]["message"]["refusal"] = f"no: {part}"
+    error = {"error": {"message": part, "code": part, "type": part}}
+    with ChatServer(lambda request: Wire(body)) as server:
+        model = open_chat("m1", server.url, memory, ClientOptions(attempts=1))
+        reply = wait(model.ask(PROMPT))
+        kept = memory.reply(kept_key(f"{server.url}/", "m1", PROMPT))
+        wait(model.close())
+    assert reply.model == "m1 [secret]" and reply.text == "my key is [secret]"
+    assert kept is not None and is_clean(kept)
+    for wire in (Wire(refusal), *(Wire(error, status) for status in (400, 401, 404, 422, 429, 500))):
+        with ChatServer(lambda request, wire=wire: wire) as server:
+            wires = ChatCompletions("m1", server.url)
+            with pytest.raises(AccordError) as caught:
+                wait(wires.ask(PROMPT))
+            wait(wires.close())
+            assert is_clean(str(caught.value))
+            assert not isinstance(caught.value, CallFailed) or is_clean(str(caught.value.failure))
+
+
+def test_models_check_shows_no_key() -> None:
+    def repeating(request: Mapping[str, Any]) -> Wire:
+        if request["_path"].endswith("/chat/completions"):
+            return Wire({**answer_any(request).body, "model": KEY})  # type: ignore[dict-item]
+        return Wire({"error": {"message": KEY, "code": KEY}}, 400)
+
+    with ChatServer(repeating) as server:
+        for more in ([], ["--json"]):
+            result = CliRunner().invoke(app, ["models", "check", "m1", "--base-url", server.url, *more])
+            assert result.exit_code == 0 and "[secret]" in result.stdout
+            assert is_clean(result.stdout + result.stderr)
+
+
+@pytest.mark.parametrize("url", ["postgresql://ada:{pw}@127.0.0.1:1/db", "postgresql://127.0.0.1:1/db?password={pw}"])
+@pytest.mark.parametrize("password", ["pw1", KEY])
+def test_a_stores_password_is_in_no_error(url: str, password: str, tmp_path: Path, monkeypatch: Any) -> None:
+    with pytest.raises(StoreError) as caught:
+        Store(url.format(pw=password))
+    assert password not in str(caught.value) and "127.0.0.1" in str(caught.value)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ACCORD_STORE", url.format(pw=password))
+    result = CliRunner().invoke(app, ["report"])
+    assert result.exit_code == 1 and password not in result.stdout + result.stderr
+
+
+def test_the_configurations_own_secrets_are_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from accord.project import load_config
+
+    monkeypatch.setenv("TEAM_WEBHOOK", "https://hooks.test/services/T0/abcdefgh")
+    Path(tmp_path, "accord.yaml").write_text("watch: {webhook: '${TEAM_WEBHOOK}'}\n")
+    load_config(tmp_path / "accord.yaml")
+    assert redacted("posted to services/T0/abcdefgh") == "posted to [secret]"
