@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from accord import Conversation, Document, Label, Rubric, Scale, Target, Turn, load_rubric
-from accord.values import BadInput, UnknownName, check_label, dump_rubric, read_rubric
+from accord.values import (
+    CARD_BYTES,
+    BadInput,
+    UnknownName,
+    check_label,
+    dump_rubric,
+    load_yaml,
+    read_card,
+    read_rubric,
+    regular,
+)
 
 QUESTION = {"id": "good", "text": "Good?", "options": [1, 2, 3]}
 
@@ -93,6 +108,102 @@ def test_a_wrong_rubric_is_one_clear_line(content: object, reason: str) -> None:
 def test_a_file_that_is_no_rubric(tmp_path: Path, text: str, reason: str) -> None:
     with pytest.raises(BadInput, match=reason):
         load_rubric(written(tmp_path, text))
+
+
+LAUGHS = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"a{i}: &a{i} [{','.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 10)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (LAUGHS, "more than 10,000 keys and values"),
+        ("".join(f"k{i}: 1\n" for i in range(40_000)), "more than 10,000 keys and values"),
+        ("[" * 200_000, "nested deeper than 100 levels"),
+        ("{a: " * 100_000, "nested deeper than 100 levels"),
+        ("- " * 200_000, "nested deeper than 100 levels"),
+        ("&a [*a]", "an alias stands inside what it stands for"),
+        ("name: &a {b: *a}", "an alias stands inside what it stands for"),
+        ("main: " + "9" * 6_000, "a value is none of its kind"),
+        ("main: 2024-13-45", "month must be in 1..12"),
+        ("main: .inf", "no finite number"),
+        ("main: .nan", "no finite number"),
+        ('main: !!int ""', "a value is none of its kind"),
+        ("main: !!bool maybe", "a value is none of its kind"),
+        ("main: !!timestamp soon", "a value is none of its kind"),
+        ("? [1]\n: 2", "a key is a list or a mapping"),
+        ("? {a: 1}\n: 2", "a key is a list or a mapping"),
+        ("main: !!python/object/apply:os.getcwd []", "could not determine a constructor"),
+        ("name: \0", "special characters are not allowed"),
+        ("main: !" + "x" * 400_000, "could not determine a constructor"),
+        ("x" * 2_000_000, "larger than such a file may be: 2 MB"),
+        (("? " + "k" * 60_000 + "\n: 1\n") * 2, "is no YAML: key 'kkk"),
+        ("? " + "k" * 60_000 + "\n: 1\n", "unknown key"),
+    ],
+)
+def test_yaml_that_was_written_to_harm_is_one_short_line(tmp_path: Path, text: str, reason: str) -> None:
+    with pytest.raises(BadInput, match=re.escape(reason)) as caught:
+        load_rubric(written(tmp_path, text))
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 800
+
+
+def test_aliases_that_people_write_are_read(tmp_path: Path) -> None:
+    said = "name: x\nmain: a\nquestions:\n"
+    shared = "  - {id: a, text: 'A?', options: &four [1, 2, 3, 4]}\n  - {id: b, text: 'B?', options: *four}\n"
+    assert load_rubric(written(tmp_path, said + shared))["b"].scale.options == (1, 2, 3, 4)
+
+
+def a_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def a_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(path.name)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes and devices have no names here")
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [
+        (a_pipe, "a named pipe"),
+        (a_socket, "a socket"),
+        (Path.mkdir, "a folder"),
+        (lambda path: path.symlink_to("/dev/zero"), "a device"),
+        (lambda path: path.symlink_to("rubric.yaml"), "cannot read"),
+    ],
+)
+def test_only_a_file_is_read_and_nothing_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], None], kind: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make(tmp_path / "rubric.yaml")
+    for read in (load_rubric, load_yaml, read_card, regular):
+        with pytest.raises(BadInput, match=kind):
+            read(tmp_path / "rubric.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[" * 101 + "]" * 101, "nested deeper than 100"),
+        ("[" * 100_000, "nested deeper than 100"),
+        ('{"a": NaN}', "NaN is no number"),
+        ('{"a": -Infinity}', "-Infinity is no number"),
+        ('{"a": 1e999}', "no finite number"),
+        ('{"a": ' + "9" * 6_000 + "}", "is no JSON"),
+        ("{", "is no JSON"),
+        (" " * 2_000, "2 kB, at most 1 kB"),
+    ],
+)
+def test_a_card_is_bounded_json(tmp_path: Path, text: str, reason: str) -> None:
+    path = tmp_path / "card.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(BadInput, match=re.escape(reason)):
+        read_card(path, most=1024 if text.isspace() else CARD_BYTES)
+    path.write_text("\ufeff" + "[" * 100 + "]" * 100, encoding="utf-8")
+    assert read_card(path) == json.loads("[" * 100 + "]" * 100)
 
 
 def test_unknown_rubrics_and_questions_are_met_with_a_guess(rubric: Rubric) -> None:

@@ -42,6 +42,17 @@ from accord.values.errors import (
     UnknownName,
     Unmeasured,
 )
+from accord.values.incoming import (
+    ARRAYS_BYTES,
+    CARD_BYTES,
+    DEEPEST,
+    is_too_deep,
+    open_regular,
+    read_card,
+    read_text,
+    read_whole,
+    regular,
+)
 from accord.values.labels import Label, Labels, check_label, check_value
 from accord.values.registry import Registry
 from accord.values.rubric import (
@@ -63,6 +74,7 @@ from accord.values.taxonomy import ISSUE, IssueType, Taxonomy, load_taxonomy, re
 
 __all__ = [
     "ANNOTATOR_KINDS",
+    "ARRAYS_BYTES",
     "AccordError",
     "Annotation",
     "AnnotatorKind",
@@ -70,7 +82,9 @@ __all__ = [
     "BadInput",
     "BadRow",
     "BudgetReached",
+    "CARD_BYTES",
     "Conversation",
+    "DEEPEST",
     "Document",
     "Frozen",
     "GateFailed",
@@ -120,6 +134,7 @@ __all__ = [
     "digests",
     "dump_rubric",
     "is_secret_name",
+    "is_too_deep",
     "is_web_address",
     "issues_from",
     "keep_secret",
@@ -129,13 +144,18 @@ __all__ = [
     "load_taxonomy",
     "load_yaml",
     "located",
+    "open_regular",
     "parse_yaml",
     "plain_url",
+    "read_card",
     "read_rubric",
     "read_taxonomy",
+    "read_text",
+    "read_whole",
     "reasons",
     "redacted",
     "redacted_message",
+    "regular",
     "score_from",
     "sendable",
     "shipped_rubrics",

@@ -1,7 +1,12 @@
-"""Text that people write, read strictly: YAML with unique keys, values checked by a model, URLs without secrets."""
+"""Text that people write, read strictly: YAML with unique keys, values checked by a model, URLs without secrets.
+
+A YAML file is bounded in bytes, in nodes (those counted that its aliases repeat) and in depth: none takes longer than a
+second to refuse.
+"""
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,6 +16,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from accord.values.errors import BadInput, UnknownName
+from accord.values.incoming import DEEPEST, MB, read_text
 
 
 def plain_url(url: Any) -> str:
@@ -30,17 +36,61 @@ def is_web_address(url: str) -> bool:
 Model = TypeVar("Model", bound=BaseModel)
 
 
+YAML_BYTES = MB // 2
+"""The most that a YAML file may hold: some four hundred pages."""
+_NODES = 10_000
+"""The most keys and values a YAML file may hold, those that its aliases repeat counted again."""
+_SHOWN = 300
+"""Characters of what a parser says that stand in a message."""
+
+
 class _UniqueKeys(yaml.SafeLoader):
     """PyYAML keeps the last of two equal keys without a word; a setting that vanishes is an error here."""
 
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self._nodes, self._depth = 0, 0
+        self._weights: dict[yaml.Node, int] = {}
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """One node with all in it; its weight is the number of nodes that it comes to when aliases are written out."""
+        alias = self.check_event(yaml.AliasEvent)
+        before = self._nodes
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise yaml.YAMLError(f"nested deeper than {DEEPEST} levels")
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        if node is not None and alias and node not in self._weights:
+            raise yaml.MarkedYAMLError(None, None, "an alias stands inside what it stands for", node.start_mark)
+        self._nodes += self._weights[node] if node is not None and alias else 1
+        if self._nodes > _NODES:
+            raise yaml.YAMLError(f"more than {_NODES:,} keys and values, those counted that aliases repeat")
+        if node is not None and not alias:
+            self._weights[node] = self._nodes - before
+        return node
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        twice = next((key for key in keys if keys.count(key) > 1), None)
-        if twice is not None:
-            raise yaml.MarkedYAMLError(None, None, f"key {twice!r} is given twice", node.start_mark)
+        """The mapping, whose keys are all different."""
+        seen = set()
+        for key, _ in node.value:
+            name = self.construct_object(key, deep=True)
+            if isinstance(name, dict | list | set):
+                raise yaml.MarkedYAMLError(None, None, "a key is a list or a mapping", key.start_mark)
+            if name in seen:
+                raise yaml.MarkedYAMLError(None, None, f"key {name!r} is given twice", node.start_mark)
+            seen.add(name)
         return super().construct_mapping(node, deep)
 
+    def construct_yaml_float(self, node: yaml.ScalarNode) -> float:
+        """A finite number: no setting, option or price is without end."""
+        number = super().construct_yaml_float(node)
+        if not math.isfinite(number):
+            raise yaml.MarkedYAMLError(None, None, f"{node.value} is no finite number", node.start_mark)
+        return number
 
+
+_UniqueKeys.add_constructor("tag:yaml.org,2002:float", _UniqueKeys.construct_yaml_float)
 # YAML 1.1 reads yes, no, on and off as booleans; in a rubric they are words, as in YAML 1.2.
 _UniqueKeys.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:bool"]
@@ -49,18 +99,20 @@ _UniqueKeys.yaml_implicit_resolvers = {
 _UniqueKeys.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(true|True|false|False)$"), list("tTfF"))
 
 
+_NO_SUCH_VALUE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+"""What PyYAML's own constructors raise at a date of month 13, a number of 6,000 digits, `!!int ""` and their like."""
+
+
 def load_yaml(path: Path) -> Any:
     """Parse one YAML file.
 
     Raises:
-        BadInput: The file is missing, empty, not UTF-8 or not YAML.
+        BadInput: The file is missing, empty, no regular file, larger than `YAML_BYTES`, not UTF-8 or not YAML.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
+        text = read_text(path, YAML_BYTES)
+    except FileNotFoundError as error:
         raise BadInput(f"cannot read {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise BadInput(f"{path} is not UTF-8; save it as UTF-8") from None
     return parse_yaml(text, str(path))
 
 
@@ -68,15 +120,24 @@ def parse_yaml(text: str, where: str) -> Any:
     """Parse the text of one YAML file, which messages call `where`.
 
     Raises:
-        BadInput: The text is empty or not YAML.
+        BadInput: The text is empty, not YAML, or more of it than people write.
     """
+    if len(text) > YAML_BYTES:
+        raise BadInput(f"{where} holds {len(text):,} characters of YAML, at most {YAML_BYTES:,} are read")
     try:
         content = yaml.load(text, _UniqueKeys)  # noqa: S506 - a SafeLoader
     except yaml.YAMLError as error:
-        raise BadInput(f"{where} is no YAML: {' '.join(str(error).split())}") from None
+        raise BadInput(f"{where} is no YAML: {shortened(' '.join(str(error).split()))}") from None
+    except _NO_SUCH_VALUE as error:
+        raise BadInput(f"{where} is no YAML: a value is none of its kind: {shortened(str(error))}") from None
     if content is None:
         raise BadInput(f"{where} is empty")
     return content
+
+
+def shortened(text: str, most: int = _SHOWN) -> str:
+    """The beginning of a text that a message shows."""
+    return text if len(text) <= most else f"{text[:most]}..."
 
 
 def check(model: type[Model], content: Any, where: str) -> Model:
@@ -91,9 +152,9 @@ def check(model: type[Model], content: Any, where: str) -> Model:
         # An unknown key is the cause of a missing one more often than the other way round.
         first = min(error.errors(), key=lambda entry: entry["type"] != "extra_forbidden")
         if first["type"] == "extra_forbidden":
-            unknown = UnknownName("key", str(first["loc"][-1]), _keys_at(model, first["loc"][:-1]))
+            unknown = UnknownName("key", shortened(str(first["loc"][-1]), 60), _keys_at(model, first["loc"][:-1]))
             raise BadInput(f"{where}: {unknown}") from None
-        raise BadInput(f"{where}: {reasons(error)[0]}") from None
+        raise BadInput(f"{where}: {shortened(reasons(error)[0])}") from None
 
 
 def reasons(error: ValueError) -> list[str]:

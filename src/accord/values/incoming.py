@@ -1,0 +1,176 @@
+"""The one edge for bytes that come in from files: regular files alone, bounded in size, in depth and in values.
+
+| what comes in | what is said |
+|---|---|
+| a folder, a named pipe, a device, a socket (or a link to one) where a file is expected | which of them it is |
+| a file that is read whole (YAML, a card, learned arrays) and larger than such files are | its size and the most |
+| JSON that is nested deeper than `DEEPEST` | that it is |
+| NaN or an infinite number in a card | that it is no JSON |
+| text that is not UTF-8 | that it is not |
+
+Each is one `BadInput` before anything of the kind is read into memory, and nothing is waited for: a pipe or a device is
+never opened. The bounds of what is read row by row stand in `formats/rows.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import IO, Any
+
+from accord.values.errors import BadInput
+
+DEEPEST = 100
+"""Levels of nesting in anything that is read: more than people or programs write, less than any parser's stack."""
+MB = 1 << 20
+CARD_BYTES = 64 * MB
+"""The most that a JSON card beside learned arrays may hold."""
+ARRAYS_BYTES = 1024 * MB
+"""The most that the learned arrays of an evaluator may hold."""
+
+_KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def regular(path: Path) -> int:
+    """The size in bytes of a file that can be read to its end; links are followed.
+
+    Raises:
+        BadInput: It is a folder, a pipe, a device or a socket, or cannot be looked at.
+        FileNotFoundError: Nothing is there.
+    """
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as error:  # a name with a NUL, a ring of links, a name that is too long
+        raise BadInput(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+    return _size(path, found)
+
+
+def open_regular(path: Path) -> IO[bytes]:
+    """The file opened for reading, without a buffer, never anything that one could wait for.
+
+    Raises:
+        BadInput: As `regular`, or it may not be read.
+        FileNotFoundError: Nothing is there.
+    """
+    regular(path)
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+    try:
+        number = os.open(path, flags)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise BadInput(f"cannot read {path}: {error.strerror}") from None
+    try:
+        _size(path, os.fstat(number))  # what was looked at may have been replaced since
+    except BadInput:
+        os.close(number)
+        raise
+    return os.fdopen(number, "rb", buffering=0)
+
+
+def read_whole(path: Path, most: int) -> bytes:
+    """All bytes of a file that holds no more than `most`.
+
+    Raises:
+        BadInput: As `open_regular`, or the file is larger, or it cannot be read to its end.
+        FileNotFoundError: Nothing is there.
+    """
+    with open_regular(path) as stream:
+        size = os.fstat(stream.fileno()).st_size
+        if size <= most:
+            try:
+                content, more = bytearray(), True
+                while more and len(content) <= most:
+                    piece = stream.read(min(MB, most + 1 - len(content)))
+                    more = bool(piece)
+                    content += piece or b""
+            except OSError as error:
+                raise BadInput(f"cannot read {path}: {error.strerror}") from None
+            size = max(size, len(content))
+    if size > most:
+        raise BadInput(f"{path} is larger than such a file may be: {_shown(size)}, at most {_shown(most)}")
+    return bytes(content)
+
+
+def read_text(path: Path, most: int) -> str:
+    """The text of a file in UTF-8, with or without a mark of it at the beginning.
+
+    Raises:
+        BadInput: As `read_whole`, or it is not UTF-8.
+        FileNotFoundError: Nothing is there.
+    """
+    try:
+        return read_whole(path, most).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise BadInput(f"{path} is not UTF-8; save it as UTF-8") from None
+
+
+def read_card(path: Path, most: int = CARD_BYTES) -> Any:
+    """What a JSON file holds, with finite numbers and nested no deeper than `DEEPEST`.
+
+    Raises:
+        BadInput: As `read_text`, or it is no such JSON.
+        FileNotFoundError: Nothing is there.
+    """
+    text = read_text(path, most)
+    try:
+        content = json.loads(text, parse_constant=_refused, parse_float=_finite)
+    except RecursionError:
+        raise BadInput(f"{path} is no JSON that can be read: nested deeper than {DEEPEST} levels") from None
+    except ValueError as error:  # a JSONDecodeError is one; a number of thousands of digits another
+        raise BadInput(f"{path} is no JSON: {getattr(error, 'msg', error)}") from None
+    if is_too_deep(content):
+        raise BadInput(f"{path} is no JSON that can be read: nested deeper than {DEEPEST} levels")
+    return content
+
+
+def is_too_deep(value: Any, deepest: int = DEEPEST) -> bool:
+    """Whether lists and objects stand inside each other more than `deepest` times.
+
+    >>> is_too_deep([[["a"]]], 2), is_too_deep([[["a"]]], 3)
+    (True, False)
+    """
+    level = [value]
+    for _ in range(deepest):
+        level = [
+            inner
+            for each in level
+            if isinstance(each, dict | list)
+            for inner in (each.values() if isinstance(each, dict) else each)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _size(path: Path, found: os.stat_result) -> int:
+    kind = next((name for test, name in _KINDS if test(found.st_mode)), None)
+    if kind is not None:
+        raise BadInput(f"{path} is {kind}, not a file; name a file")
+    return found.st_size
+
+
+def _shown(size: int) -> str:
+    return f"{size / MB:,.0f} MB" if size >= MB else f"{size / 1024:,.0f} kB"
+
+
+def _refused(name: str) -> Any:
+    raise ValueError(f"{name} is no number")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if number in (float("inf"), float("-inf")):
+        raise ValueError(f"{digits[:20]} is no finite number")
+    return number
