@@ -5,6 +5,10 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -702,3 +706,125 @@ def test_a_decimal_comma_is_read_as_one(tmp_path: Path) -> None:
     path = tmp_path / "l.csv"
     path.write_text("id;note\nc;3,5\nd;4\n", encoding="utf-8")
     assert [label.value for label in read_labels(path, asks)] == [3.5, 4]
+
+
+CHAT = json.dumps({"messages": MESSAGES}).encode() + b"\n"
+
+
+def sparse(head: bytes) -> Callable[[Path], None]:
+    """A file of a gigabyte that takes no room on the disk."""
+
+    def make(path: Path) -> None:
+        with path.open("wb") as stream:
+            stream.write(head)
+            stream.truncate(1 << 30)
+
+    return make
+
+
+def bomb(head: bytes, unit: bytes) -> Callable[[Path], None]:
+    """Half a gigabyte of the same, packed."""
+
+    def make(path: Path) -> None:
+        with gzip.open(path, "wb", compresslevel=1) as stream:
+            stream.write(head)
+            piece = unit * ((1 << 22) // len(unit))
+            for _ in range(128):
+                stream.write(piece)
+
+    return make
+
+
+HOSTILE = {
+    "zeros.jsonl": (sparse(b""), "line 1: longer than 128 MB"),
+    "zeros.csv": (sparse(b""), "line 2: a row is longer than 32 MB"),
+    "cell.csv": (sparse(b'role,content\nuser,"'), "line 2: a row is longer than 32 MB"),
+    "after.jsonl": (sparse(CHAT), "line 2: longer than 128 MB"),
+    "array.json": (sparse(b'[{"messages": "'), "an element is longer than 32 MB"),
+    "wrapper.json": (sparse(b'{\n"data": ['), "an element is longer than 32 MB"),
+    "object.json": (sparse(b'{\n"strange": ['), "one JSON value of more than 32 MB"),
+    "zeros.jsonl.gz": (bomb(b"", b"\0"), "line 1: longer than 128 MB"),
+    "spaces.json.gz": (bomb(b"[", b" "), "200 times its size"),
+    "lines.jsonl.gz": (bomb(b"", b"\n"), "empty lines one after another"),
+    "lists.json.gz": (bomb(b"[", b"[],"), "10,000 rows one after another are none"),
+    "commas.csv.gz": (bomb(b"role,content\n", b","), "holds more than 2,000,000 values"),
+    "row.jsonl.gz": (bomb(b'{"messages": [', b"[],"), "line 1: longer than 128 MB"),
+}
+MEASURED = """
+import sys
+from accord import read
+from accord.values import BadInput
+try:
+    for _ in read(sys.argv[1], on_bad_row=lambda row: None):
+        pass
+except BadInput as error:
+    print(error)
+print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux how much memory was used")
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_file_takes_more_than_300_mb_to_refuse(tmp_path: Path, name: str) -> None:
+    make, reason = HOSTILE[name]
+    path = tmp_path / name
+    make(path)
+    done = subprocess.run([sys.executable, "-c", MEASURED, str(path)], capture_output=True, text=True, check=True)
+    said, kilobytes = done.stdout.strip().split("\n")
+    assert reason in said and int(kilobytes) < 300 * 1024
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "json", "csv"])
+def test_a_broken_archive_is_one_line(tmp_path: Path, kind: str) -> None:
+    content = {"jsonl": CHAT * 3, "json": b"[" + CHAT + b"]", "csv": b"prompt,response\nhello,hi\n"}[kind]
+    packed, path = gzip.compress(content, mtime=0), tmp_path / f"a.{kind}.gz"
+    path.write_bytes(packed)
+    assert len(list(read(path))) == (3 if kind == "jsonl" else 1)
+    broken = {
+        "it ends too early": packed[:-8],  # without its checksum
+        "CRC check failed": packed[:-8] + bytes(8),
+        "Incorrect length": packed[:-4] + bytes(4),
+        "invalid": packed[:10] + b"\xff" * 20 + packed[30:],
+        "Not a gzipped file": packed + b"something else",
+    }
+    for reason, damaged in broken.items():
+        path.write_bytes(damaged)
+        with pytest.raises(BadInput, match=f"broken gzip file: .*{reason}") as caught:
+            list(read(path))
+        assert "\n" not in str(caught.value)
+
+
+def test_rows_and_columns_beyond_every_use(tmp_path: Path) -> None:
+    wide = tmp_path / "wide.csv"
+    wide.write_text(",".join(f"c{i}" for i in range(300_000)) + "\n", encoding="utf-8")
+    with pytest.raises(BadInput, match="more than 10,000 columns"):
+        list(read(wide))
+    path = tmp_path / "rows.jsonl"
+    deep = b'{"messages": ' + b"[" * 120 + b"]" * 120 + b"}\n"
+    crowded = b'{"messages": [' + b"[]," * 2_000_000 + b"[]]}\n"
+    long = b'{"messages": "' + b"x" * (33 << 20) + b'"}\n'
+    path.write_bytes(CHAT + deep + crowded + long + CHAT)
+    bad: list[BadRow] = []
+    assert [record.conversation.id for record in read(path, on_bad_row=bad.append)] == ["rows-1", "rows-5"]
+    assert [(row.line, row.reason) for row in bad] == [
+        (2, "not JSON that is read: nested deeper than 100 levels"),
+        (3, "a row is longer than 32 MB or holds more than 2,000,000 values"),
+        (4, "a row is longer than 32 MB or holds more than 2,000,000 values"),
+    ]
+
+
+def test_a_wrapper_that_is_larger_than_any_row_is_read_row_by_row(tmp_path: Path) -> None:
+    path, inner = tmp_path / "export.json", json.dumps({"messages": [{"role": "user", "content": "word " * 200_000}]})
+    for lead in ('{"data": [', '{\n  "data": [\n'):
+        path.write_text(lead + ",\n".join([inner] * 36) + '], "next": {"page": 2}}', encoding="utf-8")
+        assert sum(1 for _ in read(path)) == 36
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes have no names here")
+def test_what_is_no_file_is_never_opened(tmp_path: Path) -> None:
+    pipe, device = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    os.mkfifo(pipe)
+    device.symlink_to("/dev/zero")
+    for path, kind in ((pipe, "a named pipe"), (device, "a device")):
+        with pytest.raises(BadInput, match=f"is {kind}, not a file"):
+            list(read(path))

@@ -1,23 +1,40 @@
-"""Rows of a file, one after another and never all at once: JSON lines, a JSON array, CSV, TSV, Parquet; gzip too."""
+"""Rows of a file, one after another and never all at once: JSON lines, a JSON array, CSV, TSV, Parquet; gzip too.
+
+No file takes more memory than its longest row does, and a row is bounded: in bytes, in values, in depth and in columns
+(the table of what is refused of a whole file stands in `values/incoming.py`). A row that is too much is one bad row.
+"""
 
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import json
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
 from accord.formats.record import Row
-from accord.values import BadInput, BadRow
+from accord.values import DEEPEST, MB, BadInput, BadRow, is_too_deep, open_unpacked, regular, shown_size
 
 TABLE_SUFFIXES = {".csv", ".tsv", ".parquet"}
+ROW_BYTES = 32 * MB
+"""The longest row: a book of 5,000 pages."""
+ROW_VALUES = 2_000_000
+"""The most values in one row, told by its commas and brackets."""
+COLUMNS = 10_000
+"""The most columns of a table."""
+_SKIPPED = 4 * ROW_BYTES
+"""A line that is longer than this is not looked for the end of."""
+_BAD_AT_ONCE = 10_000
+"""So many bad rows one after another are no file of rows."""
+_EMPTY_AT_ONCE = 1_000_000
 _CHUNK = 1 << 16
-_GZIP, _BOM = b"\x1f\x8b", b"\xef\xbb\xbf"
+_BOM = b"\xef\xbb\xbf"
 _WRAPPERS = ("data", "traces", "items", "rows")
 _OF_CONVERSATIONS = ("conversations", "dialogues", "chats", "sessions", "records", "results", "examples")
+_OPENS_WRAPPER = re.compile(rb'\s*\{\s*"(?:' + "|".join((*_WRAPPERS, *_OF_CONVERSATIONS)).encode() + rb')"\s*:\s*\[')
 _MESSAGES = ("messages", "turns", "transcript", "dialogue", "dialog")
 _ITEMS_FILE = "items.jsonl.gz"
 
@@ -26,16 +43,18 @@ def locate(path: str | Path) -> Path:
     """The file to read: `path` itself, or the items file of a benchmark folder.
 
     Raises:
-        BadInput: There is no such file, or it is empty.
+        BadInput: There is no such file, it is empty, or it is a pipe, a device or a socket.
     """
     found = Path(path)
     if found.is_dir():
         found = found / _ITEMS_FILE
         if not found.is_file():
             raise BadInput(f"{path} is a folder without {_ITEMS_FILE}; name a file")
-    if not found.is_file():
-        raise BadInput(f"no file {path}")
-    if found.stat().st_size == 0:
+    try:
+        size = regular(found)
+    except FileNotFoundError:
+        raise BadInput(f"no file {path}") from None
+    if size == 0:
         raise BadInput(f"{path} is empty")
     return found
 
@@ -52,54 +71,114 @@ def read_rows(path: Path) -> Iterator[Row | BadRow]:
     Raises:
         BadInput: The file as a whole cannot be read: unreadable, not UTF-8 text, a broken archive.
     """
-    kind = suffix(path)
+    kind, bad = suffix(path), 0
+    if kind == ".parquet":
+        rows = _parquet_rows(path)
+    else:
+        rows = _csv_rows(path, "\t" if kind == ".tsv" else None) if kind in TABLE_SUFFIXES else _json_rows(path)
     try:
-        if kind == ".parquet":
-            yield from _parquet_rows(path)
-        elif kind in TABLE_SUFFIXES:
-            yield from _csv_rows(path, "\t" if kind == ".tsv" else None)
-        else:
-            yield from _json_rows(path)
+        for row in rows:
+            yield row
+            bad = bad + 1 if isinstance(row, BadRow) else 0
+            if isinstance(row, BadRow) and bad > _BAD_AT_ONCE:
+                raise BadInput(f"{path}: {_BAD_AT_ONCE:,} rows one after another are none, up to line {row.line}")
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror or error}") from None
-    except EOFError:
-        raise BadInput(f"{path} is a broken gzip file: it ends too early") from None
 
 
-def _open(path: Path) -> IO[bytes]:
+def _open(path: Path) -> io.BufferedReader[Any]:
     """The file's bytes, unpacked where they are gzip, whatever the file is called.
 
     Raises:
         BadInput: The text is UTF-16.
     """
-    with path.open("rb") as raw:
-        packed = raw.read(2) == _GZIP
-    stream: Any = gzip.open(path) if packed else path.open("rb", buffering=1 << 20)  # noqa: SIM115 - the caller closes it
-    if stream.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff"):
+    stream = open_unpacked(path)
+    try:
+        head = stream.peek(2)[:2]
+    except BadInput:
+        stream.close()
+        raise
+    if head in (b"\xff\xfe", b"\xfe\xff"):
         stream.close()
         raise BadInput(f"{path} is UTF-16; save it as UTF-8")
-    return stream  # type: ignore[no-any-return]
+    return stream
 
 
 def _json_rows(path: Path) -> Iterator[Row | BadRow]:
     with _open(path) as stream:
-        head = stream.peek(64).removeprefix(_BOM).lstrip()  # type: ignore[attr-defined]
+        head = stream.peek(1024).removeprefix(_BOM).lstrip()
         if head[:1] == b"[":
             yield from _array_rows(path, stream)
-        else:
-            yield from _line_rows(path, stream)
+            return
+        wraps = _OPENS_WRAPPER.match(head) is not None
+        try:
+            yield from _line_rows(path, stream, wraps)
+            return
+        except _OneLargeValue:
+            if not wraps:
+                raise BadInput(
+                    f"{path} is one JSON value of more than {shown_size(ROW_BYTES)}; write one conversation a line"
+                ) from None
+    with _open(path) as stream:
+        yield from _array_rows(path, stream, wrapped=True)
 
 
-def _line_rows(path: Path, stream: IO[bytes]) -> Iterator[Row | BadRow]:
+class _OneLargeValue(Exception):
+    """A file that begins with one JSON value that is longer than a row may be."""
+
+
+def _lines(path: Path, stream: IO[bytes], wraps: bool) -> Iterator[tuple[int, bytes | BadRow]]:
+    """The lines with their numbers; one that is too long is read past.
+
+    Raises:
+        _OneLargeValue: The first one is too long, and opens a wrapper around rows.
+        BadInput: The end of such a line is far.
+    """
+    line, empty = 0, 0
+    while raw := stream.readline(ROW_BYTES + 1):
+        line += 1
+        empty = empty + 1 if raw.isspace() else 0
+        if empty > _EMPTY_AT_ONCE:
+            raise BadInput(f"{path}: {_EMPTY_AT_ONCE:,} empty lines one after another, up to line {line}")
+        if len(raw) <= ROW_BYTES:
+            yield line, raw
+            continue
+        if line == 1 and wraps:
+            raise _OneLargeValue
+        length = len(raw)
+        while raw and not raw.endswith(b"\n"):
+            raw = stream.readline(MB)
+            length += len(raw)
+            if length > _SKIPPED:
+                raise BadInput(f"{path}, line {line}: longer than {shown_size(_SKIPPED)}, which no row is")
+        yield line, BadRow(str(path), line, _too_long("a row"))
+
+
+def _too_long(what: str) -> str:
+    return f"{what} is longer than {shown_size(ROW_BYTES)} or holds more than {ROW_VALUES:,} values"
+
+
+def _is_crowded(text: str) -> bool:
+    return len(text) > MB and text.count(",") + text.count("[") + text.count("{") > ROW_VALUES
+
+
+def _line_rows(path: Path, stream: IO[bytes], wraps: bool) -> Iterator[Row | BadRow]:
     begun = False
-    for line, raw in enumerate(stream, 1):
+    for line, raw in _lines(path, stream, wraps):
+        if isinstance(raw, BadRow):
+            yield raw
+            begun = True
+            continue
         text = raw.removeprefix(_BOM) if line == 1 else raw
         if not text.strip():
             continue
         row = _parsed(path, line, text)
         if not begun and isinstance(row, BadRow) and text.strip().endswith((b"{", b"[", b",")):
             # Not a line of its own but the opening of one pretty-printed value.
-            row = _parsed(path, line, text + stream.read())
+            whole = text + stream.read(ROW_BYTES + 1 - len(text))
+            if len(whole) > ROW_BYTES:
+                raise _OneLargeValue
+            row = _parsed(path, line, whole)
             if isinstance(row, BadRow):
                 raise BadInput(f"{path} is neither JSON lines nor one JSON value: {row.reason}")
         yield from _unwrapped(path, row) if not begun else (row,)
@@ -135,9 +214,13 @@ def _conversations(fields: Mapping[str, Any]) -> list[Any] | None:
 
 def _parsed(path: Path, line: int, text: bytes) -> Row | BadRow:
     try:
-        fields = json.loads(text.decode("utf-8"))
+        decoded = text.decode("utf-8")
     except UnicodeDecodeError as error:
         return BadRow(str(path), line, f"not UTF-8 at byte {error.start}; save the file as UTF-8")
+    if _is_crowded(decoded):
+        return BadRow(str(path), line, _too_long("a row"))
+    try:
+        fields = json.loads(decoded)
     except RecursionError:
         return BadRow(str(path), line, "not JSON: nested too deeply")
     except ValueError as error:  # JSONDecodeError is one; a number of thousands of digits is another
@@ -148,14 +231,19 @@ def _parsed(path: Path, line: int, text: bytes) -> Row | BadRow:
 def _row(path: Path, line: int, fields: Any) -> Row | BadRow:
     if not isinstance(fields, dict):
         return BadRow(str(path), line, f"expected a JSON object, got {type(fields).__name__}")
+    if is_too_deep(fields):
+        return BadRow(str(path), line, f"not JSON that is read: nested deeper than {DEEPEST} levels")
     return Row(line, fields)
 
 
-def _array_rows(path: Path, stream: IO[bytes]) -> Iterator[Row | BadRow]:
-    """Elements of one JSON array, decoded from a sliding window, so that a large export needs little memory."""
+def _array_rows(path: Path, stream: io.BufferedReader[Any], wrapped: bool = False) -> Iterator[Row | BadRow]:
+    """Elements of one JSON array, decoded from a sliding window, so that a large export needs little memory.
+
+    `wrapped`: the array is the first value of an object, and what stands after it is let go.
+    """
     with io.TextIOWrapper(stream, encoding="utf-8-sig") as text:
         try:
-            for line, fields in _elements(text):
+            for line, fields in _elements(text, wrapped):
                 yield _row(path, line, fields)
         except UnicodeDecodeError:
             raise BadInput(f"{path} is not UTF-8; save it as UTF-8") from None
@@ -165,7 +253,7 @@ def _array_rows(path: Path, stream: IO[bytes]) -> Iterator[Row | BadRow]:
             raise BadInput(f"{path} is not JSON: {error}") from None
 
 
-def _elements(text: IO[str]) -> Iterator[tuple[int, Any]]:
+def _elements(text: IO[str], wrapped: bool) -> Iterator[tuple[int, Any]]:
     """Each element of the array with the line it begins on.
 
     Raises:
@@ -173,38 +261,52 @@ def _elements(text: IO[str]) -> Iterator[tuple[int, Any]]:
     """
     decoder = json.JSONDecoder()
     window = text.read(_CHUNK)
-    opening = window.index("[") + 1
-    line, window, first = 1 + window.count("\n", 0, opening), window[opening:], True
+    at = window.index("[") + 1
+    line, first = 1 + window.count("\n", 0, at), True
     while True:
-        lead = _space(window)
-        if lead == len(window) and (more := text.read(_CHUNK)):
-            window += more
+        start = _space(window, at)
+        line, at = line + window.count("\n", at, start), start
+        if at == len(window) and (more := text.read(_CHUNK)):
+            window, at = more, 0
             continue
-        line, window = line + window.count("\n", 0, lead), window[lead:]
-        if window.startswith("]"):
-            if window[1:].strip() or text.read().strip():
+        if window.startswith("]", at):
+            if not wrapped and (window[at + 1 :].strip() or _says_more(text)):
                 raise _broken("something stands after the array", line)
             return
-        if not first:
-            if not window.startswith(","):
-                raise _broken("expecting ',' between elements", line)
-            window = window[1:]
+        if not first and not window.startswith(",", at):
+            raise _broken("expecting ',' between elements", line)
+        begin = _space(window, at if first else at + 1)
         try:
-            lead = _space(window)
-            fields, end = decoder.raw_decode(window, lead)
+            fields, end = decoder.raw_decode(window, begin)
         except json.JSONDecodeError as error:
             # An unfinished element grows the window by doubling, so that a long one is parsed few times.
-            more = text.read(max(_CHUNK, len(window)))
+            more = _more(text, window[at:], line)
             if not more:
                 raise _broken(error.msg, line) from None
-            window = window + more if first else "," + window + more
+            window, at = window[at:] + more, 0
         else:
-            yield line + window.count("\n", 0, lead), fields
-            line, window, first = line + window.count("\n", 0, end), window[end:], False
+            line += window.count("\n", at, begin)
+            yield line, fields
+            line, at, first = line + window.count("\n", begin, end), end, False
 
 
-def _space(window: str) -> int:
-    return len(window) - len(window.lstrip(" \t\r\n"))
+def _more(text: IO[str], window: str, line: int) -> str:
+    if len(window) > ROW_BYTES or _is_crowded(window):
+        raise _broken(_too_long("an element"), line)
+    return text.read(max(_CHUNK, len(window)))
+
+
+def _says_more(text: IO[str]) -> bool:
+    return any(piece.strip() for piece in iter(lambda: text.read(_CHUNK), ""))
+
+
+_BLANK = re.compile(r"[ \t\r\n]*")
+
+
+def _space(window: str, at: int) -> int:
+    """Where the next text begins."""
+    match = _BLANK.match(window, at)
+    return at if match is None else match.end()
 
 
 def _broken(reason: str, line: int) -> json.JSONDecodeError:
@@ -214,20 +316,24 @@ def _broken(reason: str, line: int) -> json.JSONDecodeError:
 
 
 def _csv_rows(path: Path, delimiter: str | None) -> Iterator[Row | BadRow]:
-    csv.field_size_limit(1 << 30)
+    csv.field_size_limit(ROW_BYTES)
     with _open(path) as stream, io.TextIOWrapper(stream, encoding="utf-8-sig", newline="") as text:
         try:
-            header, before = text.readline(), 1
+            header, before = text.readline(ROW_BYTES), 1
             if header.lower().startswith("sep="):  # what spreadsheets write to name the delimiter
-                delimiter, header, before = header.strip()[4:5], text.readline(), 2
+                delimiter, header, before = header.strip()[4:5], text.readline(ROW_BYTES), 2
             delimiter = delimiter or _delimiter(header)
+            if header.count(delimiter) >= COLUMNS:
+                raise BadInput(f"{path} has more than {COLUMNS:,} columns; a table of conversations has few")
             names = [name.strip() for name in next(csv.reader([header], delimiter=delimiter), [])]
-            twice = next((name for name in names if name and names.count(name) > 1), None)
+            twice = next((name for name, times in Counter(names).items() if name and times > 1), None)
             if twice is not None:
                 raise BadInput(f"{path} has two columns called {twice!r}; rename one")
-            reader = csv.reader(text, delimiter=delimiter, strict=True)
+            bounded = _TableLines(path, text, before, delimiter)
+            reader = csv.reader(bounded, delimiter=delimiter, strict=True)
             line = before + 1
             for values in reader:
+                bounded.length = 0
                 if values:
                     yield _cells(path, line, names, values)
                 line = reader.line_num + before + 1
@@ -235,6 +341,27 @@ def _csv_rows(path: Path, delimiter: str | None) -> Iterator[Row | BadRow]:
             raise BadInput(f"{path} is not UTF-8; save it as UTF-8") from None
         except csv.Error as error:
             raise BadInput(f"{path} is no CSV: {error}") from None
+
+
+class _TableLines:
+    """The lines of a table, counted from one row to the next: a quote that is never closed makes a row of all."""
+
+    def __init__(self, path: Path, text: IO[str], line: int, delimiter: str) -> None:
+        self._path, self._text, self._line, self._delimiter = path, text, line, delimiter
+        self.length = 0
+
+    def __iter__(self) -> _TableLines:
+        return self
+
+    def __next__(self) -> str:
+        line = self._text.readline(ROW_BYTES + 1)
+        if not line:
+            raise StopIteration
+        self._line += 1
+        self.length += len(line)
+        if self.length > ROW_BYTES or (self.length > MB and line.count(self._delimiter) > ROW_VALUES):
+            raise BadInput(f"{self._path}, line {self._line}: {_too_long('a row')}; a quote may be open before it")
+        return line
 
 
 def _cells(path: Path, line: int, names: list[str], values: list[str]) -> Row | BadRow:
@@ -253,9 +380,11 @@ def _parquet_rows(path: Path, batch: int = 10_000) -> Iterator[Row | BadRow]:
 
     try:
         scan = pl.scan_parquet(path)
+        if len(scan.collect_schema()) > COLUMNS:
+            raise BadInput(f"{path} has more than {COLUMNS:,} columns; a table of conversations has few")
         for start in range(0, scan.select(pl.len()).collect().item(), batch):
             frame = scan.slice(start, batch).collect()
             for offset, fields in enumerate(frame.iter_rows(named=True), start + 1):
                 yield Row(offset, fields)
-    except pl.exceptions.PolarsError as error:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise BadInput(f"{path} is no Parquet file: {str(error).splitlines()[0]}") from None

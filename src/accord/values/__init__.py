@@ -46,12 +46,15 @@ from accord.values.incoming import (
     ARRAYS_BYTES,
     CARD_BYTES,
     DEEPEST,
+    MB,
     is_too_deep,
     open_regular,
+    open_unpacked,
     read_card,
     read_text,
     read_whole,
     regular,
+    shown_size,
 )
 from accord.values.labels import Label, Labels, check_label, check_value
 from accord.values.registry import Registry
@@ -98,6 +101,7 @@ __all__ = [
     "LOWEST",
     "Label",
     "Labels",
+    "MB",
     "MOST_ASKED",
     "MissingExtra",
     "ModelError",
@@ -145,6 +149,7 @@ __all__ = [
     "load_yaml",
     "located",
     "open_regular",
+    "open_unpacked",
     "parse_yaml",
     "plain_url",
     "read_card",
@@ -159,5 +164,6 @@ __all__ = [
     "score_from",
     "sendable",
     "shipped_rubrics",
+    "shown_size",
     "span_of",
 ]

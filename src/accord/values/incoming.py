@@ -7,18 +7,23 @@
 | JSON that is nested deeper than `DEEPEST` | that it is |
 | NaN or an infinite number in a card | that it is no JSON |
 | text that is not UTF-8 | that it is not |
+| gzip that unpacks to more than `RATIO` times its size | that it does: no log is as even as that |
+| gzip that ends too early, or whose data or checksum are broken | which of them |
 
 Each is one `BadInput` before anything of the kind is read into memory, and nothing is waited for: a pipe or a device is
-never opened. The bounds of what is read row by row stand in `formats/rows.py`.
+never opened. The bounds on a row of a file that is read row by row stand in `formats/rows.py`.
 """
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import os
 import stat
+import zlib
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from accord.values.errors import BadInput
 
@@ -29,6 +34,12 @@ CARD_BYTES = 64 * MB
 """The most that a JSON card beside learned arrays may hold."""
 ARRAYS_BYTES = 1024 * MB
 """The most that the learned arrays of an evaluator may hold."""
+
+RATIO = 200
+"""How many times its own size a gzip file may unpack to; logs come to 5 to 50."""
+FREE_BYTES = 64 * MB
+"""What any gzip file may unpack to, whatever its size."""
+_GZIP = b"\x1f\x8b"
 
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
@@ -55,7 +66,7 @@ def regular(path: Path) -> int:
     return _size(path, found)
 
 
-def open_regular(path: Path) -> IO[bytes]:
+def open_regular(path: Path) -> io.FileIO:
     """The file opened for reading, without a buffer, never anything that one could wait for.
 
     Raises:
@@ -75,7 +86,60 @@ def open_regular(path: Path) -> IO[bytes]:
     except BadInput:
         os.close(number)
         raise
-    return os.fdopen(number, "rb", buffering=0)
+    return io.FileIO(number, "r")
+
+
+def open_unpacked(path: Path) -> io.BufferedReader[Any]:
+    """The file's bytes, unpacked where they are gzip, whatever the file is called; reading raises `BadInput` too.
+
+    Raises:
+        BadInput: As `open_regular`.
+        FileNotFoundError: Nothing is there.
+    """
+    stream: io.BufferedReader[Any] = io.BufferedReader(open_regular(path), MB)
+    try:
+        is_packed = stream.peek(2)[:2] == _GZIP
+    except OSError as error:
+        stream.close()
+        raise BadInput(f"cannot read {path}: {error.strerror}") from None
+    return io.BufferedReader(_Unpacked(path, stream), MB) if is_packed else stream
+
+
+class _Unpacked(io.RawIOBase):
+    """What a gzip file holds, as far as it is whole and no bomb."""
+
+    def __init__(self, path: Path, packed: io.BufferedReader[Any]) -> None:
+        size = os.fstat(packed.fileno()).st_size
+        self._path, self._packed, self._most, self._given = path, packed, max(FREE_BYTES, RATIO * size), 0
+        self._inner = gzip.GzipFile(fileobj=packed, mode="rb")
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Unpack what fits into the buffer."""
+        try:
+            piece = self._inner.read1(len(buffer))
+        except EOFError:
+            raise BadInput(f"{self._path} is a broken gzip file: it ends too early") from None
+        except (zlib.error, gzip.BadGzipFile) as error:
+            raise BadInput(f"{self._path} is a broken gzip file: {error}") from None
+        self._given += len(piece)
+        if self._given > self._most:
+            raise BadInput(
+                f"{self._path} unpacks to more than {shown_size(self._most)}, {RATIO} times its size, "
+                "which no log does; unpack it by hand if it is one"
+            )
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+    def close(self) -> None:
+        """Close the file too."""
+        if not self.closed:
+            self._inner.close()
+            self._packed.close()
+        super().close()
 
 
 def read_whole(path: Path, most: int) -> bytes:
@@ -98,7 +162,7 @@ def read_whole(path: Path, most: int) -> bytes:
                 raise BadInput(f"cannot read {path}: {error.strerror}") from None
             size = max(size, len(content))
     if size > most:
-        raise BadInput(f"{path} is larger than such a file may be: {_shown(size)}, at most {_shown(most)}")
+        raise BadInput(f"{path} is larger than such a file may be: {shown_size(size)}, at most {shown_size(most)}")
     return bytes(content)
 
 
@@ -161,7 +225,8 @@ def _size(path: Path, found: os.stat_result) -> int:
     return found.st_size
 
 
-def _shown(size: int) -> str:
+def shown_size(size: int) -> str:
+    """A size in bytes as people say it."""
     return f"{size / MB:,.0f} MB" if size >= MB else f"{size / 1024:,.0f} kB"
 
 
