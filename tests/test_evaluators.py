@@ -50,7 +50,7 @@ from accord.project import Config, Project
 from accord.statistics import grouped_folds
 from accord.testing import Planted, check_head, planted
 from accord.validation import Table, is_better, other_people, people_alpha
-from accord.values import BadInput, NotFitted, Sample, UnknownName
+from accord.values import BadInput, NotFitted, Sample, Signature, UnknownName, score_from
 
 ORDINAL, BINARY = (1, 2, 3, 4), (0, 1)
 
@@ -420,3 +420,99 @@ def test_a_choice_finds_what_the_data_need() -> None:
     assert isinstance(Choice(corpus.question, candidates).fit(corpus.evidence, corpus.labels), Calibration)
     random = Labels(Label(x.target, "main", x.annotator, 1 + i % 4) for i, x in enumerate(corpus.labels))
     assert isinstance(Choice(corpus.question, candidates).fit(corpus.evidence, random), Constant)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An evaluator in its folder, to be copied and damaged."""
+    corpus = planted(conversations=40, annotators=2)
+    folder = tmp_path_factory.mktemp("saved") / "mine"
+    made = Evaluator(corpus.question, (), make_head("mixed", corpus.question, {}), name="mine", head_name="mixed")
+    made.fitted_on(corpus.evidence, corpus.labels).save(folder)
+    return folder
+
+
+def damaged(saved: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(saved, tmp_path / "evaluator"))
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+def test_no_number_that_is_none_is_loaded(saved: Path, tmp_path: Path, wrong: float) -> None:
+    from safetensors.numpy import load_file, save_file
+
+    folder = damaged(saved, tmp_path)
+    arrays = load_file(folder / "arrays.safetensors")
+    kept = {name for name, array in arrays.items() if np.isnan(array).any()}
+    floats = [name for name, array in arrays.items() if array.dtype.kind == "f" and array.size and name not in kept]
+    for name in floats:
+        if name.endswith((".history", ".seen")):
+            continue
+        changed = np.array(arrays[name])
+        changed.flat[0] = wrong
+        save_file({**arrays, name: changed}, folder / "arrays.safetensors")
+        with pytest.raises(BadInput, match=f"{name} is no finite number"):
+            load_evaluator(folder)
+    assert floats
+
+
+def test_a_score_is_finite_by_construction() -> None:
+    made = {"target": Target("a"), "annotator": "b", "signature": Signature("s")}
+    for options, probabilities in (((1, 2), (np.nan, 1)), ((1, 2), (np.inf, 0)), ((1, np.nan), (1, 0))):
+        with pytest.raises(BadInput, match="gives a no finite score"):
+            score_from(options=options, probabilities=probabilities, **made)  # type: ignore[arg-type]
+    whole = score_from(options=(1, 2), probabilities=(0.5, 0.5), **made)  # type: ignore[arg-type]
+    for part in ({"value": np.nan}, {"band": (0.0, np.inf)}, {"interval": (-np.inf, 1.0)}):
+        with pytest.raises(BadInput, match="no finite score"):
+            replace(whole, **part)  # type: ignore[arg-type]
+
+
+def test_a_malformed_card_is_one_line_whatever_part_of_it_is_wrong(saved: Path, tmp_path: Path) -> None:
+    folder = damaged(saved, tmp_path)
+    path = folder / "evaluator.json"
+    text = path.read_text(encoding="utf-8")
+    for part in ("format", "question", "head", "sources", "models", "also", "seed", "level", "name"):
+        for wrong in (None, 5, -1, "text", [], [5], {}, {"name": 5}, [[]], {"a": {"b": [None]}}, 1e300):
+            path.write_text(json.dumps({**json.loads(text), part: wrong}), encoding="utf-8")
+            try:
+                loaded = load_evaluator(folder)
+            except BadInput as error:
+                assert "\n" not in str(error) and str(folder) in str(error)
+            else:  # what it says of itself was another thing, which is allowed, or as empty as before
+                assert (
+                    (part, wrong) in [("level", None), ("name", "text")]
+                    or part in {"seed", "sources", "models", "also"}
+                    and loaded.is_fitted
+                )
+    for content in ("[" * 100_000, "[]", "5", "", "{", '{"format": NaN}', '{"format": 3}', "\x00", '"' + "x" * 99):
+        path.write_text(content, encoding="utf-8")
+        with pytest.raises(BadInput, match=str(folder)):
+            load_evaluator(folder)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes and devices have no names here")
+@pytest.mark.parametrize("name", ["evaluator.json", "arrays.safetensors", "rubric.yaml"])
+def test_no_pipe_device_or_ring_in_a_folder_is_opened(saved: Path, tmp_path: Path, name: str) -> None:
+    folder = damaged(saved, tmp_path)
+    card = json.loads((folder / "evaluator.json").read_text(encoding="utf-8"))
+    if name == "rubric.yaml":  # read for a source alone
+        card["sources"] = [{"name": "bank", "settings": {}, "learned": {}}]
+        (folder / "evaluator.json").write_text(json.dumps(card), encoding="utf-8")
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).symlink_to("/dev/zero")
+    with pytest.raises(BadInput, match=f"{name} is a device, not a file"):
+        load_evaluator(folder)
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    with pytest.raises(BadInput, match=f"{name} is a named pipe, not a file"):
+        load_evaluator(folder)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="links need rights here")
+def test_an_evaluator_inside_itself_is_refused(saved: Path, tmp_path: Path) -> None:
+    folder = damaged(saved, tmp_path)
+    card = json.loads((folder / "evaluator.json").read_text(encoding="utf-8"))
+    (folder / "evaluator.json").write_text(json.dumps({**card, "also": ["a"]}), encoding="utf-8")
+    (folder / "also").mkdir()
+    (folder / "also" / "0").symlink_to(folder)
+    with pytest.raises(BadInput, match="stands inside itself"):
+        load_evaluator(folder)

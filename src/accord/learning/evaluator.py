@@ -33,6 +33,8 @@ from accord.learning.head import Head, make_head
 from accord.learning.held_out import Choice
 from accord.models import Flow, ModelSettings
 from accord.values import (
+    ARRAYS_BYTES,
+    CARD_BYTES,
     BadInput,
     Labels,
     NotFitted,
@@ -44,11 +46,20 @@ from accord.values import (
     Target,
     Unscored,
     content_hash,
+    read_card,
+    read_text,
+    read_whole,
 )
 from accord.version import __version__
 
 FOLDER_FORMAT = 3
 _CARD, _ARRAYS = "evaluator.json", "arrays.safetensors"
+_WITH_ABSENCES = (".history", ".seen")
+"""How arrays of kept evidence are called, where NaN is an absence."""
+_NESTED = 2
+"""How deep evaluators of other questions stand inside each other: theirs have none."""
+_DAMAGED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+"""What building an evaluator from a card raises that is not of its shape."""
 Level = Literal["turn", "conversation"]
 
 
@@ -297,14 +308,24 @@ def load_evaluator(folder: str | Path) -> Evaluator:
 
     Raises:
         BadInput: The folder holds none, is damaged, was edited where it may not be, or was written by another Accord
-            whose folders this one does not read.
+            whose folders this one does not read; or a number in it is none.
     """
+    return _loaded(folder, 0)
+
+
+def _loaded(folder: str | Path, depth: int) -> Evaluator:
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
     about, source = saved_as(folder), Path(folder)
+    if depth > _NESTED:
+        raise BadInput(f"{folder} stands inside itself; fit the evaluator again")
     try:
-        arrays = load((source / _ARRAYS).read_bytes())
+        arrays = load(read_whole(source / _ARRAYS, ARRAYS_BYTES))
+        if endless := [name for name, array in arrays.items() if not _is_usable(name, array)]:
+            raise BadInput(f"{folder} holds a damaged evaluator ({endless[0]} is no finite number); fit it again")
+        if about["level"] not in (None, "turn", "conversation") or not isinstance(about["name"], str):
+            raise ValueError("a level or a name that is none")
         question = Question.model_validate(about["question"])
         head = make_head(about["head"]["name"], question, about["head"]["settings"])
         head.restore(about["head"]["learned"], _under("head", arrays))
@@ -312,10 +333,10 @@ def load_evaluator(folder: str | Path) -> Evaluator:
         context = SourceContext(Rubric.model_construct(questions=(question,), main=question.id), about["seed"])
         parts = tuple(_restored(row, arrays, source, context) for row in about["sources"])
         models = {role: ModelSettings.model_validate(row) for role, row in about["models"].items()}
-        also = tuple(load_evaluator(source / "also" / str(place)) for place in range(len(about["also"])))
+        also = tuple(_loaded(source / "also" / str(place), depth + 1) for place in range(len(about["also"])))
     except FileNotFoundError as error:
         raise BadInput(f"{folder} holds no evaluator: {Path(str(error.filename)).name} is missing") from None
-    except (KeyError, TypeError, ValueError, AttributeError, SafetensorError) as error:
+    except (*_DAMAGED, SafetensorError) as error:
         raise BadInput(f"{folder} holds a damaged evaluator ({type(error).__name__}); fit it again") from None
     return Evaluator(question, parts, head, about["name"], about["head"]["name"], about["level"], models, also)
 
@@ -327,11 +348,11 @@ def saved_as(folder: str | Path) -> dict[str, Any]:
         BadInput: The folder holds none, or one that this Accord does not read.
     """
     try:
-        about = json.loads((Path(folder) / _CARD).read_text(encoding="utf-8"))
+        about = read_card(Path(folder) / _CARD)
         number = int(about["format"])
-    except OSError:
+    except FileNotFoundError:
         raise BadInput(f"{folder} holds no evaluator: {_CARD} is missing; fit one: accord fit") from None
-    except (ValueError, TypeError, KeyError) as error:
+    except _DAMAGED as error:
         raise BadInput(f"{folder} holds a damaged evaluator ({type(error).__name__}); fit it again") from None
     if number != FOLDER_FORMAT:
         newer = "Upgrade Accord." if number > FOLDER_FORMAT else "Fit it again: accord fit."
@@ -381,12 +402,17 @@ def with_notes(scores: Sequence[Score | Unscored], evidence: EvidenceTable) -> l
 
 def _restored(row: Mapping[str, Any], arrays: Mapping[str, Any], folder: Path, context: SourceContext) -> Source:
     made = make_source(row["name"], row["settings"], context)
-    files = {
-        path.name: path.read_text(encoding="utf-8") for path in folder.iterdir() if path.suffix in {".yaml", ".jsonl"}
-    }
+    files = {path.name: read_text(path, CARD_BYTES) for path in folder.iterdir() if path.suffix in {".yaml", ".jsonl"}}
     restored = made.restored(State(row["learned"], _under(row["name"], arrays), files))
     restored.name = row["name"]
     return restored
+
+
+def _is_usable(name: str, array: Any) -> bool:
+    """Whether what was learned is finite; evidence that a head keeps as it saw it may lack values."""
+    if array.dtype.kind != "f":
+        return array.dtype.kind in "biu"
+    return not (np.isinf(array) if name.endswith(_WITH_ABSENCES) else ~np.isfinite(array)).any()
 
 
 def _under(name: str, arrays: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from accord.values.conversation import Target
-from accord.values.errors import UnknownName
+from accord.values.errors import BadInput, UnknownName
 
 if TYPE_CHECKING:
     import numpy as np
@@ -150,6 +150,9 @@ class Score:
         attributions: Pieces of evidence with what each added to the score, in units of the scale, the weightiest first;
             empty where an evaluator does not say.
         notes: What sources attach, by name: issues with their quotes, NetSAT and its verdict, demonstrations, ...
+
+    Raises:
+        BadInput: One of its numbers is NaN or infinite.
     """
 
     target: Target
@@ -163,6 +166,11 @@ class Score:
     warning: str | None = None
     attributions: tuple[tuple[str, float], ...] = ()
     notes: Notes = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        numbers = (self.value, *self.interval, *(self.band or ()), *self.options, *self.probabilities)
+        if not math.isfinite(sum(numbers)):
+            raise BadInput(f"what was learned gives {self.target} no finite score; fit the evaluator again")
 
     @property
     def entropy(self) -> float:

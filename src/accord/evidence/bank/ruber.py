@@ -27,7 +27,7 @@ from scipy.special import expit
 from accord.evidence.bank.embedding import ByEmbedder
 from accord.evidence.bank.message import ParsedDocument, ParsedText, TurnHistory, parsed_document, turn_metrics
 from accord.models import DEFAULT, Embedder, open_embedder
-from accord.values import BadInput, Conversation, content_hash
+from accord.values import ARRAYS_BYTES, BadInput, Conversation, content_hash, read_card, read_whole
 
 Floats = NDArray[np.float64]
 
@@ -140,8 +140,8 @@ class Relatedness:
         from safetensors.numpy import load
 
         try:
-            card: dict[str, Any] = json.loads((folder / _CARD).read_text(encoding="utf-8"))
-            return cls(**{**load((folder / _ARRAYS).read_bytes()), **card})
+            card: dict[str, Any] = read_card(folder / _CARD)
+            return cls(**{**load(read_whole(folder / _ARRAYS, ARRAYS_BYTES)), **card})
         except FileNotFoundError:
             raise BadInput(f"{folder} holds no RUBER; learn one: accord models train ruber --out {folder}") from None
         except (TypeError, ValueError, SafetensorError) as error:
