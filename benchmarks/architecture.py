@@ -22,8 +22,8 @@ from harness import Row, options, table, write
 ROOT = Path(__file__).parents[1]
 SIXTH = Path("examples") / "sixth_source.py"
 METHODS = {
-    "in_context": r"in[-_ ]context|InContext|adoror",
-    "learned_rubric": r"learned[-_ ]rubric|LearnedRubric|rubicon",
+    "in_context": r"in[-_]context|InContext|adoror",
+    "learned_rubric": r"learned[-_]rubric|LearnedRubric|rubicon",
     "issues": r"(methods|accord|evaluators)\.issues|\b(?-i:Issues)[(\]|\n, ]",
     "mixture": r"mixture|\bmoe\b",
 }
@@ -32,7 +32,7 @@ OWN_PLACES = {
     "in_context": ("methods/", "evaluators/"),
     "learned_rubric": ("methods/", "evaluators/"),
     "issues": ("methods/", "evaluators/", "issues/"),
-    "mixture": ("learning/mixture.py", "learning/experts.py", "learning/curves.py", "evaluators/"),
+    "mixture": ("learning/", "evaluators/"),
 }
 """Where each may be named, beside the presets; `evaluators/` and `issues/` are where they lay in 0.1."""
 PRESETS = ("learning/presets.py", "methods/__init__.py")
