@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from accord.formats import benchmark, langfuse, mlflow, soda_eval, table, traces  # noqa: F401
 from accord.formats.annotations import looks_like_annotations
 from accord.formats.label_files import looks_like_labels, mapped, read_labels
-from accord.formats.record import Fields, Format, Record, Row, WrongShape, formats, grouped
+from accord.formats.record import Fields, Format, Record, Row, WrongShape, admitted, formats, grouped
 from accord.formats.rows import locate, read_rows
 from accord.values import BadInput, BadRow
 
@@ -122,9 +122,14 @@ def _records(path: Path, format: Format, rows: Iterator[Row], complain: OnBadRow
     with closing(groups):  # a bad row that is raised must not leave what was spooled behind
         for group in groups:
             fields = [row.fields for row in group]
-            record = _guarded(path, group[0].line, complain, format.convert, fields, _default_id(path, group))
+            record = _guarded(path, group[0].line, complain, _converted, format, fields, _default_id(path, group))
             if record is not None:
                 yield record
+
+
+def _converted(format: Format, fields: Sequence[Fields], default_id: str) -> Record | None:
+    record = format.convert(fields, default_id)
+    return None if record is None else admitted(record)
 
 
 def _keyed(path: Path, format: Format, rows: Iterator[Row], complain: OnBadRow) -> Iterator[tuple[str | None, Row]]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import tempfile
 from array import array
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO, Any, NamedTuple
 
-from accord.values import BadInput, Conversation, IssueAnnotation, Label, Registry
+from accord.values import DEEPEST, BadInput, Conversation, Document, IssueAnnotation, Label, Registry, Turn
 
 Fields = Mapping[str, Any]
 """One row of a file, whatever its format: a JSON object, or a line of a table by column name."""
@@ -72,6 +73,79 @@ class Format:
     convert: Callable[[Sequence[Fields], str], Record | None]
     key: Callable[[Fields], str | None] | None = None
     split: Callable[[Fields], Sequence[Fields]] | None = None
+
+
+def admitted(record: Record) -> Record:
+    """The record as everything after a reader can take it, whatever its format: texts where texts belong, plain values.
+
+    Beside the text of a conversation only JSON is kept: a date, bytes or an infinite number become their text, and NaN,
+    by which tables mean nothing, becomes null.
+
+    Raises:
+        WrongShape: A role, a text or a document is no text, or tool calls are no list.
+    """
+    found = record.conversation
+    kept = replace(
+        found,
+        turns=tuple(_admitted_turn(place, turn) for place, turn in enumerate(found.turns)),
+        documents=tuple(map(_admitted_document, found.documents)),
+        metadata=_plain(dict(found.metadata)),
+    )
+    return replace(record, conversation=kept)
+
+
+def _admitted_turn(place: int, turn: Turn) -> Turn:
+    if not isinstance(turn.role, str) or not turn.role or not isinstance(turn.content, str):
+        raise WrongShape(
+            f"turn {place} has no role or no text: {type(turn.role).__name__}, {type(turn.content).__name__}"
+        )
+    if not turn.extra:
+        return replace(turn, name=_as_text(turn.name), time=_as_text(turn.time))
+    extra = _plain(dict(turn.extra))
+    if "tool_calls" in extra:
+        extra["tool_calls"] = _calls(place, extra["tool_calls"])
+    return replace(turn, name=_as_text(turn.name), time=_as_text(turn.time), extra=extra)
+
+
+def _calls(place: int, value: Any) -> list[Any]:
+    """What a turn called, as a list: given as one, as a single call, or as the JSON of either."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value) if value.strip() else None
+        except (ValueError, RecursionError):
+            raise WrongShape(f"the tool calls of turn {place} are a list, got a text that is no JSON") from None
+        value = _plain(value)
+    if value is None:
+        return []
+    calls = [value] if isinstance(value, dict) else value
+    if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
+        raise WrongShape(f"the tool calls of turn {place} are a list of objects, got {str(value)[:60]!r}")
+    return calls
+
+
+def _admitted_document(document: Document) -> Document:
+    if not isinstance(document.text, str):
+        raise WrongShape(f"a document is a text, got {type(document.text).__name__}")
+    return replace(document, id=_as_text(document.id), title=_as_text(document.title))
+
+
+def _as_text(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else str(value)
+
+
+def _plain(value: Any, depth: int = 0) -> Any:
+    """The value as JSON has it."""
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None if math.isnan(value) else str(value)
+    if depth > DEEPEST:
+        raise WrongShape(f"a value is nested deeper than {DEEPEST} levels")
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner, depth + 1) for key, inner in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(inner, depth + 1) for inner in value]
+    return value.decode("utf-8", "replace") if isinstance(value, bytes | bytearray) else str(value)
 
 
 formats: Registry[Format] = Registry("format")
