@@ -409,6 +409,42 @@ def test_a_file_that_is_no_database_and_a_store_from_the_future(tmp_path: Path) 
         Store(f"sqlite:///{tmp_path}/new.db")
 
 
+def test_a_damaged_file_is_one_line_that_says_how_to_save_it(tmp_path: Path) -> None:
+    path = tmp_path / "whole.db"
+    store = Store(f"sqlite:///{path}")
+    store.add_conversations([chat(f"c{place}", f"secret {place} " * 50) for place in range(300)])
+    store.close()
+    whole = path.read_bytes()
+    first = whole.index(b"secret 7 ")
+    damaged = {
+        "cut off": whole[: len(whole) // 2],
+        "only its beginning": whole[:100],
+        "overwritten at the beginning": bytes(4096) + whole[4096:],
+        "overwritten after it": whole[:4096] + bytes(len(whole) - 4096),
+        "overwritten in a text": whole[:first] + b"\xff" * 60 + whole[first + 60 :],
+    }
+    for how, content in damaged.items():
+        path.write_bytes(content)
+        with pytest.raises(StoreError, match=r"is damaged: .*\.recover") as caught:
+            store = Store(f"sqlite:///{path}")
+            list(store.conversations())
+        said = str(caught.value)
+        assert "\n" not in said and len(said) < 600 and "secret" not in said, how
+
+
+def test_a_row_that_was_written_over_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "whole.db"
+    store = Store(str(path))
+    store.add_conversations([chat("c", "secret words")])
+    store.close()
+    path.write_bytes(path.read_bytes().replace(b'"secret words"', b'"secret"words"'))
+    with pytest.raises(StoreError, match="a row of it is no JSON any more"):
+        list(Store(str(path)).conversations())
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(StoreError, match=r"is damaged: .*sqlite3 \S+whole.db .recover"):
+        Store(str(path))
+
+
 def test_tables_after_migration_are_those_of_the_schema(store: Store) -> None:
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext

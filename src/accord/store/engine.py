@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import files
@@ -83,15 +84,43 @@ def _sqlite_begin(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
 
 
+_DAMAGE = ("malformed", "not a database", "could not decode", "disk i/o error", "file is encrypted")
+"""What SQLite says where a file was cut off, overwritten or is none of its own."""
+_SHOWN = 200
+
+
 @contextmanager
 def said(url: str = "") -> Iterator[None]:
-    """Turn the database's own failures into one clear line."""
+    """Turn the database's own failures into one clear line, and say of a damaged file how to save what is in it."""
     try:
         yield
     except DBAPIError as error:
         reason = str(error.orig).strip().splitlines()[0] if str(error.orig).strip() else type(error.orig).__name__
         where = f" ({make_url(url).render_as_string(hide_password=True)})" if "://" in url else ""
+        reason = reason.partition(" with text ")[0][:_SHOWN]  # not the transcript that could not be read
+        file = url if "://" not in url else make_url(url).database if url.startswith("sqlite") else None
+        if file and any(word in reason.lower() for word in _DAMAGE):
+            raise StoreError(
+                f"the store{where} is damaged: {reason}. Go back to a copy of it, or save what can be read: "
+                f"sqlite3 {file} .recover | sqlite3 recovered.db, then name recovered.db as the store"
+            ) from None
         raise StoreError(f"the store{where} failed: {reason}. What was written before is kept.") from None
+
+
+def read_json(content: str) -> Any:
+    """What a column holds that was written as JSON.
+
+    Raises:
+        StoreError: Something wrote over it.
+    """
+    try:
+        return json.loads(content)
+    except ValueError as error:
+        reason = getattr(error, "msg", str(error))
+        raise StoreError(
+            f"the store is damaged: a row of it is no JSON any more ({reason}). Go back to a copy of it, or remove the "
+            "row and import or ask for it again"
+        ) from None
 
 
 def newest_migration() -> str:

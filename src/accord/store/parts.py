@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import delete, func, select, update
 
-from accord.store.engine import StoreError, said
+from accord.store.engine import StoreError, read_json, said
 from accord.store.rows import BATCH, Added, Keys, annotation_from, batches, now
 from accord.store.schema import alarms, annotated, cache, days
 from accord.store.store import MODEL, Store
@@ -131,7 +130,7 @@ class Computed:
 
         query = select(cache.c.content, cache.c.bytes).where(cache.c.key == key, cache.c.kind == COMPUTED)
         for content, packed in self._store._stream(query):
-            return json.loads(content), load(packed)
+            return read_json(content), load(packed)
         return None
 
     def add(self, key: str, maker: str, content: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -165,7 +164,7 @@ class Watched:
     def days(self, since: str = "") -> Iterator[dict[str, Any]]:
         """The rows of all days from `since` (ISO) on, in the order of days."""
         query = select(days).where(days.c.day >= since).order_by(days.c.day, days.c.key)
-        return ({**row._mapping, "content": json.loads(row.content)} for row in self._store._stream(query))
+        return ({**row._mapping, "content": read_json(row.content)} for row in self._store._stream(query))
 
     def raise_alarms(self, found: Mapping[str, Mapping[str, Any]]) -> list[str]:
         """Keep alarms by key; the keys of those that were not raised before."""
@@ -181,7 +180,7 @@ class Watched:
         """Alarms in the order they were raised, with their `key`, when they were `raised` and `sent`."""
         query = select(alarms).order_by(alarms.c.raised, alarms.c.key)
         rows = self._store._stream(query.where(alarms.c.sent.is_(None)) if unsent else query)
-        return [{"key": r.key, "raised": r.raised, "sent": r.sent, **json.loads(r.content)} for r in rows]
+        return [{"key": r.key, "raised": r.raised, "sent": r.sent, **read_json(r.content)} for r in rows]
 
     def mark_sent(self, keys: Sequence[str]) -> None:
         """Note that alarms have reached whoever is to be told."""

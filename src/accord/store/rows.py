@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, TypeVar
 
+from accord.store.engine import read_json
 from accord.values import Annotation, Conversation, Label, Target, canonical_json, content_hash
 
 T = TypeVar("T")
@@ -206,22 +206,22 @@ def annotation_from(row: Any) -> Annotation:
         "against_turn",
     )
     plain = {name: getattr(row, name) for name in named}
-    distribution = None if row.distribution is None else json.loads(row.distribution)
-    details = json.loads(row.content) if row.content else {}
+    distribution = None if row.distribution is None else read_json(row.distribution)
+    details = read_json(row.content) if row.content else {}
     return Annotation.from_json(
-        {**plain, "value": json.loads(row.value or "null"), "distribution": distribution, **details}
+        {**plain, "value": read_json(row.value or "null"), "distribution": distribution, **details}
     )
 
 
 def label_from(row: Any) -> Label:
     """The label in a person's row, whatever else it says."""
     against = None if row.against is None else Target(row.against, row.against_turn)
-    target, value = Target(row.conversation, row.turn), json.loads(row.value or "null")
+    target, value = Target(row.conversation, row.turn), read_json(row.value or "null")
     return Label(target, row.question, row.by, value, row.time, row.wording, against)
 
 
 def answer_from(row: Mapping[str, Any]) -> Annotation:
     """A judge's answer as `Store.add_answers` is given it."""
     target = Target(row["conversation"], row["turn"])
-    read = {name: json.loads(row[name]) for name in ("probabilities", "made_from")}
+    read = {name: read_json(row[name]) for name in ("probabilities", "made_from")}
     return Annotation.from_answer(target, row["question"], row["judge"], {**row, **read})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Table, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from accord.store.engine import open_engine, said
+from accord.store.engine import open_engine, read_json, said
 from accord.store.rows import (
     BATCH,
     Added,
@@ -108,7 +107,7 @@ class Store:
 
     def _conversations(self, query: Any) -> Iterator[Conversation]:
         for (content,) in self._stream(query):
-            yield Conversation.from_json(json.loads(content))
+            yield Conversation.from_json(read_json(content))
 
     def conversation_ids(self) -> Iterator[str]:
         """All ids in order, read a page at a time, so that others may write in between."""
@@ -178,7 +177,7 @@ class Store:
         """The group of each of these overall scores that the store holds: issues of another belong to none of them."""
         query = select(annotated.c.key, annotated.c.content).where(annotated.c.key.in_(sorted(overall)))
         rows = connection.execute(query).all() if overall else ()
-        return {key: json.loads(content or "{}").get("group", "") for key, content in rows}
+        return {key: read_json(content or "{}").get("group", "") for key, content in rows}
 
     def _places(self) -> Counter[str]:
         """The last place of each kind of annotation."""
@@ -276,7 +275,7 @@ class Store:
         found: dict[str, Mapping[str, Any]] = {}
         for batch in batches(keys, BATCH):
             for key, distribution, content in self._stream(query.where(annotated.c.key.in_(batch))):
-                more = json.loads(content)
+                more = read_json(content)
                 found[key] = {
                     "probabilities": distribution, "outside": more["outside"], "version": more.get("version", ""),
                 }  # fmt: skip
@@ -345,7 +344,7 @@ class Store:
     def runs(self) -> list[dict[str, Any]]:
         """All runs, oldest first, with their settings and results."""
         return [
-            {**row._mapping, "settings": json.loads(row.settings), "results": json.loads(row.results or "null")}
+            {**row._mapping, "settings": read_json(row.settings), "results": read_json(row.results or "null")}
             for row in self._stream(select(runs).order_by(runs.c.started, runs.c.id))
         ]
 
@@ -362,7 +361,7 @@ class Store:
     def scores(self, run: str) -> Iterator[dict[str, Any]]:
         """The scores of a run as they were added."""
         query = select(scores.c.content).where(scores.c.run == run).order_by(scores.c.place)
-        return (json.loads(content) for (content,) in self._stream(query))
+        return (read_json(content) for (content,) in self._stream(query))
 
     # --- one place that speaks to the database ------------------------------------------------------------------
 
