@@ -312,9 +312,9 @@ def _labels_of(
 def _note(conversation: Conversation, asked: Collection[str], done: Imported) -> None:
     """Count what a conversation has that could be labels, and speakers of whom none is known to be the assistant."""
     done.beside.update({each.question for each in answers_beside(conversation) if each.question in asked})
-    roles = {turn.role for turn in conversation.turns} - {"system", "tool"}
+    roles = dict.fromkeys(turn.role for turn in conversation.turns if turn.role not in ("system", "tool"))
     if roles and "assistant" not in roles:
-        done.roles.update(roles)
+        done.roles.update(list(roles))  # in the order in which they speak
 
 
 def _unasked(path: Path, rubric: Rubric, columns: Mapping[str, str]) -> list[str]:
