@@ -218,8 +218,7 @@ class Design:
 
     def effects(self, ratios: Floats) -> Floats:
         """(q,) the effects alone, without what `solve` also says: many times as quick."""
-        system, right, _ = self._system(ratios)
-        return np.asarray(linalg.solve(system, right, assume_a="pos"))
+        return np.asarray(linalg.solve(*self._system(ratios)[:2], assume_a="pos"))
 
     def solve(self, ratios: Floats) -> Solved:
         """Henderson's equations at the given ratios; the criterion is -log restricted likelihood, by log r."""

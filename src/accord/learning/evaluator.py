@@ -352,6 +352,8 @@ def saved_as(folder: str | Path) -> dict[str, Any]:
         number = int(about["format"])
     except FileNotFoundError:
         raise BadInput(f"{folder} holds no evaluator: {_CARD} is missing; fit one: accord fit") from None
+    except BadInput as error:
+        raise BadInput(f"{folder} holds a damaged evaluator: {error}; fit it again") from None
     except _DAMAGED as error:
         raise BadInput(f"{folder} holds a damaged evaluator ({type(error).__name__}); fit it again") from None
     if number != FOLDER_FORMAT:
