@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
-from sqlalchemy.pool import StaticPool
+from sqlalchemy.pool import QueuePool
 
 from accord.values import AccordError, BadInput, MissingExtra, keep_url_secrets
 
@@ -56,10 +56,9 @@ def _engine(url: str) -> Engine:
     if kind == "postgresql":
         parsed = parsed.set(drivername="postgresql+psycopg")
     in_memory = kind == "sqlite" and parsed.database in {None, "", ":memory:"}
-    # A database in memory is its connection: every thread shares the one.
-    shared: dict[str, Any] = (
-        {"poolclass": StaticPool, "connect_args": {"check_same_thread": False}} if in_memory else {}
-    )
+    # A database in memory is its connection: every thread shares the one, and waits for its turn.
+    alone = {"poolclass": QueuePool, "pool_size": 1, "max_overflow": 0, "pool_timeout": LOCK_WAIT_MS / 1000}
+    shared: dict[str, Any] = {**alone, "connect_args": {"check_same_thread": False}} if in_memory else {}
     try:
         engine = create_engine(parsed, **shared)
     except ModuleNotFoundError:
