@@ -5,7 +5,8 @@
 over ratings that were predicted without their groups (stacking: Wolpert, 1992; of distributions: Yao and others, 2018).
 What is complicated has to show that it is better: a way that hardly learns anything (the constant, the judge, one
 column) is taken alone where its loss is within one standard error, over groups, of that average's; else the plain mean
-of the heads that know each annotator, where its loss is; else equal weights, where theirs is; else the weights above.
+of the heads that know each annotator, unless it is shown to be worse (p < .05); else equal weights, unless they are;
+else the weights above.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ FEWEST_FOR_NETWORK = 200
 FEWEST_FOR_STACK = 20
 """With fewer labels nothing is tried: the folds would be of a few ratings each."""
 LEAST_WEIGHT = 0.1
+SHOWN = 1.96
+"""Standard errors by which an equal average has to be worse: weights are judged on the ratings they were fitted to."""
 _STEPS = 500
 _NETWORK_SPEED, _NETWORK_START = 2e9, 10.0
 """Operations per second of training on one core, and seconds until the program is compiled; a rough measure."""
@@ -140,7 +143,7 @@ def choose(rated: Ratings, shares: Mapping[str, Floats]) -> tuple[dict[str, floa
     for about, taken in averages.items():
         equal = taken / max(np.count_nonzero(taken), 1)
         worse, error = clustered_mean(-np.log(np.maximum(chances @ equal, 1e-12)) - loss, rated.group)
-        if worse <= error:
+        if worse <= SHOWN * error:
             weights, said = equal, f"{about} is not shown to be worse"
             break
     why = {
