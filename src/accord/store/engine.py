@@ -83,7 +83,7 @@ def _sqlite_begin(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
 
 
-_DAMAGE = ("malformed", "not a database", "could not decode", "disk i/o error", "file is encrypted")
+_DAMAGE = ("malformed", "not a database", "could not decode", "file is encrypted")
 """What SQLite says where a file was cut off, overwritten or is none of its own."""
 _SHOWN = 200
 
