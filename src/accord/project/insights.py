@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.evidence import EvidenceTable, Ratings
-from accord.learning import Calibration, Evaluator, Fitting, Importance, System, importance, make_head
+from accord.learning import Evaluator, Fitting, Head, Importance, System, importance, make_head
 from accord.project.keeping import Kept, calm, settings_of
 from accord.project.results import Compared
 from accord.statistics import Clusters, Diagram, Interval, diagrams, grouped_folds
@@ -177,7 +177,7 @@ def _adaptive(evaluator: Evaluator, comparison: Comparison, evidence: EvidenceTa
     tested = {name for split in splits for name in split.test}
     rows = np.flatnonzero([name in tested for name in rated.group])
 
-    def made(question: Question) -> Calibration:
-        return Calibration(question, **evaluator.head.chosen())
+    def made(question: Question) -> Head:
+        return make_head(evaluator.head_name, question, evaluator.head.chosen())
 
     return adaptive_curve(made, comparison.question, evidence, labels, rated.take(rows), splits)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.evidence import EvidenceTable, Ratings
-from accord.learning import AdaptiveRubric, Calibration, Factory, System, held_out
+from accord.learning import AdaptiveRubric, Factory, Head, System, held_out
 from accord.statistics import (
     FOLDS,
     STATISTICS,
@@ -127,7 +127,7 @@ class Asked:
 
 
 def adaptive_curve(
-    make: Callable[[Question], Calibration],
+    make: Callable[[Question], Head],
     question: Question,
     evidence: EvidenceTable,
     labels: Labels,
