@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from accord.formats import ScoreWriter
 from accord.learning import BINS, Additive, Bins, Mixture, parts, predicted
 from accord.statistics import pearson
 from accord.testing import planted
-from accord.values import BadInput, UnknownName
+from accord.values import BadInput, Signature, UnknownName
 
 
 def values(scores: list[Score | Unscored]) -> np.ndarray:
@@ -147,6 +148,17 @@ def test_a_real_scale_and_reasons_in_files(tmp_path: Path) -> None:
         with ScoreWriter(tmp_path / f"s.{ending}") as writer:
             writer.write(rows)
     assert set(json.loads((tmp_path / "s.jsonl").read_text().splitlines()[0])["attributions"]) == {"f0", "f1", "f2"}
+
+
+@pytest.mark.parametrize("live", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1"])
+def test_a_score_in_a_table_is_no_formula(tmp_path: Path, live: str) -> None:
+    score = Unscored(Target(live), "ann", "empty reply", Signature.of("planted"))
+    for ending in ("csv", "jsonl"):
+        with ScoreWriter(tmp_path / f"s.{ending}") as writer:
+            writer.write([score.to_json()])
+    with (tmp_path / "s.csv").open(newline="") as stream:
+        assert next(csv.DictReader(stream))["conversation"] == "'" + live
+    assert json.loads((tmp_path / "s.jsonl").read_text())["conversation"] == live
 
 
 def test_hard_bins_are_equally_full() -> None:

@@ -9,16 +9,16 @@ Reading takes that away again, so that what comes back equals what was written.
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from accord.formats.label_files import mapped
 from accord.formats.messages import checked_id, is_storable, turn_index
 from accord.formats.record import Fields, WrongShape
+from accord.formats.row_writer import LIVE, MARK, RowWriter, inert
 from accord.formats.rows import TABLE_SUFFIXES, locate, read_rows, suffix
 from accord.values import (
     ANNOTATOR_KINDS,
@@ -32,8 +32,6 @@ from accord.values import (
     check_label,
 )
 
-ENDINGS = (".jsonl", ".csv", ".parquet")
-
 _IDS = ("conversation", "question", "by")
 _INDEXES = ("turn", "against_turn", "part")
 _IN_COLUMNS = ("signature", "time", "wording")
@@ -46,9 +44,7 @@ COLUMNS = (
 )  # fmt: skip
 _TELLING = frozenset({*_IDS, "kind", "value"})
 
-_LIVE = frozenset("=+-@\t\r\n'\uff1d\uff0b\uff0d\uff20")
-"""A cell that begins with one of these may be run by a spreadsheet; an apostrophe is what marks such a cell here."""
-_MARK, _AS_JSON = "'", "'json:"
+_AS_JSON = MARK + "json:"
 
 
 def looks_like_annotations(fields: Fields) -> bool:
@@ -188,7 +184,7 @@ def _cell(name: str, value: Any) -> Any:
         return value
     if not is_storable(value):
         return _AS_JSON + canonical_json(value)
-    return value if value and value[0] not in _LIVE else _MARK + value
+    return inert(value)
 
 
 def _from_cells(fields: Fields) -> dict[str, Any]:
@@ -215,62 +211,19 @@ def _from_cells(fields: Fields) -> dict[str, Any]:
 def _text(cell: str) -> Any:
     if cell.startswith(_AS_JSON):
         return json.loads(cell.removeprefix(_AS_JSON))
-    marked = cell[0] == _MARK and (len(cell) == 1 or cell[1] in _LIVE)
+    marked = cell[0] == MARK and (len(cell) == 1 or cell[1] in LIVE)
     return cell[1:] if marked else cell
 
 
 # --- a file that goes out ------------------------------------------------------------------------------------------
 
 
-class AnnotationWriter:
-    """Writes annotations as they come. Use as a context manager.
-
-    Rows go to `NAME.partial`, which takes the file's place when all are written: a failure leaves what was there.
-    """
+class AnnotationWriter(RowWriter):
+    """Writes annotations as they come."""
 
     def __init__(self, path: Path) -> None:
-        """Prepare to write.
-
-        Raises:
-            BadInput: The file's ending is none of `ENDINGS`.
-        """
-        if path.suffix not in ENDINGS:
-            raise BadInput(f"cannot write annotations to {path.name!r}; the ending is one of {', '.join(ENDINGS)}")
-        self.path = path
-        self._partial = path.with_name(path.name + ".partial")
-        self._stream: IO[str]
-
-    def __enter__(self) -> AnnotationWriter:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._stream = self._partial.open("w", encoding="utf-8", newline="")
-        if self.path.suffix == ".csv":
-            csv.writer(self._stream).writerow(COLUMNS)
-        return self
+        super().__init__(path, "annotations", COLUMNS, dict.fromkeys(_INDEXES, int) | {"outside": float})
 
     def write(self, annotation: Annotation) -> None:
         """Write one annotation."""
-        if self.path.suffix == ".csv":
-            csv.writer(self._stream).writerow(_to_cells(annotation).values())
-        else:
-            row = annotation.to_json() if self.path.suffix == ".jsonl" else _to_cells(annotation)
-            self._stream.write(json.dumps(row) + "\n")
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._stream.close()
-        if kind is None and self.path.suffix == ".parquet":
-            _to_parquet(self._partial, self.path)
-        elif kind is None:
-            self._partial.replace(self.path)
-
-
-def _to_parquet(lines: Path, path: Path) -> None:
-    """JSON lines to Parquet, streamed."""
-    import polars as pl
-
-    types = dict.fromkeys(_INDEXES, pl.Int64) | {"outside": pl.Float64}
-    schema = {name: types.get(name, pl.String) for name in COLUMNS}
-    if lines.stat().st_size:
-        pl.scan_ndjson(lines, schema=schema).select(COLUMNS).sink_parquet(path)
-    else:
-        pl.DataFrame(schema=schema).write_parquet(path)
-    lines.unlink()
+        self.put(_to_cells(annotation) if self.is_table else annotation.to_json())

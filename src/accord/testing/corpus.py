@@ -47,7 +47,7 @@ def planted(
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(conversations, features))
     weights = np.linspace(0.8, 0.1, features)
-    levels = dict(zip([f"p{i}" for i in range(annotators)], np.linspace(-0.6, 0.6, annotators).tolist(), strict=True))
+    levels = _levels(annotators, 0.6)
     targets = tuple(Target(f"c{i:04d}") for i in range(conversations))
     middle = (1 + options) / 2
     labels = []
@@ -56,10 +56,7 @@ def planted(
             if rng.random() < share:
                 value = middle + x[row] @ weights + level + rng.normal(scale=noise)
                 labels.append(Label(target, "main", name, int(np.clip(round(value), 1, options))))
-    columns = tuple(Column(f"f{i}", "planted") for i in range(features))
-    evidence = EvidenceTable(targets, columns, x, np.ones(x.shape, dtype=bool))
-    question = Question(id="main", text="How good is it?", scale=Scale(options=tuple(range(1, options + 1))))
-    return Planted(question, evidence, Labels(labels), weights, levels)
+    return _as_planted(targets, x, labels, options, weights, levels)
 
 
 def planted_turns(
@@ -83,20 +80,36 @@ def planted_turns(
     of = np.repeat(np.arange(conversations), turns)
     x = rng.normal(size=(conversations, features))[of] + rng.normal(scale=inside, size=(rows, features))
     weights = np.linspace(0.5, 0.0, features)
-    people = dict(zip([f"p{i}" for i in range(annotators)], np.linspace(-0.4, 0.4, annotators).tolist(), strict=True))
-    names = list(people)
+    levels = _levels(annotators, 0.4)
+    names = list(levels)
     targets = tuple(Target(f"c{c:04d}", turn=2 * (row % turns) + 1) for row, c in enumerate(of))
     own = rng.normal(scale=spread, size=conversations)[of] + rng.normal(scale=noise, size=rows)
     who = rng.integers(annotators, size=rows)
     labels = []
     for row, target in enumerate(targets):
         name = names[who[row]]
-        value = 3 + x[row] @ weights + own[row] + people[name]
+        value = 3 + x[row] @ weights + own[row] + levels[name]
         labels.append(Label(target, "main", name, int(np.clip(round(value), 1, 5))))
-    columns = tuple(Column(f"f{i}", "planted") for i in range(features))
+    return _as_planted(targets, x, labels, 5, weights, levels)
+
+
+def _as_planted(
+    targets: tuple[Target, ...],
+    x: Floats,
+    labels: list[Label],
+    options: int,
+    weights: Floats,
+    levels: dict[str, float],
+) -> Planted:
+    columns = tuple(Column(f"f{i}", "planted") for i in range(x.shape[1]))
     evidence = EvidenceTable(targets, columns, x, np.ones(x.shape, dtype=bool))
-    question = Question(id="main", text="How good is it?", scale=Scale(options=(1, 2, 3, 4, 5)))
-    return Planted(question, evidence, Labels(labels), weights, people)
+    question = Question(id="main", text="How good is it?", scale=Scale(options=tuple(range(1, options + 1))))
+    return Planted(question, evidence, Labels(labels), weights, levels)
+
+
+def _levels(annotators: int, most: float) -> dict[str, float]:
+    """How generous each annotator is, evenly from -most to most."""
+    return dict(zip([f"p{i}" for i in range(annotators)], np.linspace(-most, most, annotators).tolist(), strict=True))
 
 
 MECHANISMS: Mapping[str, float] = {"match": 0.25, "absolute": 0.15, "relative": 0.3, "scores": 0.2, "prompt": 0.1}

@@ -1,0 +1,104 @@
+"""Rows to a file as they come: JSON lines, CSV, or Parquet made of JSON lines at the end; the ending decides."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, Self
+
+from accord.values import ROW, BadInput
+
+ENDINGS = (".jsonl", ".csv", ".parquet")
+MARK = "'"
+"""Stands before a text that a spreadsheet would take for a formula."""
+LIVE = frozenset("=+-@\t\r\n'\uff1d\uff0b\uff0d\uff20")
+"""A cell that begins with one of these may be run by a spreadsheet, or carries a mark of its own."""
+
+
+def inert(text: str) -> str:
+    """A text as the cell of a table: behind `MARK` where a spreadsheet might run it, and where it is empty."""
+    return text if text and text[0] not in LIVE else MARK + text
+
+
+class RowWriter:
+    """Writes rows of one kind. Use as a context manager.
+
+    Rows go to `NAME.partial`, which takes the file's place when all are written: a failure leaves what was there.
+    """
+
+    def __init__(self, path: Path, what: str, columns: Sequence[str], numbers: Mapping[str, type]) -> None:
+        """Prepare to write.
+
+        Args:
+            path: The file; its ending is one of `ENDINGS`.
+            what: What the rows are, for the error.
+            columns: Of the table, in order.
+            numbers: The columns of numbers, `int` or `float`; all others are text.
+
+        Raises:
+            BadInput: The file has another ending.
+        """
+        if path.suffix not in ENDINGS:
+            raise BadInput(f"cannot write {what} to {path.name!r}; the ending is one of {', '.join(ENDINGS)}")
+        self.path = path
+        self.is_table = path.suffix != ".jsonl"
+        self._columns, self._numbers = columns, numbers
+        self._partial = path.with_name(path.name + ".partial")
+        self._stream: IO[str]
+
+    def __enter__(self) -> Self:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._stream = self._partial.open("w", encoding="utf-8", newline="")
+        self._csv = csv.writer(self._stream)
+        if self.path.suffix == ".csv":
+            self._csv.writerow(self._columns)
+        return self
+
+    def put(self, row: Mapping[str, Any]) -> None:
+        """Write one row; for a table, of cells."""
+        if self.path.suffix == ".csv":
+            self._csv.writerow([row[name] for name in self._columns])
+        else:
+            self._stream.write(json.dumps(row) + "\n")
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._stream.close()
+        if kind is None and self.path.suffix == ".parquet":
+            self._to_parquet()
+        elif kind is None:
+            self._partial.replace(self.path)
+
+    def _to_parquet(self) -> None:
+        import polars as pl
+
+        types = {int: pl.Int64, float: pl.Float64, str: pl.String}
+        schema = {name: types[self._numbers.get(name, str)] for name in self._columns}
+        if self._partial.stat().st_size:
+            pl.scan_ndjson(self._partial, schema=schema).select(self._columns).sink_parquet(self.path)
+        else:
+            pl.DataFrame(schema=schema).write_parquet(self.path)
+        self._partial.unlink()
+
+
+class ScoreWriter(RowWriter):
+    """Writes `Score.to_json` rows."""
+
+    _NUMBERS = {"turn": int} | dict.fromkeys(
+        ("value", "low", "high", "band_low", "band_high", "variance", "entropy"), float
+    )
+    _NESTED = ("distribution", "attributions", "notes")
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, "scores", ROW, self._NUMBERS)
+
+    def write(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Write some rows."""
+        for row in rows:
+            self.put({name: self._cell(name, row[name]) for name in ROW} if self.is_table else row)
+
+    def _cell(self, name: str, value: Any) -> Any:
+        if value is not None and name in self._NESTED:
+            return json.dumps(value)
+        return inert(value) if isinstance(value, str) else value
