@@ -9,13 +9,13 @@ w_t = 1/(n_t + 1/r_t), a_t = 1 - n_t·w_t, s_g = Σ_t n_t·a_t and k_g = 1/(s_g 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, optimize, sparse
-from scipy.sparse.linalg import LinearOperator, cg
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -136,23 +136,29 @@ def own_effects(p: int, source: Indices | None, own_slopes: bool) -> tuple[Indic
 
 
 @dataclass(frozen=True)
-class Design:
-    """Cross products of the design W = [1, Z, U, U∘Z] (n, q) with itself, with y, and summed by text.
+class Layout:
+    """n ratings laid out as the design W = [1, Z, U, U∘Z] (n, q), and what their texts and groups share.
 
     Attributes:
+        rows: W, sparse; each rating has 2 + 2p entries at most.
+        y: (n,) ratings.
         block: (q,) where each effect has its variance ratio; `FIXED` for the level.
         count: How many ratios there are.
+        Z: (n, p) features.
+        who: (n,) whose rating it is, of so many `people`.
+        source: (p,) the number of each column's source; without it all columns share one variance.
     """
 
     rows: sparse.csr_array
     y: Floats
     block: Indices
     count: int
-    WtW: Floats
-    Wty: Floats
+    Z: Floats
+    who: Indices
+    people: int
     nesting: Nesting
-    text_sum: Floats
-    text_design: sparse.csr_array
+    own_slopes: bool
+    source: Indices | None
 
     @classmethod
     def of(
@@ -165,16 +171,36 @@ class Design:
         own_slopes: bool,
         group: Indices | None = None,
         source: Indices | None = None,
-    ) -> Design:
+    ) -> Self:
         """Lay out n ratings; without `people` nobody differs.
 
-        Without `text` no two ratings share one, without `group` no two texts do, without `source` all columns share
-        one variance.
+        Without `text` no two ratings share one, without `group` no two texts do.
         """
         W, block, count = _laid_out(Z, who, people, own_slopes, source)
         nesting = Nesting.of(len(y), text, np.zeros(0, dtype=np.intp) if group is None else group)
-        sums = nesting.by_text()
-        return cls(W, y, block, count, (W.T @ W).toarray(), W.T @ y, nesting, sums @ y, sums @ W)
+        return cls(W, y, block, count, Z, who, people, nesting, own_slopes, source)
+
+    @cached_property
+    def text_design(self) -> sparse.csr_array:
+        """(T, q) W summed by text."""
+        return self.nesting.by_text() @ self.rows
+
+    @cached_property
+    def text_sum(self) -> Floats:
+        """(T,) y summed by text."""
+        return np.asarray(self.nesting.by_text() @ self.y)
+
+
+class Design(Layout):
+    """Few enough effects to solve their equations densely, from cross products."""
+
+    @cached_property
+    def _WtW(self) -> Floats:
+        return np.asarray((self.rows.T @ self.rows).toarray())
+
+    @cached_property
+    def _Wty(self) -> Floats:
+        return np.asarray(self.rows.T @ self.y)
 
     @property
     def _freedom(self) -> float:
@@ -243,8 +269,8 @@ class Design:
         w, a, _, k = self.nesting.weights(ratios)
         shrunk = self.text_design.multiply(w[:, None]).tocsr()
         penalty = np.where(self.block == FIXED, 0.0, 1.0 / np.where(self.block == FIXED, 1.0, ratios[self.block]))
-        system = self.WtW + np.diag(penalty) - (self.text_design.T @ shrunk).toarray()
-        right = self.Wty - shrunk.T @ self.text_sum
+        system = self._WtW + np.diag(penalty) - (self.text_design.T @ shrunk).toarray()
+        right = self._Wty - shrunk.T @ self.text_sum
         own = float(self.y @ self.y - self.text_sum @ (w * self.text_sum))
         if ratios[GROUP] > 0:
             across = self.nesting.across(a)
@@ -362,139 +388,3 @@ def _laid_out(
             parts.append(sparse.csr_array(by_person, shape=(n, people * p)))
             blocks.append(np.tile(own, people))
     return sparse.hstack(parts, format="csr"), np.concatenate(blocks).astype(np.intp), count
-
-
-DENSE = 2000
-"""The most effects that are solved densely."""
-SAMPLED_ROWS = 12_000
-_FOLDS = 5
-_TOLERANCE = 1e-7
-
-
-@dataclass(frozen=True)
-class LargeDesign:
-    """W = [1, Z, U, U∘Z] (n, q) and its sums by text (T, q), sparse; the parts it was made of."""
-
-    rows: sparse.csr_array
-    by_text: sparse.csr_array
-    y: Floats
-    block: Indices
-    count: int
-    Z: Floats
-    who: Indices
-    people: int
-    nesting: Nesting
-    own_slopes: bool
-    source: Indices | None
-
-    @classmethod
-    def of(
-        cls,
-        Z: Floats,
-        y: Floats,
-        who: Indices,
-        people: int,
-        text: Indices,
-        own_slopes: bool,
-        group: Indices | None = None,
-        source: Indices | None = None,
-    ) -> LargeDesign:
-        """Lay out the rows; each has 2 + 2p entries at most."""
-        W, block, count = _laid_out(Z, who, people, own_slopes, source)
-        nesting = Nesting.of(len(y), text, np.zeros(0, dtype=np.intp) if group is None else group)
-        return cls(W, nesting.by_text() @ W, y, block, count, Z, who, people, nesting, own_slopes, source)
-
-    def best_ratios(self) -> Floats:
-        """The ratios with the highest restricted likelihood on a sample of whole annotators."""
-        most = max(2, DENSE // (self.Z.shape[1] + 1 if self.own_slopes else 1) - 2)
-        order = np.random.default_rng(0).permutation(self.people)
-        size = np.bincount(self.who, minlength=self.people)[order]
-        chosen = order[: min(most, int(np.searchsorted(np.cumsum(size), SAMPLED_ROWS)) + 1)]
-        kept = np.flatnonzero(np.isin(self.who, chosen))
-        _, who = np.unique(self.who[kept], return_inverse=True)
-        few = self.nesting.take(kept)
-        sample = Design.of(
-            self.Z[kept], self.y[kept], who.astype(np.intp), len(chosen), few.text, self.own_slopes, few.group_of_row,
-            self.source,
-        )  # fmt: skip
-        return sample.best_ratios()
-
-    def of_present(self, ratios: Floats) -> Floats:
-        """The given ratios, 0 for those that are not given."""
-        return np.append(ratios, np.zeros(max(self.count - len(ratios), 0)))[: self.count]
-
-    def learn(self, ratios: Floats) -> Learned:
-        """All that the given ratios make of the ratings; an annotator's error is that of their labels alone."""
-        effects = self._effects(ratios, None)
-        w, a, _, k = self.nesting.weights(ratios)
-        text_sum = self.nesting.by_text() @ self.y
-        group_sum = self.nesting.across(a) @ text_sum
-        explained = text_sum @ (w * text_sum) + group_sum @ (k * group_sum) + self._right(ratios) @ effects
-        noise = max(float(self.y @ self.y - explained) / max(len(self.y) - 1.0, 1.0), 1e-12)
-        errors = np.sqrt(noise * self._level_variance(ratios))
-        return Learned(effects, noise, errors, self._held_out_residuals(ratios, effects))
-
-    def _level_variance(self, ratios: Floats) -> Floats:
-        """(A,) variance of each level over s², as if nobody else rated the annotator's texts: a small system each."""
-        says = 1 / (1 + ratios[TEXT] + ratios[GROUP])
-        own_slopes = own_effects(self.Z.shape[1], self.source, True)[1].tolist()
-        own = [OFFSET, *(own_slopes if self.own_slopes else [])]
-        prior = np.diag(1 / np.maximum(ratios[own], 1e-9))
-        order = np.argsort(self.who, kind="stable")
-        ends = np.cumsum(np.bincount(self.who, minlength=self.people))
-        found = np.empty(self.people)
-        for place, rows in enumerate(np.split(order, ends[:-1])):
-            mine = np.hstack([np.ones((len(rows), 1)), self.Z[rows, : len(own) - 1]])
-            found[place] = np.linalg.inv(says * mine.T @ mine + prior)[0, 0]
-        return found
-
-    def _held_out_residuals(self, ratios: Floats, start: Floats) -> Floats:
-        """(n,) what each rating differs from its prediction by the groups of the other folds."""
-        several = self.nesting.groups > 1
-        group, count = (self.nesting.group_of_row, self.nesting.groups) if several else (
-            self.nesting.text, len(self.nesting.size)
-        )  # fmt: skip
-        fold = np.random.default_rng(0).permutation(count)[group] % _FOLDS
-        left = np.empty_like(self.y)
-        for each in range(_FOLDS):
-            seen, rest = np.flatnonzero(fold != each), np.flatnonzero(fold == each)
-            effects = self._take(seen)._effects(ratios, start)
-            left[rest] = self.y[rest] - self.rows[rest] @ effects
-        return left
-
-    def _take(self, kept: Indices) -> LargeDesign:
-        rows, nesting = self.rows[kept], self.nesting.take(kept)
-        return replace(
-            self, rows=rows, by_text=nesting.by_text() @ rows, y=self.y[kept], Z=self.Z[kept], who=self.who[kept],
-            nesting=nesting,
-        )  # fmt: skip
-
-    def _right(self, ratios: Floats) -> Floats:
-        """WᵀV⁻¹y (q,)."""
-        w, a, _, k = self.nesting.weights(ratios)
-        text_sum = self.nesting.by_text() @ self.y
-        shared = w * text_sum
-        if ratios[GROUP] > 0:
-            across = self.nesting.across(a)
-            shared = shared + across.T @ (k * (across @ text_sum))
-        return np.asarray(self.rows.T @ self.y - self.by_text.T @ shared)
-
-    def _effects(self, ratios: Floats, start: Floats | None) -> Floats:
-        """(q,) by conjugate gradients, preconditioned by the diagonal."""
-        w, a, _, k = self.nesting.weights(ratios)
-        across = self.nesting.across(a) if ratios[GROUP] > 0 else None
-        penalty = np.where(self.block == FIXED, 0.0, 1.0 / np.maximum(ratios[np.maximum(self.block, 0)], 1e-9))
-
-        def product(v: Floats) -> Floats:
-            said = self.by_text @ v
-            shared = w * said
-            if across is not None:
-                shared = shared + across.T @ (k * (across @ said))
-            return np.asarray(self.rows.T @ (self.rows @ v) - self.by_text.T @ shared + penalty * v)
-
-        diagonal = np.asarray(self.rows.multiply(self.rows).sum(axis=0)).ravel() + penalty
-        q = len(self.block)
-        system = LinearOperator((q, q), matvec=product, dtype=np.float64)
-        scale = LinearOperator((q, q), matvec=lambda v: v / np.maximum(diagonal, 1e-12), dtype=np.float64)
-        found, _ = cg(system, self._right(ratios), x0=start, rtol=_TOLERANCE, maxiter=500, M=scale)
-        return np.asarray(found)

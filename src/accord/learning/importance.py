@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from accord.evidence import EvidenceTable, Ratings, ratings
 from accord.learning.core import matrix
-from accord.learning.equations import DENSE, Design
-from accord.learning.mixed import MixedEffects, standardisation
+from accord.learning.equations import Design
+from accord.learning.large_equations import DENSE
+from accord.learning.mixed_effects import MixedEffects, standardisation
 from accord.statistics import Clusters, Interval, interval
 from accord.values import BadInput, Kind, Labels, Question
 

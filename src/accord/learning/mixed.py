@@ -1,13 +1,4 @@
-"""Linear mixed effects by REML: what the evidence says, how each annotator differs, what a text adds for everyone.
-
-    y = m + Σ_s z_s·b_s + u_a + Σ_s z_s·g_as + v_t + w_c + e,    b_s, u, g_s, v, w ~ N(0, r_k·s²),  e ~ N(0, s²)
-
-z_s is the evidence of source s, standardised on the training rows; a the annotator, t the text, c its group (the
-conversation of a turn). The variance ratios r_k maximise the restricted likelihood (Patterson & Thompson, 1971);
-everything else follows in closed form (Henderson's mixed model equations). Each source has a ratio of its own, so that
-many columns that say nothing are shrunk together and leave a good judge alone (docs/decisions/0028). Effects of texts
-and groups are eliminated first, so the work grows with the number of annotators and features, not of texts.
-"""
+"""The mixed core: a linear mixed model of expected answers and other columns, behind an ordered probit."""
 
 from __future__ import annotations
 
@@ -17,247 +8,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from accord.evidence import Arrays, EvidenceTable, Ratings
 from accord.learning.core import Core, inner_folds, matrix, sources_of
-from accord.learning.equations import (
-    DENSE,
-    GROUP,
-    OFFSET,
-    OWN_SLOPE,
-    SLOPE,
-    TEXT,
-    Design,
-    Indices,
-    LargeDesign,
-    own_effects,
-)
+from accord.learning.equations import GROUP, OFFSET, OWN_SLOPE, SLOPE, TEXT, Floats, Indices
 from accord.learning.link import OrdinalLink
+from accord.learning.mixed_effects import (
+    MixedEffects,
+    adapted,
+    in_order,
+    remaining_doubt,
+    shrunk_habits,
+    standardisation,
+)
 from accord.values import Labels
-
-Floats = NDArray[np.float64]
-
-
-class MixedEffects(RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """The linear mixed model as a scikit-learn regressor that also takes each row's annotator and text.
-
-    Args:
-        own_slopes: Whether annotators may weigh the evidence differently (`g`), or differ in level alone (`u`).
-        ratios: The variance ratios as in `ratios_`, where they are known; otherwise REML finds them.
-
-    Attributes:
-        intercept_: m.
-        coef_: (p,) b, per standard deviation of each feature.
-        annotators_: (A,) names, sorted.
-        offsets_: (A,) u, in units of y.
-        offset_error_: (A,) standard error of u.
-        own_slopes_: (A, p) g.
-        ratios_: (3 + 2·sources,) variance ratios to the noise, 0 where an effect is absent: of b, u, g of the first
-            source, v and w, then of b and g of each further source.
-        sources_: (p,) the number of each column's source, the first 0.
-        noise_: s², the variance of one rating around all effects.
-        feature_mean_, feature_scale_: (p,) the standardisation.
-        held_out_mean_: (n,) for each training row, its prediction from all other groups.
-    """
-
-    def __init__(self, own_slopes: bool = True, ratios: ArrayLike | None = None) -> None:
-        self.own_slopes = own_slopes
-        self.ratios = ratios
-
-    def fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        annotator: ArrayLike | None = None,
-        text: ArrayLike | None = None,
-        group: ArrayLike | None = None,
-        source: ArrayLike | None = None,
-    ) -> MixedEffects:
-        """Learn from n ratings.
-
-        Args:
-            X: (n, p) evidence; NaN where it is missing.
-            y: (n,) ratings.
-            annotator: (n,) who rated; without it nobody differs.
-            text: (n,) which text was rated; without it no two ratings share one.
-            group: (n,) what the text belongs to; without it no two texts belong together.
-            source: (p,) the source of each column; without it all have one.
-        """
-        checked = validate_data(self, X, y, y_numeric=True, ensure_all_finite="allow-nan", dtype=np.float64)
-        rows, rated = checked[0], np.asarray(checked[1], dtype=float)
-        self.feature_mean_, self.feature_scale_ = standardisation(rows)
-        Z = self.standardised(rows)
-        self.annotators_, who = _indexed(annotator)
-        (_, which), (_, of_group) = _indexed(text), _indexed(group)
-        people, features = len(self.annotators_), Z.shape[1]
-        self.sources_ = _in_order(source, features)
-        large = 1 + features + people * (1 + features * self.own_slopes) > DENSE
-        kind = LargeDesign if large else Design
-        design = kind.of(Z, rated, who, people, which, self.own_slopes, of_group, self.sources_)
-        ratios = design.best_ratios() if self.ratios is None else design.of_present(np.asarray(self.ratios))
-        learned = design.learn(ratios)
-        self.ratios_, self.noise_ = ratios, learned.noise
-        self.intercept_ = float(learned.effects[0])
-        self.coef_ = learned.effects[1 : 1 + features]
-        self.offsets_ = learned.effects[1 + features : 1 + features + people]
-        own = learned.effects[1 + features + people :]
-        self.own_slopes_ = own.reshape(people, features) if own.size else np.zeros((people, features))
-        self.offset_error_ = learned.errors
-        self.held_out_mean_ = rated - learned.held_out_residuals
-        return self
-
-    def predict(self, X: ArrayLike, annotator: ArrayLike | None = None) -> Floats:
-        """(n,) expected ratings; an annotator nobody met is one without habits."""
-        check_is_fitted(self)
-        checked = validate_data(self, X, reset=False, ensure_all_finite="allow-nan", dtype=np.float64)
-        Z = self.standardised(np.asarray(checked))
-        who = self.index_of(annotator, len(Z))
-        offsets = np.append(self.offsets_, 0.0)[who]
-        own = np.vstack([self.own_slopes_, np.zeros(Z.shape[1])])[who]
-        return np.asarray(self.intercept_ + Z @ self.coef_ + offsets + (Z * own).sum(axis=1))
-
-    def posterior(
-        self, X: ArrayLike, annotator: ArrayLike, text: ArrayLike, group: ArrayLike | None = None
-    ) -> tuple[Floats, float]:
-        """What the rows it was fitted on leave unknown: the effects' covariance over s² (q, q), and s².
-
-        Effects come as m, b, u, g (annotator by annotator).
-        """
-        Z = self.standardised(np.asarray(X, dtype=float))
-        who = self.index_of(annotator, len(Z))
-        (_, which), (_, of_group) = _indexed(text), _indexed(group)
-        nothing, people = np.zeros(len(Z)), len(self.annotators_)
-        design = Design.of(Z, nothing, who, people, which, self.own_slopes, of_group, self.sources_)
-        return design.solve(design.of_present(self.ratios_)).covariance, self.noise_
-
-    def habit_variance(self, X: ArrayLike) -> Floats:
-        """(n,) how much one person differs from another on each row: the variance of u + z·g."""
-        Z = self.standardised(np.asarray(X, dtype=float))
-        return np.asarray(self.noise_ * (self.ratios_[OFFSET] + Z**2 @ self.own_ratios))
-
-    @property
-    def own_ratios(self) -> Floats:
-        """(p,) the variance ratio of the people's own slopes of each column."""
-        return np.asarray(self.ratios_[own_effects(len(self.sources_), self.sources_, True)[1]])
-
-    @property
-    def slope_ratios(self) -> Floats:
-        """(p,) the variance ratio of each column's slope."""
-        return np.asarray(self.ratios_[own_effects(len(self.sources_), self.sources_, True)[0]])
-
-    def index_of(self, annotator: ArrayLike | None, rows: int) -> Indices:
-        """(n,) each row's annotator as an index into `annotators_`; -1 for one nobody met."""
-        if annotator is None:
-            return np.full(rows, -1, dtype=np.intp)
-        place = {str(name): index for index, name in enumerate(self.annotators_)}
-        names = np.asarray(annotator, dtype=object)
-        return np.array([-1 if name is None else place.get(str(name), -1) for name in names], dtype=np.intp)
-
-    def standardised(self, X: Floats) -> Floats:
-        """(n, p) features in standard deviations of the training rows."""
-        # A missing value is the feature's mean: it pulls the prediction nowhere.
-        return np.nan_to_num((X - self.feature_mean_) / self.feature_scale_, nan=0.0)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
-
-
-def standardisation(X: Floats) -> tuple[Floats, Floats]:
-    """Mean and standard deviation of each column over what is present; 0 and 1 where nothing is or nothing varies."""
-    known = ~np.isnan(X)
-    count = np.maximum(known.sum(axis=0), 1)
-    mean = np.where(known, X, 0.0).sum(axis=0) / count
-    spread = np.sqrt((np.where(known, X - mean, 0.0) ** 2).sum(axis=0) / count)
-    return mean, np.where(spread > 1e-9 * (1 + np.abs(mean)), spread, 1.0)
-
-
-def _indexed(names: ArrayLike | None) -> tuple[NDArray[Any], Indices]:
-    if names is None:
-        return np.array([], dtype=object), np.array([], dtype=np.intp)
-    unique, index = np.unique(np.asarray(names).astype(str), return_inverse=True)
-    return unique, index.astype(np.intp)
-
-
-def _in_order(source: ArrayLike | None, columns: int) -> Indices:
-    """(p,) the number of each column's source, in the order in which they come."""
-    if source is None:
-        return np.zeros(columns, dtype=np.intp)
-    names = [str(name) for name in np.asarray(source)]
-    place = {name: number for number, name in enumerate(dict.fromkeys(names))}
-    return np.array([place[name] for name in names], dtype=np.intp)
-
-
-def shrunk_habits(model: MixedEffects, domain_correlation: float) -> MixedEffects:
-    """The model as it is believed before anything is known of the new domain: habits shrunk by `domain_correlation`."""
-    moved = copy.copy(model)
-    moved.offsets_ = domain_correlation * model.offsets_
-    moved.own_slopes_ = domain_correlation * model.own_slopes_
-    return moved
-
-
-def adapted(
-    model: MixedEffects,
-    domain_correlation: float,
-    X: Floats,
-    y: Floats,
-    annotator: NDArray[np.object_],
-    text: NDArray[np.object_],
-) -> MixedEffects:
-    """The model after k labels from the new domain; annotators nobody met join with those labels.
-
-    The rows' residuals r around the carried-over model have covariance
-    K = τ·1 + same annotator·h·s²·(r_u + Σ_s r_gs·z_s·z_s') + same text·s²·r_v + s²·I, h = 1 - domain_correlation² for
-    those the model knows and 1 for others; τ, the variance of the domain's own level, is that of the ratings.
-    """
-    moved = _with_newcomers(shrunk_habits(model, domain_correlation), annotator)
-    Z = moved.standardised(X)
-    who = moved.index_of(annotator, len(Z))
-    known = np.isin(moved.annotators_, model.annotators_)
-    looseness = np.where(known, 1 - domain_correlation**2, 1.0)[who]
-    offset = model.noise_ * model.ratios_[OFFSET]
-    slope = model.noise_ * model.own_ratios
-    level = float(np.var(y)) or model.noise_
-    same_person = (who[:, None] == who) * looseness
-    covariance = (
-        level
-        + same_person * (offset + (Z * slope) @ Z.T)
-        + (text[:, None] == text) * model.noise_ * model.ratios_[TEXT]
-        + model.noise_ * np.eye(len(Z))
-    )
-    pull = np.linalg.solve(covariance, y - moved.predict(X, annotator))
-    moved.intercept_ = moved.intercept_ + level * float(pull.sum())
-    # An annotator the training never told apart (no person effects) has nothing to update.
-    np.add.at(moved.offsets_, who, offset * looseness * pull)
-    np.add.at(moved.own_slopes_, who, (looseness * pull)[:, None] * Z * slope)
-    return moved
-
-
-def remaining_doubt(
-    model: MixedEffects, domain_correlation: float, annotators: NDArray[np.object_], labels: Mapping[str, int]
-) -> Floats:
-    """(A,) the share of each annotator's habit that k labels from the new domain leave unknown.
-
-    Of the level's prior variance h·s²·r_u, one label explains what a normal mean learns from one draw with the
-    noise of a rating and of a text: h / (1 + k·h·r_u / (1 + r_v)).
-    """
-    prior = np.where(np.isin(annotators, model.annotators_), 1 - domain_correlation**2, 1.0)
-    given = np.array([labels.get(str(name), 0) for name in annotators], dtype=float)
-    return np.asarray(prior / (1 + given * prior * model.ratios_[OFFSET] / (1 + model.ratios_[TEXT])))
-
-
-def _with_newcomers(model: MixedEffects, annotator: NDArray[np.object_]) -> MixedEffects:
-    newcomers = sorted(set(map(str, annotator)) - set(model.annotators_))
-    grown = copy.copy(model)
-    grown.annotators_ = np.array([*model.annotators_, *newcomers], dtype=object)
-    grown.offsets_ = np.append(model.offsets_, np.zeros(len(newcomers)))
-    grown.own_slopes_ = np.vstack([model.own_slopes_, np.zeros((len(newcomers), model.own_slopes_.shape[1]))])
-    return grown
-
 
 _ADDS_NOTHING = 1e-3
 _ARRAYS = ("coef_", "offsets_", "own_slopes_", "ratios_", "feature_mean_", "feature_scale_")
@@ -436,7 +200,7 @@ class MixedCore(Core):
             setattr(model, name, np.asarray(arrays[f"{place}.{name}"]))
         model.annotators_ = np.array(parts["annotators"], dtype=object)
         model.intercept_, model.noise_ = parts["intercept"], parts["noise"]
-        model.n_features_in_, model.sources_ = len(self.names_), _in_order(self.sources_, len(self.names_))
+        model.n_features_in_, model.sources_ = len(self.names_), in_order(self.sources_, len(self.names_))
         return model
 
 

@@ -20,7 +20,7 @@ from scipy.special import ndtri
 from accord.evidence import Arrays, Column, EvidenceTable, Ratings
 from accord.learning.conformal import band_width, bands, groups_needed
 from accord.learning.core import matrix
-from accord.learning.mixed import standardisation
+from accord.learning.mixed_effects import standardisation
 from accord.statistics import fold_of
 from accord.values import Target, content_hash
 

@@ -1,0 +1,110 @@
+"""The mixed model's equations where there are more effects than can be solved densely."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from scipy.sparse.linalg import LinearOperator, cg
+
+from accord.learning.equations import FIXED, GROUP, OFFSET, TEXT, Design, Floats, Indices, Layout, Learned, own_effects
+
+DENSE = 2000
+"""The most effects that are solved densely."""
+SAMPLED_ROWS = 12_000
+_FOLDS = 5
+_TOLERANCE = 1e-7
+
+
+class LargeDesign(Layout):
+    """More effects than that: by conjugate gradients, the variance ratios from a sample of whole annotators."""
+
+    def best_ratios(self) -> Floats:
+        """The ratios with the highest restricted likelihood on a sample of whole annotators."""
+        most = max(2, DENSE // (self.Z.shape[1] + 1 if self.own_slopes else 1) - 2)
+        order = np.random.default_rng(0).permutation(self.people)
+        size = np.bincount(self.who, minlength=self.people)[order]
+        chosen = order[: min(most, int(np.searchsorted(np.cumsum(size), SAMPLED_ROWS)) + 1)]
+        kept = np.flatnonzero(np.isin(self.who, chosen))
+        _, who = np.unique(self.who[kept], return_inverse=True)
+        few = self.nesting.take(kept)
+        sample = Design.of(
+            self.Z[kept], self.y[kept], who.astype(np.intp), len(chosen), few.text, self.own_slopes, few.group_of_row,
+            self.source,
+        )  # fmt: skip
+        return sample.best_ratios()
+
+    def of_present(self, ratios: Floats) -> Floats:
+        """The given ratios, 0 for those that are not given."""
+        return np.append(ratios, np.zeros(max(self.count - len(ratios), 0)))[: self.count]
+
+    def learn(self, ratios: Floats) -> Learned:
+        """All that the given ratios make of the ratings; an annotator's error is that of their labels alone."""
+        effects = self._effects(ratios, None)
+        w, a, _, k = self.nesting.weights(ratios)
+        group_sum = self.nesting.across(a) @ self.text_sum
+        explained = self.text_sum @ (w * self.text_sum) + group_sum @ (k * group_sum) + self._right(ratios) @ effects
+        noise = max(float(self.y @ self.y - explained) / max(len(self.y) - 1.0, 1.0), 1e-12)
+        errors = np.sqrt(noise * self._level_variance(ratios))
+        return Learned(effects, noise, errors, self._held_out_residuals(ratios, effects))
+
+    def _level_variance(self, ratios: Floats) -> Floats:
+        """(A,) variance of each level over s², as if nobody else rated the annotator's texts: a small system each."""
+        says = 1 / (1 + ratios[TEXT] + ratios[GROUP])
+        own_slopes = own_effects(self.Z.shape[1], self.source, True)[1].tolist()
+        own = [OFFSET, *(own_slopes if self.own_slopes else [])]
+        prior = np.diag(1 / np.maximum(ratios[own], 1e-9))
+        order = np.argsort(self.who, kind="stable")
+        ends = np.cumsum(np.bincount(self.who, minlength=self.people))
+        found = np.empty(self.people)
+        for place, rows in enumerate(np.split(order, ends[:-1])):
+            mine = np.hstack([np.ones((len(rows), 1)), self.Z[rows, : len(own) - 1]])
+            found[place] = np.linalg.inv(says * mine.T @ mine + prior)[0, 0]
+        return found
+
+    def _held_out_residuals(self, ratios: Floats, start: Floats) -> Floats:
+        """(n,) what each rating differs from its prediction by the groups of the other folds."""
+        several = self.nesting.groups > 1
+        group, count = (self.nesting.group_of_row, self.nesting.groups) if several else (
+            self.nesting.text, len(self.nesting.size)
+        )  # fmt: skip
+        fold = np.random.default_rng(0).permutation(count)[group] % _FOLDS
+        left = np.empty_like(self.y)
+        for each in range(_FOLDS):
+            seen, rest = np.flatnonzero(fold != each), np.flatnonzero(fold == each)
+            effects = self._take(seen)._effects(ratios, start)
+            left[rest] = self.y[rest] - self.rows[rest] @ effects
+        return left
+
+    def _take(self, kept: Indices) -> LargeDesign:
+        rows, nesting = self.rows[kept], self.nesting.take(kept)
+        return replace(self, rows=rows, y=self.y[kept], Z=self.Z[kept], who=self.who[kept], nesting=nesting)
+
+    def _right(self, ratios: Floats) -> Floats:
+        """WᵀV⁻¹y (q,)."""
+        w, a, _, k = self.nesting.weights(ratios)
+        shared = w * self.text_sum
+        if ratios[GROUP] > 0:
+            across = self.nesting.across(a)
+            shared = shared + across.T @ (k * (across @ self.text_sum))
+        return np.asarray(self.rows.T @ self.y - self.text_design.T @ shared)
+
+    def _effects(self, ratios: Floats, start: Floats | None) -> Floats:
+        """(q,) by conjugate gradients, preconditioned by the diagonal."""
+        w, a, _, k = self.nesting.weights(ratios)
+        across = self.nesting.across(a) if ratios[GROUP] > 0 else None
+        penalty = np.where(self.block == FIXED, 0.0, 1.0 / np.maximum(ratios[np.maximum(self.block, 0)], 1e-9))
+
+        def product(v: Floats) -> Floats:
+            said = self.text_design @ v
+            shared = w * said
+            if across is not None:
+                shared = shared + across.T @ (k * (across @ said))
+            return np.asarray(self.rows.T @ (self.rows @ v) - self.text_design.T @ shared + penalty * v)
+
+        diagonal = np.asarray(self.rows.multiply(self.rows).sum(axis=0)).ravel() + penalty
+        q = len(self.block)
+        system = LinearOperator((q, q), matvec=product, dtype=np.float64)
+        scale = LinearOperator((q, q), matvec=lambda v: v / np.maximum(diagonal, 1e-12), dtype=np.float64)
+        found, _ = cg(system, self._right(ratios), x0=start, rtol=_TOLERANCE, maxiter=500, M=scale)
+        return np.asarray(found)
