@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from accord.models.model import HF, IN_PROCESS_CONTEXT, Judge, estimated_usage, in_process, in_requests
-from accord.values import BadInput, Conversation, Document, Question, Sample, Turn
+from accord.values import BadInput, Conversation, Document, Question, Sample, Turn, read_card
 
 
 def own_context(model: str) -> int | None:
@@ -21,9 +20,9 @@ def own_context(model: str) -> int | None:
     if not model.startswith(HF):
         return IN_PROCESS_CONTEXT
     try:
-        config = json.loads((Path(model.removeprefix(HF)) / "config.json").read_text(encoding="utf-8"))
+        config = read_card(Path(model.removeprefix(HF)) / "config.json")
         return min(int(config["max_position_embeddings"]), IN_PROCESS_CONTEXT)
-    except (OSError, ValueError, LookupError, TypeError):
+    except (OSError, BadInput, ValueError, LookupError, TypeError):
         return IN_PROCESS_CONTEXT
 
 

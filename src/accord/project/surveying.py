@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +19,7 @@ from accord.formats import (
 )
 from accord.models import JUDGEMENTS_FILE
 from accord.project.inferring import Observed, asked_by_name, asked_by_values, positions_among
-from accord.values import BadInput, Kind, Question, Rubric, Scale
+from accord.values import BadInput, Kind, Question, Rubric, Scale, read_card
 
 ENDINGS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
 _JUDGEMENT = {"item_id", "question", "judge_model"}
@@ -258,8 +257,8 @@ def _told(found: Observed, path: Path) -> None:
     if not path.is_dir() or not listed.is_file():
         return
     try:
-        content = json.loads(listed.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        content = read_card(listed)
+    except (OSError, BadInput):
         return
     for entry in content.get("questions", ()) if isinstance(content, dict) else ():
         if not isinstance(entry, dict) or entry.get("name", entry.get("id")) != found.name:

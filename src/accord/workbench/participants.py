@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from threading import Lock
 
-from accord.values import BadInput, canonical_json
+from accord.values import BadInput, canonical_json, read_card
 from accord.workbench.plan import write_whole
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}", re.ASCII)
@@ -137,7 +136,7 @@ def _read(path: Path) -> list[Participant]:
     if not path.exists():
         return []
     try:
-        rows = json.loads(path.read_text(encoding="utf-8"))["seats"]
+        rows = read_card(path)["seats"]
         return [Participant(row["name"], row["slot"], row["digest"]) for row in rows]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, BadInput, KeyError, TypeError) as error:
         raise BadInput(f"{path} holds no seats ({type(error).__name__}); restore it, or name another file") from None

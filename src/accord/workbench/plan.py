@@ -5,7 +5,6 @@ The words are those of SODA-EVAL's guidelines (figures 9 and 10), without the na
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import secrets
@@ -14,7 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from accord.values import BadInput, IssueAnnotation, Target, Taxonomy, UnknownName, canonical_json, content_hash
+from accord.values import (
+    BadInput,
+    IssueAnnotation,
+    Target,
+    Taxonomy,
+    UnknownName,
+    canonical_json,
+    content_hash,
+    read_card,
+)
 
 DETECTION, OVERALL = "detection", "overall"
 QUESTION = "validation:"
@@ -294,10 +302,10 @@ def read_plan(path: Path) -> Plan:
         BadInput: It cannot be read, or holds no plan.
     """
     try:
-        return Plan.from_json(json.loads(path.read_text(encoding="utf-8")))
+        return Plan.from_json(read_card(path))
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror}; draw a plan first") from None
-    except (ValueError, KeyError, TypeError):
+    except (BadInput, ValueError, KeyError, TypeError):
         raise BadInput(f"{path} holds no plan; name the file that the plan was written to") from None
 
 

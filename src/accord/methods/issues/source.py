@@ -58,6 +58,7 @@ from accord.values import (
     Unannotated,
     check,
     load_taxonomy,
+    read_card,
 )
 
 DIALOGUES_AT_ONCE = 100
@@ -365,7 +366,7 @@ def asking_of(settings: IssueSettings, taxonomy: Taxonomy, who: Known) -> Asking
 def tuned_with(folder: str) -> dict[str, Any] | None:
     """How a model that Accord fine-tuned was asked while it learned; `None` for any other folder."""
     made = Path(folder) / MADE
-    return json.loads(made.read_text(encoding="utf-8"))["guidance"] if made.is_file() else None
+    return read_card(made)["guidance"] if made.is_file() else None
 
 
 def issue_rows(found: Iterable[IssueAnnotation]) -> list[dict[str, Any]]:
