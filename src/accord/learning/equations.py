@@ -19,6 +19,8 @@ from scipy import linalg, optimize, sparse
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
+Rows = Floats | Any
+"""Dense, or sparse (scipy.sparse has no types)."""
 
 SLOPE, OFFSET, OWN_SLOPE, TEXT, GROUP = range(5)
 """Places of the variance ratios; a second source's slopes and own slopes come after them, then a third's."""
@@ -26,6 +28,7 @@ FIXED = -1
 LOG_RATIO_BOUNDS = (-12.0, 4.0)
 _START = 0.05
 _ROWS_AT_ONCE = 1024
+_DENSE_CELLS = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -111,10 +114,11 @@ class Nesting:
         k: Floats = 1.0 / (s + 1.0 / ratios[GROUP]) if ratios[GROUP] > 0 else np.zeros(self.groups)
         return w, a, s, k
 
-    def across(self, a: Floats) -> sparse.csr_array:
-        """(G, T) sums over the texts of a group, each weighed by its a."""
+    @cached_property
+    def by_group(self) -> sparse.csr_array:
+        """(G, T) sums over the texts of a group."""
         texts = np.arange(len(self.group))
-        return sparse.csr_array((a, (self.group, texts)), shape=(self.groups, len(self.group)))
+        return sparse.csr_array((np.ones(len(texts)), (self.group, texts)), shape=(self.groups, len(texts)))
 
     def take(self, kept: Indices) -> Nesting:
         """Of some of the ratings."""
@@ -181,9 +185,10 @@ class Layout:
         return cls(W, y, block, count, Z, who, people, nesting, own_slopes, source)
 
     @cached_property
-    def text_design(self) -> sparse.csr_array:
-        """(T, q) W summed by text."""
-        return self.nesting.by_text() @ self.rows
+    def text_design(self) -> Rows:
+        """(T, q) W summed by text; dense where that is small, since then nothing is as quick."""
+        summed = self.nesting.by_text() @ self.rows
+        return summed.toarray() if np.prod(summed.shape) <= _DENSE_CELLS else summed
 
     @cached_property
     def text_sum(self) -> Floats:
@@ -267,19 +272,25 @@ class Design(Layout):
     def _system(self, ratios: Floats) -> tuple[Floats, Floats, float]:
         """WᵀV⁻¹W + D⁻¹ (q, q), WᵀV⁻¹y (q,) and yᵀV⁻¹y."""
         w, a, _, k = self.nesting.weights(ratios)
-        shrunk = self.text_design.multiply(w[:, None]).tocsr()
         penalty = np.where(self.block == FIXED, 0.0, 1.0 / np.where(self.block == FIXED, 1.0, ratios[self.block]))
-        system = self._WtW + np.diag(penalty) - (self.text_design.T @ shrunk).toarray()
-        right = self._Wty - shrunk.T @ self.text_sum
-        own = float(self.y @ self.y - self.text_sum @ (w * self.text_sum))
+        system, right, own = self._WtW + np.diag(penalty), self._Wty, float(self.y @ self.y)
+        if ratios[TEXT] > 0:
+            shrunk = _weighed(self.text_design, w)
+            system -= _dense(self.text_design.T @ shrunk)
+            right = right - shrunk.T @ self.text_sum
+            own -= float(self.text_sum @ (w * self.text_sum))
         if ratios[GROUP] > 0:
-            across = self.nesting.across(a)
-            design, said = (across @ self.text_design).toarray(), across @ self.text_sum
+            design, said = self._by_group(a)
             system -= design.T @ (k[:, None] * design)
             right = right - design.T @ (k * said)
             own -= float(said @ (k * said))
         # A column of zeros (an annotator whose evidence never varied) must not stop the factorisation.
         return system + 1e-10 * np.eye(len(system)), right, own
+
+    def _by_group(self, a: Floats) -> tuple[Floats, Floats]:
+        """(G, q) and (G,) what the texts of a group add up to, each weighed by its a."""
+        across = self.nesting.by_group
+        return _dense(across @ _weighed(self.text_design, a)), np.asarray(across @ (a * self.text_sum))
 
     def _gradient(self, ratios: Floats, effects: Floats, covariance: Floats, noise: float) -> Floats:
         """The slope by log r_k, (q_k - tr(C_kk)/r_k - |effect_k|²/(r_k·s²)) / 2; of shared effects as `slope` says."""
@@ -294,24 +305,22 @@ class Design(Layout):
 
         def slope(ratio: float, design: Any, own: Floats, left: Floats) -> float:
             """r/2·(tr(ZᵀPZ) - |ZᵀPy|²/s²) for indicators Z with ZᵀV⁻¹W = design, diag(ZᵀV⁻¹Z) = own, ZᵀPy = left."""
-            dense = design.toarray() if sparse.issparse(design) else design
-            known = np.asarray((design @ covariance) * dense).sum()
+            known = ((design @ covariance) * _dense(design)).sum()
             return float(0.5 * ratio * (own.sum() - known - (left @ left) / noise))
 
         shared, said = self.text_design, self.text_sum
         if ratios[GROUP] > 0:
-            across = self.nesting.across(a)
-            design, of_group = (across @ shared).toarray(), across @ said
+            design, of_group = self._by_group(a)
             kept = 1.0 - k * s
             wide = kept[:, None] * design
             gradient[GROUP] = slope(ratios[GROUP], wide, s * kept, kept * of_group - wide @ effects)
         if ratios[TEXT] > 0:
             each = a * self.nesting.size
-            narrow: Any = shared.multiply(a[:, None]).tocsr()
+            narrow: Rows = _weighed(shared, a)
             left = a * said
             if ratios[GROUP] > 0:
                 pull = k[group] * each
-                narrow, left = narrow.toarray() - pull[:, None] * design[group], left - pull * of_group[group]
+                narrow, left = _dense(narrow) - pull[:, None] * design[group], left - pull * of_group[group]
             gradient[TEXT] = slope(ratios[TEXT], narrow, each - k[group] * each**2, left - narrow @ effects)
         return gradient
 
@@ -342,9 +351,10 @@ class Design(Layout):
         for start in range(0, len(members), few):
             rows = members[start : start + few]
             whiten = self._whitening(solved.ratios, rows)
-            W = self.rows[rows.ravel()].toarray().reshape(*rows.shape, -1)
-            seen = whiten @ W
-            P = whiten - seen @ solved.covariance @ seen.transpose(0, 2, 1)
+            W = self.rows[rows.ravel()]
+            wide = (*rows.shape, -1)
+            known = (W @ solved.covariance).reshape(wide) @ W.toarray().reshape(wide).transpose(0, 2, 1)
+            P = whiten - whiten @ known @ whiten
             Py = whiten @ residuals[rows][..., None]
             found[start : start + few] = (np.linalg.pinv(P, hermitian=True) @ Py)[..., 0]
         return found
@@ -369,6 +379,15 @@ class Design(Layout):
         kept = a[text]
         shared = k[self.nesting.group[text[:, 0]]][:, None, None] * kept[:, :, None] * kept[:, None, :]
         return np.asarray(np.eye(rows.shape[1]) - w[text][:, :, None] * same - shared)
+
+
+def _weighed(rows: Rows, by: Floats) -> Rows:
+    """Each row times its weight."""
+    return rows * by[:, None] if isinstance(rows, np.ndarray) else rows.multiply(by[:, None]).tocsr()
+
+
+def _dense(rows: Rows) -> Floats:
+    return rows if isinstance(rows, np.ndarray) else np.asarray(rows.toarray())
 
 
 def _laid_out(

@@ -42,7 +42,7 @@ class LargeDesign(Layout):
         """All that the given ratios make of the ratings; an annotator's error is that of their labels alone."""
         effects = self._effects(ratios, None)
         w, a, _, k = self.nesting.weights(ratios)
-        group_sum = self.nesting.across(a) @ self.text_sum
+        group_sum = self.nesting.by_group @ (a * self.text_sum)
         explained = self.text_sum @ (w * self.text_sum) + group_sum @ (k * group_sum) + self._right(ratios) @ effects
         noise = max(float(self.y @ self.y - explained) / max(len(self.y) - 1.0, 1.0), 1e-12)
         errors = np.sqrt(noise * self._level_variance(ratios))
@@ -85,21 +85,24 @@ class LargeDesign(Layout):
         w, a, _, k = self.nesting.weights(ratios)
         shared = w * self.text_sum
         if ratios[GROUP] > 0:
-            across = self.nesting.across(a)
-            shared = shared + across.T @ (k * (across @ self.text_sum))
+            shared = shared + self._by_group(a, k, self.text_sum)
         return np.asarray(self.rows.T @ self.y - self.text_design.T @ shared)
+
+    def _by_group(self, a: Floats, k: Floats, said: Floats) -> Floats:
+        """(T,) what the groups take from the sums by text."""
+        across = self.nesting.by_group
+        return np.asarray(a * (across.T @ (k * (across @ (a * said)))))
 
     def _effects(self, ratios: Floats, start: Floats | None) -> Floats:
         """(q,) by conjugate gradients, preconditioned by the diagonal."""
         w, a, _, k = self.nesting.weights(ratios)
-        across = self.nesting.across(a) if ratios[GROUP] > 0 else None
         penalty = np.where(self.block == FIXED, 0.0, 1.0 / np.maximum(ratios[np.maximum(self.block, 0)], 1e-9))
 
         def product(v: Floats) -> Floats:
             said = self.text_design @ v
             shared = w * said
-            if across is not None:
-                shared = shared + across.T @ (k * (across @ said))
+            if ratios[GROUP] > 0:
+                shared = shared + self._by_group(a, k, said)
             return np.asarray(self.rows.T @ (self.rows @ v) - self.text_design.T @ shared + penalty * v)
 
         diagonal = np.asarray(self.rows.multiply(self.rows).sum(axis=0)).ravel() + penalty

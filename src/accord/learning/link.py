@@ -9,6 +9,7 @@ of the training rows (a person nobody met).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,29 +126,34 @@ class _Objective:
         shifts = own.reshape(self.people, steps) if own.size else np.zeros((self.people, steps))
         return thresholds, float(np.exp(parameters[steps])), shifts
 
+    @cached_property
+    def _edges(self) -> tuple[tuple[Indices, NDArray[np.bool_], int], ...]:
+        """Above and below the chosen option: (n,) the threshold's place by annotator, whether it is there, its sign."""
+        who = np.where(self.annotator < 0, self.people, np.minimum(self.annotator, self.people)) * self.steps
+        above, below = self.answer < self.steps, self.answer > 0
+        return (who + np.where(above, self.answer, 0), above, 1), (who + np.where(below, self.answer - 1, 0), below, -1)
+
     def __call__(self, parameters: Floats) -> tuple[float, Floats]:
         thresholds, slope, shifts = self.unpacked(parameters)
-        row, known = np.arange(len(self.mean)), self.annotator >= 0
-        cuts = thresholds + np.where(known[:, None], shifts[self.annotator] if self.people else 0.0, 0.0)
-        at = cuts - slope * self.mean[:, None]
-        zero = np.zeros((len(row), 1))
-        edges = np.hstack([zero, ndtr(at), zero + 1])
-        density = np.hstack([zero, np.exp(-0.5 * at**2) / np.sqrt(2 * np.pi), zero])
-        chosen = np.maximum(edges[row, self.answer + 1] - edges[row, self.answer], _TINY)
-        slack = np.zeros_like(edges)
-        slack[row, self.answer + 1] -= density[row, self.answer + 1] / chosen
-        slack[row, self.answer] += density[row, self.answer] / chosen
-        by_cut = slack[:, 1:-1]
-        gradient = np.zeros_like(parameters)
+        cuts = (thresholds + np.vstack([shifts, np.zeros(self.steps)])).ravel()
+        chosen, pulls = np.zeros(len(self.mean)), []
+        for place, is_there, sign in self._edges:
+            at = cuts[place] - slope * self.mean
+            chosen += sign * np.where(is_there, ndtr(at), (1 + sign) / 2)
+            pulls.append(np.where(is_there, -sign * np.exp(-0.5 * at**2) / np.sqrt(2 * np.pi), 0.0))
+        chosen = np.maximum(chosen, _TINY)
+        by_place, by_slope = np.zeros(len(cuts)), 0.0
+        for (place, _, _), pull in zip(self._edges, pulls, strict=True):
+            by_place += np.bincount(place, pull / chosen, minlength=len(cuts))
+            by_slope -= slope * float((pull / chosen) @ self.mean)
+        by_cut = by_place.reshape(self.people + 1, self.steps)
         total = by_cut.sum(axis=0)
+        gradient = np.zeros_like(parameters)
         gradient[0] = total.sum()
-        rise = np.exp(parameters[1 : self.steps])
-        gradient[1 : self.steps] = rise * np.cumsum(total[::-1])[::-1][1:]
-        gradient[self.steps] = -slope * (by_cut * self.mean[:, None]).sum()
+        gradient[1 : self.steps] = np.exp(parameters[1 : self.steps]) * np.cumsum(total[::-1])[::-1][1:]
+        gradient[self.steps] = by_slope
         loss = -np.log(chosen).sum()
         if parameters.size > self.steps + 1:
-            own = np.zeros_like(shifts)
-            np.add.at(own, self.annotator[known], by_cut[known])
-            gradient[self.steps + 1 :] = (own + shifts / self.spread**2).ravel()
+            gradient[self.steps + 1 :] = (by_cut[: self.people] + shifts / self.spread**2).ravel()
             loss += 0.5 * (shifts**2).sum() / self.spread**2
         return float(loss), gradient

@@ -232,7 +232,8 @@ class NetworkCore(Core):
 
         own = self.settings
         jobs = [Job(rows, own.rate, pooling, own.decay, own.seed + member) for rows, pooling, member in wanted]
-        penalised = own.decay > 0 or any(job.pooling > 0 for job in jobs)
+        # What is tried and what is kept are trained by one compiled program, whatever strength was chosen.
+        penalised = own.decay > 0 or own.pooling is None or own.pooling > 0
         return train(self.shape_, sheets, Schedule(own.pretrain, own.finetune, own.batch, own.dropout, penalised), jobs)
 
     def _held_out(self, sheets: Sheets, nets: Sequence[Parameters], fold: Indices) -> Floats:

@@ -1,4 +1,4 @@
-"""Training the calibration network: maximum likelihood (LLM-RUBRIC, eq. 1) by Adam, many networks in one program.
+"""Training the calibration network: maximum likelihood (LLM-RUBRIC, eq. 1) by Adam, many networks by one program.
 
 A network is first trained on all questions, then on the main one alone (section 2, multi-task learning). Answers
 that nobody gave are masked: they are no part of the sum. Beyond the paper, each annotator's part may be pulled
@@ -95,30 +95,27 @@ class Job:
 
 
 def train(shape: Shape, sheets: Sheets, terms: Schedule, jobs: Sequence[Job]) -> list[Parameters]:
-    """Train one network a job, all in one compiled program; the same jobs give the same networks.
+    """Train one network a job, all by one compiled program; the same jobs give the same networks.
 
     Returns:
         The networks for the main question alone.
     """
     steps = schedules(sheets.annotator, shape.annotators, jobs, terms)
-    found = _train(shape, terms, tables(sheets, shape.widest), steps, settings(jobs))
-    whole = jax.tree.map(np.asarray, found)
-    return [jax.tree.map(lambda each, place=place: each[place], whole) for place in range(len(jobs))]
+    laid, each = tables(sheets, shape.widest), settings(jobs)
+    # One network after another: a network's arrays then stay in the processor's cache (docs/decisions/0011).
+    found = [
+        _train(shape, terms, laid, steps[min(place, len(steps) - 1)], {name: of[place] for name, of in each.items()})
+        for place in range(len(jobs))
+    ]
+    return [jax.tree.map(np.asarray, network) for network in found]
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _train(shape: Shape, terms: Schedule, sheets: Tables, steps: Array, jobs: Settings) -> Parameters:
-    def one(place: Array) -> Parameters:
-        job: Settings = jax.tree.map(lambda each: each[place], jobs)
-        mine = steps[jnp.minimum(place, len(steps) - 1)]
-        key = jax.random.key(job["seed"])
-        learned, _ = phase(shape, terms, sheets, mine, job, key, initial(shape, key), terms.pretrain)
-        main, begun = main_alone(shape, learned)
-        return phase(main, terms, sheets, mine, job, key, begun, terms.finetune)[0]
-
-    # One network after another: a network's arrays then stay in the processor's cache (docs/decisions/0011).
-    found: Parameters = jax.lax.map(one, jnp.arange(len(jobs["seed"])))
-    return found
+def _train(shape: Shape, terms: Schedule, sheets: Tables, steps: Array, job: Settings) -> Parameters:
+    key = jax.random.key(job["seed"])
+    learned, _ = phase(shape, terms, sheets, steps, job, key, initial(shape, key), terms.pretrain)
+    main, begun = main_alone(shape, learned)
+    return phase(main, terms, sheets, steps, job, key, begun, terms.finetune)[0]
 
 
 def initial(shape: Shape, key: Array) -> Parameters:
