@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, inspect, make_u
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import QueuePool
 
+from accord.store.schema import metadata
 from accord.values import AccordError, BadInput, MissingExtra, keep_url_secrets
 
 LOCK_WAIT_MS = 60_000
@@ -136,18 +137,28 @@ def _version(engine: Engine) -> str | None:
 
 
 def _migrate(engine: Engine) -> None:
-    from alembic.command import upgrade
-    from alembic.config import Config
-
+    """Bring the tables up to date: of an empty database all at once, of any other one migration after another."""
     found = _version(engine)
     if found is not None and found > newest_migration():
         raise BadInput(
             f"the store was written by a newer Accord (its version {found}, ours {newest_migration()}); upgrade"
         )
-    config = Config()
-    config.set_main_option("script_location", str(files(_MIGRATIONS)))
     with engine.begin() as connection:
         if engine.dialect.name == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
-        config.attributes["connection"] = connection
-        upgrade(config, "head")
+        if inspect(connection).get_table_names():
+            _upgrade(connection)
+        else:
+            metadata.create_all(connection)
+            connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"))
+            connection.execute(text("INSERT INTO alembic_version VALUES (:newest)"), {"newest": newest_migration()})
+
+
+def _upgrade(connection: Connection) -> None:
+    from alembic.command import upgrade
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(files(_MIGRATIONS)))
+    config.attributes["connection"] = connection
+    upgrade(config, "head")
