@@ -53,6 +53,6 @@ bench: $(VENV)/ready ## run the benchmarks in full (about five hours; the whole 
 	  $(BIN)/python benchmarks/$$name.py --json benchmarks/results/$$name.json || exit 1; done
 
 clean: ## remove what the other targets made
-	rm -rf $(VENV) $(OUT) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(OUT) .jax_cache .pytest_cache .mypy_cache .ruff_cache
 
 .PHONY: help setup finetune models demo test lint format docs bench clean

@@ -398,7 +398,7 @@ class Bench:
     @property
     def training(self) -> Training:
         labels = Labels(labels_of(self.made) if self.labels is None else self.labels)
-        return Training(tuple(Sample(chat) for chat, _ in self.made), labels, self.rubric.main_question)
+        return Training(tuple(Sample(chat) for chat, _ in self.made), labels, self.rubric.main_question, draws=50)
 
     def flow(self, source: LearnedRubric) -> Flow[tuple[LearnedRubric, EvidenceTable, Split]]:
         """Learning and trying, as whoever learns does it."""

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict
 
 from accord.evidence.table import Column, EvidenceTable
 from accord.models import NOT_APPLICABLE, Flow, nothing
-from accord.statistics import Split
+from accord.statistics import DRAWS, Split
 from accord.values import BadInput, Growing, Labels, Question, Registry, Rubric, Sample, Target, check
 
 T = TypeVar("T")
@@ -52,12 +52,14 @@ class Training:
         labels: All labels of these, with their groups; those on `question` are learned.
         question: The question whose answers are predicted.
         seed: Of every draw.
+        draws: Bootstrap samples of what is found on the way.
     """
 
     samples: tuple[Sample, ...]
     labels: Labels
     question: Question
     seed: int = 0
+    draws: int = DRAWS
 
     @property
     def targets(self) -> list[Target]:

@@ -7,11 +7,10 @@ from dataclasses import replace
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, cg
 
-from accord.learning.equations import FIXED, GROUP, OFFSET, TEXT, Design, Floats, Indices, Layout, Learned, own_effects
+from accord.learning.equations import FIXED, GROUP, OFFSET, TEXT, Floats, Indices, Layout, Learned, own_effects
 
 DENSE = 2000
 """The most effects that are solved densely."""
-SAMPLED_ROWS = 12_000
 _FOLDS = 5
 _TOLERANCE = 1e-7
 
@@ -21,18 +20,7 @@ class LargeDesign(Layout):
 
     def best_ratios(self) -> Floats:
         """The ratios with the highest restricted likelihood on a sample of whole annotators."""
-        most = max(2, DENSE // (self.Z.shape[1] + 1 if self.own_slopes else 1) - 2)
-        order = np.random.default_rng(0).permutation(self.people)
-        size = np.bincount(self.who, minlength=self.people)[order]
-        chosen = order[: min(most, int(np.searchsorted(np.cumsum(size), SAMPLED_ROWS)) + 1)]
-        kept = np.flatnonzero(np.isin(self.who, chosen))
-        _, who = np.unique(self.who[kept], return_inverse=True)
-        few = self.nesting.take(kept)
-        sample = Design.of(
-            self.Z[kept], self.y[kept], who.astype(np.intp), len(chosen), few.text, self.own_slopes, few.group_of_row,
-            self.source,
-        )  # fmt: skip
-        return sample.best_ratios()
+        return self.sample().best_ratios()
 
     def of_present(self, ratios: Floats) -> Floats:
         """The given ratios, 0 for those that are not given."""

@@ -304,7 +304,8 @@ def _question_labels(project: Project, evaluator: Evaluator) -> tuple[list[Evalu
             continue
         samples = project.samples(wanted.targets)
         found = groups_of(samples, project.config.group_by)
-        train = Training(tuple(samples), wanted.grouped(found.of), evaluator.question, project.config.seed)
+        grouped, config = wanted.grouped(found.of), project.config
+        train = Training(tuple(samples), grouped, evaluator.question, config.seed, config.draws)
         made = [_kind(project, source.name, *asked[name]) for name in dict.fromkeys(each.question for each in wanted)]
         known = project.measure(made[0].sources, samples)
         fitted = []

@@ -263,7 +263,9 @@ class Project:
         found = groups_of(samples, self.config.group_by)
         about = frozenset(sample.target for sample in samples)
         kept = Labels(each for each in labels if each.target in about or each.against in about)
-        return Training(tuple(samples), kept.grouped(found.of), evaluator.question, self.config.seed), found
+        return Training(
+            tuple(samples), kept.grouped(found.of), evaluator.question, self.config.seed, self.config.draws
+        ), found
 
     def _labels(self, evaluator: Evaluator) -> Labels:
         """All labels, as the evaluator's sources read them."""

@@ -15,7 +15,14 @@ from accord.methods.learned_rubric.answers import Decided, points
 from accord.methods.learned_rubric.fitting import AssertionSelector
 from accord.methods.learned_rubric.pool import WrittenPool
 from accord.methods.learned_rubric.rubrics import asking, only
-from accord.methods.learned_rubric.selection import ALL, RUBICON, SelectionSettings, selection_policies, stability
+from accord.methods.learned_rubric.selection import (
+    ALL,
+    RESAMPLES,
+    RUBICON,
+    SelectionSettings,
+    selection_policies,
+    stability,
+)
 from accord.methods.learned_rubric.separation import NAMES, Figure, with_intervals
 from accord.models import JUDGE, NOT_YET, Flow
 from accord.statistics import Clusters
@@ -158,13 +165,14 @@ class Experiment:
         """The figures of a selector on the held-out side."""
         missing = points(answers, selector.names_, self.settings.answers).missing
         outcome, clusters = selector.outcome(answers, decided.good), clusters_of(self.test, decided)
-        found = with_intervals(outcome, clusters, seed=self.test.seed)
+        found = with_intervals(outcome, clusters, self.test.draws, self.test.seed)
         return SystemFigures(table, system, found, float(missing.mean()))
 
     def _stability(self) -> dict[str, float]:
         """How often each assertion of the pool is selected on resamples of the training side."""
         side = self.fit.selector.training_side(self.fit.answers, self.fit.train.labels)
-        shares = stability(side.pool, self.fit.selector.choose, Clusters(side.groups), seed=self.test.seed)
+        draws, seed = min(RESAMPLES, self.test.draws), self.test.seed
+        shares = stability(side.pool, self.fit.selector.choose, Clusters(side.groups), draws, seed)
         return dict(zip(side.names, shares.tolist(), strict=True))
 
 

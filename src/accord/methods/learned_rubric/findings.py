@@ -13,7 +13,7 @@ from accord.methods.learned_rubric.answers import points
 from accord.methods.learned_rubric.experiment import ExperimentResult, RubricFit, SystemFigures, clusters_of
 from accord.methods.learned_rubric.separation import POINT, TOP, Flags, Floats, curves, targets
 from accord.models import PROSE
-from accord.statistics import DRAWS, interval
+from accord.statistics import interval
 from accord.values import Conversation, Question, Sample, Side
 
 SHOWN = 2
@@ -249,7 +249,7 @@ def _assertions(
     selector, good, samples = fit.selector, result.decided.good, result.decided.samples
     said = points(result.answers, selector.names_, selector.settings.answers).values / POINT
     clusters = clusters_of(test, result.decided)
-    drawn = [clusters.rows(count) for count in clusters.counts(min(DRAWS, MOST_DRAWS), test.seed)]
+    drawn = [clusters.rows(count) for count in clusters.counts(min(test.draws, MOST_DRAWS), test.seed)]
     found = []
     for name, answers in zip(selector.names_, said, strict=True):
         question = fit.rubric[name]
