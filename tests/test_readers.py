@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import bz2
 import gzip
 import json
+import lzma
 import os
 import subprocess
 import sys
@@ -242,11 +244,13 @@ def test_a_json_array_streams_whatever_its_layout(tmp_path: Path, indent: int | 
     assert [record.conversation.id for record in read(path)] == [f"c{i}" for i in range(9)]
 
 
-def test_gzip_and_a_single_pretty_printed_object(tmp_path: Path) -> None:
-    path = tmp_path / "one.json.gz"
-    with gzip.open(path, "wt", encoding="utf-8") as stream:
-        stream.write(json.dumps({"messages": MESSAGES}, indent=1))
+@pytest.mark.parametrize(("ending", "pack"), [(".gz", gzip.compress), (".bz2", bz2.compress), (".xz", lzma.compress)])
+def test_packed_files_of_each_kind(tmp_path: Path, ending: str, pack: Callable[[bytes], bytes]) -> None:
+    path, table = tmp_path / f"one.json{ending}", tmp_path / f"two.csv{ending}"
+    path.write_bytes(pack(json.dumps({"messages": MESSAGES}, indent=1).encode()))
     assert said(only(path)) == HELLO
+    table.write_bytes(pack(b"prompt,response\nhello,hi\n"))
+    assert len(list(read(table))) == 1
 
 
 @pytest.mark.parametrize(
@@ -291,6 +295,10 @@ def test_a_row_that_is_not_utf8_is_one_bad_row(tmp_path: Path) -> None:
         ("a.json", b'[{"messages": []', "not JSON"),
         ("a.parquet", b"no parquet at all", "is no Parquet file"),
         ("a.jsonl.gz", gzip.compress(b'{"messages": []}' * 99, mtime=0)[:-9], "broken gzip"),
+        ("a.jsonl.bz2", bz2.compress(b'{"messages": []}' * 99)[:-9], "broken bzip2 file: it ends too early"),
+        ("a.jsonl.xz", lzma.compress(b'{"messages": []}' * 99)[:40] + bytes(40), "broken xz file"),
+        ("a.jsonl.zst", b"\x28\xb5\x2f\xfd" + bytes(40), "packed in a way that is not read here .*; unzstd unpacks it"),
+        ("a.zip", b"PK\x03\x04" + bytes(40), "packed in a way that is not read here .*; unzip unpacks it"),
         ("a.jsonl", b'{"strange": 1}\n', "cannot tell the format"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Rows of a file, one after another and never all at once: JSON lines, a JSON array, CSV, TSV, Parquet; gzip too.
+"""Rows of a file, one after another and never all at once: JSON lines, a JSON array, CSV, TSV, Parquet; packed too.
 
 No file takes more memory than its longest row does, and a row is bounded: in bytes, in values, in depth and in columns
 (the table of what is refused of a whole file stands in `values/incoming.py`). A row that is too much is one bad row.
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from accord.formats.record import Row
-from accord.values import DEEPEST, MB, BadInput, BadRow, is_too_deep, open_unpacked, regular, shown_size
+from accord.values import DEEPEST, MB, BadInput, BadRow, is_too_deep, open_unpacked, regular, shown_size, unpacked_name
 
 TABLE_SUFFIXES = {".csv", ".tsv", ".parquet"}
 ROW_BYTES = 32 * MB
@@ -60,9 +60,8 @@ def locate(path: str | Path) -> Path:
 
 
 def suffix(path: Path) -> str:
-    """The file's ending in lower case, without `.gz`."""
-    name = path.name.lower().removesuffix(".gz")
-    return Path(name).suffix
+    """The file's ending in lower case, without `.gz` and its like."""
+    return Path(unpacked_name(path.name.lower())).suffix
 
 
 def read_rows(path: Path) -> Iterator[Row | BadRow]:

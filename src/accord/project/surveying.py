@@ -19,7 +19,7 @@ from accord.formats import (
 )
 from accord.models import JUDGEMENTS_FILE
 from accord.project.inferring import Observed, asked_by_name, asked_by_values, positions_among
-from accord.values import BadInput, Kind, Question, Rubric, Scale, read_card
+from accord.values import BadInput, Kind, Question, Rubric, Scale, read_card, unpacked_name
 
 ENDINGS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
 _JUDGEMENT = {"item_id", "question", "judge_model"}
@@ -83,7 +83,7 @@ def files_in(paths: Iterable[str | Path], passed: list[str] | None = None) -> li
             found.append(path)
             continue
         inside = sorted(each for each in path.rglob("*") if each.is_file() and not _is_hidden(each, path))
-        mine = [each for each in inside if each.name.lower().removesuffix(".gz").endswith(ENDINGS)]
+        mine = [each for each in inside if unpacked_name(each.name.lower()).endswith(ENDINGS)]
         benchmarks = {each.parent for each in mine if _is_benchmark(each.parent)}
         mine = [*sorted(benchmarks), *(each for each in mine if each.parent not in benchmarks)]
         mine = [each for each in mine if each.name != _QUESTIONS_FILE]

@@ -55,6 +55,7 @@ from accord.values.incoming import (
     read_whole,
     regular,
     shown_size,
+    unpacked_name,
 )
 from accord.values.labels import Label, Labels, check_label, check_value
 from accord.values.registry import Registry
@@ -166,4 +167,5 @@ __all__ = [
     "shipped_rubrics",
     "shown_size",
     "span_of",
+    "unpacked_name",
 ]

@@ -7,8 +7,9 @@
 | JSON that is nested deeper than `DEEPEST` | that it is |
 | NaN or an infinite number in a card | that it is no JSON |
 | text that is not UTF-8 | that it is not |
-| gzip that unpacks to more than `RATIO` times its size | that it does: no log is as even as that |
-| gzip that ends too early, or whose data or checksum are broken | which of them |
+| gzip, bzip2 or xz that unpacks to more than `RATIO` times its size | that it does: no log is as even as that |
+| gzip, bzip2 or xz that ends too early, or whose data or checksum are broken | which of them |
+| zstd, lz4, zip or compress | what unpacks it |
 
 Each is one `BadInput` before anything of the kind is read into memory, and nothing is waited for: a pipe or a device is
 never opened. The bounds on a row of a file that is read row by row stand in `formats/rows.py`.
@@ -21,7 +22,7 @@ import io
 import json
 import os
 import stat
-import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +37,17 @@ ARRAYS_BYTES = 1024 * MB
 """The most that the learned arrays of an evaluator may hold."""
 
 RATIO = 200
-"""How many times its own size a gzip file may unpack to; logs come to 5 to 50."""
+"""How many times its own size a packed file may unpack to; logs come to 5 to 50."""
 FREE_BYTES = 64 * MB
-"""What any gzip file may unpack to, whatever its size."""
-_GZIP = b"\x1f\x8b"
+"""What any packed file may unpack to, whatever its size."""
+PACKED_ENDINGS = (".gz", ".bz2", ".xz", ".zst", ".lz4", ".zip", ".z")
+_UNREAD = {
+    b"\x28\xb5\x2f\xfd": "unzstd",
+    b"\x04\x22\x4d\x18": "unlz4",
+    b"PK\x03\x04": "unzip",
+    b"\x1f\x9d": "uncompress",
+}
+"""What packed files begin with that nothing here unpacks, and what does."""
 
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
@@ -48,6 +56,16 @@ _KINDS = (
     (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"),
 )
+
+
+def unpacked_name(name: str) -> str:
+    """A file's name without the ending of a packing.
+
+    >>> unpacked_name("chats.jsonl.bz2")
+    'chats.jsonl'
+    """
+    ending = next((ending for ending in PACKED_ENDINGS if name.lower().endswith(ending)), "")
+    return name[: len(name) - len(ending)]
 
 
 def regular(path: Path) -> int:
@@ -90,41 +108,78 @@ def open_regular(path: Path) -> io.FileIO:
 
 
 def open_unpacked(path: Path) -> io.BufferedReader[Any]:
-    """The file's bytes, unpacked where they are gzip, whatever the file is called; reading raises `BadInput` too.
+    """The file's bytes, unpacked where they are gzip, bzip2 or xz, whatever the file is called.
+
+    Its `fileno` is that of the file on the disk; one that is packed is not `seekable`. Reading raises `BadInput` too.
 
     Raises:
-        BadInput: As `open_regular`.
+        BadInput: As `open_regular`, or it is packed in another way.
         FileNotFoundError: Nothing is there.
     """
     stream: io.BufferedReader[Any] = io.BufferedReader(open_regular(path), MB)
     try:
-        is_packed = stream.peek(2)[:2] == _GZIP
+        head = stream.peek(6)[:6]
     except OSError as error:
         stream.close()
         raise BadInput(f"cannot read {path}: {error.strerror}") from None
-    return io.BufferedReader(_Unpacked(path, stream), MB) if is_packed else stream
+    tool = next((tool for magic, tool in _UNREAD.items() if head.startswith(magic)), None)
+    if tool is not None:
+        stream.close()
+        raise BadInput(f"{path} is packed in a way that is not read here (gzip, bzip2 and xz are); {tool} unpacks it")
+    packing = next((packing for magic, packing in _PACKINGS.items() if head.startswith(magic)), None)
+    return stream if packing is None else io.BufferedReader(_Unpacked(path, stream, *packing), MB)
+
+
+def _bzip2(packed: io.BufferedReader[Any]) -> io.BufferedIOBase:
+    import bz2  # here: a build of Python may lack it
+
+    return bz2.BZ2File(packed)
+
+
+def _xz(packed: io.BufferedReader[Any]) -> io.BufferedIOBase:
+    import lzma  # here: a build of Python may lack it
+
+    return lzma.LZMAFile(packed)
+
+
+_PACKINGS: dict[bytes, tuple[str, Callable[[io.BufferedReader[Any]], io.BufferedIOBase]]] = {
+    b"\x1f\x8b": ("gzip", lambda packed: gzip.GzipFile(fileobj=packed, mode="rb")),
+    b"BZh": ("bzip2", _bzip2),
+    b"\xfd7zXZ\x00": ("xz", _xz),
+}
+"""What packed files begin with, and what they are."""
 
 
 class _Unpacked(io.RawIOBase):
-    """What a gzip file holds, as far as it is whole and no bomb."""
+    """What a packed file holds, as far as it is whole and no bomb."""
 
-    def __init__(self, path: Path, packed: io.BufferedReader[Any]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        packed: io.BufferedReader[Any],
+        kind: str,
+        opened: Callable[[io.BufferedReader[Any]], io.BufferedIOBase],
+    ) -> None:
         size = os.fstat(packed.fileno()).st_size
         self._path, self._packed, self._most, self._given = path, packed, max(FREE_BYTES, RATIO * size), 0
-        self._inner = gzip.GzipFile(fileobj=packed, mode="rb")
+        self._kind, self._inner = kind, opened(packed)
 
     def readable(self) -> bool:
         """It is."""
         return True
+
+    def fileno(self) -> int:
+        """Of the packed file."""
+        return self._packed.fileno()
 
     def readinto(self, buffer: Any) -> int:
         """Unpack what fits into the buffer."""
         try:
             piece = self._inner.read1(len(buffer))
         except EOFError:
-            raise BadInput(f"{self._path} is a broken gzip file: it ends too early") from None
-        except (zlib.error, gzip.BadGzipFile) as error:
-            raise BadInput(f"{self._path} is a broken gzip file: {error}") from None
+            raise BadInput(f"{self._path} is a broken {self._kind} file: it ends too early") from None
+        except Exception as error:  # each packing has its own, and OSError
+            raise BadInput(f"{self._path} is a broken {self._kind} file: {error}") from None
         self._given += len(piece)
         if self._given > self._most:
             raise BadInput(
