@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +157,34 @@ def test_a_batch_whose_start_was_cut_off_is_not_paid_for_twice(project: Path, re
             assert judged(5)["handed_in"] == 0 and judged(0)["answered"] and len(provider.batches) == 1
         else:
             assert judged(5)["handed_in"] and judged(0)["answered"] and len(provider.batches) == 1
+
+
+@pytest.mark.parametrize("path", ["/files", "/batches"])
+def test_what_one_process_is_handing_in_no_other_hands_in(project: Path, path: str) -> None:
+    provider = Batches(answer_any, looks=0)
+    beside: list[dict[str, Any]] = []
+
+    def asked_meanwhile(request: Any) -> Wire:
+        if not beside and request["_path"].endswith(path) and ("_form" in request or "endpoint" in request):
+            beside.append({})
+            beside.append(judged_elsewhere())
+        return provider(request)
+
+    with ChatServer(asked_meanwhile) as server:
+        configure(server.url)
+        asked = judged(5)["handed_in"]
+        assert asked and beside[1]["handed_in"] == 0 and beside[1]["unanswered"] == {"in batch": asked}
+        assert len(provider.batches) == 1
+        done = judged(0)
+        assert done["answered"] == asked and done["handed_in"] == 0
+
+
+def judged_elsewhere() -> dict[str, Any]:
+    """The same command in a process of its own, while another is at work."""
+    command = [sys.executable, "-m", "accord", "judge", "--batch", "--json", "--limit", "4"]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert found.returncode == 5, found.stderr
+    return json.loads(found.stdout)  # type: ignore[no-any-return]
 
 
 def test_answers_to_what_was_not_asked_are_no_answers(project: Path) -> None:

@@ -24,6 +24,7 @@ from accord.models.flow import (
     Flow,
     PromptFlow,
     Request,
+    all_of,
     as_finished,
     ask,
     drive,
@@ -55,6 +56,7 @@ from accord.models.judging import (
     unjudged,
 )
 from accord.models.kept_embeddings import embedded
+from accord.models.ledger import Lease, Ledger
 from accord.models.likelihood import EmbeddedLikelihood, Likelihood, LikelihoodModel, Measured, Passage
 from accord.models.listed import PROSE, Form, ask_for_list, listed, strict
 from accord.models.model import (
@@ -120,7 +122,7 @@ from accord.models.scripted import ScriptedJudge, ScriptedModel
 from accord.models.settings import Mode, ModelSettings
 from accord.models.waiting import wait
 from accord.models.windowing import MARGIN, fitted, own_context, room_beside, room_for, truncated_share, windowing
-from accord.models.wrappers import Cached, Limit, Limited, Once, Retrying, decode_reply, kept_key
+from accord.models.wrappers import Cached, Limit, Limited, Once, Retrying, decode_reply, kept_key, paid_reply
 from accord.values import Sample
 
 __all__ = [
@@ -163,6 +165,8 @@ __all__ = [
     "Known",
     "LIKELIHOOD",
     "LanguageModel",
+    "Lease",
+    "Ledger",
     "Likelihood",
     "LikelihoodModel",
     "Limit",
@@ -216,6 +220,7 @@ __all__ = [
     "WRITER",
     "Who",
     "answer_labels",
+    "all_of",
     "as_finished",
     "ask",
     "ask_for_list",
@@ -262,6 +267,7 @@ __all__ = [
     "open_uncached",
     "opened",
     "own_context",
+    "paid_reply",
     "plan",
     "probe",
     "prompt_file",

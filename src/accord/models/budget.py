@@ -21,7 +21,7 @@ from accord.models.model import (
     in_process,
     least_tokens,
 )
-from accord.values import BadInput, BudgetReached, check, load_yaml
+from accord.values import AccordError, BadInput, BudgetReached, check, load_yaml
 
 PRICES_FILE = "prices.yaml"
 
@@ -93,6 +93,8 @@ class Budget:
         self._reserved = Usage()
         self.money = 0.0
         self._reserved_money = 0.0
+        self.stopped: AccordError | None = None
+        """Why nobody is asked any more, whatever is left to spend: the store cannot keep what would be paid for."""
 
     def price(self, model: str) -> Price | None:
         """The model's price, where the user named one; a model in this process is free."""
@@ -102,9 +104,11 @@ class Budget:
         """Set the estimate of a call aside.
 
         Raises:
-            BudgetReached: The call could pass a cap.
+            BudgetReached: The call could pass a cap, or asking was stopped.
             BadInput: Money is capped and the model has no price.
         """
+        if self.stopped is not None:
+            raise BudgetReached(str(self.stopped))
         price = self.price(model)
         if self.caps.money is not None and price is None:
             raise BadInput(f"no price for {model!r}, so money cannot be capped; add it to {PRICES_FILE}")

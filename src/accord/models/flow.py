@@ -98,7 +98,7 @@ async def drive(flow: PromptFlow[T], model: ChatModel) -> T:
     try:
         prompts = next(flow)
         while True:
-            replies = await asyncio.gather(*(ask(model, prompt) for prompt in prompts))
+            replies = await all_of(ask(model, prompt) for prompt in prompts)
             prompts = flow.send(replies)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
@@ -119,15 +119,19 @@ async def as_finished(
 ) -> AsyncGenerator[tuple[T, R], None]:
     """Each item with its result, as results arrive; `at_once` are under way, and items are taken as slots come free.
 
-    After an exception no further item is taken; what is under way is finished and yielded, then it is raised.
+    After an exception, of the work or of the items, no further item is taken; what is under way is finished and
+    yielded, then it is raised.
     """
     source = iter(items)
     running: dict[asyncio.Task[R], T] = {}
     failed: BaseException | None = None
     try:
         while True:
-            for item in islice(source, 0 if failed else at_once - len(running)):
-                running[asyncio.create_task(work(item))] = item
+            try:
+                for item in islice(source, 0 if failed else at_once - len(running)):
+                    running[asyncio.create_task(work(item))] = item
+            except Exception as broken:
+                failed = broken
             if not running and failed is not None:
                 raise failed
             if not running:
@@ -144,6 +148,18 @@ async def as_finished(
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+
+
+async def all_of(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """All results in their order; where some fail, the others are finished before the first failure is raised.
+
+    What is under way is paid for: nobody may walk away from it.
+    """
+    found = await asyncio.gather(*work, return_exceptions=True)
+    for each in found:
+        if isinstance(each, BaseException):
+            raise each
+    return found  # type: ignore[return-value]
 
 
 def run_flow(flow: PromptFlow[T], model: ChatModel) -> T:

@@ -1,16 +1,17 @@
-"""Judging: a judge's answers to a rubric's questions, asked only where the store does not hold them."""
+"""Judging: a judge's answers to a rubric's questions, asked only where the store lacks them and nobody else asks."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Protocol
 
-from accord.models.flow import OUT_OF_BUDGET, as_finished
+from accord.models.budget import Budget
+from accord.models.flow import OUT_OF_BUDGET, all_of, as_finished
+from accord.models.ledger import Lease, Ledger
 from accord.models.model import Answer, Judge, Unanswered, in_requests
 from accord.models.replies import checked
 from accord.models.windowing import truncated_share, windowing
@@ -18,7 +19,6 @@ from accord.store import Store, batches
 from accord.values import BudgetReached, Question, Rubric, Sample, Signature, Target, canonical_json, content_hash
 
 PREPARED_AT_ONCE = 64
-MOMENT_SECONDS = 0.05
 AT_ONCE = 16
 """Subjects that are judged at the same time."""
 NOT_APPLICABLE, NOT_YET = "does not apply", "not judged yet"
@@ -49,31 +49,37 @@ async def judge_all(
     store: Store,
     at_once: int = AT_ONCE,
     context: int | None = None,
+    budget: Budget | None = None,
+    lease: Lease | None = None,
 ) -> AsyncGenerator[Judged, None]:
     """Judge subjects as they come, each kept in the store as soon as it is answered.
 
-    Questions that do not apply are not asked; answers that the store holds are not asked for again; failures are
-    returned and counted but never stored, so that the next run asks for them again. Where a request may have no more
-    than `context` tokens, longer conversations are shown in part.
+    Questions that do not apply are not asked; answers that the store holds are not asked for again, and what another
+    process is asking is waited for; failures are returned and counted but never stored, so that the next run asks for
+    them again. Where a request may have no more than `context` tokens, longer conversations are shown in part.
 
     Raises:
         ModelError: No call can succeed; what was answered before is kept.
         BudgetReached: The next call would pass the budget; what was under way is finished and kept.
+        StoreError: The store failed; `budget` is stopped, and what was under way is spooled.
     """
     over: list[str] = []
-    keeper = _WriteBatcher(store)
+    ledger: Ledger[Mapping[str, Any]] = Ledger(store, store.answers, budget, lease or Lease())
 
     async def one(work: _Work) -> Judged:
-        judged = await _judge(judge, rubric, work, keeper)
+        judged = await _judge(judge, rubric, work, ledger)
         over.extend(a.detail for a in judged.answers if isinstance(a, Unanswered) and a.reason == OUT_OF_BUDGET)
         return judged
 
-    within = takewhile(lambda _: not over, _prepared(judge, rubric, samples, store, context))
-    async with aclosing(as_finished(one, within, at_once)) as finished:
+    within = takewhile(lambda _: not over, _prepared(judge, rubric, samples, ledger.look, context))
+    async with ledger.settled(), aclosing(as_finished(one, within, at_once)) as finished:
         async for _, judged in finished:
             yield judged
-    if over:
-        raise BudgetReached(over[0])
+        if over:
+            raise BudgetReached(over[0])
+
+
+_Look = Callable[[Iterable[str]], Mapping[str, Mapping[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +95,9 @@ class _Work:
 
 
 def _prepared(
-    judge: Judge, rubric: Rubric, samples: Iterable[Sample], store: Store, context: int | None
+    judge: Judge, rubric: Rubric, samples: Iterable[Sample], look: _Look, context: int | None
 ) -> Iterator[_Work]:
-    """Each subject's work; the store is asked for some dozens of subjects at a time."""
+    """Each subject's work; the store is looked into for some dozens of subjects at a time."""
     questions = questions_for(judge, rubric)
     show = windowing(judge, questions, context)
     for batch in batches(samples, PREPARED_AT_ONCE):
@@ -100,46 +106,33 @@ def _prepared(
         asked = [(s, [question for question in questions if question.applies_to(s.conversation)]) for s in shown]
         made = [{q.id: judge.made_from(sample, q) for q in applicable} for sample, applicable in asked]
         keys = [{name: content_hash(how, length=40) for name, how in each.items()} for each in made]
-        stored = store.answers(key for each in keys for key in each.values())
+        stored = look(key for each in keys for key in each.values())
         for (sample, applicable), how, of, lost in zip(asked, made, keys, missing, strict=True):
             kept = {name: _from_row(name, stored[key]) for name, key in of.items() if key in stored}
             yield _Work(sample, lost, applicable, how, of, kept)
 
 
-class _WriteBatcher:
-    """Writes answers that arrive within a moment of each other in one transaction; `keep` returns when it is done."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._rows: list[dict[str, Any]] = []
-        self._writing: asyncio.Task[None] | None = None
-
-    async def keep(self, rows: Iterable[dict[str, Any]]) -> None:
-        self._rows += rows
-        if self._writing is None:
-            self._writing = asyncio.create_task(self._write())
-        await asyncio.shield(self._writing)
-
-    async def _write(self) -> None:
-        await asyncio.sleep(MOMENT_SECONDS)
-        rows, self._rows, self._writing = self._rows, [], None
-        self._store.add_answers(rows)
-
-
-async def _judge(judge: Judge, rubric: Rubric, work: _Work, keeper: _WriteBatcher) -> Judged:
+async def _judge(judge: Judge, rubric: Rubric, work: _Work, ledger: Ledger[Mapping[str, Any]]) -> Judged:
     answers: dict[str, Answer | Unanswered] = dict(work.kept)
-    missing = [question for question in work.applicable if question.id not in answers]
+    missing = {work.keys[question.id]: question for question in work.applicable if question.id not in answers}
+    asked = 0
 
     async def request(questions: Sequence[Question]) -> None:
         """Ask some questions in one request, and keep the answers."""
         found = [checked(answer) for answer in await judge.answer(work.sample, questions)]
         answers.update((answer.question, answer) for answer in found)
-        await keeper.keep(_row(work, judge, answer) for answer in found if isinstance(answer, Answer))
+        await ledger.keep(_row(work, judge, answer) for answer in found if isinstance(answer, Answer))
 
-    await asyncio.gather(*(request(group) for group in in_requests(judge, missing)))
+    async def ask(keys: list[str]) -> None:
+        nonlocal asked
+        asked += len(keys)
+        await all_of(request(group) for group in in_requests(judge, [missing[key] for key in keys]))
+
+    others = await ledger.once(missing, ask)
+    answers.update((missing[key].id, _from_row(missing[key].id, row)) for key, row in others.items())
     target = work.sample.target
     found = [_answer_to(question, answers) for question in questions_for(judge, rubric)]
-    return Judged(target, found, len(missing), work.truncated_share)
+    return Judged(target, found, asked, work.truncated_share)
 
 
 def _answer_to(question: Question, answers: dict[str, Answer | Unanswered]) -> Answer | Unanswered:
@@ -149,6 +142,7 @@ def _answer_to(question: Question, answers: dict[str, Answer | Unanswered]) -> A
 def _row(work: _Work, judge: Judge, answer: Answer) -> dict[str, Any]:
     conversation, turn = work.sample.target
     return {
+        "kind": "answer",
         "key": work.keys[answer.question],
         "conversation": conversation,
         "turn": turn,
@@ -171,7 +165,7 @@ def kept_answers(
     judge: Judge, rubric: Rubric, samples: Iterable[Sample], store: Store, context: int | None
 ) -> Iterator[Judged]:
     """What the store holds of each sample's answers; the others are `not judged yet`. Nobody is asked."""
-    for work in _prepared(judge, rubric, samples, store, context):
+    for work in _prepared(judge, rubric, samples, store.answers, context):
         missing = [question for question in work.applicable if question.id not in work.kept]
         lacking = {q.id: Unanswered(q.id, NOT_YET, "run: accord judge") for q in missing}
         answers = [_answer_to(question, {**work.kept, **lacking}) for question in questions_for(judge, rubric)]
@@ -182,7 +176,7 @@ def unjudged(
     judge: Judge, rubric: Rubric, samples: Iterable[Sample], store: Store, context: int | None
 ) -> Iterator[tuple[Sample, list[Question], list[Question]]]:
     """Each sample as the judge would be shown it, the questions that apply, and those that the store lacks."""
-    for work in _prepared(judge, rubric, samples, store, context):
+    for work in _prepared(judge, rubric, samples, store.answers, context):
         yield work.sample, list(work.applicable), [q for q in work.applicable if q.id not in work.kept]
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.models.embedders import Embedder
-from accord.store import Embedded, Store, batches
+from accord.models.budget import Budget
+from accord.models.embedders import Embedder, is_remote
+from accord.models.ledger import Ledger
+from accord.models.waiting import wait
+from accord.store import WIRE, Embedded, Store, batches
 from accord.values import BudgetReached, ModelError, Unmeasured, content_hash
 
 Floats = NDArray[np.float32]
@@ -19,17 +24,19 @@ STAND_IN_WIDTH = 8
 """Width of the vectors that a plan draws where none is known."""
 
 
-def embedded(texts: Sequence[str], embedder: Embedder, store: Store) -> Floats:
+def embedded(texts: Sequence[str], embedder: Embedder, store: Store, budget: Budget | None = None) -> Floats:
     """(n, width) the vectors of texts, in their order; (0, 0) for none.
 
     Args:
         texts: What to embed; equal ones are embedded once.
         embedder: Reads the texts that the store lacks, and is not read from disk where there are no texts.
         store: Keeps each new vector, under what made it and the text.
+        budget: Is stopped where the store fails.
 
     Raises:
         ModelError: A text has no vector, or one of another width than the others; the vectors made before are kept.
         BudgetReached: A text was not asked for, since that could pass the budget; the vectors made before are kept.
+        StoreError: The store failed; vectors that were paid for are spooled.
     """
     if not texts:
         return np.zeros((0, 0), dtype=np.float32)
@@ -37,19 +44,39 @@ def embedded(texts: Sequence[str], embedder: Embedder, store: Store) -> Floats:
     keys = [content_hash([identity, text], length=40) for text in texts]
     found = kept.vectors(keys)
     lacking = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
+    ledger = Ledger(store, kept.vectors, budget)
     for part in batches(lacking.items(), TOGETHER):
-        new, failed, over = _embed(part, embedder)
-        found |= new
-        _check_widths(found, embedder)
-        kept.add(identity, new)
-        if over is not None:
-            raise over
-        if failed:
-            raise ModelError(
-                f"{embedder.name} has no vector for {len(failed)} of {len(part)} texts; {next(iter(failed.values()))}. "
-                "The other vectors are kept: run the command again to go on."
-            )
+        if is_remote(embedder.name):
+            found |= wait(_paid(dict(part), embedder, ledger, found))
+            _check_widths(found, embedder)
+        else:
+            new = _made(part, embedder)
+            found |= new.vectors
+            _check_widths(found, embedder)
+            kept.add(identity, new.vectors)
+            new.check(embedder)
     return np.stack([found[key] for key in keys])
+
+
+async def _paid(
+    part: Mapping[str, str], embedder: Embedder, ledger: Ledger[Floats], before: Mapping[str, Floats]
+) -> dict[str, Floats]:
+    """The vectors of texts by key, each asked for by one process alone."""
+    found: dict[str, Floats] = {}
+
+    async def ask(keys: list[str]) -> None:
+        new = await asyncio.to_thread(_made, [(key, part[key]) for key in keys], embedder)
+        _check_widths({**before, **new.vectors}, embedder)
+        await ledger.keep(
+            {"kind": "vector", "key": key, "maker": embedder.identity, "bytes": vector.astype(WIRE).tobytes()}
+            for key, vector in new.vectors.items()
+        )
+        new.check(embedder)
+        found.update(new.vectors)
+
+    async with ledger.settled():
+        found |= await ledger.once(part, ask)
+    return found
 
 
 def foreseen(texts: Sequence[str], embedder: Embedder, store: Store) -> tuple[Floats, list[str]]:
@@ -64,21 +91,36 @@ def foreseen(texts: Sequence[str], embedder: Embedder, store: Store) -> tuple[Fl
     return np.stack([found[key] for key in keys]), list(lacking.values())
 
 
-def _embed(
-    part: Sequence[tuple[str, str]], embedder: Embedder
-) -> tuple[dict[str, Floats], dict[str, str], BudgetReached | None]:
+class _Made(NamedTuple):
     """Vectors by key, by key what is to be said of the texts that have none, and whether the budget is spent."""
-    new, failed, over = {}, {}, None
+
+    vectors: dict[str, Floats]
+    failed: dict[str, str]
+    over: BudgetReached | None
+
+    def check(self, embedder: Embedder) -> None:
+        """Refuse to go on where a text has no vector."""
+        if self.over is not None:
+            raise self.over
+        if self.failed:
+            texts = len(self.failed) + len(self.vectors)
+            raise ModelError(
+                f"{embedder.name} has no vector for {len(self.failed)} of {texts} texts; "
+                f"{next(iter(self.failed.values()))}. The other vectors are kept: run the command again to go on."
+            )
+
+
+def _made(part: Sequence[tuple[str, str]], embedder: Embedder) -> _Made:
+    new = _Made({}, {}, None)
     embedder.prepare([text for _, text in part])
     for key, text in part:
         try:
-            new[key] = np.asarray(embedder.embed(text), dtype=np.float32)
+            new.vectors[key] = np.asarray(embedder.embed(text), dtype=np.float32)
         except Unmeasured as error:
-            failed[key] = str(error)
+            new.failed[key] = str(error)
         except BudgetReached as error:
-            over = error
-            break
-    return new, failed, over
+            return new._replace(over=error)
+    return new
 
 
 def _check_widths(found: Mapping[str, Floats], embedder: Embedder) -> None:

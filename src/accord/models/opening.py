@@ -58,9 +58,12 @@ def asked_on(wire: Any, terms: ClientOptions) -> Model[Any, Any]:
 
 def open_chat(model: str, base_url: str | None, store: Store, terms: ClientOptions) -> ChatModel:
     """A chat model whose replies are kept in the store; see `open_judge` for its names."""
-    wire = _chat_wire(model, base_url, terms)
-    asked = wire if in_process(model) else _limited(wire, terms)
-    return Once(Cached(asked, store, wire.endpoint, decode_reply))
+    return _kept(_chat_wire(model, base_url, terms), store, terms)
+
+
+def _kept(wire: Any, store: Store, terms: ClientOptions) -> ChatModel:
+    asked = wire if in_process(wire.name) else _limited(wire, terms)
+    return Once(Cached(asked, store, wire.endpoint, decode_reply, terms.budget))
 
 
 def open_uncached(model: str, base_url: str | None, terms: ClientOptions) -> ChatModel:
@@ -86,7 +89,7 @@ def open_decided(
     """
     wire = _decided_wire(mode, model, base_url, question, terms)
     asked = DecidedChat(_limited(wire, terms), question)
-    return Once(Cached(asked, store, _decided_at(wire, mode, question), decode_reply))
+    return Once(Cached(asked, store, _decided_at(wire, mode, question), decode_reply, terms.budget))
 
 
 def decided_endpoint_of(mode: str, model: str, base_url: str | None, question: Question) -> str:
@@ -171,12 +174,19 @@ def open_batched(
 
 
 def open_judge(
-    mode: str, model: str, base_url: str | None, instructions: str, terms: ClientOptions, samples: int
+    mode: str,
+    model: str,
+    base_url: str | None,
+    instructions: str,
+    terms: ClientOptions,
+    samples: int,
+    store: Store | None = None,
 ) -> Judge:
     """A judge over a wire, or in this process where the model is `embedded:NAME`, `gguf:PATH` or `hf:FOLDER`.
 
-    Its answers are kept by whoever asks; the wire's replies are not kept twice. A model in this process is asked
-    without limit, retries or budget: it costs nothing and fails only for good.
+    Its answers are kept by whoever asks; the wire's replies are not kept twice, but where an answer is made of several
+    draws, each of them is kept in the store as it comes. A model in this process is asked without limit, retries or
+    budget: it costs nothing and fails only for good.
 
     Raises:
         BadInput: No such way, or the model in this process cannot be asked that way or is not on this machine.
@@ -188,6 +198,8 @@ def open_judge(
         decisions = _decisions_wire(mode, model, base_url, terms)
         return DecisionsJudge(asked_on(decisions, terms), instructions, decisions.endpoint, DIALECTS[mode])
     wire = _chat_wire(model, base_url, terms)
+    if mode == "sampling" and store is not None:
+        return _chat_judge(mode, _kept(wire, store, terms), wire.endpoint, instructions, samples)
     asked: Any = Once(wire) if in_process(model) else asked_on(wire, terms)
     return _chat_judge(mode, asked, wire.endpoint, instructions, samples)
 

@@ -8,13 +8,15 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from itertools import takewhile
+from typing import Any, TypeGuard
 
 from accord.models.batching import Batched, BatchEndpoint
 from accord.models.budget import Budget
 from accord.models.flow import OUT_OF_BUDGET, Request, as_finished, ask
 from accord.models.judges.recorded import RecordedJudge
 from accord.models.judging import AT_ONCE, Judged, judge_all, kept_answers, unjudged
+from accord.models.ledger import Ledger
 from accord.models.likelihood import Likelihood, LikelihoodModel, Measured, Passage
 from accord.models.model import ChatModel, Failure, Judge, Prompt, Reply, in_requests
 from accord.models.opening import (
@@ -37,8 +39,8 @@ from accord.models.requests import (
 )
 from accord.models.settings import ModelSettings
 from accord.models.windowing import own_context
-from accord.models.wrappers import Cached, decode_reply, kept_key
-from accord.store import Store
+from accord.models.wrappers import Cached, Once, decode_reply, kept_key
+from accord.store import Store, batches
 from accord.values import (
     BadInput,
     BudgetReached,
@@ -66,7 +68,7 @@ class Role:
 
     def __init__(self, name: str, settings: ModelSettings, shared: Shared, given: Any = None) -> None:
         self.name, self.settings, self.shared, self.given = name, settings, shared, given
-        self._judges: dict[str, Judge] = {}
+        self._judges: dict[tuple[str, bool], Judge] = {}
         self._chats: dict[str, ChatModel] = {}
 
     @property
@@ -95,8 +97,8 @@ class Role:
 
     # --- as a judge
 
-    def judge(self, rubric: Rubric) -> Judge:
-        """The judge, told a rubric's instructions.
+    def judge(self, rubric: Rubric, keeps: bool = True) -> Judge:
+        """The judge, told a rubric's instructions; one that `keeps` nothing is asked anew whatever it has said before.
 
         Raises:
             BadInput: What its mode needs is not named.
@@ -104,11 +106,11 @@ class Role:
         told, own = rubric.instructions, self.settings
         if self.given is not None:
             return self.given  # type: ignore[no-any-return]
-        if told not in self._judges:
-            self._judges[told] = self._opened(told, own)
-        return self._judges[told]
+        if (told, keeps) not in self._judges:
+            self._judges[told, keeps] = self._opened(told, own, keeps)
+        return self._judges[told, keeps]
 
-    def _opened(self, told: str, own: ModelSettings) -> Judge:
+    def _opened(self, told: str, own: ModelSettings, keeps: bool) -> Judge:
         if own.mode is None:
             raise BadInput(f"models: {{{self.name}: ...}} gives distributions; say how: mode: decisions, logprobs, ...")
         if own.mode == "recorded":
@@ -119,7 +121,8 @@ class Role:
             opened = open_batched(own.mode, self.model, own.base_url, told, self.shared.store, own.samples, own.timeout)
             self.shared.batches.append(opened[1:])
             return opened[0]
-        return open_judge(own.mode, self.model, own.base_url, told, self.options, own.samples)
+        store = self.shared.store if keeps else None
+        return open_judge(own.mode, self.model, own.base_url, told, self.options, own.samples, store)
 
     async def judged(self, asked: Sequence[Questions], step: Callable[[], None]) -> list[Judged]:
         """Each sample's answers, from the store where it holds them."""
@@ -136,7 +139,7 @@ class Role:
                 order.setdefault((sample.target, sample.hidden), []).append(place)
             first = [samples[places.index(mine[0])] for mine in order.values()]
             by_target = {asked[mine[0]].sample.target: mine for mine in order.values()}
-            run = judge_all(judge, rubric, first, self.shared.store, at_once, self.context)
+            run = judge_all(judge, rubric, first, self.shared.store, at_once, self.context, self.shared.budget)
             async with aclosing(run) as answered:
                 async for judged in answered:
                     found |= dict.fromkeys(by_target[judged.target], judged)
@@ -171,17 +174,19 @@ class Role:
 
     def chat(self, about: Any) -> ChatModel:
         """The chat model; a decisions endpoint answers prompts about one question."""
-        own, decides = self.settings, self.settings.mode in DIALECTS
-        if self.given is not None:
-            return Cached(self.given, self.shared.store, GIVEN, decode_reply)
-        key = about.key if decides else ""
+        decides = self.settings.mode in DIALECTS
+        key = about.key if decides and self.given is None else ""
         if key not in self._chats:
-            self._chats[key] = (
-                open_decided(str(own.mode), self.model, own.base_url, about, self.shared.store, self.options)
-                if decides
-                else open_chat(self.model, own.base_url, self.shared.store, self.options)
-            )
+            self._chats[key] = self._chat(about, decides)
         return self._chats[key]
+
+    def _chat(self, about: Any, decides: bool) -> ChatModel:
+        own, store = self.settings, self.shared.store
+        if self.given is not None:
+            return Once(Cached(self.given, store, GIVEN, decode_reply, self.shared.budget))
+        if decides:
+            return open_decided(str(own.mode), self.model, own.base_url, about, store, self.options)
+        return open_chat(self.model, own.base_url, store, self.options)
 
     def key_of(self, prompt: Prompt, about: Any) -> str:
         """Under which key a reply is kept."""
@@ -216,7 +221,7 @@ class Role:
             async for place, reply in finished:
                 found[place] = reply
                 step()
-        left = Failure(OUT_OF_BUDGET, next((f.detail for f in found.values() if _is_over(f)), "the budget is spent"))  # type: ignore[union-attr]
+        left = Failure(OUT_OF_BUDGET, next((f.detail for f in found.values() if _is_over(f)), "the budget is spent"))
         return [found.get(place, left) for place in range(len(asked))]
 
     # --- as a likelihood model
@@ -228,33 +233,69 @@ class Role:
             return self.given  # type: ignore[no-any-return]
         return open_likelihood(self.model, self.settings.base_url, self.options)
 
+    @cached_property
+    def _measurements(self) -> Ledger[str]:
+        return Ledger(self.shared.store, self.shared.store.replies, self.shared.budget)
+
     def _key(self, passage: Passage) -> str:
         return content_hash(dict(self.likelihood.made_from(passage)), length=40)
 
     def kept_likelihood(self, passage: Passage) -> Measured | None:
         """What the store holds of a passage."""
         kept = self.shared.store.reply(self._key(passage))
-        return None if kept is None else tuple(Likelihood(*pair) for pair in json.loads(kept))
+        return None if kept is None else _likelihoods(kept)
 
     async def measured(self, passages: Sequence[Passage], step: Callable[[], None]) -> list[Measured]:
-        """Each passage's likelihoods, from the store where it holds them."""
-        found = {passage: self.kept_likelihood(passage) for passage in dict.fromkeys(passages)}
-        missing = [passage for passage, kept in found.items() if kept is None]
+        """Each passage's likelihoods, from the store where it holds them; each is kept as it comes.
+
+        Raises:
+            BudgetReached: The budget is spent, or asking was stopped; what was under way is finished and kept.
+        """
+        by_key = {self._key(passage): passage for passage in dict.fromkeys(passages)}
+        found: dict[str, Measured] = {}
+        kept = self._measurements.look(by_key)
+        found |= {key: _likelihoods(pairs) for key, pairs in kept.items()}
+        missing = [key for key in by_key if key not in found]
         if not self.shared.asks:
             found |= dict.fromkeys(missing, Failure("not measured yet", "run: accord judge"))
             missing = []
-        for start in range(0, len(missing), PASSAGES_KEPT):
-            part = missing[start : start + PASSAGES_KEPT]
-            for passage, measured in zip(part, await self.likelihood.measure(part), strict=True):
-                found[passage] = measured
-                self.shared.asked[self.name] += 1
-                step()
-                if not isinstance(measured, Failure):
-                    pairs = [[each.log_probability, each.tokens] for each in measured]
-                    self.shared.store.add_reply(self._key(passage), self.likelihood.name, json.dumps(pairs))
-                elif measured.reason == OUT_OF_BUDGET:
-                    raise BudgetReached(measured.detail)
-        return [found[passage] for passage in passages]  # type: ignore[misc]
+        # What goes over a wire is paid for: a piece of work is one passage, kept as soon as it is there. A model in
+        # this process reads passages that begin alike together.
+        is_wired = bool(self.likelihood.requests([by_key[key] for key in missing[:1]]))
+        parts = batches(missing, 1 if is_wired else PASSAGES_TOGETHER)
+        over: list[str] = []
+
+        async def one(part: list[str]) -> dict[str, Measured]:
+            mine = await self._measured([(key, by_key[key]) for key in part])
+            over.extend(each.detail for each in mine.values() if _is_over(each))
+            return mine
+
+        within = takewhile(lambda _: not over, parts)
+        async with aclosing(as_finished(one, within, self.settings.at_once if is_wired else 1)) as finished:
+            async for part, mine in finished:
+                found |= mine
+                for _ in part:
+                    step()
+        if over:
+            raise BudgetReached(over[0])
+        return [found[self._key(passage)] for passage in passages]
+
+    async def _measured(self, part: Sequence[tuple[str, Passage]]) -> dict[str, Measured]:
+        """Some passages by their keys, each measured by one process alone."""
+        passages, new = dict(part), dict[str, Measured]()
+
+        async def ask(keys: list[str]) -> None:
+            measured = await self.likelihood.measure([passages[key] for key in keys])
+            new.update(zip(keys, measured, strict=True))
+            self.shared.asked[self.name] += len(keys)
+            await self._measurements.keep(
+                {"kind": "reply", "key": key, "maker": self.likelihood.name, "content": _packed(each)}
+                for key, each in zip(keys, measured, strict=True)
+                if not isinstance(each, Failure)
+            )
+
+        others = await self._measurements.once(passages, ask)
+        return {**new, **{key: _likelihoods(kept) for key, kept in others.items()}}
 
     def known(self, about: Any) -> Known:
         """Who has this role."""
@@ -269,13 +310,25 @@ class Role:
 
     async def close(self) -> None:
         """Let go of connections."""
-        for model in (*self._judges.values(), *self._chats.values(), vars(self).get("likelihood")):
+        for model in (
+            *self._judges.values(),
+            *self._chats.values(),
+            *map(vars(self).get, ("_measurements", "likelihood")),
+        ):
             if model is not None:
                 await model.close()
 
 
-PASSAGES_KEPT = 64
-"""Passages that are measured before they are kept: what an interruption may lose."""
+PASSAGES_TOGETHER = 64
+"""Passages that a model in this process measures before they are kept: what an interruption may lose."""
+
+
+def _likelihoods(kept: str) -> Measured:
+    return tuple(Likelihood(*pair) for pair in json.loads(kept))
+
+
+def _packed(measured: tuple[Likelihood, ...]) -> str:
+    return json.dumps([[each.log_probability, each.tokens] for each in measured])
 
 
 def _by_rubric(asked: Sequence[Questions]) -> list[tuple[Rubric, list[int]]]:
@@ -286,5 +339,5 @@ def _by_rubric(asked: Sequence[Questions]) -> list[tuple[Rubric, list[int]]]:
     return list(found.values())
 
 
-def _is_over(found: Reply | Failure) -> bool:
+def _is_over(found: object) -> TypeGuard[Failure]:
     return isinstance(found, Failure) and found.reason == OUT_OF_BUDGET

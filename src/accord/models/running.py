@@ -17,7 +17,7 @@ from accord.models.batching import Batched, BatchEndpoint
 from accord.models.budget import Budget, Caps
 from accord.models.client import Texts
 from accord.models.embedders import AT_ONCE, ENDPOINT, Embedder, Remote, open_embedder, open_remote
-from accord.models.flow import Flow, Request
+from accord.models.flow import Flow, Request, all_of
 from accord.models.judging import kept_answers
 from accord.models.kept_embeddings import embedded, foreseen
 from accord.models.likelihood import Passage
@@ -123,7 +123,11 @@ class Models:
     # --- answering ----------------------------------------------------------------------------------------------
 
     async def answer(self, requests: Sequence[Request], step: Step = lambda purpose: None) -> list[Any]:
-        """An answer to each request, in their order; those of different roles are asked at the same time."""
+        """An answer to each request, in their order; those of different roles are asked at the same time.
+
+        Raises:
+            StoreError: The store failed: asking stopped, and what was under way is spooled.
+        """
         groups: dict[tuple[str, type, str], list[int]] = {}
         for place, request in enumerate(requests):
             groups.setdefault((request.role, type(request.content), request.purpose), []).append(place)
@@ -134,7 +138,12 @@ class Models:
             answers = await self._answer_alike(key[0], key[1], mine, lambda: step(key[2] or key[0]))
             found.update(zip(places, answers, strict=True))
 
-        await asyncio.gather(*(one(key, places) for key, places in groups.items()))
+        try:
+            await all_of(one(key, places) for key, places in groups.items())
+        finally:
+            stopped, self.budget.stopped = self.budget.stopped, None
+            if stopped is not None:
+                raise stopped from None
         return [found[place] for place in range(len(requests))]
 
     async def _answer_alike(
@@ -170,7 +179,7 @@ class Models:
                     raise BadInput(
                         f"{len(lacking)} texts have no vector by {name} yet, and nobody is asked here: accord fit"
                     )
-            vectors = embedded(said, self._embedder(name), self.store)
+            vectors = embedded(said, self._embedder(name), self.store, self.budget)
             for place, vector in zip(places, vectors, strict=True):
                 found[place] = vector
         return found

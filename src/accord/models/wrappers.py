@@ -11,8 +11,10 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, Generic
 
+from accord.models.budget import Budget
+from accord.models.ledger import Ledger
 from accord.models.model import A, CallFailed, Failure, Model, Q, Reply, Usage, key_of
-from accord.store import Store
+from accord.store import Paid, Store
 
 
 def kept_key(endpoint: str, model: str, question: Any) -> str:
@@ -26,26 +28,46 @@ def decode_reply(kept: dict[str, Any]) -> Reply:
 
 
 class Cached(Generic[Q, A]):
-    """A model whose replies outlive it. Failures and refusals are never kept."""
+    """A model whose replies outlive it, each asked for by one process alone. Failures and refusals are never kept."""
 
-    def __init__(self, model: Model[Q, A], store: Store, endpoint: str, decode: Callable[[dict[str, Any]], A]) -> None:
+    def __init__(
+        self,
+        model: Model[Q, A],
+        store: Store,
+        endpoint: str,
+        decode: Callable[[dict[str, Any]], A],
+        budget: Budget | None = None,
+    ) -> None:
         """`endpoint` is part of the key: the same name elsewhere is another model. `decode` inverts `asdict`."""
         self.name = model.name
-        self._model, self._store, self._endpoint, self._decode = model, store, endpoint, decode
+        self._model, self._endpoint, self._decode = model, endpoint, decode
+        self._ledger = Ledger(store, store.replies, budget)
 
     async def ask(self, question: Q) -> A:
-        """The kept reply, or a new one, kept before it is returned."""
+        """The kept reply, or a new one, kept before it is returned.
+
+        Raises:
+            BudgetReached: The store failed: nothing is asked that could not be kept.
+        """
         key = kept_key(self._endpoint, self.name, question)
-        kept = self._store.reply(key)
-        if kept is not None:
-            return self._decode(json.loads(kept))
-        reply = await self._model.ask(question)
-        self._store.add_reply(key, self.name, json.dumps(asdict(reply)))  # type: ignore[call-overload]
-        return reply
+        new: list[A] = []
+
+        async def ask(_: list[str]) -> None:
+            new.append(await self._model.ask(question))
+            await self._ledger.keep([paid_reply(key, self.name, new[0])])
+
+        kept = self._ledger.look([key]) or await self._ledger.once([key], ask)
+        return new[0] if new else self._decode(json.loads(kept[key]))
 
     async def close(self) -> None:
-        """Let go of the model's connections."""
+        """Let go of the model's connections, and give up what was claimed."""
+        await self._ledger.close()
         await self._model.close()
+
+
+def paid_reply(key: str, maker: str, reply: Any) -> Paid:
+    """A reply as it is kept."""
+    return {"kind": "reply", "key": key, "maker": maker, "content": json.dumps(asdict(reply))}
 
 
 class Once(Generic[Q, A]):

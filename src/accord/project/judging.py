@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,17 +17,19 @@ from accord.models import (
     Batched,
     BatchEndpoint,
     Judge,
+    Ledger,
     Models,
     Plan,
     Prompt,
     batch_files,
     estimated_usage,
+    paid_reply,
     plan,
     run,
     wait,
 )
 from accord.project.results import JudgeRun
-from accord.store import Store, batches
+from accord.store import Claims, Store, add_paid, batches
 from accord.validation import Finding, Probe, audit, audit_requests, injections, ways_to_ask
 from accord.values import BadInput, BudgetReached, Conversation, Rubric, Sample, Target
 
@@ -189,9 +189,9 @@ def judge_in_batches(project: Project, selected: Selected = Selected()) -> Batch
     done = judge(project, names, selected, models=models)
     handed = 0
     for model, endpoint in models.batches:
-        fresh = {key: prompt for key, prompt in model.pending.items() if key not in waited}
-        states += _handed_in(project, model, endpoint, fresh)
-        handed += len(fresh)
+        pending = {key: prompt for key, prompt in model.pending.items() if key not in waited}
+        new, count = wait(_handed_in(project, model, endpoint, pending))
+        states, handed = [*states, *new], handed + count
     return BatchRun(done, handed, dict(dropped), states)
 
 
@@ -200,12 +200,13 @@ def _fetched(store: Store, model: Batched, endpoint: BatchEndpoint) -> tuple[lis
     states: list[Batch] = []
     waited_for: set[str] = set()
     dropped: Counter[str] = Counter()
-    for earlier in store.runs():
+    for earlier in _noted(store, model):
         about = earlier["settings"]
-        if earlier["command"] != BATCHES or about["endpoint"] != model.endpoint or about["model"] != model.name:
-            continue
         if earlier["status"] != "running":
             model.failed |= (earlier["results"] or {}).get("for_good", {})
+            continue
+        if not about["batch"] and Claims(store).held(about["keys"]):  # another process is handing it in
+            waited_for.update(about["keys"])
             continue
         found = wait(endpoint.look(about["batch"]) if about["batch"] else endpoint.marked(earlier["id"]))
         if found is None:  # it never came to the provider
@@ -227,9 +228,8 @@ def _finished(store: Store, model: Batched, endpoint: BatchEndpoint, run: dict[s
     """Keep a finished batch's replies, and note its losses; returns their reasons."""
     replies, failed = wait(endpoint.results(state))
     wanted = set(run["settings"]["keys"])
-    for key, reply in replies.items():
-        if key in wanted:  # a line under another key answers nothing that was asked here
-            store.add_reply(key, model.name, json.dumps(asdict(reply)))
+    # A line under another key answers nothing that was asked here.
+    add_paid(store, [paid_reply(key, model.name, reply) for key, reply in replies.items() if key in wanted])
     for_good = {key: reason for key, reason in failed.items() if key in wanted and not AGAIN.fullmatch(reason)}
     model.failed |= for_good
     store.finish_run(run["id"], "done", {**state.to_json(), "for_good": for_good})
@@ -237,18 +237,36 @@ def _finished(store: Store, model: Batched, endpoint: BatchEndpoint, run: dict[s
     return Counter(failed.values()) + Counter({state.status: silent})
 
 
-def _handed_in(project: Project, model: Batched, endpoint: BatchEndpoint, pending: dict[str, Prompt]) -> list[Batch]:
-    """Hand in prompts, within the budget; a batch is noted before it is started, and found by its mark if need be."""
-    for prompt in pending.values():
-        project.budget.reserve(model.name, estimated_usage(prompt))
-    states = []
-    for keys, lines in batch_files(pending, model.name):
-        about = {"batch": "", "endpoint": model.endpoint, "model": model.name, "keys": keys}
-        noted = project.store.start_run(BATCHES, about)
-        state = wait(endpoint.submit(lines, mark=noted))
-        project.store.change_run(noted, {**about, "batch": state.id})
-        states.append(state)
-    return states
+def _noted(store: Store, model: Batched) -> list[dict[str, Any]]:
+    """The runs that handed in batches of a model."""
+    runs = [each for each in store.runs() if each["command"] == BATCHES]
+    where = (model.endpoint, model.name)
+    return [each for each in runs if (each["settings"]["endpoint"], each["settings"]["model"]) == where]
+
+
+async def _handed_in(
+    project: Project, model: Batched, endpoint: BatchEndpoint, pending: Mapping[str, Prompt]
+) -> tuple[list[Batch], int]:
+    """Hand in prompts that no other process hands in, within the budget; the batches, and how many prompts they hold.
+
+    A batch is noted before it is started, and found by its mark if need be.
+    """
+    store, budget, states = project.store, project.budget, list[Batch]()
+    ledger = Ledger(store, store.replies, budget)
+    async with ledger.settled(), ledger.claimed(pending) as got:
+        # Looked for again now that they are claimed: whoever held the claims before has noted its batch by then.
+        runs = [each for each in _noted(store, model) if each["status"] == "running"]
+        elsewhere = {key for each in runs for key in each["settings"]["keys"]}
+        fresh = {key: prompt for key, prompt in pending.items() if key in got.mine.difference(elsewhere)}
+        for prompt in fresh.values():
+            budget.reserve(model.name, estimated_usage(prompt))
+        for keys, lines in batch_files(fresh, model.name):
+            about = {"batch": "", "endpoint": model.endpoint, "model": model.name, "keys": keys}
+            noted = store.start_run(BATCHES, about)
+            state = await endpoint.submit(lines, mark=noted)
+            store.change_run(noted, {**about, "batch": state.id})
+            states.append(state)
+    return states, len(fresh)
 
 
 # --- auditing -------------------------------------------------------------------------------------------------------
@@ -281,7 +299,7 @@ def _audited(project: Project, limit: int) -> tuple[Judge, list[Sample]]:
             "no judge to audit: the project names none; add one to accord.yaml: models: {judge: {model: NAME}}"
         )
     samples = project.samples(map(Target, islice(project.store.conversation_ids(), limit)))
-    return project.models.role(JUDGE).judge(project.rubric), samples
+    return project.models.role(JUDGE).judge(project.rubric, keeps=False), samples
 
 
 def plan_audit(project: Project, limit: int) -> Plan:

@@ -8,6 +8,7 @@ print(project.compare().to_json()["rows"])
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
@@ -34,7 +35,7 @@ from accord.project.judging import Selected
 from accord.project.results import Compared, Estimates, Fitted, JudgeRun, NextLabel, ScoreRun
 from accord.project.scoring import Perspective, ScoreOptions
 from accord.statistics import Groups, groups_of
-from accord.store import Store, batches
+from accord.store import Spool, Store, batches
 from accord.values import (
     BadInput,
     Labels,
@@ -84,6 +85,8 @@ class Project:
         self.rubric = rubric or load_rubric(config.rubric)
         self.question = self.rubric.main_question if question is None else self.rubric[question]
         self.store = Store(config.store)
+        for line in Spool(self.store).take_in():
+            logging.getLogger("accord").warning(line)
         self.given = given or {}
         self._open: list[Models] = []
 

@@ -1,23 +1,33 @@
 """What outlives a run: conversations, annotations, runs, scores and the cache, in SQLite or PostgreSQL."""
 
 from accord.store.engine import StoreError, open_engine
-from accord.store.parts import Computed, Embedded, IssueAnnotations, Watched
+from accord.store.paid import LEASE_SECONDS, Claims, Paid, Spool, Taken, Unsaved, add_paid, utc
+from accord.store.parts import WIRE, Computed, Embedded, IssueAnnotations, Watched
 from accord.store.rows import Added, batches, changed_conversation, now, unknown_target
 from accord.store.schema import metadata
 from accord.store.store import Store
 
 __all__ = [
+    "LEASE_SECONDS",
+    "WIRE",
     "Added",
+    "Claims",
     "Computed",
     "Embedded",
     "IssueAnnotations",
+    "Paid",
+    "Spool",
     "Store",
     "StoreError",
+    "Taken",
+    "Unsaved",
     "Watched",
+    "add_paid",
     "batches",
     "changed_conversation",
     "metadata",
     "now",
     "open_engine",
     "unknown_target",
+    "utc",
 ]

@@ -53,6 +53,16 @@ cache = Table(
 )
 """What can be had again, by the hash of all that can change it: a `reply` as JSON, a `vector` as bytes, `computed`."""
 
+claims = Table(
+    "claims",
+    metadata,
+    Column("key", String, primary_key=True),
+    Column("owner", String, nullable=False),
+    Column("until", String, nullable=False),
+    Index("claims_by_owner", "owner"),
+)
+"""What somebody is asking right now, by the key its answer will have: nobody else asks it `until` then (UTC)."""
+
 runs = Table(
     "runs",
     metadata,

@@ -289,16 +289,22 @@ class Store:
 
     # --- cache --------------------------------------------------------------------------------------------------
 
-    def add_reply(self, key: str, model: str, content: str) -> None:
-        """Keep one reply of a chat model, given as JSON."""
-        row = {"key": key, "kind": REPLY, "maker": model, "content": content, "bytes": None, "added": now()}
-        with said(self.url), self._engine.begin() as connection:
-            self._add(connection, cache, [row])
+    def add_replies(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Keep replies, each with its `key`, its `maker` and its `content` as JSON; equal keys are kept once."""
+        for batch in batches(rows, BATCH):
+            shared = {"kind": REPLY, "bytes": None, "added": now()}
+            with said(self.url), self._engine.begin() as connection:
+                self._add(connection, cache, [{**row, **shared} for row in batch])
+
+    def replies(self, keys: Iterable[str]) -> dict[str, str]:
+        """The replies with these keys, as JSON, by key."""
+        query = select(cache.c.key, cache.c.content).where(cache.c.kind == REPLY)
+        found = (self._stream(query.where(cache.c.key.in_(batch))) for batch in batches(keys, BATCH))
+        return {key: content for rows in found for key, content in rows}
 
     def reply(self, key: str) -> str | None:
         """The reply with this key, as JSON."""
-        query = select(cache.c.content).where(cache.c.key == key, cache.c.kind == REPLY)
-        return next((content for (content,) in self._stream(query)), None)
+        return self.replies([key]).get(key)
 
     # --- runs and scores ----------------------------------------------------------------------------------------
 
@@ -366,15 +372,19 @@ class Store:
     # --- one place that speaks to the database ------------------------------------------------------------------
 
     def _add(self, connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> int:
-        """Insert the rows whose primary key is new; returns how many were.
+        """Insert the rows whose primary key is new; returns how many were."""
+        return len(self._added(connection, table, rows))
+
+    def _added(self, connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> Sequence[Any]:
+        """Insert the rows whose primary key is new; returns their keys.
 
         Rows go in the order of their keys: two writers of the same rows then wait for each other, and never in a ring.
         """
         if not rows:
-            return 0
+            return ()
         keys = [column.name for column in table.primary_key.columns]
         insert = self._insert(table).on_conflict_do_nothing().returning(*table.primary_key.columns)
-        return len(connection.execute(insert, sorted(rows, key=lambda row: [row[key] for key in keys])).all())
+        return connection.execute(insert, sorted(rows, key=lambda row: [row[key] for key in keys])).all()
 
     def _stream(self, query: Any) -> Iterator[Any]:
         with said(self.url), self._engine.connect() as connection:

@@ -58,6 +58,7 @@ from accord.values.incoming import (
     unpacked_name,
 )
 from accord.values.labels import Label, Labels, check_label, check_value
+from accord.values.outgoing import write_whole
 from accord.values.registry import Registry
 from accord.values.rubric import (
     Applies,
@@ -168,4 +169,5 @@ __all__ = [
     "shown_size",
     "span_of",
     "unpacked_name",
+    "write_whole",
 ]

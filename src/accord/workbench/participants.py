@@ -9,8 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from threading import Lock
 
-from accord.values import BadInput, canonical_json, read_card
-from accord.workbench.plan import write_whole
+from accord.values import BadInput, canonical_json, read_card, write_whole
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}", re.ASCII)
 

@@ -5,9 +5,7 @@ The words are those of SODA-EVAL's guidelines (figures 9 and 10), without the na
 
 from __future__ import annotations
 
-import os
 import random
-import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +20,7 @@ from accord.values import (
     canonical_json,
     content_hash,
     read_card,
+    write_whole,
 )
 
 DETECTION, OVERALL = "detection", "overall"
@@ -307,17 +306,3 @@ def read_plan(path: Path) -> Plan:
         raise BadInput(f"{path}: {error.strerror}; draw a plan first") from None
     except (BadInput, ValueError, KeyError, TypeError):
         raise BadInput(f"{path} holds no plan; name the file that the plan was written to") from None
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Put a text into a file that only its owner reads; whoever reads it meanwhile sees the old one or the new."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)

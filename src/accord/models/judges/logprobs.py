@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from accord.models.flow import ask
+from accord.models.flow import all_of, ask
 from accord.models.model import Answer, ChatModel, Failure, Prompt, Reply, Unanswered
 from accord.models.prompts import answer_labels, prompt_for, prompt_hash
 from accord.models.replies import NO_DISTRIBUTION, NO_OPTION, answered, no_distribution
@@ -57,7 +56,7 @@ class LogprobsJudge:
 
     async def answer(self, sample: Sample, questions: Sequence[Question]) -> list[Answer | Unanswered]:
         """One request per question, all at once."""
-        return list(await asyncio.gather(*(self._one(sample, question) for question in questions)))
+        return await all_of(self._one(sample, question) for question in questions)
 
     async def close(self) -> None:
         """Let go of the model's connections."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from accord.models.flow import LATER, ask
+from accord.models.flow import LATER, all_of, ask
 from accord.models.listed import strict
 from accord.models.model import Answer, CallFailed, ChatModel, Failure, Prompt, Reply, Unanswered
 from accord.models.prompts import answer_labels, prompt_for, prompt_hash, verbalised_prompt
@@ -54,12 +53,12 @@ class SamplingJudge:
 
     async def answer(self, sample: Sample, questions: Sequence[Question]) -> list[Answer | Unanswered]:
         """K requests a question."""
-        return list(await asyncio.gather(*(self._one(sample, question) for question in questions)))
+        return await all_of(self._one(sample, question) for question in questions)
 
     async def _one(self, sample: Sample, question: Question) -> Answer | Unanswered:
         if question.scale.kind is Kind.REAL:
             return Unanswered(question.id, "no options", "a real-valued scale has no options to draw")
-        replies = await asyncio.gather(*(ask(self.model, prompt) for prompt in self._prompts(sample, question)))
+        replies = await all_of(ask(self.model, prompt) for prompt in self._prompts(sample, question))
         failed = [reply for reply in replies if isinstance(reply, Failure)]
         later = [reply for reply in failed if reply.reason in LATER]
         if later:  # the others are kept, and the answer comes from all of them

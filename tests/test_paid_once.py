@@ -1,0 +1,505 @@
+"""Nothing is paid twice and nothing that was paid is lost: claims, stores that fail, spools, draws, processes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import re
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from accord import Conversation, Question, Rubric, Scale, Store, Turn
+from accord.models import (
+    Answer,
+    Budget,
+    Caps,
+    ChatMessage,
+    Failure,
+    Judged,
+    Lease,
+    Ledger,
+    Models,
+    ModelSettings,
+    Passage,
+    Prompt,
+    Reply,
+    Request,
+    Text,
+    wait,
+)
+from accord.models.requests import Questions
+from accord.project import Project, config_from
+from accord.store import Claims, Embedded, Paid, Spool, StoreError, Unsaved
+from accord.testing import ChatServer, Wire, answer_any
+from accord.values import BudgetReached, Sample
+
+KEYS = [f"s256:{place:03}" for place in range(300)]
+SECRET = "sk-not-to-be-written-anywhere"
+
+
+class Clock:
+    """A time that passes when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def forward(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+
+# --- claims ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_claim_is_one_owners_until_it_is_freed_or_runs_out(store: Store) -> None:
+    clock = Clock()
+    one, two = (Claims(store, clock, lease=60) for _ in range(2))
+    assert one.exchange((), KEYS[:3]).mine == set(KEYS[:3])
+    taken = two.exchange((), KEYS[1:5])
+    assert taken.mine == set(KEYS[3:5]) and taken.until == "2026-01-01T00:01:00.000+00:00"
+    assert two.held(KEYS) == set(KEYS[:3]) and one.held(KEYS) == set(KEYS[3:5])
+    one.exchange(KEYS[:1], ())
+    assert two.exchange((), KEYS[:3]).mine == {KEYS[0]}, "what was given up is free; nobody gives up another's"
+    clock.forward(59)
+    one.exchange((), (), renewed=True)
+    clock.forward(2)
+    assert two.exchange((), KEYS[1:3]).mine == frozenset(), "what was renewed is held"
+    late = one.exchange((), [KEYS[0], *KEYS[3:5]])
+    assert (late.mine, late.over) == ({KEYS[0], *KEYS[3:5]}, 3), "what was not renewed has run out"
+
+
+@pytest.mark.parametrize("before", ["free", "run out"])
+def test_of_many_who_claim_at_once_each_key_is_given_to_one(store: Store, before: str) -> None:
+    clock = Clock()
+    if before == "run out":
+        Claims(store, clock, lease=60).exchange((), KEYS)
+        clock.forward(61)
+
+    def claim(seed: int) -> list[str]:
+        mine = Claims(store, clock, lease=60)
+        order = random.Random(seed).sample(KEYS, len(KEYS))
+        return [key for at in range(0, len(KEYS), 50) for key in mine.exchange((), order[at : at + 50]).mine]
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sorted(key for keys in pool.map(claim, range(4)) for key in keys) == KEYS
+
+
+# --- who asks -------------------------------------------------------------------------------------------------------
+
+
+class Asking:
+    """Asks for replies through a ledger of its own, and remembers what it asked."""
+
+    def __init__(
+        self, store: Store, lease: Lease | None = None, fails: Callable[[str], bool] = lambda _: False
+    ) -> None:
+        self.asked: list[str] = []
+        self.fails = fails
+        self.ledger: Ledger[str] = Ledger(store, store.replies, lease=lease or Lease(look=0.02))
+
+    async def all(self, keys: Sequence[str]) -> dict[str, str]:
+        async def ask(mine: list[str]) -> None:
+            self.asked += mine
+            await asyncio.sleep(0)
+            await self.ledger.keep(paid(key) for key in mine if not self.fails(key))
+
+        found = await self.ledger.once(keys, ask)
+        await self.ledger.close()
+        return found
+
+
+def paid(key: str, said: str = "hello") -> Paid:
+    content = {"text": said, "model": "m", "first_token": None, "usage": {"input_tokens": 1, "output_tokens": 1}}
+    return {"kind": "reply", "key": key, "maker": "m", "content": json.dumps(content)}
+
+
+@pytest.fixture
+def other(store: Store) -> Iterator[Store]:
+    """The same store, as another process has it."""
+    opened = Store(store.url)
+    yield opened
+    opened.close()
+
+
+def test_what_another_asks_is_waited_for_and_not_asked(store: Store, other: Store) -> None:
+    one, two = Asking(store), Asking(other)
+
+    async def both() -> None:
+        async with asyncio.TaskGroup() as group:
+            for keys in (KEYS[:40], KEYS[20:60]):
+                group.create_task(one.all(keys))
+                group.create_task(two.all(keys))
+
+    wait(both())
+    assert sorted(one.asked + two.asked) == KEYS[:60]
+    assert set(store.replies(KEYS)) == set(KEYS[:60]) and not Claims(store).held(KEYS)
+
+
+def test_what_another_could_not_get_is_asked_here(store: Store, other: Store) -> None:
+    one, two = Asking(store, fails=lambda key: True), Asking(other)
+
+    async def both() -> None:
+        first = asyncio.create_task(one.all(KEYS[:5]))
+        await asyncio.sleep(0)
+        await two.all(KEYS[:5])
+        await first
+
+    wait(both())
+    assert one.asked == two.asked == KEYS[:5] and set(store.replies(KEYS)) == set(KEYS[:5])
+
+
+def test_claims_of_a_process_that_was_killed_are_taken_over_when_they_run_out(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Clock()
+    Claims(store, clock, lease=60).exchange((), KEYS[:5])
+    next_one = Asking(store, Lease(60, 0.01, clock))
+
+    async def later() -> None:
+        asking = asyncio.create_task(next_one.all(KEYS[:7]))
+        while "waiting for its answers" not in caplog.text:
+            await asyncio.sleep(0.01)
+        assert next_one.asked == KEYS[5:7]
+        clock.forward(61)
+        await asking
+
+    wait(asyncio.wait_for(later(), 30))
+    assert next_one.asked == [*KEYS[5:7], *KEYS[:5]] and set(store.replies(KEYS)) == set(KEYS[:7])
+    assert "claimed until 2026-01-01T00:01:00" in caplog.text and "5 prompts that another process" in caplog.text
+    assert caplog.text.count("waiting") == 1
+
+
+def test_an_interrupt_gives_claims_up(store: Store) -> None:
+    asking = Asking(store)
+
+    async def interrupted() -> None:
+        async def ask(_: list[str]) -> None:
+            await asyncio.sleep(60)
+
+        task = asyncio.create_task(asking.ledger.once(KEYS[:5], ask))
+        while not Claims(store).held(KEYS):
+            await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await asking.ledger.close()
+
+    wait(interrupted())
+    assert not Claims(store).held(KEYS)
+
+
+# --- every part that pays -------------------------------------------------------------------------------------------
+
+OPTIONS = Scale(options=(1, 2))
+QUESTIONS = tuple(Question(id=name, text=f"{name}?", scale=OPTIONS, applies="always") for name in ("Q1", "Q2"))
+RUBRIC = Rubric(name="two", questions=QUESTIONS, main="Q1")
+SAMPLES = [Sample(Conversation(f"c{n}", (Turn("user", f"Is it {n}?"), Turn("assistant", "Yes.")))) for n in range(6)]
+JUDGED = [Request("judge", Questions(sample, RUBRIC)) for sample in SAMPLES]
+PARTS: dict[str, tuple[str, list[Request]]] = {
+    "chat": ("scorer", [Request("scorer", Prompt((ChatMessage("user", f"say {n}"),))) for n in range(12)]),
+    "likelihood": (
+        "likelihood",
+        [Request("likelihood", Passage((ChatMessage("user", f"say {n}"),), (0,))) for n in range(12)],
+    ),
+    "logprobs": ("judge", JUDGED),
+    "sampling": ("judge", JUDGED),
+    "verbalised": ("judge", JUDGED),
+    "decisions": ("judge", JUDGED),
+    "embeddings": ("", [Request("embedder", Text("endpoint:e1", "x" * n)) for n in range(1, 600)]),
+}
+
+
+class Payment:
+    """What one part asks, and a server that answers and remembers; before its answer number `n`, `then[n]` is called."""
+
+    def __init__(self, part: str) -> None:
+        role, self.requests = PARTS[part]
+        self._part, self._role = part, role
+        self.then: dict[int, Callable[[], None]] = {}
+        self.server = ChatServer(self._answer)
+
+    def _answer(self, request: Mapping[str, Any]) -> Wire:
+        for number in [n for n in self.then if n <= len(self.server.requests)]:
+            self.then.pop(number, lambda: None)()
+        if "input" in request and self._part == "embeddings":
+            said = enumerate(request["input"])
+            return Wire({"data": [{"index": i, "embedding": [1.0, len(each)]} for i, each in said]})
+        return answer_any(request)
+
+    def models(self, store: Store, budget: Budget | None = None) -> Models:
+        mode = self._part if self._role == "judge" else None
+        own = ModelSettings(mode=mode, model="m", base_url=self.server.url, samples=3, at_once=4)
+        return Models({self._role: own} if self._role else {}, store, budget)
+
+    def ask(self, store: Store, budget: Budget | None = None) -> list[Any]:
+        models = self.models(store, budget)
+        try:
+            return wait(models.answer(self.requests))
+        finally:
+            models.close()
+
+    @property
+    def paid(self) -> Counter[str]:
+        """How often each thing was paid for."""
+        if self._part == "embeddings":
+            return Counter(said for request in self.server.requests for said in request["input"])
+        return Counter(json.dumps(request, sort_keys=True) for request in self.server.requests)
+
+
+@pytest.fixture
+def payment(part: str, api_key: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Payment]:
+    found = Payment(part)
+    with found.server:
+        monkeypatch.setenv("OPENAI_BASE_URL", found.server.url)
+        yield found
+
+
+@pytest.fixture
+def once(payment: Payment, memory: Store) -> Counter[str]:
+    """What is paid where one user asks alone."""
+    assert said(payment.ask(memory))
+    expected = payment.paid
+    payment.server.requests.clear()
+    return expected
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_two_who_ask_the_same_at_once_pay_once(
+    payment: Payment, once: Counter[str], store: Store, other: Store
+) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(payment.ask, (store, other)))
+    assert payment.paid == once
+    assert said(found[0]) == said(found[1])
+    assert not Claims(store).held(payment.paid)
+
+
+def said(answers: Sequence[Any]) -> list[Any]:
+    """Answers, all of which there are, without what they cost and how they were come by."""
+    plain: list[Any] = []
+    for each in answers:
+        if isinstance(each, Judged):
+            assert all(isinstance(answer, Answer) for answer in each.answers)
+            plain.append(each.answers)
+        elif isinstance(each, Reply):
+            plain.append((each.text, each.model))
+        else:
+            assert not isinstance(each, Failure)
+            plain.append(each.tolist() if isinstance(each, np.ndarray) else each)
+    return plain
+
+
+def execute(url: str, sql: str) -> None:
+    """Change a database from outside."""
+    if url.startswith("sqlite"):
+        connection = sqlite3.connect(url.removeprefix("sqlite:///"), timeout=30, isolation_level=None)
+        connection.execute(sql)
+        connection.close()
+    else:
+        import psycopg
+
+        with psycopg.connect(url, autocommit=True) as other:
+            other.execute(sql)
+
+
+def later(url: str) -> None:
+    """Some time passes: claims run out."""
+    execute(url, "UPDATE claims SET until = '2000-01-01T00:00:00.000+00:00'")
+
+
+KEPT_AS = {"logprobs": "annotations", "verbalised": "annotations", "decisions": "annotations"}
+
+
+@pytest.mark.parametrize("lost", ["claims", "answers"])
+@pytest.mark.parametrize("part", PARTS)
+def test_a_store_that_fails_loses_nothing_and_nothing_is_paid_again(
+    payment: Payment,
+    once: Counter[str],
+    store: Store,
+    part: str,
+    lost: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    table = lost if lost == "claims" else KEPT_AS.get(part, "cache")
+    payment.then[2] = lambda: execute(store.url, f"ALTER TABLE {table} RENAME TO elsewhere")
+    with pytest.raises(StoreError, match=table) as caught:
+        payment.ask(store)
+    assert "\n" not in str(caught.value)
+    assert payment.paid < once, "asking stopped"
+    execute(store.url, f"ALTER TABLE elsewhere RENAME TO {table}")
+    later(store.url)
+    spooled = re.search(r"(\d+) answers that were paid for are in (\S+);", str(caught.value))
+    if lost == "answers":
+        assert spooled and private(Path(spooled[2])) and len(list(Path(spooled[2]).iterdir()))
+    for line in Spool(store).take_in():
+        assert (
+            spooled and line == f"took in {spooled[1]} answers that were paid for when the store could not be written"
+        )
+    assert not [path for path in tmp_path.iterdir() if "unsaved" in path.name], "what was taken in is removed"
+    again = said(payment.ask(store))
+    assert payment.paid == once
+    assert again == said(payment.ask(store)) and payment.paid == once
+
+
+def private(folder: Path) -> bool:
+    """Whether nobody but its owner can read a folder, and what is in it."""
+    return all(stat.S_IMODE(path.stat().st_mode) & 0o077 == 0 for path in (folder, *folder.iterdir()))
+
+
+# --- the spool ------------------------------------------------------------------------------------------------------
+
+
+def spooled(store: Store, *rows: Paid) -> Path:
+    """The one file of a spool that holds some rows."""
+    folder = Spool(store).put(rows)
+    assert folder is not None
+    [path] = folder.iterdir()
+    return path
+
+
+@pytest.fixture
+def file_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    opened = Store(f"sqlite:///{tmp_path}/store.db")
+    yield opened
+    opened.close()
+
+
+ANSWER: Paid = {
+    "kind": "answer", "key": "a", "conversation": "c", "turn": None, "question": "Q1", "judge": "j", "mode": "logprobs",
+    "probabilities": '{"1":0.5,"2":0.25}', "outside": 0.25, "made_from": '{"prompt":"s256:1"}', "version": "m-1",
+}  # fmt: skip
+VECTOR: Paid = {"kind": "vector", "key": "v", "maker": "e", "bytes": np.array([1, 2], "<f4").tobytes()}
+
+
+def test_a_spool_is_private_and_gives_back_every_kind_without_secrets(
+    file_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    path = spooled(file_store, ANSWER, VECTOR, paid("k", f"odd \u2028 {SECRET} \n"))
+    assert private(path.parent) and SECRET not in path.read_text()
+    assert Spool(file_store).take_in() == ["took in 3 answers that were paid for when the store could not be written"]
+    assert not path.parent.exists() and Spool(file_store).take_in() == []
+    assert json.loads(file_store.replies(["k"])["k"])["text"] == "odd \u2028 [secret] \n"
+    assert Embedded(file_store).vectors(["v"])["v"].tolist() == [1, 2]
+    [kept] = file_store.annotations()
+    assert (kept.distribution, kept.outside, kept.version) == ({"1": 0.5, "2": 0.25}, 0.25, "m-1")
+
+
+WRONG = {
+    "no JSON": "{",
+    "deep": "[" * 5000,
+    "no object": "7",
+    "another kind": json.dumps({**paid("k"), "kind": "label"}),
+    "another field": json.dumps({**paid("k"), "more": 1}),
+    "a number as a key": json.dumps({**paid("k"), "key": 7}),
+    "a reply that is none": json.dumps({**paid("k"), "content": '{"text": 7}'}),
+    "a reply that is no JSON": json.dumps({**paid("k"), "content": "hello"}),
+    "a token that is no probability": json.dumps(paid("k")).replace("null", '{\\"1\\": 1.5}'),
+    "a likelihood above 1": json.dumps({**paid("k"), "content": "[[0.5, 3]]"}),
+    "a share that is none": json.dumps({**ANSWER, "probabilities": '{"1": -0.5}'}),
+    "a share that is no number": json.dumps({**ANSWER, "probabilities": '{"1": NaN}'}),
+    "a vector that is none": json.dumps({**VECTOR, "bytes": "AAA="}),
+    "a vector of nothing": json.dumps({**VECTOR, "bytes": "AADAfw=="}),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_spool_is_read_as_strictly_as_any_file(file_store: Store, wrong: str) -> None:
+    path = spooled(file_store, paid("first"))
+    path.write_text(path.read_text() + WRONG[wrong] + "\n")
+    said_first, said_then = Spool(file_store).take_in()
+    assert said_first.startswith("took in 1 answers") and "line 2 is no answer that can be kept" in said_then
+    assert set(file_store.replies(["first", "k"])) == {"first"} and not list(file_store.annotations())
+    assert Spool(file_store).take_in() == [] and path.with_suffix(".refused").exists(), (
+        "it is kept aside, and said once"
+    )
+
+
+def test_a_spool_that_others_may_write_or_that_is_no_file_is_left_alone(file_store: Store, tmp_path: Path) -> None:
+    path = spooled(file_store, paid("k"))
+    path.chmod(0o622)
+    [said_once] = Spool(file_store).take_in()
+    assert "can be written by others than its owner" in said_once and path.exists()
+    path.unlink()
+    os.mkfifo(path)
+    [said_once] = Spool(file_store).take_in()
+    assert "is a named pipe, not a file" in said_once
+    assert not file_store.replies(["k"])
+
+
+def test_a_spool_goes_where_there_is_room_and_says_where_there_is_none(
+    file_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "store.db.unsaved").write_text("something else")
+    elsewhere = Spool(file_store).put([paid("k")])
+    assert elsewhere is not None and elsewhere.is_relative_to(tmp_path / "state") and private(elsewhere)
+    assert Spool(file_store).take_in()[0].startswith("took in 1 ") and file_store.reply("k")
+    (tmp_path / "state").rename(tmp_path / "gone")
+    (tmp_path / "state").write_text("something else")
+    assert Spool(file_store).put([paid("k")]) is None
+    failure = Unsaved("the store failed.")
+    failure.spooled(3, None)
+    assert str(failure) == "the store failed. 3 answers that were paid for could be written nowhere and are lost."
+
+
+def test_opening_a_project_takes_the_spool_in_and_says_so(file_store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    path = spooled(file_store, paid("k"))
+    with Project(config_from({"store": file_store.url}), RUBRIC) as project:
+        assert project.store.reply("k")
+    assert "took in 1 answers" in caplog.text and not path.exists()
+
+
+# --- draws, processes -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("part", ["sampling"])
+def test_a_budget_loses_no_draw(payment: Payment, once: Counter[str], store: Store) -> None:
+    for _ in range(once.total() // 5):
+        with pytest.raises(BudgetReached):
+            payment.ask(store, Budget(Caps(requests=5), {}))
+    assert payment.paid.total() == once.total() // 5 * 5
+    assert said(payment.ask(store)) and payment.paid == once
+
+
+PROCESS = """
+import sys
+from accord import Conversation, Rubric, Turn
+from accord.project import Project, config_from
+from accord.values import BudgetReached, Sample
+samples = [Sample(Conversation(f"c{n}", (Turn("user", f"Is it {n}?"), Turn("assistant", "Yes.")))) for n in range(30)]
+judge = {"mode": "logprobs", "model": "m", "base_url": sys.argv[2], "at_once": 4}
+config = config_from({"store": sys.argv[1], "models": {"judge": judge}})
+with Project(config, Rubric.model_validate_json(sys.argv[3])) as project:
+    table = project.measure([project.source("rubric")], samples, project.models)
+    print(int((table.values == table.values).all()))
+"""
+
+
+def test_processes_on_one_store_pay_once(store: Store, api_key: None) -> None:
+    with ChatServer(lambda request: replace(answer_any(request), after=0.002)) as server:
+        command = [sys.executable, "-c", PROCESS, store.url, server.url, RUBRIC.model_dump_json()]
+        running = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
+        for process in running:
+            out, errors = process.communicate(timeout=120)
+            assert out == b"1\n", errors.decode()
+        times = Counter(json.dumps(request, sort_keys=True) for request in server.requests)
+    assert len(times) == 60 and set(times.values()) == {1}
