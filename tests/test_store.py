@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import subprocess
 import sys
@@ -15,8 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 from sqlalchemy import Connection, MetaData, inspect, select, text
+from typer.testing import CliRunner
 
 from accord import Conversation, Document, Label, Store, Target, Turn
+from accord.cli import commands  # noqa: F401 - registers the commands
+from accord.cli.app import app
 from accord.evidence import judge_samples
 from accord.models import (
     Cached,
@@ -29,7 +33,19 @@ from accord.models import (
     decode_reply,
     wait,
 )
-from accord.store import Added, Embedded, IssueAnnotations, StoreError, metadata, open_engine
+from accord.store import (
+    Added,
+    Claims,
+    Computed,
+    Embedded,
+    IssueAnnotations,
+    StoreError,
+    Watched,
+    check_store,
+    metadata,
+    open_engine,
+)
+from accord.store.engine import newest_migration
 from accord.values import Annotation, BadInput, IssueAnnotation, Rubric, Sample, canonical_json, content_hash
 
 
@@ -153,7 +169,7 @@ def migrated_to(version: str, url: str) -> Iterator[Connection]:
 
     from accord.store import engine
 
-    opened = engine._engine(url)
+    opened = engine.connected(url)
     config = Config()
     config.set_main_option("script_location", str(files("accord.store.migrations")))
     with opened.begin() as connection:
@@ -410,7 +426,7 @@ def test_a_file_that_is_no_database_and_a_store_from_the_future(tmp_path: Path) 
         Store(f"sqlite:///{tmp_path}/new.db")
 
 
-def test_a_damaged_file_is_one_line_that_says_how_to_save_it(tmp_path: Path) -> None:
+def test_a_damaged_file_is_one_line_that_names_the_check(tmp_path: Path) -> None:
     path = tmp_path / "whole.db"
     store = Store(f"sqlite:///{path}")
     store.add_conversations([chat(f"c{place}", f"secret {place} " * 50) for place in range(300)])
@@ -426,7 +442,7 @@ def test_a_damaged_file_is_one_line_that_says_how_to_save_it(tmp_path: Path) -> 
     }
     for how, content in damaged.items():
         path.write_bytes(content)
-        with pytest.raises(StoreError, match=r"is damaged: .*\.recover") as caught:
+        with pytest.raises(StoreError, match="is damaged: .*accord store check") as caught:
             store = Store(f"sqlite:///{path}")
             list(store.conversations())
         said = str(caught.value)
@@ -442,7 +458,7 @@ def test_a_row_that_was_written_over_is_said(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="a row of it is no JSON any more"):
         list(Store(str(path)).conversations())
     path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(StoreError, match=r"is damaged: .*sqlite3 \S+whole.db .recover"):
+    with pytest.raises(StoreError, match="is damaged: .*accord store check"):
         Store(str(path))
 
 
@@ -460,6 +476,122 @@ def test_a_new_store_is_what_the_migrations_make(database: str) -> None:
         assert _tables(connection) == at_once
     engine.dispose()
     again.dispose()
+
+
+# --- accord store check ---------------------------------------------------------------------------------------------
+
+
+def filled(store: Store) -> None:
+    """Some of everything that a store holds."""
+    store.add_conversations([chat("a", "It's"), chat("b")])
+    store.add_labels([Label(Target("a"), "Q0", "ann", 3)])
+    store.add_answers([answer("k1")])
+    store.add_replies([{"key": "r1", "maker": "m", "content": '{"text":"hello"}'}])
+    Embedded(store).add("small", {"v1": np.ones(3)})
+    Computed(store).add("c1", "fit", {"a": 1}, {"x": np.ones(2)})
+    run = store.start_run("score", {"seed": 1})
+    store.add_scores(run, [{"conversation": "a", "value": 1.5}])
+    Watched(store).put_days([{"key": "d", "evaluator": "e", "system": "s", "day": "2026-01-01", "content": {}}])
+    Watched(store).raise_alarms({"alarm": {}})
+    Claims(store).exchange((), ["q1"])
+
+
+def test_a_store_that_is_whole_is_said_to_be(store: Store) -> None:
+    filled(store)
+    found = check_store(store.url)
+    assert found.damage == [] and found.notes == [] and found.version == newest_migration()
+    assert found.rows == {
+        "conversations": 2, "annotations": 2, "cache": 3, "claims": 1, "runs": 1, "scores": 1, "days": 1, "alarms": 1,
+    }  # fmt: skip
+
+
+BROKEN = {
+    "conversations": ("content = 'oops'", "id"),
+    "annotations": ("distribution = '{\"1\":'", "key"),
+    "cache": ("content = 'oops', bytes = NULL", "key"),
+    "claims": ("until = 'soon'", "key"),
+    "runs": ("settings = '['", "id"),
+    "scores": ("content = ''", "run"),
+    "days": ("content = '{'", "key"),
+    "alarms": ("content = '{'", "key"),
+}
+
+
+@pytest.mark.parametrize("table", BROKEN)
+def test_rows_that_cannot_be_read_are_named_with_what_removes_them(store: Store, table: str) -> None:
+    filled(store)
+    change, key = BROKEN[table]
+    with store._engine.begin() as connection:
+        connection.execute(text(f"UPDATE {table} SET {change}"))
+        keys = [str(name) for (name,) in connection.execute(text(f"SELECT {key} FROM {table}"))]
+    [damage] = check_store(store.url).damage
+    assert damage.what.startswith(f"table {table}: {len(keys)} rows cannot be read") and keys[0] in damage.what
+    [removal] = re.findall(r"DELETE FROM .*?(?=;)", damage.repair)
+    with store._engine.begin() as connection:
+        connection.execute(text(removal))
+    found = check_store(store.url)
+    assert found.damage == [] and found.rows[table] == 0, "what it says repairs it"
+
+
+def test_a_conversation_whose_words_were_changed_is_damage(store: Store) -> None:
+    filled(store)
+    with store._engine.begin() as connection:
+        connection.execute(text("UPDATE conversations SET content = replace(content, 'hello', 'other')"))
+    [damage] = check_store(store.url).damage
+    assert "1 rows cannot be read: b (ValueError: its content is not what was written)" in damage.what
+
+
+def test_what_a_check_says_of_versions_and_tables(store: Store) -> None:
+    with store._engine.begin() as connection:
+        connection.execute(text("ALTER TABLE alarms DROP COLUMN sent"))
+        connection.execute(text("DROP TABLE claims"))
+    assert {each.what for each in check_store(store.url).damage} == {
+        "table alarms: it has no sent", "table claims: it is not there",
+    }  # fmt: skip
+    for version, said in (("9999", "its version is 9999, the newest this Accord knows"), ("0001", "")):
+        with store._engine.begin() as connection:
+            connection.execute(text(f"UPDATE alembic_version SET version_num = '{version}'"))
+        found = check_store(store.url)
+        assert [said for each in found.damage if each.what.startswith(said)] == ([said] if said else [])
+        assert bool(found.notes) == (not said)
+    with store._engine.begin() as connection:
+        connection.execute(text("DROP TABLE alembic_version"))
+    [damage] = check_store(store.url).damage
+    assert "it is no store of Accord" in damage.what
+
+
+def test_the_command_checks_a_damaged_file_and_says_how_to_repair_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def checked(code: int) -> str:
+        result = CliRunner().invoke(app, ["store", "check"])
+        assert result.exit_code == code, result.output
+        return result.output
+
+    assert "there is no store accord.db to check" in checked(1)
+    path = tmp_path / "accord.db"
+    store = Store(str(path))
+    store.add_conversations([chat(f"c{place}", f"secret {place} " * 50) for place in range(300)])
+    store.close()
+    assert "300 conversations\nnothing is damaged" in checked(0)
+    whole = path.read_bytes()
+    first = whole.index(b"secret 7 ")
+    for how, content in {
+        "cut off": whole[: len(whole) // 2],
+        "overwritten at the beginning": bytes(4096) + whole[4096:],
+        "overwritten after it": whole[:4096] + bytes(len(whole) - 4096),
+        "overwritten in a text": whole[:first] + b"\xff" * 60 + whole[first + 60 :],
+    }.items():
+        path.write_bytes(content)
+        said = checked(1)
+        assert re.search(r"repair: go back to a copy of the store, or save .* sqlite3 .*accord.db .recover", said), how
+        assert "secret" not in said, how
+
+
+def test_tables_after_migration_are_those_of_the_schema(store: Store) -> None:
+    pass
 
 
 def _tables(connection: Connection) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """What outlives a run: conversations, annotations, runs, scores and the cache, in SQLite or PostgreSQL."""
 
+from accord.store.check import Checked, Damage, check_store
 from accord.store.engine import StoreError, open_engine
 from accord.store.paid import LEASE_SECONDS, Claims, Paid, Spool, Taken, Unsaved, add_paid, utc
 from accord.store.parts import WIRE, Computed, Embedded, IssueAnnotations, Watched
@@ -11,8 +12,10 @@ __all__ = [
     "LEASE_SECONDS",
     "WIRE",
     "Added",
+    "Checked",
     "Claims",
     "Computed",
+    "Damage",
     "Embedded",
     "IssueAnnotations",
     "Paid",
@@ -25,6 +28,7 @@ __all__ = [
     "add_paid",
     "batches",
     "changed_conversation",
+    "check_store",
     "metadata",
     "now",
     "open_engine",

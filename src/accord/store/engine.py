@@ -35,17 +35,18 @@ def open_engine(url: str) -> Engine:
         BadInput: The URL names no database Accord knows, or a store from a newer Accord.
         StoreError: The database cannot be reached or written.
     """
-    keep_url_secrets(url)
-    engine = _engine(url if "://" in url else f"sqlite:///{url}")
+    engine = connected(url)
     with said(url):
         if _version(engine) != newest_migration():
             _migrate(engine)
     return engine
 
 
-def _engine(url: str) -> Engine:
+def connected(url: str) -> Engine:
+    """Connect to a database, whatever is in it; see `open_engine` for what is raised."""
+    keep_url_secrets(url)
     try:
-        parsed = make_url(url)
+        parsed = make_url(url if "://" in url else f"sqlite:///{url}")
         kind = parsed.get_backend_name()
     except (ArgumentError, NoSuchModuleError, ValueError):
         # The URL may hold a password: say its shape, not its text.
@@ -87,11 +88,17 @@ def _sqlite_begin(connection: Connection) -> None:
 _DAMAGE = ("malformed", "not a database", "could not decode", "file is encrypted")
 """What SQLite says where a file was cut off, overwritten or is none of its own."""
 _SHOWN = 200
+CHECK = "What is damaged, and how to repair it, says: accord store check"
+RECOVER = (
+    "go back to a copy of the store, or save what can be read: "
+    "sqlite3 {file} .recover | sqlite3 recovered.db, then name recovered.db as the store"
+)
+"""How a SQLite file is repaired."""
 
 
 @contextmanager
 def said(url: str = "") -> Iterator[None]:
-    """Turn the database's own failures into one clear line, and say of a damaged file how to save what is in it."""
+    """Turn the database's own failures into one clear line, and say of a damaged file what tells more."""
     try:
         yield
     except DBAPIError as error:
@@ -100,10 +107,7 @@ def said(url: str = "") -> Iterator[None]:
         reason = reason.partition(" with text ")[0][:_SHOWN]  # not the transcript that could not be read
         file = url if "://" not in url else make_url(url).database if url.startswith("sqlite") else None
         if file and any(word in reason.lower() for word in _DAMAGE):
-            raise StoreError(
-                f"the store{where} is damaged: {reason}. Go back to a copy of it, or save what can be read: "
-                f"sqlite3 {file} .recover | sqlite3 recovered.db, then name recovered.db as the store"
-            ) from None
+            raise StoreError(f"the store{where} is damaged: {reason}. {CHECK}") from None
         raise StoreError(f"the store{where} failed: {reason}. What was written before is kept.") from None
 
 
@@ -117,10 +121,7 @@ def read_json(content: str) -> Any:
         return json.loads(content)
     except ValueError as error:
         reason = getattr(error, "msg", str(error))
-        raise StoreError(
-            f"the store is damaged: a row of it is no JSON any more ({reason}). Go back to a copy of it, or remove the "
-            "row and import or ask for it again"
-        ) from None
+        raise StoreError(f"the store is damaged: a row of it is no JSON any more ({reason}). {CHECK}") from None
 
 
 def newest_migration() -> str:
@@ -131,9 +132,14 @@ def newest_migration() -> str:
 
 def _version(engine: Engine) -> str | None:
     with engine.connect().execution_options(reading=True) as connection:
-        if not inspect(connection).has_table("alembic_version"):
-            return None
-        return connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+        return version_of(connection)
+
+
+def version_of(connection: Connection) -> str | None:
+    """The number of the last migration of a store; `None` where it has none."""
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    return connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
 
 
 def _migrate(engine: Engine) -> None:

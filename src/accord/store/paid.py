@@ -240,7 +240,7 @@ class Spool:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.folders = _folders(store.url)
+        self.folders = spool_folders(store.url)
 
     def put(self, rows: Sequence[Paid]) -> Path | None:
         """Write rows to a file of their own, beside the store where there is room; the folder, where there was one."""
@@ -278,7 +278,7 @@ class Spool:
         return lines
 
 
-def _folders(url: str) -> list[Path]:
+def spool_folders(url: str) -> list[Path]:
     """Where a store's spool may lie, the first that can be written first; nowhere for a store in memory."""
     from platformdirs import user_state_path
 

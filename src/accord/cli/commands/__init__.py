@@ -15,6 +15,7 @@ from accord.cli.commands import (  # noqa: F401, I001 - the order is the help's
     serve,
     follow,
     watch,
+    store,
     models,
     finetune,
     plugins,
