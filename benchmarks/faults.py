@@ -1,63 +1,82 @@
-"""Judging against a server that fails one request in five, killed on the way and resumed: nothing lost, nothing twice.
+"""Judging while servers fail, processes are killed and stores die: nothing lost, and nothing paid for twice.
 
-    python benchmarks/faults.py [--quick] --json OUT
+    python benchmarks/faults.py [--quick] [--only killed,paid_twice,store_dies] --json OUT
 
-Questions are asked through Accord in a process that is killed with SIGKILL three times and started again with the same
-command. After each kill the store is read; a question is `doubled` where a later run asks it although its answer was
-stored then. `repeated` counts questions that were answered well and asked again because their answer was still on
-its way to the store when the process died: at most the requests under way at a kill.
+Questions are asked through Accord, in processes of their own, from a loopback server that notes which it answered well.
+
+- `killed`: the server fails one request in five; the process is killed with SIGKILL three times and started again with
+  the same command. A question is `doubled` where a later run asks it although its answer was stored before.
+- `paid_twice`: two and four processes are started on one store at once, on SQLite and on PostgreSQL.
+- `store_dies`: PostgreSQL is killed, or SQLite runs out of room (RLIMIT_FSIZE), in the middle of a run; then the store
+  is there again, and the same command goes on. `kept` and `spooled` are counted between the two; `lost` is what was
+  answered well and is in neither.
+
+`repeated` counts questions that were answered well more than once: never more than were under way when something died.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import resource
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from harness import Row, finish, options
+from harness import Row, chosen, finish, options
 
-from accord.store import Store
-from accord.testing import ChatServer, Misbehaving, Wire, answer_any
+from accord.store import Store, check_store
+from accord.testing import ChatServer, Misbehaving, ThrowAwayPostgres, Wire, answer_any
 from accord.values import load_rubric
 
 KILLS = 3
 QUESTIONS = 9
 AT_ONCE = 32
+PARTS = ("killed", "paid_twice", "store_dies")
+PROCESSES = (2, 4)
+ROOM_BYTES = 400_000
+"""What a file may hold in `store_dies` on SQLite: a part of the answers."""
+COLUMNS = (
+    "what", "store", "processes", "asked", "answered", "kept", "spooled", "lost", "doubled", "repeated", "under_way",
+    "requests", "kills", "runs", "seconds",
+)  # fmt: skip
 
 JUDGE = """
 import sys
 from accord import Conversation, Turn, load_rubric
 from accord.project import Project, config_from
-from accord.values import Sample
+from accord.values import AccordError, Sample
 rubric = load_rubric("llm-rubric")
 always = tuple(q.model_copy(update={"applies": "always"}) for q in rubric.questions)
 rubric = rubric.model_copy(update={"questions": always})
 judge = {"mode": "logprobs", "model": "m", "base_url": sys.argv[1], "at_once": int(sys.argv[4]), "attempts": 8}
 samples = [Sample(Conversation(f"c{i}", (Turn("user", f"Is it {i}?"), Turn("assistant", "Yes."))))
            for i in range(int(sys.argv[3]))]
-config = config_from({"store": f"sqlite:///{sys.argv[2]}", "models": {"judge": {**judge, "timeout": 2.0}}})
-with Project(config, rubric) as project:
-    project.measure([project.source("rubric")], samples, project.models)
+config = config_from({"store": sys.argv[2], "models": {"judge": {**judge, "timeout": 2.0}}})
+try:
+    with Project(config, rubric) as project:
+        project.measure([project.source("rubric")], samples, project.models)
+except AccordError as error:
+    sys.exit(f"accord: {error}")
 """
 
 
 class Noting:
     """A misbehaving server that remembers every question it was asked, and which ones it answered well."""
 
-    def __init__(self) -> None:
+    def __init__(self, share: float = 0.2) -> None:
         self.asked: list[str] = []
         self.well: Counter[str] = Counter()
-        self.misbehaving = Misbehaving(self._well, share=0.2)
+        self.misbehaving = Misbehaving(self._well, share=share)
         self._lock = Lock()
 
     def _well(self, request: Mapping[str, Any]) -> Wire:
@@ -73,6 +92,11 @@ class Noting:
                 self.well[question] += 1
         return wire
 
+    @property
+    def repeated(self) -> int:
+        """How many answers were given well that had been given before."""
+        return sum(count - 1 for count in self.well.values())
+
 
 def asked_in(prompt: str) -> str:
     """Which question of which conversation a prompt asks: the conversation's number, and the question's own words."""
@@ -82,46 +106,76 @@ def asked_in(prompt: str) -> str:
     return f"c{number[1]} {words[1]}"
 
 
-def main() -> None:
-    parser = options("faults", "Nothing lost and nothing paid twice, against a failing server and SIGKILL.")
-    given = parser.parse_args()
-    conversations = (given.limit or (600 if given.quick else 10_000)) // QUESTIONS
-    asked = conversations * QUESTIONS
-    noting = Noting()
-    environment = {**os.environ, "OPENAI_API_KEY": "k"}
-    text_of = {question.id: question.text for question in load_rubric("llm-rubric").questions}
-    stored_at: list[tuple[int, set[str]]] = []
-    doubled = 0
-    start = time.perf_counter()
+class Judging:
+    """The command under test: judging so many conversations into a store."""
+
+    def __init__(self, server: ChatServer, store: str, conversations: int, folder: Path) -> None:
+        self.store, self.asked = store, conversations * QUESTIONS
+        self._command = [sys.executable, "-c", JUDGE, server.url, store, str(conversations), str(AT_ONCE)]
+        state = {"XDG_STATE_HOME": str(folder / "state"), "PYTHONUNBUFFERED": "1"}
+        self._environment = {**os.environ, "OPENAI_API_KEY": "k", **state}
+        self._folder = folder
+
+    def start(self, room: int | None = None) -> subprocess.Popen[str]:
+        """Start it; `room` is the most bytes that a file may have."""
+
+        def limit() -> None:
+            if room is not None:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
+
+        about: dict[str, Any] = {"env": self._environment, "cwd": self._folder, "text": True, "stderr": subprocess.PIPE}
+        return subprocess.Popen(self._command, preexec_fn=limit, **about)
+
+    def finish(self, runs: int, most: int) -> int:
+        """Run it until everything is answered; how many runs there were by then."""
+        # Refusals and answers of another request are final for a run; the same command asks for them again.
+        while len(self.kept()) < self.asked and runs < most:
+            running = self.start()
+            _, errors = running.communicate()
+            if running.returncode:
+                sys.exit(errors)
+            runs += 1
+        return runs
+
+    def kept(self) -> set[str]:
+        """The questions whose answers the store holds."""
+        if self.store.startswith("sqlite") and not Path(self.store.removeprefix("sqlite:///")).exists():
+            return set()
+        with closing(Store(self.store)) as store:
+            return {f"{conversation} {TEXTS[question]}" for conversation, question in store.answered()}
+
+    def until(self, goal: int, running: subprocess.Popen[str]) -> None:
+        """Wait until the store holds so many answers, or the process has ended."""
+        while running.poll() is None and len(self.kept()) < goal:
+            time.sleep(0.05)
+
+
+TEXTS = {question.id: question.text for question in load_rubric("llm-rubric").questions}
+
+
+def killed(conversations: int) -> Iterator[Row]:
+    """One process, killed again and again."""
+    noting, stored_at, start = Noting(), list[tuple[int, set[str]]](), time.perf_counter()
     with tempfile.TemporaryDirectory() as folder, ChatServer(noting) as server:
-        path = Path(folder) / "faults.db"
-        command = [sys.executable, "-c", JUDGE, server.url, str(path), str(conversations), str(AT_ONCE)]
+        judging = Judging(server, f"sqlite:///{folder}/faults.db", conversations, Path(folder))
         for kill in range(KILLS):
-            running = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
-            goal = asked * (kill + 1) // (KILLS + 2)
-            while running.poll() is None and kept(path) < goal:
-                time.sleep(0.05)
+            running = judging.start()
+            judging.until(judging.asked * (kill + 1) // (KILLS + 2), running)
             running.send_signal(signal.SIGKILL)
             running.communicate()
-            stored = {f"{conversation} {text_of[question]}" for conversation, question in answered_in(path)}
             before = len(noting.asked)
-            stored_at.append((before, stored))
-        runs = KILLS
-        # Refusals and answers of another request are final for a run; the same command asks for them again.
-        while kept(path) < asked and runs < KILLS + 10:
-            subprocess.run(command, env=environment, check=True, capture_output=True)
-            runs += 1
-        answered = kept(path)
-    for before, stored in stored_at:
-        doubled += sum(question in stored for question in noting.asked[before:])
-    repeated = sum(count - 1 for count in noting.well.values())
-    row: Row = {
+            stored_at.append((before, judging.kept()))
+        runs = judging.finish(KILLS, KILLS + 10)
+        answered = len(judging.kept())
+    yield {
         "what": "faults",
-        "asked": asked,
+        "store": "sqlite",
+        "processes": 1,
+        "asked": judging.asked,
         "answered": answered,
-        "lost": asked - answered,
-        "doubled": doubled,
-        "repeated": repeated,
+        "lost": judging.asked - answered,
+        "doubled": sum(question in stored for before, stored in stored_at for question in noting.asked[before:]),
+        "repeated": noting.repeated,
         "under_way": KILLS * AT_ONCE,
         "requests": len(noting.asked),
         "kills": KILLS,
@@ -129,22 +183,119 @@ def main() -> None:
         "seconds": time.perf_counter() - start,
         "faults": dict(sorted(noting.misbehaving.met.items())),
     }
-    columns = ["asked", "answered", "lost", "doubled", "repeated", "under_way", "requests", "kills", "runs", "seconds"]
-    finish("faults", [row], columns, given.json)
-    print("faults met: " + ", ".join(f"{kind} {count}" for kind, count in row["faults"].items()))
 
 
-def kept(path: Path) -> int:
-    """How many answers the store holds."""
-    return len(answered_in(path))
+def paid_twice(conversations: int) -> Iterator[Row]:
+    """Several processes on one store at once."""
+    for kind in STORES:
+        for processes in PROCESSES:
+            noting = Noting()
+            with STORES[kind]() as (url, folder, _), ChatServer(noting) as server:
+                judging = Judging(server, url, conversations, folder)
+                with closing(Store(url)):
+                    start = time.perf_counter()
+                running = [judging.start() for _ in range(processes)]
+                for each in running:
+                    _, errors = each.communicate()
+                    if each.returncode:
+                        sys.exit(errors)
+                seconds = time.perf_counter() - start
+                runs = judging.finish(processes, processes + 10)
+                answered = len(judging.kept())
+            yield {
+                "what": "paid_twice",
+                "store": kind,
+                "processes": processes,
+                "asked": judging.asked,
+                "answered": answered,
+                "lost": judging.asked - answered,
+                "repeated": noting.repeated,
+                "under_way": 0,
+                "requests": len(noting.asked),
+                "kills": 0,
+                "runs": runs,
+                "seconds": seconds,
+            }
 
 
-def answered_in(path: Path) -> list[tuple[str, str]]:
-    """The conversation and question of every answer that the store holds."""
-    if not path.exists():
-        return []
-    with closing(Store(str(path))) as store:
-        return store.answered()
+def store_dies(conversations: int) -> Iterator[Row]:
+    """The store goes away in the middle of a run, and comes back."""
+    for kind in STORES:
+        noting, start = Noting(0.0), time.perf_counter()
+        with STORES[kind]() as (url, folder, cluster), ChatServer(noting) as server:
+            judging = Judging(server, url, conversations, folder)
+            Store(url).close()
+            running = judging.start(ROOM_BYTES if cluster is None else None)
+            if cluster is not None:
+                judging.until(judging.asked // 3, running)
+                cluster.kill()
+            _, errors = running.communicate()
+            print(f"{kind}: {errors.strip()}", file=sys.stderr)
+            if running.returncode != 1 or "Traceback" in errors:
+                sys.exit("the run did not end with one line")
+            if cluster is not None:
+                cluster.start()
+            well, kept = set(noting.well), judging.kept()
+            in_spool = sum(len(path.read_text().splitlines()) for path in folder.rglob("*.unsaved/*.jsonl"))
+            runs = judging.finish(1, 11)
+            answered, damage = len(judging.kept()), check_store(url).damage
+            if damage:
+                sys.exit(f"the store is damaged: {damage}")
+            left = list(folder.rglob("*.unsaved"))
+        yield {
+            "what": "store_dies",
+            "store": kind,
+            "processes": 1,
+            "asked": len(well),
+            "answered": answered,
+            "kept": len(kept & well),
+            "spooled": in_spool,
+            "lost": len(well) - len(kept & well) - in_spool,
+            "repeated": noting.repeated,
+            "under_way": AT_ONCE,
+            "requests": len(noting.asked),
+            "kills": 1,
+            "runs": runs,
+            "seconds": time.perf_counter() - start,
+            "left": len(left),
+        }
+
+
+Place = tuple[str, Path, ThrowAwayPostgres | None]
+
+
+@contextmanager
+def _sqlite() -> Iterator[Place]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield f"sqlite:///{folder}/faults.db", Path(folder), None
+
+
+@contextmanager
+def _postgresql() -> Iterator[Place]:
+    with tempfile.TemporaryDirectory() as folder, ThrowAwayPostgres() as cluster:
+        yield cluster.url, Path(folder), cluster
+
+
+STORES: dict[str, Callable[[], Any]] = {"sqlite": _sqlite, "postgresql": _postgresql}
+
+
+def main() -> None:
+    parser = options("faults", "Nothing lost and nothing paid twice, whatever fails.", PARTS)
+    given = parser.parse_args()
+    parts: dict[str, Callable[[int], Iterator[Row]]] = {
+        "killed": killed, "paid_twice": paid_twice, "store_dies": store_dies,
+    }  # fmt: skip
+    if shutil.which("pg_config") is None:
+        print("PostgreSQL is not on this machine: SQLite alone", file=sys.stderr)
+        STORES.pop("postgresql")
+    rows: list[Row] = []
+    for part in chosen(parser, given.only, PARTS):
+        questions = given.limit or (600 if given.quick else 10_000 if part == "killed" else 3_000)
+        rows += parts[part](questions // QUESTIONS)
+    finish("faults", rows, COLUMNS, given.json)
+    for row in rows:
+        if "faults" in row:
+            print("faults met: " + ", ".join(f"{kind} {count}" for kind, count in row["faults"].items()))
 
 
 if __name__ == "__main__":

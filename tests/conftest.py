@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,7 +19,8 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 import pytest
 
 from accord.store import Store
-from accord.values import Rubric, load_rubric
+from accord.testing import ThrowAwayPostgres
+from accord.values import BadInput, Rubric, load_rubric
 
 
 @pytest.fixture(scope="session")
@@ -59,33 +58,14 @@ def rubric() -> Rubric:
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a throw-away PostgreSQL cluster that listens on a socket in a temporary folder."""
+def postgres() -> Iterator[str]:
+    """The URL of a throw-away PostgreSQL cluster."""
     try:
-        bindir = Path(
-            subprocess.run(["pg_config", "--bindir"], capture_output=True, text=True, check=True).stdout.strip()
-        )
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip("PostgreSQL's server binaries are not on this machine")
-    if not (bindir / "initdb").exists():
-        pytest.skip("PostgreSQL's initdb is not on this machine")
-    folder = Path("/tmp") / f"accord-pg-{os.getpid()}"
-    as_user = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"] if os.geteuid() == 0 else []
-    folder.mkdir(mode=0o777)
-    folder.chmod(0o777)
-
-    def run(*command: str) -> None:
-        subprocess.run([*as_user, *command], check=True, capture_output=True, cwd="/")
-
-    options = f"-k {folder} -c listen_addresses='' -c fsync=off"
-    try:
-        run(str(bindir / "initdb"), "-D", f"{folder}/db", "-U", "accord", "-A", "trust", "-E", "UTF8", "--no-locale")
-        run(str(bindir / "pg_ctl"), "-D", f"{folder}/db", "-o", options, "-w", "-l", f"{folder}/log", "start")
-        run(str(bindir / "createdb"), "-h", str(folder), "-U", "accord", "store")
-        yield f"postgresql://accord@/store?host={folder}"
-        run(str(bindir / "pg_ctl"), "-D", f"{folder}/db", "-m", "immediate", "stop")
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        cluster = ThrowAwayPostgres()
+    except BadInput as error:
+        pytest.skip(str(error))
+    with cluster:
+        yield cluster.url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -12,6 +12,7 @@ from accord.testing.corpus import (
 )
 from accord.testing.issue_finder import FORGED, PERFECT, SIGNS, dialogues, ratings, verdict, written
 from accord.testing.planted_chats import IDEAS, INFORMATIVE, Author, conversations, write_files
+from accord.testing.postgres import ThrowAwayPostgres
 from accord.testing.server import Batches, ChatServer, Respond, Wire, completion, decisions, tokens_in
 from accord.testing.wires import FAULTS, Misbehaving, answer_any, fault
 
@@ -30,6 +31,7 @@ __all__ = [
     "PlantedUtility",
     "Respond",
     "SIGNS",
+    "ThrowAwayPostgres",
     "Wire",
     "answer_any",
     "check_head",
