@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import re
 import sys
+import weakref
 from collections import Counter
 from dataclasses import replace
 from importlib.util import find_spec
@@ -27,6 +29,7 @@ from accord.evidence import (
     Passage,
     TurnHistory,
     best_phrases,
+    first_words,
     measure,
     measured,
     phrases,
@@ -34,6 +37,7 @@ from accord.evidence import (
     stems,
     tokens,
     turn_metrics,
+    word_count,
 )
 from accord.evidence.bank import embedding as bertscore
 from accord.evidence.bank.counts import _common, _run
@@ -306,6 +310,87 @@ def test_a_document_of_ten_megabytes() -> None:
     session = MetricSession({name: turn_metrics.get(name) for name in BANK}, [" ".join(words)])
     found = session.reply(" ".join(words[1000:1020]))
     assert found["copied-run"] == 20 and found["document-share"] == 1
+
+
+SHAPES = {
+    "all words differ": lambda count: " ".join(f"w{place:x}q" for place in range(count)),
+    "one word": lambda count: "heron " * count,
+    "two words in turn": lambda count: "heron eats " * (count // 2),
+    "no blank": lambda count: "heron." * count,
+    "one long word": lambda count: "x" * 6 * count,
+    "no stop word": lambda count: "heron fish " * (count // 2),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", [*BANK, "ciu-paper", "ciu-phrases", "meteor", "bleu", "chrf"])
+def test_no_metric_grows_faster_than_its_texts(name: str, shape: str) -> None:
+    """Counted in lines that are run."""
+    if name in {"bleu", "chrf"}:
+        pytest.importorskip("sacrebleu", reason="needs accord[references]")
+    metric = CIU(phrases=3) if name == "ciu-phrases" else turn_metrics.get(name)
+
+    def work(count: int) -> int:
+        text, lines = SHAPES[shape](count), 0
+        reply, document, history = ParsedText(text), ParsedDocument(text), TurnHistory()
+
+        def trace(frame: object, event: str, argument: object) -> object:
+            nonlocal lines
+            lines += event == "line"
+            return trace
+
+        metric(reply, history, [ParsedDocument("once")])  # what is made once, such as tables of stems
+        sys.settrace(trace)  # type: ignore[arg-type]
+        try:
+            metric(reply, history, [document])
+        finally:
+            sys.settrace(None)
+        return lines
+
+    work(10)
+    small, large = work(1500), work(6000)  # words: more than are compared of a reply
+    assert large <= 6 * small + 500  # 16 times as many, were it the square
+
+
+def test_the_longest_run_is_found_in_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a reply that is copied whole: steps that double, in place of one for each word."""
+    words = [f"w{place}" for place in range(190)]
+    lines = 0
+
+    def trace(frame: object, event: str, argument: object) -> object:
+        nonlocal lines
+        lines += event == "line"
+        return trace
+
+    passage = Passage(["before", *words, "after"])
+    sys.settrace(trace)  # type: ignore[arg-type]
+    try:
+        found = _run(words, passage)
+    finally:
+        sys.settrace(None)
+    assert found == 190 and lines < 400
+    for length in (1, 2, 3, 7, 8, 9, 63, 64, 65):
+        assert _run(words[:length], passage) == length
+        assert _run([*words[:length], "x", *words[100 : 100 + length]], passage) == length
+
+
+def test_a_document_is_kept_as_long_as_somebody_uses_it() -> None:
+    one, other = (MetricSession({}, [FACT]) for _ in range(2))
+    assert one.sources[0] is other.sources[0]
+    gone = weakref.ref(one.sources[0])
+    del one
+    assert gone() is not None
+    del other
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_text_is_read_as_far_as_its_words_reach() -> None:
+    for text in ("", "one", "one two  three", "a.b.c.d", "雨" * 30, "x" * 100, "it's " * 5):
+        for most in (1, 2, 3, 4, 20):
+            short = first_words(text, most)
+            assert text.startswith(short) and word_count(short) <= most
+            assert (short == text) == (word_count(text) <= most)
 
 
 def test_the_figures_of_the_notes_on_topical_chat(data: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
@@ -38,6 +39,7 @@ from accord import (
 )
 from accord.evidence import (
     BANK,
+    CHARACTERS,
     LEXICAL,
     WORDLESS,
     Column,
@@ -47,12 +49,13 @@ from accord.evidence import (
     Training,
     make_source,
     measure,
+    parsed_document,
     sources,
+    word_count,
 )
-from accord.evidence.bank import embedding
+from accord.evidence.bank import embedding, words
 from accord.learning import EvaluatorSettings, Head, make_evaluator, make_head
 from accord.live import Message, Scheduler, opened, see_to
-from accord.live import scorer as scoring
 from accord.models import (
     SCORER,
     Budget,
@@ -67,6 +70,7 @@ from accord.models import (
     nothing,
     run,
 )
+from accord.project import LiveConfig
 from accord.testing import ChatServer, completion
 from accord.values import BadInput, BudgetReached, Growing, NotFitted, Sample, UnknownName
 
@@ -156,7 +160,7 @@ def test_what_is_remembered_is_bounded_in_number_and_age(evaluator: Evaluator) -
     assert list(scorer._open) == ["e"]
 
 
-def test_a_message_that_comes_twice_is_scored_once(evaluator: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_that_comes_twice_is_scored_once(evaluator: Evaluator) -> None:
     scorer = LiveScorer(evaluator)
     scorer.message("c", "user", "Where is my order?", id="1")
     scorer.message("c", "user", "Where is my order?", id="1")
@@ -165,11 +169,6 @@ def test_a_message_that_comes_twice_is_scored_once(evaluator: Evaluator, monkeyp
     scorer.message("d", "user", "Another conversation may use the same ids.", id="1")
     assert said_in(scorer, "d") == ["Another conversation may use the same ids."]
     assert said_in(scorer, "c") == ["Where is my order?", "It was sent on Monday."]
-    monkeypatch.setattr(scoring, "REMEMBERED_IDS", 64)
-    for place in range(200):
-        scorer.message("c", "user", "x", id=f"m{place}")
-        scorer.message("c", "assistant", "x", id=f"r{place}")
-    assert len(scorer._said) == 64
 
 
 def test_a_batch_of_messages_is_scored_together_as_it_would_be_one_by_one(
@@ -211,31 +210,117 @@ def test_turns_that_come_late_are_not_taken_in_and_gaps_are_said(evaluator: Eval
         scorer.message("c", "user", "x", turn=-1)
 
 
-def test_what_is_remembered_is_bounded_in_length_too(evaluator: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scoring, "TEXT", 10_000)
-    scorer = LiveScorer(evaluator)
+HOSTILE = {
+    "words that all differ": lambda count: " ".join(f"w{place:x}" for place in range(count)),
+    "short words of another script": lambda count: " ".join(chr(0x4E00 + place % 20_000) for place in range(count)),
+    "no blank": lambda count: ".".join(chr(0x4E00 + place % 20_000) for place in range(count)),
+    "one long word": lambda count: "é" * 8 * count,
+    "one word": lambda count: "a " * count,
+}
+"""Texts of so many words that cost the most of something."""
+
+
+def bounded(evaluator: Evaluator, **limits: float) -> LiveScorer:
+    return LiveScorer(evaluator, limits=LiveConfig(**limits))  # type: ignore[arg-type]
+
+
+def test_what_is_remembered_is_bounded_in_bytes_and_the_oldest_goes_first(evaluator: Evaluator) -> None:
+    scorer = bounded(evaluator, memory_mb=0.5)
     for name in "abcdef":
-        scorer.message(name, "user", "hello there", documents=["word " * 600])
-    assert list(scorer._open) == ["d", "e", "f"] and scorer._length == 3 * (3011 + scoring.TURN)
-    scorer.message("g", "assistant", "word " * 20_000)
-    assert list(scorer._open) == ["g"] and scorer._length == 100_000 + scoring.TURN
-    scorer.forget("g")
-    assert len(scorer) == scorer._length == 0
+        scorer.message(name, "user", "hello there", documents=[f"{name} word " * 300])
+    assert list(scorer._open) == ["d", "e", "f"] and 0 < scorer.room.used <= scorer.room.most
+    scorer.message("d", "user", "still here")
+    scorer.message("g", "user", "hello", documents=["another word " * 300])
+    assert list(scorer._open) == ["f", "d", "g"]
+    for name in "fdg":
+        scorer.forget(name)
+    assert len(scorer) == scorer.room.used == 0
     with pytest.raises(BadInput, match="at most 1000000 of either"):
         scorer.message("g", "user", "x" * 1_000_001)
 
 
-def test_what_was_let_go_of_is_held_by_nothing(evaluator: Evaluator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scoring, "TEXT", 10_000)
-    scorer = LiveScorer(evaluator)
+@pytest.mark.parametrize("shape", HOSTILE)
+def test_no_less_is_counted_than_is_kept(evaluator: Evaluator, shape: str) -> None:
+    scorer, text = LiveScorer(evaluator), HOSTILE[shape](2000)
+    scorer.message("warm", "assistant", text[:500], [text[:500]])
+    tracemalloc.start()
+    try:
+        before, counted = tracemalloc.get_traced_memory()[0], scorer.room.used
+        for turn in range(3):
+            scorer.message("c", "user", f"{turn} {text}", [text, f"{turn} {text}"], id=f"u{turn}")
+            scorer.message("c", "assistant", f"{turn} {text}", id=f"a{turn}")
+        for table in (words._STEMS, words._UNITS, words.words_in, words.stems_in):
+            table.clear()
+        gc.collect()
+        kept = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert kept <= scorer.room.used - counted
+
+
+def test_a_document_counts_once_however_many_conversations_show_it(evaluator: Evaluator) -> None:
+    scorer, in_use = LiveScorer(evaluator), weakref.WeakSet[Any]()
+    policy = "Opened routers can be returned within 45 days. " * 50
+
+    def grown(name: str, *documents: str) -> int:
+        before = scorer.room.used
+        scorer.message(name, "assistant", "Hello.", documents)
+        return scorer.room.used - before
+
+    first = grown("0", policy, "x")
+    for place in range(1, 20):
+        assert grown(str(place), policy, "x") < first - len(policy) and grown(str(place), policy, "x") < len(policy)
+        in_use.add(parsed_document(policy))
+    assert len(in_use) == 1 and grown("own", policy[1:], "x") == pytest.approx(first, rel=0.01)
+    for place in range(20):
+        scorer.forget(str(place))
+    gc.collect()
+    assert not in_use, "nobody shows it any more"
+    assert grown("own") < 0
+    scorer.forget("own")
+    assert scorer.room.used == 0
+
+
+def test_one_conversation_alone_is_bounded_too_and_its_scores_say_what_is_gone(evaluator: Evaluator) -> None:
+    scorer, place = bounded(evaluator, memory_mb=0.1), 0
+    for place in range(300):
+        found = scorer.message("c", "assistant", f"We open at nine, route {place}.", id=str(place))
+        assert scorer.room.used <= scorer.room.most
+    assert isinstance(found, Score) and found.target.turn == 299
+    assert "no longer remembered" in str(found.warning)
+    assert len(said_in(scorer, "c")) < 300
+    again = scorer.take([Message("c", "assistant", "x", id=str(place))])[0]
+    assert again.again and again.score is found
+
+
+def test_what_was_let_go_of_is_held_by_nothing(evaluator: Evaluator) -> None:
+    scorer = bounded(evaluator, memory_mb=0.05)
     scorer.message("a", "user", "hello there", id="1")
+    scorer.message("a", "assistant", "hello", documents=["Open at nine."], id="2")
     gone = weakref.ref(scorer._open["a"])
     for name in "bcd":
-        scorer.message(name, "user", "word " * 900, id="1")
+        scorer.message(name, "user", "word " * 3900, id="1")
     assert "a" not in scorer._open and gone() is None
-    for turn in range(20):  # the same documents with every message count once
-        scorer.message("e", "user", "hi", documents=["word " * 100], id=str(turn))
-    assert scorer._open["e"].turn == 20 and scorer._open["e"].length == 540 + 20 * scoring.TURN
+    assert list(scorer._open) == ["d"]
+
+
+@pytest.mark.parametrize("shape", HOSTILE)
+def test_of_a_message_so_many_words_are_looked_at_and_its_score_says_so(evaluator: Evaluator, shape: str) -> None:
+    scorer, text = bounded(evaluator, reply_words=50, document_words=100), HOSTILE[shape]
+    whole = scorer.message("c", "assistant", text(50).strip(), [text(60).strip(), text(40).strip()])
+    assert isinstance(whole, Score) and "looked at" not in str(whole.warning)
+    heard, longer, more, less = scorer.take([
+        Message("d", "user", text(80)),
+        Message("d", "assistant", text(80)),
+        Message("d", "assistant", "Hello.", documents=tuple(text(30) + str(place) for place in range(9))),
+        Message("d", "assistant", "Hello.", documents=("We open at nine.",)),
+    ])  # fmt: skip
+    assert heard.cut == "only its first 50 words were looked at"
+    assert isinstance(longer.score, Score) and str(longer.score.warning).endswith(heard.cut)
+    assert isinstance(more.score, Score) and "the first 100 words of the documents" in str(more.score.warning)
+    assert isinstance(less.score, Score) and "looked at" not in str(less.score.warning)
+    assert all(word_count(said) <= 50 for said in said_in(scorer, "d"))
+    assert scorer.work(Message("d", "user", text(10_000), documents=(text(10_000),))) <= 150 * CHARACTERS
 
 
 def test_late_messages_of_others_are_no_replies_without_a_score(evaluator: Evaluator) -> None:
@@ -467,6 +552,38 @@ def test_whoever_asks_a_model_is_refused_unless_told_otherwise(monkeypatch: pyte
         found = scorer.take([Message("c", "assistant", text) for text in ("Hello!", "Hello!!")])
         assert [each.evidence for each in found] == [{"exclamations": 1.0}, {"exclamations": 2.0}]
         assert all(isinstance(each.score, Score) for each in found) and len(server.requests) == 2
+        models.close()
+
+
+def test_nobody_waits_for_what_a_model_answers_about_another_reply(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    asked, go = threading.Event(), threading.Event()
+
+    def slowly(request: Any) -> Any:
+        if "slow" in request["messages"][0]["content"]:
+            asked.set()
+            assert go.wait(20)
+        return completion("yes")
+
+    with ChatServer(slowly) as server:
+        settings = {SCORER: ModelSettings(model="m", mode="logprobs", base_url=server.url)}
+        models = Models(settings, Store("sqlite:///:memory:"), Budget(Caps(), {}))
+        scorer = LiveScorer(unlearned(Asks({}, CONTEXT)), models=models)
+        found: list[Any] = []
+        said = Message("c", "assistant", "slow!", id="m")
+        threads = [threading.Thread(target=lambda: found.extend(scorer.take([said]))) for _ in range(2)]
+        threads[0].start()
+        assert asked.wait(20)
+        threads[1].start()  # the same message, sent again meanwhile
+        assert isinstance(scorer.message("d", "assistant", "Hello!"), Score)
+        assert isinstance(scorer.message("c", "assistant", "And more!"), Score)
+        scorer.forget("d")
+        assert said_in(scorer, "c") == ["slow!", "And more!"] and not found
+        go.set()
+        for thread in threads:
+            thread.join()
+        assert found[0].score is found[1].score and {each.again for each in found} == {True, False}
+        assert len(server.requests) == 3
         models.close()
 
 

@@ -15,7 +15,16 @@ from accord.evidence.bank.message import (
 from accord.evidence.bank.reference import score
 from accord.evidence.bank.ruber import FOLDS, Pair, Relatedness, Ruber, Unreferenced, fold_of, pairs_of
 from accord.evidence.bank.session import NOTHING, WORDLESS, MetricSession, measured
-from accord.evidence.bank.words import STOP_WORDS, counted_stems, pieces, stems, tokens
+from accord.evidence.bank.words import (
+    CHARACTERS,
+    STOP_WORDS,
+    counted_stems,
+    first_words,
+    pieces,
+    stems,
+    tokens,
+    word_count,
+)
 from accord.evidence.likelihood import LIKELIHOOD, Likelihoods, measure_likelihoods, passages_of
 from accord.evidence.meaning import MEANING, Meaning
 from accord.evidence.metrics import (
@@ -52,6 +61,7 @@ __all__ = [
     "Arrays",
     "BANK",
     "BERTSCORE",
+    "CHARACTERS",
     "CIU",
     "Column",
     "Counts",
@@ -96,6 +106,7 @@ __all__ = [
     "best_phrases",
     "counted_stems",
     "differences",
+    "first_words",
     "fold_of",
     "in_pairs",
     "joined",
@@ -120,4 +131,5 @@ __all__ = [
     "stems",
     "tokens",
     "turn_metrics",
+    "word_count",
 ]

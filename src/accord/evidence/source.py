@@ -180,7 +180,8 @@ class Source(ABC):
         """What this source keeps of the sample's conversation while it is under way, made when it is first needed.
 
         `measure` may go on from there. A conversation under way only grows, though its documents may change; of one
-        that is whole nothing is kept, and each call makes anew.
+        that is whole nothing is kept, and each call makes anew. What has an attribute `size` counts as many bytes
+        against those that live scoring may remember.
         """
         turns = sample.conversation.turns
         if not isinstance(turns, Growing):

@@ -19,7 +19,7 @@ from accord.live.watching.alarms import Alarm
 from accord.live.watching.scheduler import Scheduler
 from accord.live.watching.watch import Watch
 from accord.models import Models
-from accord.project import WatchConfig
+from accord.project import LiveConfig, WatchConfig
 from accord.store import Store
 from accord.values import POPULATION, Score, sendable
 
@@ -80,8 +80,9 @@ def _row(said: Message, taken: IngestResult) -> Row:
     about: Row = {"id": said.id, "system": said.system}
     again = {"again": True} if taken.again else {}
     if taken.score is None:
-        late = {"warning": taken.late} if taken.late else {}
-        return {"status": "heard", **about, "conversation": said.conversation, **late, **again}
+        why = taken.late or taken.cut
+        warned = {"warning": why} if why else {}
+        return {"status": "heard", **about, "conversation": said.conversation, **warned, **again}
     status = "scored" if isinstance(taken.score, Score) else "unscored"
     return {"status": status, **about, **taken.score.to_json(), **again}
 
@@ -146,6 +147,7 @@ def opened(
     conversations: int = CONVERSATIONS,
     seconds: float = SECONDS,
     models: Models | None = None,
+    limits: LiveConfig | None = None,
 ) -> Iterator[Ingestor]:
     """An ingestor for a fitted evaluator.
 
@@ -159,12 +161,13 @@ def opened(
         conversations: How many are remembered.
         seconds: How long they are remembered after their last message.
         models: Whom sources that are not live may ask about every reply; without them nobody is asked.
+        limits: Words that are looked at, and the memory of all conversations together.
 
     Raises:
         BadInput: There is no such evaluator, or it cannot score live.
         UnknownName: It does not know the annotator.
     """
-    scorer = LiveScorer(load_evaluator(evaluator), annotator, conversations, seconds, models=models)
+    scorer = LiveScorer(load_evaluator(evaluator), annotator, conversations, seconds, models=models, limits=limits)
     with ExitStack() as open_:
         log = None if out is None else open_.enter_context(RowLog(out))
         keep = None if log is None else log.write

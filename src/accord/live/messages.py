@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from accord.formats import Fields, Format, Record, detect, documents_from, formats, role_named, under_our_names
-from accord.values import NOBODY, BadInput, Conversation, Document, Turn, content_hash, reasons, sendable
+from accord.values import NOBODY, BadInput, Conversation, Turn, content_hash, reasons, sendable
 
 CONVERSATIONS = 10_000
 """The most conversations that are remembered."""
@@ -63,16 +63,6 @@ class Message:
                 f"a message of {len(self.content)} characters with documents of {given}; at most {LONGEST} of either. "
                 "Send the passages that the assistant was shown"
             )
-
-    @property
-    def as_turn(self) -> Turn:
-        """What is said in it."""
-        return Turn(self.role, sendable(self.content))
-
-    @property
-    def as_documents(self) -> tuple[Document, ...]:
-        """What the assistant can see; nothing where the message does not say."""
-        return tuple(Document(sendable(text)) for text in self.documents or ())
 
     @property
     def day(self) -> str:

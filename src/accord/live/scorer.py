@@ -13,17 +13,19 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from itertools import count
-from threading import Lock
+from threading import RLock
 from typing import cast
 
 import numpy as np
 
-from accord.evidence import Column, EvidenceTable, Source
+from accord.evidence import CHARACTERS, Column, EvidenceTable, Source, first_words
 from accord.learning import Evaluator
+from accord.live.memory import CONVERSATION, RESULT, Documents, Room, said_size
 from accord.live.messages import CONVERSATIONS, Message, Role
 from accord.models import Flow, Models, memory_models, run
+from accord.project import LiveConfig
 from accord.values import (
     POPULATION,
     BadInput,
@@ -35,17 +37,13 @@ from accord.values import (
     Sample,
     Score,
     Target,
+    Turn,
     Unscored,
+    sendable,
 )
 
 SECONDS = 3600.0
 """How long a conversation is remembered after its last message."""
-TEXT = 20_000_000
-"""The most characters that remembered conversations have in all; the oldest ones make room."""
-TURN = 100
-"""What a turn counts beside its characters, so that empty ones are bounded too."""
-REMEMBERED_IDS = 20_000
-"""Messages whose ids are remembered, so that one sent twice is scored once."""
 
 
 def check_live(evaluator: Evaluator, asks: bool = False) -> None:
@@ -99,32 +97,36 @@ class IngestResult:
         evidence: Of a reply that was measured, by column; `None` where a value is missing.
         again: Whether the message had come before; then nothing was changed.
         late: Why somebody else's message was not taken in.
+        cut: How much of somebody else's message is looked at, where that is not all; a score's warning says so itself.
     """
 
     score: Score | Unscored | None = None
     evidence: Mapping[str, float | None] | None = None
     again: bool = False
     late: str | None = None
+    cut: str | None = None
 
 
 class _Open:
     """A conversation under way: its turns and documents so far, and what it counts among those remembered."""
 
-    __slots__ = ("__weakref__", "documents", "length", "number", "shown", "turn", "turns", "used")
+    __slots__ = (
+        "__weakref__", "documents", "first", "given", "is_gone", "made", "said", "shortened", "shown", "size", "turn",
+        "turns", "used",
+    )  # fmt: skip
 
-    def __init__(self, number: int) -> None:
-        self.number = number
+    def __init__(self) -> None:
         self.turns = Growing()
         self.documents: tuple[Document, ...] = ()
-        self.shown = 0  # characters of the documents
+        self.given = hash(())  # of the documents' texts as they came
+        self.shown = 0  # characters of them that are looked at
+        self.shortened: str | None = None  # how much of the documents is looked at, where that is not all
         self.turn = 0  # the number of the next one: turns that were not heard count too
-        self.length, self.used = 0, 0.0
-
-    def add(self, said: Message) -> None:
-        """Take a message in."""
-        if said.documents is not None:
-            self.documents = said.as_documents
-        self.turns = self.turns.plus(said.as_turn)
+        self.first = 0  # the first turn that is remembered
+        self.said: dict[str, _Result] = {}  # what came of messages with an id
+        self.size = 0  # in bytes, documents apart
+        self.made = 0  # of these, of what sources keep
+        self.used, self.is_gone = 0.0, False
 
 
 class LiveScorer:
@@ -138,6 +140,7 @@ class LiveScorer:
         seconds: float = SECONDS,
         clock: Callable[[], float] = time.monotonic,
         models: Models | None = None,
+        limits: LiveConfig | None = None,
     ) -> None:
         """Prepare to score with a fitted evaluator, for one annotator or for anybody.
 
@@ -149,6 +152,7 @@ class LiveScorer:
             clock: Seconds that pass.
             models: With them, sources that are not live are taken too: they ask these models about every reply, and
                 go through its conversation so far. Without them nobody is asked.
+            limits: Words that are looked at, and the memory of all conversations together.
 
         Raises:
             BadInput: A source of the evaluator is not live, measures otherwise by now than was learned from, or asks
@@ -162,21 +166,21 @@ class LiveScorer:
         check_live(evaluator, asks=models is not None)
         self.speaker, self.signature = evaluator.head.speaker(annotator), evaluator.signature()
         self.conversations, self.seconds = conversations, seconds
-        self._is_whole = not all(source.is_live for source in _sources(evaluator))
+        self.asks = not all(source.is_live for source in _sources(evaluator))
         self._models = models or memory_models()
         for role in evaluator.roles:
             self._models.role(role)  # who is missing is said now, and opened when first asked
         self.columns = self._columns()
-        self._clock, self._lock = clock, Lock()
+        self._clock, self._lock = clock, RLock()
+        self.limits = limits or LiveConfig()
+        self.room = Room(int(self.limits.memory_mb * 1e6))
+        self._documents = Documents(self.limits.document_words, self.room)
         self._open: OrderedDict[str, _Open] = OrderedDict()
-        self._length = 0  # of all texts of these
-        self._said: OrderedDict[tuple[int, str], _Pending | IngestResult] = OrderedDict()  # by conversation and id
-        self._numbers = count()
 
     def _columns(self) -> tuple[Column, ...]:
         """The evidence of a reply; where nobody needs to be asked for it, made as what was learned from."""
         learned = self.evaluator.head.columns
-        if self._is_whole:
+        if self.asks:
             return learned or ()
         nothing = run(self.evaluator.evidence([]), self._models)
         self.evaluator.score(nothing, [])
@@ -208,68 +212,128 @@ class LiveScorer:
         given = None if documents is None else tuple(documents)
         return self.take([Message(conversation, cast(Role, role), content, given, id, turn)])[0].score
 
+    def work(self, said: Message) -> int:
+        """Characters that a message has measured: its own, and those of the documents that it is held against."""
+        known = self._open.get(said.conversation)
+        given = sum(map(len, said.documents)) if said.documents is not None else 0 if known is None else known.shown
+        words = self.limits
+        return min(len(said.content), words.reply_words * CHARACTERS) + min(given, words.document_words * CHARACTERS)
+
     def take(self, batch: Sequence[Message]) -> list[IngestResult]:
-        """Take some messages in, in their order; all replies among them are measured and scored together."""
+        """Take some messages in, in their order; all replies among them are measured and scored together.
+
+        Whoever is asked is asked without the lock: other conversations go on meanwhile, and this one too.
+        """
         with self._lock:
             replies: list[_Reply] = []
             found = [self._one(said, replies) for said in batch]
-            try:
-                scored = [result for some in _apart(replies) for result in self._scored(some)]
-            except BaseException:
-                for reply in replies:
-                    self._said.pop((reply.of.number, reply.id or ""), None)  # it may be sent again
-                raise
-            for reply, taken in zip(replies, scored, strict=True):
-                self._note(reply.of, reply.id, taken)
-            while len(self._said) > REMEMBERED_IDS:
-                self._said.popitem(last=False)
-        return [each if isinstance(each, IngestResult) else each.among(scored) for each in found]
+            if not self.asks:
+                self._score(replies)
+        if self.asks:
+            self._score(replies)
+        return [each if isinstance(each, IngestResult) else each.result() for each in found]
 
-    def _one(self, said: Message, replies: list[_Reply]) -> _Pending | IngestResult:
-        """What comes of one message: the place of a reply among those to be scored, or all there is to say."""
+    def _score(self, replies: Sequence[_Reply]) -> None:
+        """Settle what comes of replies."""
+        try:
+            scored = [result for some in _apart(replies) for result in self._scored(some)]
+        except BaseException as error:
+            with self._lock:
+                for reply in replies:
+                    reply.of.said.pop(reply.id or "", None)  # it may be sent again
+            for reply in replies:
+                reply.result.set_exception(error)
+            raise
+        with self._lock:
+            for reply, taken in zip(replies, scored, strict=True):
+                reply.result.set_result(taken)
+                if reply.id is not None:
+                    reply.of.said[reply.id] = replace(taken, evidence=None)
+                self._weigh_made(reply.of)
+
+    def _one(self, said: Message, replies: list[_Reply]) -> _Result:
+        """What comes of one message: all there is to say, or what will be known of a reply when it is scored."""
         known = self._of(said.conversation)
-        before = self._said.get((known.number, said.id or ""))
+        before = known.said.get(said.id or "")
         if before is not None:
-            return replace(before, again=True)
+            return _again(before)
         turn = known.turn if said.turn is None else said.turn
         target = Target(said.conversation, turn)
         if turn < known.turn:
             return self._passed(said, target, known.turn)
-        self._weigh(known, said)
-        known.add(said)
+        cut = self._add(known, said)
         missed = range(known.turn, turn)
         known.turn = turn + 1
         if said.role != "assistant":
-            self._note(known, said.id, IngestResult())
-            return IngestResult()
-        replies.append(_Reply(known, said.id, target, self._sample(said.conversation, known), missed))
-        pending = _Pending(len(replies) - 1)
-        self._note(known, said.id, pending)
-        return pending
+            result: _Result = IngestResult(cut=cut)
+        else:
+            sample = self._sample(said.conversation, known)
+            reply = _Reply(known, said.id, target, sample, _warnings(known, missed, cut), Future())
+            replies.append(reply)
+            result = reply.result
+        if said.id is not None:
+            known.said[said.id] = result
+        return result
+
+    def _add(self, known: _Open, said: Message) -> str | None:
+        """Take a message in as far as it is looked at, which is told where that is not all; others make room."""
+        if said.documents is not None and hash(tuple(said.documents)) != known.given:
+            self._show(known, tuple(said.documents))
+        whole, words = sendable(said.content), self.limits.reply_words
+        text = first_words(whole, words)
+        known.turns = known.turns.plus(Turn(said.role, text))
+        self._weigh(known, said_size(text) + (0 if said.id is None else RESULT))
+        self._make_room(known)
+        return None if len(text) == len(whole) else f"only its first {words} words were looked at"
+
+    def _show(self, known: _Open, texts: tuple[str, ...]) -> None:
+        """The documents of a conversation from now on."""
+        shown, is_all = self._documents.show(texts)
+        self._documents.let_go(known.documents)
+        known.documents, known.given, known.shown = shown, hash(texts), sum(len(each.text) for each in shown)
+        words = self.limits.document_words
+        known.shortened = None if is_all else f"only the first {words} words of the documents were looked at"
 
     def _sample(self, name: str, known: _Open) -> Sample:
         """The last turn of a conversation; whoever is asked about it gets all turns, not a view of them."""
-        turns = tuple(known.turns) if self._is_whole else known.turns
+        turns = tuple(known.turns) if self.asks else known.turns
         return Sample(Conversation(name, turns, known.documents), len(turns) - 1)
 
-    def _note(self, known: _Open, id: str | None, what: _Pending | IngestResult) -> None:
-        """Remember what came of a message with an id, without its evidence."""
-        if id is not None:
-            self._said[known.number, id] = replace(what, evidence=None) if isinstance(what, IngestResult) else what
+    def _weigh(self, known: _Open, size: int) -> None:
+        known.size += size
+        self.room.take(size)
 
-    def _weigh(self, known: _Open, said: Message) -> None:
-        """Count a message's texts, and let go of the oldest conversations while all are too long together."""
-        new = len(said.content) + TURN
-        if said.documents is not None:
-            held, known.shown = known.shown, sum(map(len, said.documents))
-            new += known.shown - held
-        known.length, self._length = known.length + new, self._length + new
-        while self._length > TEXT and len(self._open) > 1:
+    def _weigh_made(self, known: _Open) -> None:
+        """Count what sources keep of a conversation by now."""
+        made = sum(getattr(kept, "size", 0) for _, kept in known.turns.session.values())
+        if not known.is_gone:
+            self._weigh(known, made - known.made)
+            known.made = made
+            self._make_room(known)
+
+    def _make_room(self, present: _Open) -> None:
+        while self.room.is_full and self._makes_room(present):
+            pass
+
+    def _makes_room(self, present: _Open) -> bool:
+        """Let go of the conversation that was used longest ago; of the present one, if it is alone, of its turns."""
+        if len(self._open) > 1:
             self._let_go(next(iter(self._open)))
+            return True
+        is_long = len(present.turns) > 1
+        if is_long:
+            last = present.turns[-1]
+            present.turns, present.first, present.said = Growing().plus(last), present.turn, {}
+            self._weigh(present, CONVERSATION + said_size(last.content) - present.size)
+            present.made = 0
+        return is_long
 
     def _let_go(self, conversation: str) -> None:
         gone = self._open.pop(conversation, None)
-        self._length -= 0 if gone is None else gone.length
+        if gone is not None:
+            gone.is_gone = True
+            self._documents.let_go(gone.documents)
+            self.room.take(-gone.size)
 
     def forget(self, conversation: str) -> None:
         """Let go of a conversation that has ended."""
@@ -282,7 +346,8 @@ class LiveScorer:
         found = self._open.get(conversation)
         if found is None or now - found.used > self.seconds:
             self._let_go(conversation)
-            found = self._open[conversation] = _Open(next(self._numbers))
+            found = self._open[conversation] = _Open()
+            self._weigh(found, CONVERSATION)
         found.used = now
         self._open.move_to_end(conversation)
         while len(self._open) > self.conversations or now - next(iter(self._open.values())).used > self.seconds:
@@ -315,16 +380,33 @@ class LiveScorer:
         return table, (yield from self.evaluator.with_others(samples, scores))
 
 
-@dataclass(frozen=True, slots=True)
-class _Pending:
-    """The place of a reply among those of a batch, before they are scored."""
+_Result = IngestResult | Future[IngestResult]
+"""What came of a message, or what will be known of it when it is scored."""
 
-    place: int
-    again: bool = False
 
-    def among(self, scored: Sequence[IngestResult]) -> IngestResult:
-        """What came of it."""
-        return replace(scored[self.place], again=True) if self.again else scored[self.place]
+def _again(before: _Result) -> _Result:
+    """What came of a message that had come before."""
+    if isinstance(before, IngestResult):
+        return replace(before, again=True)
+    after: Future[IngestResult] = Future()
+
+    def tell(done: Future[IngestResult]) -> None:
+        error = done.exception()
+        if error is None:
+            after.set_result(replace(done.result(), again=True))
+        else:
+            after.set_exception(error)
+
+    before.add_done_callback(tell)
+    return after
+
+
+def _warnings(known: _Open, missed: range, cut: str | None) -> list[str]:
+    """Why a reply's score deserves less trust, for what was not heard, is no more known, or was not looked at."""
+    found = [f"turns before it were not heard: {missed[0]} to {missed[-1]}"] if missed else []
+    if known.first:
+        found.append(f"turns before {known.first} are no longer remembered")
+    return [*found, *(each for each in (cut, known.shortened) if each)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,16 +417,16 @@ class _Reply:
     id: str | None
     target: Target
     sample: Sample
-    missed: range
+    warnings: Sequence[str]
+    result: Future[IngestResult]
 
     def of_turn(self, score: Score | Unscored) -> Score | Unscored:
-        """The score under the turn's own number, with a warning where turns before it were never heard."""
+        """The score under the turn's own number, with what is to be said beside it."""
         if score.target != self.target:
             score = replace(score, target=self.target)
-        if not self.missed or isinstance(score, Unscored):
+        if not self.warnings or isinstance(score, Unscored):
             return score
-        gap = f"turns before it were not heard: {self.missed[0]} to {self.missed[-1]}"
-        return replace(score, warning="; ".join(part for part in (score.warning, gap) if part))
+        return replace(score, warning="; ".join(part for part in (score.warning, *self.warnings) if part))
 
 
 def _apart(replies: Sequence[_Reply]) -> Iterator[list[_Reply]]:

@@ -1,6 +1,15 @@
 """A project: `accord.yaml` opened, with the verbs of daily work, each giving back a typed result."""
 
-from accord.project.config import FILE, Config, WatchConfig, config_from, json_schema, load_config, with_settings
+from accord.project.config import (
+    FILE,
+    Config,
+    LiveConfig,
+    WatchConfig,
+    config_from,
+    json_schema,
+    load_config,
+    with_settings,
+)
 from accord.project.finetuning import FineTuned, annotated_pairs, finetune, issues_of, train_ruber
 from accord.project.importing import Imported, Reading, export_annotations, import_files
 from accord.project.inferring import Observed, RubricFound, positions_among, rubric_for, scale_for
@@ -26,6 +35,7 @@ __all__ = [
     "Imported",
     "Insights",
     "JudgeRun",
+    "LiveConfig",
     "NextLabel",
     "Observed",
     "Perspective",

@@ -69,6 +69,29 @@ class WatchConfig(_Strict):
         return url
 
 
+class LiveConfig(_Strict):
+    """What live scoring may take: work for one message, memory for all conversations, time for a request.
+
+    A word is a word, or eight characters of a text that has fewer words than that.
+    """
+
+    reply_words: int = Field(
+        default=4000, ge=1, description="Words of a message that are looked at; of a longer one its score says so."
+    )
+    document_words: int = Field(
+        default=12_000, ge=1, description="Words of the documents of a message that are looked at, of all together."
+    )
+    memory_mb: float = Field(
+        default=512,
+        gt=0,
+        allow_inf_nan=False,
+        description="MB for conversations under way and their documents, as estimated; the oldest make room.",
+    )
+    answer_seconds: float = Field(
+        default=30, gt=0, allow_inf_nan=False, description="Seconds until a request to the service is answered."
+    )
+
+
 class Config(_Strict):
     """Everything a project says once."""
 
@@ -93,6 +116,7 @@ class Config(_Strict):
     )
     budget: BudgetConfig = Field(default_factory=BudgetConfig, description="Caps on what one run may spend.")
     watch: WatchConfig = Field(default_factory=WatchConfig, description="Of live scores: `accord serve`, `follow`.")
+    live: LiveConfig = Field(default_factory=LiveConfig, description="Bounds on live scoring: work, memory, time.")
     folds: int = Field(default=FOLDS, ge=2, description="Folds of the cross-validation, over whole groups.")
     seed: int = Field(default=0, description="Of folds, resampling and every other draw.")
     draws: int = Field(default=DRAWS, ge=2, le=100_000, description="Bootstrap samples and permutations.")

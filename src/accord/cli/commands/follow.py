@@ -55,7 +55,8 @@ def follow(
         folder = evaluator or project.folder()
         store = project.store if watch else None
         models = project.models if ask else None
-        with opened(folder, annotator, None, store, project.config.watch, note, models=models) as ingestor:
+        config = project.config
+        with opened(folder, annotator, None, store, config.watch, note, models=models, limits=config.live) as ingestor:
             ingestor.keep = rows.write
             follower = Follower(log, ingestor, rows.write, noted, format, stop, note)
             lines = follower.run(once, every, progress.at)

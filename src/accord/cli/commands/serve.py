@@ -55,8 +55,9 @@ def serve(
         folder = evaluator or project.folder()
         store = project.store if watch else None
         models = project.models if ask else None
+        config = project.config
         with opened(
-            folder, annotator, out, store, project.config.watch, note, conversations, minutes * 60, models
+            folder, annotator, out, store, config.watch, note, conversations, minutes * 60, models, config.live
         ) as ingestor:
             watched = None if ingestor.watch is None else partial(report, project.store, before=ingestor.watch.flush)
             note(f"serving {ingestor.scorer.signature} at http://{host}:{port}/docs")

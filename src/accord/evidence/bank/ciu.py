@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from accord.evidence.bank.message import ParsedDocument, ParsedText, TurnHistory, turn_metrics
 from accord.evidence.bank.words import STOP_WORDS, stems, tokens
@@ -37,7 +36,6 @@ def phrases(text: str) -> list[tuple[str, ...]]:
     return sorted(score, key=lambda phrase: (-score[phrase], phrase))
 
 
-@lru_cache(512)
 def best_phrases(text: str, count: int) -> frozenset[str]:
     """The content stems of a text's best phrases."""
     return frozenset(stem for phrase in phrases(text)[:count] for stem in stems(list(phrase)) if stem)

@@ -136,14 +136,19 @@ def copied_run(reply: ParsedText, history: TurnHistory, sources: Sequence[Parsed
 def _run(own: Sequence[str], passage: Passage) -> int:
     """The longest run: a diagonal in the table of what matches, a row a word of the reply, a column one of the passage.
 
-    The table is one number, its rows one after another and each with a column to spare. A shift by a row and a column
-    leaves the ends of runs that are one word longer.
+    The table is one number, its rows one after another and each with a column to spare. A shift by n rows and columns
+    leaves, of the ends of runs, those of runs that are n words longer: the length is found by doubling, then halving.
     """
     here, width = passage.places.get, passage.length // 8 + 1
     rows = [here(word, 0).to_bytes(width, "little") for word in own]
-    runs = table = int.from_bytes(b"".join(rows), "little")
+    ends, step = int.from_bytes(b"".join(rows), "little"), 8 * width + 1
+    doubled: list[int] = []  # the ends of runs of 1, 2, 4, ... words
+    while ends:
+        doubled.append(ends)
+        ends &= ends << (step << len(doubled) - 1)
     length = 0
-    while runs:
-        runs = (runs << 8 * width + 1) & table
-        length += 1
+    for power in reversed(range(len(doubled))):
+        longer = doubled[power] & (ends << (step << power)) if length else doubled[power]
+        if longer:
+            ends, length = longer, length + (1 << power)
     return length

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from itertools import islice
 from typing import Any, Generic, TypeVar
+from weakref import WeakValueDictionary
 
 from accord.evidence.bank.words import counted_stems, pieces, stems, stems_in, units, words_in
 from accord.values import Registry
@@ -29,14 +29,15 @@ class lazy(Generic[T]):
         return made
 
 
-KEPT_SOURCES = 512
-"""Documents that are kept taken apart, whoever uses them; long ones belong to their conversation alone."""
-LONG_TEXT = 100_000
 LONGEST_MESSAGE, LONGEST_DOCUMENT = 20_000, 100_000
 """What stands between blanks beyond so many of a message, or of a document, is not looked at."""
 PASSAGE, SHARED, COMPARED = 1000, 100, 20_000
 """Words are compared in their order within passages of so many words, neighbours sharing some, of a document's first
 words."""
+
+
+ENTRY = 150
+"""Bytes that an entry of a table of words takes, as measured where all of them differ."""
 
 
 class ParsedText:
@@ -103,6 +104,12 @@ class TurnHistory:
         self.asked: ParsedText | None = None
         self.messages = 0
 
+    @property
+    def size(self) -> int:
+        """About how many bytes it keeps alive."""
+        asked = 0 if self.asked is None else 2 * len(self.asked.content)
+        return ENTRY * (len(self.counts) + len(self.trigrams) + asked)
+
     def known(self, message: ParsedText) -> int:
         """How many of a message's content stems were said before, by anybody."""
         return len(self.counts.keys() & message.content.keys())  # walks the shorter side: the message
@@ -138,29 +145,28 @@ class Passage:
 
 
 class ParsedDocument:
-    """One document taken apart, as far as anybody asks."""
+    """One document taken apart, as far as anybody asks; only what was made of it is kept beside its text."""
 
     def __init__(self, text: str) -> None:
         self.text = _without_persona(text).strip()
 
-    @lazy
     def _pieces(self) -> list[str]:
         return pieces(self.text)[:LONGEST_DOCUMENT]
 
     @lazy
     def tokens(self) -> list[str]:
         """Its words."""
-        return list(words_in.of(self._pieces))
+        return list(words_in.of(self._pieces()))
 
     @lazy
     def content(self) -> frozenset[str]:
         """Its content stems."""
-        return frozenset(stems_in.of(self._pieces))
+        return frozenset(stems_in.of(self._pieces()))
 
     @lazy
     def passages(self) -> list[Passage]:
         """Its words in their order: one passage, or several of a long document."""
-        ordered = units(list(islice(words_in.of(self._pieces), COMPARED)))
+        ordered = units(list(islice(words_in.of(self._pieces()), COMPARED)))
         starts = range(0, max(len(ordered) - SHARED, 1), PASSAGE - SHARED)
         return [Passage(ordered[start : start + PASSAGE]) for start in starts]
 
@@ -175,12 +181,15 @@ def _without_persona(text: str) -> str:
     return "\n".join(line.strip().removeprefix(PERSONA).strip() for line in text.splitlines())
 
 
-_kept = lru_cache(KEPT_SOURCES)(ParsedDocument)
+_in_use: WeakValueDictionary[str, ParsedDocument] = WeakValueDictionary()
 
 
 def parsed_document(text: str) -> ParsedDocument:
-    """A document taken apart, kept for whoever uses it next."""
-    return _kept(text) if len(text) <= LONG_TEXT else ParsedDocument(text)
+    """A document taken apart, shared with whoever else uses it; it is kept as long as anybody does."""
+    found = _in_use.get(text)
+    if found is None:
+        found = _in_use[text] = ParsedDocument(text)
+    return found
 
 
 TurnMetric = Callable[[ParsedText, TurnHistory, Sequence[ParsedDocument]], "float | None"]

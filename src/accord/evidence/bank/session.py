@@ -42,6 +42,11 @@ class MetricSession:
         self.heard, self._speaker = 0, speaker
         self.reasons: dict[str, str] = {}
 
+    @property
+    def size(self) -> int:
+        """About how many bytes it keeps alive, beside the documents."""
+        return self.history.size
+
     def measure(self, sample: Sample) -> tuple[Values, dict[str, str]]:
         """Each metric of the sample's reply, given all before it; of a whole conversation, its mean over the replies.
 

@@ -5,16 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from itertools import chain
+from itertools import chain, islice
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 WORDS = "en-stop-190+porter"
 """What the stems of this file are made by; part of the signature of all that is counted from them."""
-KNOWN_WORDS = 200_000
-"""The most words whose stems are remembered."""
+KNOWN_WORDS, KNOWN_CHARACTERS = 200_000, 2_000_000
+"""The most words whose stems are remembered, and the most characters that these have together."""
 LONGEST_WORD = 64
 """A longer one is nobody's word: it is its own stem, and is not remembered."""
+CHARACTERS = 8
+"""Of a text without blanks, or with few, so many characters count as a word where its length is bounded in words."""
 
 _WORD = re.compile(r"[^\W_]+(?:'[^\W\d_]+)?")
 _ASCII_WORD = re.compile(r"[a-z0-9]+(?:'[a-z]+)?")  # the same of ASCII, found faster
@@ -45,20 +49,31 @@ _STEMMING = Lock()
 """The stemmer keeps the word it is at: one thread at a time."""
 
 
-class _Words(dict[str, str]):
+class _Known(dict[str, T]):
     """word → something of it. Fills itself, and is emptied where it has grown too large."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._characters = 0
+
+    def _remember(self, word: str, made: T) -> T:
+        if len(self) >= KNOWN_WORDS or self._characters >= KNOWN_CHARACTERS:
+            self.clear()
+            self._characters = 0
+        self[word] = made
+        self._characters += len(word)
+        return made
+
+
+class _Words(_Known[str]):
+    """word → another of it, such as its stem."""
 
     def __init__(self, of: Callable[[str], str]) -> None:
         super().__init__()
         self._of = of
 
     def __missing__(self, word: str) -> str:
-        if len(word) > LONGEST_WORD:
-            return word
-        if len(self) >= KNOWN_WORDS:
-            self.clear()
-        made = self[word] = self._of(word)
-        return made
+        return word if len(word) > LONGEST_WORD else self._remember(word, self._of(word))
 
 
 def _stem(word: str) -> str:
@@ -76,8 +91,8 @@ _STEMS = _Words(_stem)
 _UNITS = _Words(stem_of)
 
 
-class _Pieces(dict[str, tuple[str, ...]]):
-    """What stands between blanks → something of the words in it; as `_Words`, it fills and empties itself."""
+class _Pieces(_Known[tuple[str, ...]]):
+    """What stands between blanks → something of the words in it."""
 
     def __init__(self, of: Callable[[list[str]], list[str]]) -> None:
         super().__init__()
@@ -85,11 +100,7 @@ class _Pieces(dict[str, tuple[str, ...]]):
 
     def __missing__(self, piece: str) -> tuple[str, ...]:
         made = tuple(filter(None, self._of(tokens(piece))))
-        if len(piece) <= LONGEST_WORD:
-            if len(self) >= KNOWN_WORDS:
-                self.clear()
-            self[piece] = made
-        return made
+        return made if len(piece) > LONGEST_WORD else self._remember(piece, made)
 
     def of(self, pieces: Iterable[str]) -> Iterator[str]:
         """What is in some pieces, in their order."""
@@ -105,6 +116,20 @@ def tokens(text: str) -> list[str]:
     """The words of a text, lower-cased; letters and digits of any script."""
     lower = text.lower()
     return (_ASCII_WORD if lower.isascii() else _WORD).findall(lower)
+
+
+def word_count(text: str) -> int:
+    """How many words a text has, or how many its length would make of `CHARACTERS` each, if that is more."""
+    return max(len(tokens(text)), -(-len(text) // CHARACTERS))
+
+
+def first_words(text: str, most: int) -> str:
+    """As much of a text as has a `word_count` of `most`."""
+    short = text[: most * CHARACTERS]
+    if len(short) <= most:  # as many words need as many characters
+        return short
+    beyond = next(islice(_WORD.finditer(short), most, None), None)
+    return short if beyond is None else short[: beyond.start()].rstrip()
 
 
 def stems(words: list[str]) -> list[str]:

@@ -86,7 +86,10 @@ ROW: dict[str, Any] = {
         "variance": {**_NUMBER, "description": "Of the distribution."},
         "entropy": {**_NUMBER, "description": "Of the distribution, in nats."},
         "distribution": {"type": ["object", "null"], "description": "The probability of each option."},
-        "warning": {**_TEXT, "description": "Why the score deserves less trust than others."},
+        "warning": {
+            **_TEXT,
+            "description": "Why the score deserves less trust than others, or what was not looked at.",
+        },
         "attributions": {"type": ["object", "null"], "description": "What each metric added, the weightiest first."},
         "notes": {
             "type": ["object", "null"],
