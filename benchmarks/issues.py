@@ -142,7 +142,7 @@ def _order(system: tuple[str, Any]) -> tuple[bool, str]:
 
 def _rows(system: str, halvings: Sequence[Mapping[str, Called]]) -> list[Row]:
     """A row of the mean F1 over kinds, then one a kind; each with the middle 95 % of the halvings."""
-    each = [{kind: called.row(draws=2) for kind, called in one.items()} for one in halvings]
+    each = [{kind: vars(called.figures(draws=2)) for kind, called in one.items()} for one in halvings]
     kinds = list(each[0])
     macro = [float(np.mean([one[kind]["f1"] or 0.0 for kind in kinds])) for one in each]
     rows: list[Row] = [{"part": "abc_eval", "system": system, "issue": "macro", **_spread("macro_f1", macro)}]

@@ -144,7 +144,7 @@ def _learned(source: Source, train: Training, models: Models) -> list[Row]:
         print(f"note: {error}")
         return [{"part": "embedded", "dataset": "uss", "system": "accord", "seconds": time.perf_counter() - started}]
     learned = run(first.examine(train.only(split.test)), models, step)
-    seconds, found = time.perf_counter() - started, RubricFindings.of_json(learned.describe())
+    seconds, found = time.perf_counter() - started, RubricFindings.from_json(learned.describe())
     print("answered:", dict(steps))
     print("pool:", found.pool)
     for each in found.assertions:

@@ -215,4 +215,4 @@ def _source(settings: Mapping[str, Any], context: SourceContext) -> LearnedRubri
 def _learned(source: Source, train: Training, split: Split, models: Models) -> RubricFindings:
     """A rubric learned on one side and tried on the other."""
     first = run(source.learn(train.only(split.train)), models).source
-    return RubricFindings.of_json(run(first.examine(train.only(split.test)), models).describe())
+    return RubricFindings.from_json(run(first.examine(train.only(split.test)), models).describe())

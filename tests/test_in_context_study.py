@@ -759,7 +759,7 @@ def test_the_command_learns_tells_and_scores(project: Path, monkeypatch: pytest.
         assert f"{asked} requests; " in again.stdout and f"saved in {FOLDER}" in again.stdout
         assert "spent" not in again.stderr and chats_of(server) == asked
         with accord.open() as opened:
-            assert opened.tried(IN_CONTEXT).findings[IN_CONTEXT] == found  # nothing is asked, nothing saved
+            assert opened.tried(IN_CONTEXT).findings[IN_CONTEXT].to_json() == found  # nothing is asked, nothing saved
             assert opened.plan_fit(IN_CONTEXT).requests == 0
 
         invoke("report")

@@ -262,7 +262,7 @@ def test_marks_are_tried_on_dialogues_that_were_not_learned_from() -> None:
     )
     calibrated, raw = cross_validate_labels(evidence, labels, list(grouped_folds([chat.id for chat in made])))
     assert set(calibrated) == {"Coherence"} and len(calibrated["Coherence"].marked) == len(labels)
-    rows = {(row["system"], row["issue"]): row for row in rows_of(calibrated, raw)}
+    rows = {(row.system, row.issue): row.to_json() for row in rows_of(calibrated, raw)}
     ours, found = rows["issues", "Coherence"], rows["as it was found", "Coherence"]
     assert (
         ours["f1"] == pytest.approx(found["f1"], abs=0.03)
@@ -271,8 +271,8 @@ def test_marks_are_tried_on_dialogues_that_were_not_learned_from() -> None:
     assert ours["f1_low"] < ours["f1"] < ours["f1_high"] and ours["alpha"] > 0.5
     assert rows["issues", "macro"]["f1"] == ours["f1"]
     # What a row says is what is counted: two marked, two called, one of them rightly.
-    row = Called([True, True, False, False], [True, False, True, False], [0.9, 0.2, 0.8, 0.1], list("abcd")).row()
-    assert (row["precision"], row["recall"], row["f1"]) == (0.5, 0.5, 0.5) and row["alpha"] == pytest.approx(0.125)
+    row = Called([True, True, False, False], [True, False, True, False], [0.9, 0.2, 0.8, 0.1], list("abcd")).figures()
+    assert (row.precision, row.recall, row.f1) == (0.5, 0.5, 0.5) and row.alpha == pytest.approx(0.125)
     assert len(Clusters(list("abcd"))) == 4
 
 
@@ -670,7 +670,7 @@ def test_people_validate_and_the_page_says_what_came_of_it(project: Path, monkey
     assert again.plan == study.plan
     with pytest.raises(BadInput, match="under way"):
         open_study(opened, Path("validation"), "overall", 3, None, 100, None)
-    found = {each["flow"]: each for each in outcomes(opened, Path("validation"))}
+    found = {each.flow: each.to_json() for each in outcomes(opened, Path("validation"))}
     opened.close()
     assert found["detection"]["examples"] == found["overall"]["examples"] == 6
     assert found["detection"]["majority"]["value"] == 1.0 and found["overall"]["revisions"]["share"]["value"] == 0.0

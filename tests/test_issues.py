@@ -442,7 +442,7 @@ def test_statistics_are_counted_over_turns_and_dialogues() -> None:
     ]
     found = statistics(
         [one("a", 1, 5), one("a", 3, 2, "Coherence", "Coherence", "Odd"), one("b", 1, 4, "Engagement")], chats, SODA
-    )
+    ).to_json()
     assert found["turns"] == 3 and found["dialogues"] == 2 and found["without_issues"] == pytest.approx(1 / 3)
     assert found["issues_per_turn"] == [{"issues": 0, "turns": 1}, {"issues": 1, "turns": 1}, {"issues": 3, "turns": 1}]
     types = {row["type"]: row for row in found["types"]}
@@ -456,7 +456,7 @@ def test_statistics_are_counted_over_turns_and_dialogues() -> None:
         "group"
     ] == "2026-01-02"
     assert found["quotes_made_up"] == found["quotes"] == 4
-    empty = statistics([], [], SODA)
+    empty = statistics([], [], SODA).to_json()
     assert empty["without_issues"] is None and empty["types"][0]["share"] is None
 
 

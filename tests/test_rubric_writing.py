@@ -463,7 +463,7 @@ def test_from_thumbs_to_a_rubric_that_scores(bench: Served) -> None:
     assert best["delta_netsat"] > 15 and best["accuracy"] > 0.8 and best["delta_netsat_low"] > 0
     assert system_of(found, 3) == ["rubicon", "correctness"] and system_of(found, 1) == ["rubicon", ASKED]
     assert all(row["accuracy_low"] <= row["accuracy"] <= row["accuracy_high"] for row in found["rows"])
-    assert RubricFindings.of_json(found).to_json() == found
+    assert RubricFindings.from_json(found).to_json() == found
     worst = found["assertions"][0]
     assert worst["by_system"][0]["fails"] >= worst["by_system"][-1]["fails"]
     assert any(example["passage"] for each in found["assertions"] for example in each["examples"])

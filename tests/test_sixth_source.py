@@ -2,7 +2,7 @@
 
 import importlib.util
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -11,10 +11,24 @@ import pytest
 import small_sample as sample
 
 from accord import LiveScorer, read
-from accord.evidence import make_source, sources
+from accord.cli.findings import fitted_text
+from accord.evidence import (
+    Charts,
+    Figure,
+    Findings,
+    Point,
+    Points,
+    Section,
+    Table,
+    Text,
+    make_source,
+    number,
+    sources,
+)
 from accord.learning import load_evaluator
 from accord.models import Models, plan, run
 from accord.project import Project, config_from, json_schema
+from accord.report import write_report
 from accord.statistics import grouped_folds
 from accord.store import Store
 from accord.testing import ChatServer, check_source, completion
@@ -197,6 +211,37 @@ def test_it_scores_live_where_it_may_ask(example, project, server, tmp_path):
 def sample_conversation():
     """One of the sample's."""
     return next(iter(read(sample.sources()[0]))).conversation
+
+
+@dataclass(frozen=True)
+class LineFindings(Findings):
+    """A line that was learned."""
+
+    slope: float
+
+    def lines(self):
+        return [f"politeness counts {self.slope:.2f} per answer"]
+
+    def section(self):
+        figures = Table(["", "slope"], [["line", Figure(self.slope, 0.0, 2.0)]])
+        chart = Charts([Points("the line", "slope", [Point("line", Figure(self.slope, 0.0, 2.0))])])
+        return Section("Politeness & co", "What <politeness> is worth.", [Text("read it", "soft"), figures, chart])
+
+
+def test_the_command_line_and_the_report_tell_its_findings(example, project, monkeypatch, tmp_path):
+    monkeypatch.setattr(example.Politeness, "findings", lambda self: LineFindings(self.line[0]))
+    monkeypatch.setattr(LineFindings, "cautions", ["a line is not much"])
+    fitted = project.fit("mine", tmp_path / "mine")
+    slope = next(each for each in fitted.evaluator.sources if each.name == "politeness").line[0]
+    assert f"\n\npoliteness counts {slope:.2f} per answer\n\nsaved in" in fitted_text(fitted)
+    assert fitted.to_json()["findings"] == {"politeness": {"slope": slope}} and "a line is not much" in fitted.cautions
+    html = write_report(project, tmp_path / "report.html", fitted).read_text()
+    assert "<h2>Politeness &amp; co</h2>" in html and "What &lt;politeness&gt; is worth." in html
+    assert html.count("a line is not much") == 1 and '<p class="soft">read it</p>' in html
+    assert (
+        f"<td>{number(slope, 2)}<small>0.00 to 2.00</small></td>" in html
+        and "<figcaption>the line</figcaption><svg" in html
+    )
 
 
 def test_its_price_is_known_before_anybody_is_asked(example, project, server):

@@ -24,6 +24,7 @@ import pytest
 from scipy.stats import spearmanr
 from sklearn.metrics import cohen_kappa_score
 
+from accord.evidence import Figure
 from accord.statistics import cohen_kappa, fleiss_kappa, mean_kappa, no_fleiss
 from accord.store import IssueAnnotations, Store
 from accord.values import (
@@ -371,7 +372,7 @@ def by_hand() -> tuple[Plan, list[IssueAnnotation], list[Label]]:
 
 def test_table_13_by_hand() -> None:
     plan, rows, labels = by_hand()
-    found = detection_outcome(labels, plan, rows, TAXONOMY, draws=200)
+    found = detection_outcome(labels, plan, rows, TAXONOMY, draws=200).to_json()
     by_type = {row["type"]: row for row in found["types"]}
     expected = {
         "None": (4, 2 / 4, 3 / 4),
@@ -409,10 +410,10 @@ def test_a_tie_is_no_majority_and_of_two_answers_of_one_person_the_first_counts(
     labels = answers_to("validation:detection", plan, {"ann": {turn: 0}, "bob": {turn: 2}}) + answers_to(
         "validation:detection", plan, {"ann": {turn: 2}}
     )
-    found = detection_outcome(labels, plan, rows, TAXONOMY)
+    found = detection_outcome(labels, plan, rows, TAXONOMY).to_json()
     assert found["majority"] == {"value": 0.0, "low": None, "high": None} and found["all_agree"]["value"] == 1.0
     assert found["examples"] == 1 and found["planned"] == 8
-    nothing = detection_outcome([], plan, rows, TAXONOMY)
+    nothing = detection_outcome([], plan, rows, TAXONOMY).to_json()
     assert (
         nothing["examples"] == 0
         and nothing["valid"]["value"] is None
@@ -447,7 +448,7 @@ def test_ratings_before_and_after() -> None:
         for label in labels
         if (label.annotator, label.target.conversation, label.question) != ("p0", "d0", "validation:revised")
     ]
-    found = overall_outcome(labels, plan, rows, draws=100)
+    found = overall_outcome(labels, plan, rows, draws=100).to_json()
     means = initial.mean(axis=1)
     assert found["initial"]["agreement_with_all"]["value"] == pytest.approx(
         np.mean([spearmanr(initial[:, p], means).statistic for p in range(5)])
@@ -467,9 +468,9 @@ def test_ratings_before_and_after() -> None:
     )
     assert 0 < change["low"] <= change["value"] <= change["high"]
     assert found["ratings"] == 150 and found["without_second"] == 0
-    shorter = overall_outcome(cut, plan, rows, draws=20)
+    shorter = overall_outcome(cut, plan, rows, draws=20).to_json()
     assert shorter["ratings"] == 149 and shorter["without_second"] == 1
-    json.dumps([found, overall_outcome([], plan, rows)], allow_nan=False)
+    json.dumps([found, overall_outcome([], plan, rows).to_json()], allow_nan=False)
 
 
 def test_agreement_of_one_person_is_undefined() -> None:
@@ -483,7 +484,7 @@ def test_intervals_draw_whole_dialogues() -> None:
     targets = [Target("a", 1), Target("a", 2), Target("b", 1)]
     drawn = Resampling.of(targets, draws=50)
     assert all(Counter(rows.tolist())[0] == Counter(rows.tolist())[1] for rows in drawn.draws)
-    assert Resampling.of([]).figure(lambda rows: 1.0) == {"value": None, "low": None, "high": None}
+    assert Resampling.of([]).figure(lambda rows: 1.0) == Figure()
     given: dict[tuple[str, Target, str], Any] = {
         ("p", targets[0], "q"): 1,
         ("p", targets[1], "q"): 2,

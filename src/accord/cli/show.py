@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from accord.models import Budget
@@ -27,12 +27,23 @@ def _print(text: str) -> None:
     print(redacted(text))
 
 
-def show_each(results: Iterable[Mapping[str, Any]], as_json: bool, text: Callable[[Mapping[str, Any]], str]) -> None:
+class Result(Protocol):
+    """What a verb gives back."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON."""
+        ...
+
+
+R = TypeVar("R", bound=Result)
+
+
+def show_each(results: Iterable[R], as_json: bool, text: Callable[[R], str]) -> None:
     """Print results as they come; several of them as one list of JSON, also where the work stops in between."""
     done = []
     try:
         for result in results:
-            done.append(result)
+            done.append(result.to_json())
             if not as_json:
                 _print(text(result))
     finally:
@@ -143,21 +154,16 @@ def _bar(what: str, total: int | None) -> Any:
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Columns of text, the first to the left, the others to the right."""
-    lines = [list(header), *map(list, rows)]
-    widths = [max(len(line[place]) for line in lines) for place in range(len(header))]
-    shown = (
-        "  ".join(cell.ljust(width) if place == 0 else cell.rjust(width)
-                  for place, (cell, width) in enumerate(zip(line, widths, strict=True)))
-        for line in lines
-    )  # fmt: skip
-    return "\n".join(line.rstrip() for line in shown)
+    from accord.evidence import text_table  # here: `--help` imports nothing that takes time
+
+    return text_table(header, rows)
 
 
 def figure_text(value: float | None, low: float | None, high: float | None, digits: int = 2, ends: int = 2) -> str:
     """A figure with the ends of its interval, where it has one; a dash where it is undefined."""
-    if value is None:
-        return "–"
-    return f"{value:.{digits}f}" + ("" if low is None or high is None else f" [{low:.{ends}f}, {high:.{ends}f}]")
+    from accord.evidence import Figure
+
+    return Figure(value, low, high).text(digits, ends)
 
 
 def plan_text(plan: Mapping[str, Any]) -> str:

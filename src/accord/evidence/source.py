@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Protocol, Self, TypeVar
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
+from accord.evidence.findings import Findings
 from accord.evidence.table import Column, EvidenceTable
 from accord.models import NOT_APPLICABLE, Flow, nothing
 from accord.statistics import DRAWS, Split
@@ -258,9 +259,14 @@ class Source(ABC):
         """This source where no more than some of its columns are needed; `None` where it need not measure at all."""
         return self if columns else None
 
+    def findings(self) -> Findings | None:
+        """What was learned, and how it was found out: what a terminal and a report show; `None` where nothing was."""
+        return None
+
     def describe(self) -> Mapping[str, Any]:
-        """What was learned, and how it was found out, as JSON for a report; empty where nothing was."""
-        return {}
+        """The findings as JSON; empty where nothing was learned."""
+        found = self.findings()
+        return {} if found is None else found.to_json()
 
     def state(self) -> State:
         """What was learned."""

@@ -136,10 +136,10 @@ from accord.methods.issues.source import (
     tuned_with,
     turns_of,
 )
-from accord.methods.issues.statistics import statistics
+from accord.methods.issues.statistics import GroupCounts, IssueStatistics, KindAtScore, KindCounts, statistics
 from accord.methods.learned_rubric.answers import Decided, points, signed
-from accord.methods.learned_rubric.experiment import ASKED, TABLES, SystemFigures
-from accord.methods.learned_rubric.findings import AssertionFindings, RubricFindings, passage
+from accord.methods.learned_rubric.experiment import ASKED, passage
+from accord.methods.learned_rubric.findings import RubricFindings
 from accord.methods.learned_rubric.fitting import NET_SAT, AssertionSelector
 from accord.methods.learned_rubric.pool import Names, Writing, WritingSettings, write_pool
 from accord.methods.learned_rubric.rubrics import questions_of, rubric_of
@@ -162,7 +162,6 @@ from accord.methods.learned_rubric.selection import (
 from accord.methods.learned_rubric.separation import (
     POINT,
     TOP,
-    Figure,
     Outcome,
     Window,
     curves,
@@ -203,7 +202,6 @@ __all__ = [
     "Asked",
     "Asking",
     "Assertion",
-    "AssertionFindings",
     "AssertionSelector",
     "Budget",
     "CHANCE",
@@ -226,9 +224,9 @@ __all__ = [
     "Experiment",
     "ExperimentResult",
     "FEW_SHOT",
-    "Figure",
     "Floats",
     "GONE_ON",
+    "GroupCounts",
     "IN_CONTEXT",
     "InContext",
     "InContextFindings",
@@ -237,10 +235,13 @@ __all__ = [
     "IssueCounts",
     "IssuePromptBuilder",
     "IssueSettings",
+    "IssueStatistics",
     "Issues",
     "LEAST_TARGET",
     "LOGPROBS",
     "LOWEST_SCORE",
+    "KindAtScore",
+    "KindCounts",
     "LearnedRubric",
     "LearnedRubricSettings",
     "Library",
@@ -289,8 +290,6 @@ __all__ = [
     "Sizes",
     "Speakers",
     "StageCounts",
-    "SystemFigures",
-    "TABLES",
     "TOP",
     "TURN",
     "Task",

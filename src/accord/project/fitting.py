@@ -25,6 +25,7 @@ from accord.project.keeping import Kept, calm, settings_of
 from accord.project.results import Compared, Fitted
 from accord.statistics import Split, grouped_folds, groups_of
 from accord.validation import (
+    CalledRow,
     Comparison,
     Leak,
     baselines,
@@ -165,8 +166,8 @@ def _with_labels(project: Project, evaluator: Evaluator, models: Models, step: S
             fitted, found = _held_out(project, evaluator, train, known, side, models, step, on_stage)
     others, rows = own or ([], [])
     fitted = replace(fitted, also=tuple(others))
-    findings = {source.name: said for source in fitted.sources if (said := source.describe())}
-    cautions = [line for said in findings.values() for line in said.get("cautions", ())]
+    findings = {source.name: said for source in fitted.sources if (said := source.findings())}
+    cautions = [line for said in findings.values() for line in said.cautions]
     cautions += _beaten(found.comparison) if side is not None else []
     tried = replace(found, comparison=replace(found.comparison, groups=groups))
     return Fitted(fitted, tried, 0, rows, findings, [*cautions, *_missing(known)])
@@ -294,7 +295,7 @@ class _Learned:
         return self
 
 
-def _question_labels(project: Project, evaluator: Evaluator) -> tuple[list[Evaluator], list[dict[str, Any]]] | None:
+def _question_labels(project: Project, evaluator: Evaluator) -> tuple[list[Evaluator], list[CalledRow]] | None:
     """Evaluators of the sources' own questions that people have labelled, and how well each does out of fold."""
     labels = _read(project, evaluator)
     for source in evaluator.sources:

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from accord.evidence import Counts, EvidenceTable, Training
+from accord.evidence import Counts, EvidenceTable, Findings, Training
 from accord.learning import Evaluator
-from accord.validation import Comparison, Estimate, Gap, Group
+from accord.validation import CalledRow, Comparison, Estimate, Gap, Group
 
 Json = dict[str, Any]
 Spent = Mapping[str, float | int | None]
@@ -88,8 +88,8 @@ class Fitted:
     evaluator: Evaluator
     tried: Compared | None = None
     learned_from: int = 0
-    labels: Sequence[Mapping[str, Any]] = ()
-    findings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    labels: Sequence[CalledRow] = ()
+    findings: Mapping[str, Findings] = field(default_factory=dict)
     cautions: Sequence[str] = ()
     spent: Spent = field(default_factory=dict)
     folder: Path | None = None
@@ -97,7 +97,7 @@ class Fitted:
     @property
     def lacking(self) -> int:
         """How many requests came to nothing that may succeed another time."""
-        return sum(int(found.get("again", 0)) for found in self.findings.values())
+        return sum(int(found.again) for found in self.findings.values())
 
     @property
     def comparison(self) -> Comparison | None:
@@ -111,8 +111,8 @@ class Fitted:
             "folder": None if self.folder is None else str(self.folder),
             "comparison": None if self.comparison is None else self.comparison.to_json(),
             "learned_from": self.learned_from,
-            "labels": list(self.labels),
-            "findings": {name: dict(found) for name, found in self.findings.items()},
+            "labels": [row.to_json() for row in self.labels],
+            "findings": {name: found.to_json() for name, found in self.findings.items()},
             "cautions": list(self.cautions),
             "spent": dict(self.spent),
         }

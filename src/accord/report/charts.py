@@ -4,32 +4,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from importlib.resources import files
 from typing import Any
 
+from accord.evidence import Curves, Histogram, Point, Points, number, percent
+from accord.methods import GroupCounts, KindAtScore, KindCounts
 from accord.values import redacted
 
 
-def page(name: str, content: Mapping[str, Any]) -> str:
-    """The page as HTML. Every text that came from outside is escaped by the template."""
-    from jinja2 import Environment, StrictUndefined
+def page(name: str, content: object) -> str:
+    """The page as HTML, of the fields of `content`. Every text that came from outside is escaped by the template."""
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
 
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    def read(name: str) -> str:
+        return files("accord.report").joinpath(name).read_text(encoding="utf-8")
+
+    environment = Environment(
+        loader=FunctionLoader(read), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
     environment.filters["number"] = number
     environment.filters["percent"] = percent
-    room = files("accord.report")
-    style = (room / "style.css").read_text(encoding="utf-8")
-    return redacted(environment.from_string((room / name).read_text(encoding="utf-8")).render(style=style, **content))
-
-
-def number(value: float | None, digits: int = 3) -> str:
-    """A number as a page writes it; a dash where it is undefined."""
-    return "–" if value is None else f"{value:.{digits}f}".replace("-", "−")
-
-
-def percent(share: float | None) -> str:
-    """A share in per cent; a dash where it is undefined."""
-    return "–" if share is None else f"{100 * share:.0f} %"
+    environment.filters["chart"] = chart
+    environment.globals["colours"] = COLOURS
+    return redacted(environment.get_template(name).render(style=read("style.css"), **vars(content)))
 
 
 _CONTROL = re.compile(r"(?<!\\)\\u(?:00[01][0-9a-f]|d[89a-f][0-9a-f]{2})", re.IGNORECASE)
@@ -100,29 +98,27 @@ def reliability(rows: Sequence[Mapping[str, Any]]) -> str:
     return svg((band + diagonal.encode(x="a:Q", y="b:Q") + line).properties(width=150, height=150))
 
 
-def biases(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Points with intervals around zero, one a group. Rows: `group`, `value`, `low`, `high`, `flagged`."""
-    return _points(rows, "group", "prediction minus rating", [str(row["group"]) for row in rows])
+def chart(shown: Points | Histogram | Curves) -> str:
+    """A chart of a source's section, as SVG."""
+    if isinstance(shown, Points):
+        return points(shown.points, shown.axis)
+    return histogram(shown) if isinstance(shown, Histogram) else curves(shown)
 
 
-def importance(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Points with intervals around zero, one a question. Rows: `question`, `value`, `low`, `high`."""
-    order = [str(row["question"]) for row in rows]
-    return _points([{**row, "flagged": False} for row in rows], "question", "rise of the main answer", order)
-
-
-def _points(rows: Sequence[Mapping[str, Any]], name: str, title: str, order: Sequence[str]) -> str:
+def points(shown: Sequence[Point], axis: str) -> str:
+    """Figures with intervals around zero, one below the other."""
     import altair as alt
 
-    y = alt.Y(f"{name}:N", sort=list(order), title=None, axis=alt.Axis(labelLimit=480))
+    rows = [{"name": each.name, "flagged": each.is_flagged, **asdict(each.figure)} for each in shown]
+    y = alt.Y("name:N", sort=[each.name for each in shown], title=None, axis=alt.Axis(labelLimit=480))
     colour = alt.condition("datum.flagged", alt.value(SECOND), alt.value(ACCENT))
     base = alt.Chart(inline(rows))
     bars = base.mark_rule(strokeWidth=2.5).encode(
-        y=y, x=alt.X("low:Q", title=title, axis=alt.Axis(tickCount=6)), x2="high:Q", color=colour
+        y=y, x=alt.X("low:Q", title=axis, axis=alt.Axis(tickCount=6)), x2="high:Q", color=colour
     )
-    points = base.mark_point(filled=True, size=60, opacity=1).encode(y=y, x="value:Q", color=colour)
+    dots = base.mark_point(filled=True, size=60, opacity=1).encode(y=y, x="value:Q", color=colour)
     zero = alt.Chart(inline([{"at": 0}])).mark_rule(color=THIRD, strokeDash=[4, 3]).encode(x="at:Q")
-    return svg((zero + bars + points).properties(width=330, height=24 * len(rows)))
+    return svg((zero + bars + dots).properties(width=330, height=24 * len(rows)))
 
 
 def curve(rows: Sequence[Mapping[str, Any]], along: str, title: str) -> str:
@@ -156,46 +152,41 @@ def reach(rows: Sequence[Mapping[str, Any]]) -> str:
     return _bars(rows, "weight", "between its worst and best place, in units of the scale", alt.value(ACCENT))
 
 
-def separations(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Points with intervals around zero, one an assertion. Rows: `assertion`, `value`, `low`, `high`, `flagged`."""
-    order = [str(row["assertion"]) for row in rows]
-    return _points(rows, "assertion", "points between good and bad conversations", order)
-
-
-def distribution(rows: Sequence[Mapping[str, Any]], threshold: float, low: float | None, high: float | None) -> str:
-    """Scores of good and bad conversations as two histograms. Rows: `score`, `good`; the window's ends are dashed."""
+def histogram(shown: Histogram) -> str:
+    """Values of two groups, counted; the ends of the window are dashed."""
     import altair as alt
 
-    named = [{"score": row["score"], "people": "good" if row["good"] else "bad"} for row in rows]
-    colour = alt.Color("people:N", scale=alt.Scale(domain=["good", "bad"], range=[ACCENT, SECOND]), legend=None)
+    rows = [{"value": value, "group": name} for name, values in shown.groups.items() for value in values]
+    colour = alt.Color("group:N", scale=alt.Scale(domain=list(shown.groups), range=[ACCENT, SECOND]), legend=None)
     bars = (
-        alt.Chart(inline(named))
+        alt.Chart(inline(rows))
         .mark_bar(opacity=0.6)
         .encode(
-            x=alt.X("score:Q", bin=alt.Bin(maxbins=30), title="NetSAT"),
-            y=alt.Y("count():Q", stack=None, title="conversations", axis=alt.Axis(tickMinStep=1)),
+            x=alt.X("value:Q", bin=alt.Bin(maxbins=30), title=shown.axis),
+            y=alt.Y("count():Q", stack=None, title=shown.counted, axis=alt.Axis(tickMinStep=1)),
             color=colour,
         )
     )
-    return svg((bars + _upright(threshold, low, high)).properties(width=330, height=190))
+    return svg((bars + _upright(shown.at, *shown.window)).properties(width=330, height=190))
 
 
-def precisions(rows: Sequence[Mapping[str, Any]], wanted: float, low: float | None, high: float | None) -> str:
-    """Both precisions against the threshold, with their targets dashed. Rows as in `findings`: `theta`, `good`, ..."""
+def curves(shown: Curves) -> str:
+    """Lines of shares, each with the dashed one that it is held against; the ends of the window are dashed too."""
     import altair as alt
 
-    base = alt.Chart(inline(rows))
     lines = []
-    for name, colour in (("good", ACCENT), ("bad", SECOND)):
-        y = alt.Y(f"{name}:Q", title="precision", scale=alt.Scale(domain=[0, 1]))
-        target = alt.Y(f"{name}_target:Q", title="precision")
-        x = alt.X("theta:Q", title="threshold on NetSAT")
+    for colour, (own, target) in zip((ACCENT, SECOND), shown.lines, strict=False):
+        rows = [{"x": x, "own": y, "target": t} for x, y, t in zip(shown.x, own, target, strict=True)]
+        base, x = alt.Chart(inline(rows)), alt.X("x:Q", title=shown.axis)
+        y = alt.Y("own:Q", title=shown.of, scale=alt.Scale(domain=[0, 1]))
+        dashed = alt.Y("target:Q", title=shown.of)
         lines += [
             base.mark_line(color=colour, strokeWidth=2).encode(x=x, y=y),
-            base.mark_line(color=colour, strokeWidth=1, strokeDash=[4, 3]).encode(x=x, y=target),
+            base.mark_line(color=colour, strokeWidth=1, strokeDash=[4, 3]).encode(x=x, y=dashed),
         ]
-    level = alt.Chart(inline([{"at": wanted}])).mark_rule(color=THIRD, strokeDash=[2, 2]).encode(y="at:Q")
-    return svg(alt.layer(*lines, level, _upright(None, low, high)).properties(width=330, height=190))
+    level = alt.Chart(inline([{"at": shown.level}] if shown.level is not None else []))
+    rule = level.mark_rule(color=THIRD, strokeDash=[2, 2]).encode(y="at:Q")
+    return svg(alt.layer(*lines, rule, _upright(None, *shown.window)).properties(width=330, height=190))
 
 
 def _upright(threshold: float | None, low: float | None, high: float | None) -> Any:
@@ -241,43 +232,48 @@ def svg(chart: Any) -> str:
 PALETTE = ["#3b7dd8", "#d9822b", "#4c9f70", "#b0557f", "#8a8f98", "#7a63c7", "#c2a83e", "#3aa6b9", "#a8554a", "#5f6b3c"]
 
 
-def kinds(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Bars, one a kind, critical ones in another colour. Rows: `type`, `share`, `critical`."""
+def kinds(shown: Sequence[KindCounts]) -> str:
+    """Bars, one a kind of issue, critical ones in another colour."""
     import altair as alt
 
     colour = alt.condition("datum.critical", alt.value(SECOND), alt.value(ACCENT))
     x = alt.X("share:Q", title="share of turns", axis=alt.Axis(format="%"))
     y = alt.Y("type:N", sort="-x", title=None)
-    chart = alt.Chart(inline(rows)).mark_bar(height=12).encode(y=y, x=x, color=colour)
-    return svg(chart.properties(width=330, height=20 * len(rows)))
+    chart = alt.Chart(inline(list(map(asdict, shown)))).mark_bar(height=12).encode(y=y, x=x, color=colour)
+    return svg(chart.properties(width=330, height=20 * len(shown)))
 
 
-def counts(rows: Sequence[Mapping[str, Any]], name: str, counted: str) -> str:
-    """Upright bars. Rows: a place `name` and how many are `counted` there."""
+def counts(shown: Mapping[int, int], name: str, counted: str) -> str:
+    """Upright bars: how many are `counted` at each place of an axis `name`."""
     import altair as alt
 
+    rows = [{name: place, counted: count} for place, count in shown.items()]
     x = alt.X(f"{name}:O", title=name, axis=alt.Axis(labelAngle=0))
     chart = alt.Chart(inline(rows)).mark_bar(color=ACCENT).encode(x=x, y=alt.Y(f"{counted}:Q", title=counted))
     return svg(chart.properties(width=240, height=150))
 
 
-def by_score(rows: Sequence[Mapping[str, Any]], order: Sequence[str]) -> str:
-    """What issues turns of each score have, as shares. Rows: `score`, `type`, `issues`."""
+def by_score(shown: Sequence[KindAtScore], order: Sequence[str]) -> str:
+    """What issues turns of each score have, as shares."""
     import altair as alt
 
-    domain = [name for name in order if any(row["type"] == name for row in rows)]
+    domain = [name for name in order if any(each.type == name for each in shown)]
     colours = [PALETTE[place % len(PALETTE)] for place in range(len(domain))]
     colour = alt.Color("type:N", scale=alt.Scale(domain=domain, range=colours), title=None)
     x = alt.X("issues:Q", stack="normalize", title="share of the issues", axis=alt.Axis(format="%"))
-    chart = alt.Chart(inline(rows)).mark_bar().encode(y=alt.Y("score:O", title="score"), x=x, color=colour)
-    return svg(chart.properties(width=330, height=150))
+    base = alt.Chart(inline(list(map(asdict, shown)))).mark_bar()
+    return svg(base.encode(y=alt.Y("score:O", title="score"), x=x, color=colour).properties(width=330, height=150))
 
 
-def of_dialogues(mean: Sequence[Mapping[str, Any]], lowest: Sequence[Mapping[str, Any]]) -> str:
-    """Scores of dialogues as the mean of their turns, and as the lowest. Rows: `score`, `dialogues`."""
+def of_dialogues(mean: Mapping[int, int], lowest: Mapping[int, int]) -> str:
+    """Scores of dialogues as the mean of their turns, and as the lowest: how many dialogues have which."""
     import altair as alt
 
-    rows = [{**row, "by": by} for by, each in (("mean", mean), ("lowest", lowest)) for row in each]
+    rows = [
+        {"score": score, "dialogues": count, "by": by}
+        for by, each in (("mean", mean), ("lowest", lowest))
+        for score, count in each.items()
+    ]
     colour = alt.Color("by:N", scale=alt.Scale(domain=["mean", "lowest"], range=[ACCENT, SECOND]), title=None)
     chart = (
         alt.Chart(inline(rows))
@@ -292,13 +288,13 @@ def of_dialogues(mean: Sequence[Mapping[str, Any]], lowest: Sequence[Mapping[str
     return svg(chart.properties(width=240, height=150))
 
 
-def along(rows: Sequence[Mapping[str, Any]], title: str) -> str:
-    """The share of turns with an issue, along turns or days. Rows: `group`, `with_issues`."""
+def along(shown: Sequence[GroupCounts], title: str) -> str:
+    """The share of turns with an issue, along turns or days."""
     import altair as alt
 
-    x = alt.X("group:O", title=title, axis=alt.Axis(labelAngle=0 if isinstance(rows[0]["group"], int) else -40))
+    x = alt.X("group:O", title=title, axis=alt.Axis(labelAngle=0 if isinstance(shown[0].group, int) else -40))
     y = alt.Y("with_issues:Q", title="turns with an issue", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%"))
-    base = alt.Chart(inline(rows)).encode(x=x, y=y)
+    base = alt.Chart(inline(list(map(asdict, shown)))).encode(x=x, y=y)
     chart = base.mark_line(color=THIRD, strokeWidth=1.5) + base.mark_point(
         filled=True, color=ACCENT, size=50, opacity=1
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
 
@@ -11,14 +12,36 @@ from accord.store import Store
 from accord.values import BadInput
 
 
+@dataclass(frozen=True)
+class Check:
+    """What is demanded at least, beside what was found; `None` is undefined."""
+
+    what: str
+    demanded: float
+    found: float | None
+
+    @property
+    def passed(self) -> bool:
+        """Whether it is as demanded."""
+        return self.found is not None and self.found >= self.demanded
+
+    def __str__(self) -> str:
+        shown = "undefined" if self.found is None else f"{self.found:.3f}"
+        return f"{self.what}: {shown}, demanded {self.demanded:g}: {'passed' if self.passed else 'failed'}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, and the sentence."""
+        return {**asdict(self), "passed": self.passed, "says": str(self)}
+
+
 def check_gate(
     store: Store,
     min_agreement: float | None,
     min_mean: float | None,
     max_unscored: float = 0.0,
     min_within: float | None = None,
-) -> dict[str, Any]:
-    """Each demand with what was found: `{"checks": [{"what", "demanded", "found", "passed", "says"}]}`.
+) -> list[Check]:
+    """Each demand with what was found.
 
     Args:
         store: Holds the runs.
@@ -26,7 +49,6 @@ def check_gate(
             `compare`, `fit` or `run`, must reach this.
         min_mean: The mean of the latest `score` must reach this.
         max_unscored: The share of that run's targets that may be unscored, where a mean is demanded.
-
         min_within: As `min_agreement`, of r within annotators: knowing who rates does not count.
 
     Raises:
@@ -38,36 +60,33 @@ def check_gate(
     if min_agreement is None and min_within is None and min_mean is None:
         raise BadInput("no condition given: pass --min-agreement, --min-within, --min-mean, or several of them")
     checks = []
-    if min_agreement is not None:
-        line = _latest_line(store)
-        checks.append(_check(f"r of {line['system']} with people, lower bound", min_agreement, line["pearson_low"]))
-    if min_within is not None:
-        line = _latest_line(store)
-        low = line.get("pearson_within_annotators_low")
-        checks.append(_check(f"r of {line['system']} with people within annotators, lower bound", min_within, low))
+    if min_agreement is not None or min_within is not None:
+        system, low, low_within = _latest_agreement(store)
+        if min_agreement is not None:
+            checks.append(Check(f"r of {system} with people, lower bound", min_agreement, low))
+        if min_within is not None:
+            checks.append(Check(f"r of {system} with people within annotators, lower bound", min_within, low_within))
     if min_mean is not None:
         rows = latest_scores(store)
         if not rows:
             raise BadInput("there are no scores yet; run: accord score new.jsonl --out scores.jsonl")
         values = [row["value"] for row in rows if row["value"] is not None]
-        checks.append(_check("mean of the latest scores", min_mean, fmean(values) if values else None))
+        checks.append(Check("mean of the latest scores", min_mean, fmean(values) if values else None))
         scored = len(values) / len(rows)
-        checks.append(_check("share of targets that are scored", 1.0 - max_unscored, scored))
-    return {"checks": checks}
+        checks.append(Check("share of targets that are scored", 1.0 - max_unscored, scored))
+    return checks
 
 
-def _latest_line(store: Store) -> dict[str, Any]:
+def _latest_agreement(store: Store) -> tuple[str, float | None, float | None]:
+    """The first system of the latest comparison, and the lower bounds of its r with people: pooled, within annotators.
+
+    Raises:
+        BadInput: Nothing was compared yet.
+    """
     for run in reversed(store.runs()):
         if run["status"] == "done" and run["command"] in {"compare", "fit"}:
             found = run["results"]
             rows = (found["comparison"] or {}).get("rows") if "comparison" in found else found["rows"]
             if rows:
-                return dict(rows[0])
+                return rows[0]["system"], rows[0]["pearson_low"], rows[0].get("pearson_within_annotators_low")
     raise BadInput("nothing was compared yet; run: accord compare")
-
-
-def _check(what: str, demanded: float, found: float | None) -> dict[str, Any]:
-    passed = found is not None and found >= demanded
-    shown = "undefined" if found is None else f"{found:.3f}"
-    says = f"{what}: {shown}, demanded {demanded:g}: {'passed' if passed else 'failed'}"
-    return {"what": what, "demanded": demanded, "found": found, "passed": passed, "says": says}

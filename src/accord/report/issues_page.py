@@ -3,41 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from accord.methods import GroupCounts, IssueStatistics
 from accord.report import charts
 from accord.report.charts import page
-from accord.values import Conversation, IssueAnnotation, Taxonomy
-from accord.workbench import parts
+from accord.values import Conversation, IssueAnnotation, Taxonomy, Turn
+from accord.workbench import Outcome, parts
 
 WORST_SHOWN = 12
 
 
+@dataclass(frozen=True)
+class WorstTurn:
+    """A turn with issues, the turns before it from place `first` on, and its text in parts that are quoted or not."""
+
+    assessment: IssueAnnotation
+    before: Sequence[Turn]
+    first: int
+    parts: Sequence[tuple[str, bool]]
+
+
+@dataclass(frozen=True)
+class IssuesContent:
+    """Everything the page shows; the plots are SVG with their titles, `validation` is by flow."""
+
+    found: IssueStatistics
+    taxonomy: Taxonomy
+    signature: Sequence[str]
+    plots: Sequence[tuple[str, str]]
+    worst: Sequence[WorstTurn]
+    validation: Mapping[str, Outcome]
+
+
 def write_issues_page(
-    found: Mapping[str, Any],
+    found: IssueStatistics,
     assessments: Sequence[IssueAnnotation],
     conversations: Iterable[Conversation],
     taxonomy: Taxonomy,
     path: str | Path,
-    validation: Sequence[Mapping[str, Any]] = (),
+    validation: Sequence[Outcome] = (),
 ) -> Path:
     """Write the page of `statistics`, of the assessments they were made from, and of how people validated them."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     known = {conversation.id: conversation for conversation in conversations}
-    text = page(
-        "issues.html",
-        {
-            "found": found,
-            "taxonomy": taxonomy,
-            "signature": sorted({each.signature for each in assessments}),
-            "plots": _plots(found, taxonomy),
-            "worst": [_worst(each, known.get(each.target.conversation)) for each in worst(assessments)],
-            "validation": {each["flow"]: each for each in validation},
-        },
+    shown = IssuesContent(
+        found,
+        taxonomy,
+        sorted({each.signature for each in assessments}),
+        _plots(found, taxonomy),
+        [_worst(each, known.get(each.target.conversation)) for each in worst(assessments)],
+        {each.flow: each for each in validation},
     )
-    target.write_text(text, encoding="utf-8", errors="xmlcharrefreplace")
+    target.write_text(page("issues.html", shown), encoding="utf-8", errors="xmlcharrefreplace")
     return target
 
 
@@ -52,31 +72,28 @@ def worst(assessments: Sequence[IssueAnnotation], most: int = WORST_SHOWN) -> li
     return shown
 
 
-def _plots(found: Mapping[str, Any], taxonomy: Taxonomy) -> list[tuple[str, str]]:
-    there = [row for row in found["types"] if row["turns"]]
+def _plots(found: IssueStatistics, taxonomy: Taxonomy) -> list[tuple[str, str]]:
+    there = [row for row in found.types if row.turns]
     plots = [
         ("Kinds of issues; critical ones are orange", charts.kinds(there) if there else ""),
-        ("Issues a turn", charts.counts(found["issues_per_turn"], "issues", "turns")),
-        ("Scores of turns", charts.counts(found["scores"], "score", "turns")),
-        ("Issues at each score", charts.by_score(found["types_by_score"], taxonomy.names) if there else ""),
-        ("Scores of dialogues", charts.of_dialogues(found["dialogue_mean"], found["dialogue_minimum"])),
-        ("Along the dialogue", _along(found["by_position"], "turn")),
-        ("By day", _along(found["by_day"], "day")),
+        ("Issues a turn", charts.counts(found.issues_per_turn, "issues", "turns")),
+        ("Scores of turns", charts.counts(found.scores, "score", "turns")),
+        ("Issues at each score", charts.by_score(found.types_by_score, taxonomy.names) if there else ""),
+        ("Scores of dialogues", charts.of_dialogues(found.dialogue_mean, found.dialogue_minimum)),
+        ("Along the dialogue", _along(found.by_position, "turn")),
+        ("By day", _along(found.by_day, "day")),
     ]
     return [(title, plot) for title, plot in plots if plot]
 
 
-def _along(rows: Sequence[Mapping[str, Any]], title: str) -> str:
+def _along(rows: Sequence[GroupCounts], title: str) -> str:
     return charts.along(rows, title) if len(rows) > 1 else ""
 
 
-def _worst(each: IssueAnnotation, conversation: Conversation | None) -> dict[str, Any]:
+def _worst(each: IssueAnnotation, conversation: Conversation | None) -> WorstTurn:
     place = each.target.turn or 0
     turns = conversation.turns if conversation is not None else ()
     reply = turns[place].content if place < len(turns) else ""
-    return {
-        "assessment": each,
-        "before": turns[max(place - 3, 0) : place],
-        "first": max(place - 3, 0),
-        "parts": parts(reply, [issue.span for issue in each.issues if issue.span is not None]),
-    }
+    first = max(place - 3, 0)
+    quoted = parts(reply, [issue.span for issue in each.issues if issue.span is not None])
+    return WorstTurn(each, turns[first:place], first, quoted)

@@ -4,21 +4,36 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from accord.evidence import EvidenceTable
+from accord.evidence import EvidenceTable, Section, number
 from accord.learning import Evaluator
 from accord.project import Compared, Fitted, Insights, Project, latest, latest_audit, latest_drift, latest_scores
 from accord.report import charts
-from accord.report.charts import number, page
-from accord.report.sections import found_sections, sections
+from accord.report.charts import page
+from accord.report.sections import (
+    AdaptiveCurve,
+    Drift,
+    GroupErrors,
+    LearningCurve,
+    Panels,
+    QuestionImportance,
+    Reliability,
+    adaptive_curve,
+    drift_of,
+    group_errors,
+    learning_curve,
+    question_importance,
+    reliability,
+)
 from accord.statistics import range_names
 from accord.store import Store
 from accord.validation import Comparison, Difference, Result, is_better
-from accord.values import BadInput, Rubric
+from accord.values import BadInput, Conversation, Rubric, Value
 from accord.version import __version__
 
 SURE = 0.05
@@ -51,9 +66,102 @@ def write_report(project: Project, path: str | Path, fitted: Fitted | None = Non
     return target
 
 
-def render(shown: Mapping[str, Any]) -> str:
+def render(shown: Content) -> str:
     """The report as HTML. Every text that came from outside is escaped by the template."""
     return page("report.html", shown)
+
+
+@dataclass(frozen=True)
+class RatedData:
+    """What the evaluator learned from and was tried on: counts, systems, and columns of evidence by who made them."""
+
+    ratings: int
+    conversations: int
+    annotators: int
+    documents: int
+    systems: Sequence[tuple[str, int]]
+    evidence: Sequence[tuple[str, int]]
+    rubric: Rubric | None
+
+
+@dataclass(frozen=True)
+class Habits:
+    """A chart of each annotator's answers, how many are left out, and the kinds of bars with their colours."""
+
+    panels: Panels
+    left_out: int
+    legend: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Miss:
+    """A rating that was missed, with the conversation's transcript and all ratings of it, by annotator."""
+
+    target: str
+    annotator: str
+    said: str
+    predicted: str
+    conversation: Conversation | None
+    others: Sequence[tuple[str, Value | None]]
+
+
+@dataclass(frozen=True)
+class Absent:
+    """What stayed without a prediction, by reason, and which of the evidence of so many `targets` was absent."""
+
+    predictions: Sequence[tuple[str, int]]
+    evidence: Sequence[tuple[str, str, int]]
+    targets: int
+
+
+@dataclass(frozen=True)
+class LearnedHead:
+    """How scores are made: the effect of each metric (`reach`), or of each feature (`chart`), where a head says so."""
+
+    signature: str
+    reach: str | None = None
+    chart: str | None = None
+    variance: Sequence[tuple[str, float]] = ()
+    levels: Sequence[tuple[str, int, float]] = ()
+
+
+@dataclass(frozen=True)
+class LatestScores:
+    """Scores by who they speak for: how many, their mean, the lowest, and why some are missing."""
+
+    count: int
+    mean: float | None
+    lowest: Sequence[Mapping[str, Any]]
+    reasons: Sequence[tuple[str, int]]
+    annotator: str
+
+
+@dataclass(frozen=True)
+class Content:
+    """Everything the page shows, as values and SVG; a part of which nothing can be said is `None`."""
+
+    version: str
+    comparison: Comparison
+    data: RatedData
+    verdict: str
+    about: str
+    cautions: Sequence[str]
+    agreement_charts: Sequence[str]
+    habits: Habits
+    reliability: Reliability | None
+    groups: GroupErrors | None
+    importance: QuestionImportance | None
+    curve: LearningCurve | None
+    adaptive: AdaptiveCurve | None
+    drift: Drift | None
+    findings: Sequence[tuple[Section, Sequence[str]]]
+    spent: Mapping[str, Any] | None
+    learned: LearnedHead
+    worst: Sequence[Miss]
+    unscored: Absent
+    audit: Mapping[str, Any] | None
+    scores: LatestScores | None
+    columns: Sequence[tuple[str, str]] = tuple((name, TITLES[name]) for name in COLUMNS)
 
 
 def content(
@@ -65,8 +173,8 @@ def content(
     rubric: Rubric | None = None,
     spent: Mapping[str, Any] | None = None,
     about: str = "",
-) -> dict[str, Any]:
-    """Everything the page shows, as plain values and SVG.
+) -> Content:
+    """Everything the page shows.
 
     Raises:
         BadInput: Nobody rated what was learned.
@@ -74,39 +182,34 @@ def content(
     if fitted.tried is None:
         raise BadInput("nobody rated what this evaluator learned, so how far it can be trusted cannot be shown")
     tried, found = fitted.tried, fitted.tried.comparison
-    best = found.results[0]
-    return {
-        "version": __version__,
-        "question": found.question,
-        "data": {**_data(tried), "rubric": rubric},
-        "best": best,
-        "verdict": verdict(found),
-        "about": about,
-        "columns": [(name, TITLES[name]) for name in COLUMNS],
-        "results": [*found.results, *([found.people] if found.people else [])],
-        "within": [by for by in best.within],
-        "two_valued": "tpr" in best.values,
-        "differences": found.differences,
-        "agreement_charts": [_interval_chart(found, "rmse"), _interval_chart(found, "pearson")],
-        "habits": _habits(found),
-        "worst": _worst(tried),
-        "unscored": _unscored(found, tried.evidence),
-        "learned": _learned(fitted.evaluator),
-        "scores": _scores(scores),
-        "audit": audit,
-        "spent": spent,
-        **found_sections(fitted.findings),
-        **sections(insights, drift, str(found.question.scale)),
-        "cautions": [*insights.cautions, *_own_cautions(fitted)],
-        "folds": found.folds,
-        "seed": found.seed,
-        "alpha": found.alpha,
-    }
+    return Content(
+        version=__version__,
+        comparison=found,
+        data=_data(tried, rubric),
+        verdict=verdict(found),
+        about=about,
+        cautions=[*insights.cautions, *_own_cautions(fitted)],
+        agreement_charts=[_interval_chart(found, "rmse"), _interval_chart(found, "pearson")],
+        habits=_habits(found),
+        reliability=reliability(insights),
+        groups=group_errors(insights),
+        importance=question_importance(insights, str(found.question.scale)),
+        curve=learning_curve(insights),
+        adaptive=adaptive_curve(insights),
+        drift=drift_of(drift),
+        findings=[(said.section(), said.cautions) for said in fitted.findings.values()],
+        spent=spent,
+        learned=_learned(fitted.evaluator),
+        worst=_worst(tried),
+        unscored=_unscored(found, tried.evidence),
+        audit=audit,
+        scores=_scores(scores),
+    )
 
 
 def _own_cautions(fitted: Fitted) -> list[str]:
     """What learning cautioned about, without what a source's own section says."""
-    told = {line for found in fitted.findings.values() for line in found.get("cautions", ())}
+    told = {line for found in fitted.findings.values() for line in found.cautions}
     return [line for line in fitted.cautions if line not in told]
 
 
@@ -119,19 +222,19 @@ def _last_spent(store: Store) -> Mapping[str, Any] | None:
 # --- parts --------------------------------------------------------------------------------------------------------
 
 
-def _data(tried: Compared) -> dict[str, Any]:
+def _data(tried: Compared, rubric: Rubric | None) -> RatedData:
     rated, samples = tried.comparison.ratings, tried.train.samples
     makers = Counter(_maker(column.signature) for column in tried.evidence.columns)
     systems = Counter(sample.conversation.system or "not said" for sample in samples)
-    return {
-        "ratings": len(rated),
-        "targets": len(set(rated.target)),
-        "conversations": len(set(rated.conversation)),
-        "annotators": len(set(rated.annotator)),
-        "documents": sum(bool(sample.conversation.documents) for sample in samples),
-        "systems": systems.most_common(),
-        "evidence": sorted(makers.items()),
-    }
+    return RatedData(
+        ratings=len(rated),
+        conversations=len(set(rated.conversation)),
+        annotators=len(set(rated.annotator)),
+        documents=sum(bool(sample.conversation.documents) for sample in samples),
+        systems=systems.most_common(),
+        evidence=sorted(makers.items()),
+        rubric=rubric,
+    )
 
 
 def _maker(signature: str) -> str:
@@ -199,7 +302,7 @@ def _interval_chart(found: Comparison, statistic: str) -> str:
     return charts.intervals(rows, title, [str(row["system"]) for row in rows])
 
 
-def _habits(found: Comparison) -> dict[str, Any]:
+def _habits(found: Comparison) -> Habits:
     """Each annotator's answers as said, as predicted without that conversation, and as the judge gave them."""
     rated, system = found.ratings, found.systems[0].paired(found.ratings).in_ranges()
     scored, names = found.systems[0].scored, range_names(rated.options)
@@ -225,59 +328,53 @@ def _habits(found: Comparison) -> dict[str, Any]:
         kind for kind in (SAID, PREDICTED, JUDGE) if any(bar["kind"] == kind for _, bars in panels for bar in bars)
     ]
     highest = max((bar["share"] for _, bars in panels for bar in bars), default=1.0)
-    return {
-        "panels": [(title, charts.habit(bars, kinds, highest)) for title, bars in panels],
-        "left_out": len(counts) - len(shown),
-        "legend": list(zip(kinds, charts.COLOURS, strict=False)),
-    }
+    drawn = [(title, charts.habit(bars, kinds, highest)) for title, bars in panels]
+    return Habits(drawn, len(counts) - len(shown), list(zip(kinds, charts.COLOURS, strict=False)))
 
 
-def _worst(tried: Compared) -> list[dict[str, Any]]:
+def _worst(tried: Compared) -> list[Miss]:
     """The ratings that the prediction missed by most, one a conversation, with their transcripts."""
     found = tried.comparison
     rated, system = found.ratings, found.systems[0]
     error = np.where(system.scored, np.abs(rated.value - system.value), -1.0)
     conversations = {sample.conversation.id: sample.conversation for sample in tried.train.samples}
-    shown: dict[str, dict[str, Any]] = {}
+    shown: dict[str, Miss] = {}
     for row in np.argsort(-error, kind="stable"):
         target = rated.labels[row].target
         if len(shown) == WORST_SHOWN or error[row] < 0:
             break
         if target.conversation not in shown:
-            shown[target.conversation] = {
-                "target": str(target),
-                "annotator": rated.labels[row].annotator,
-                "said": f"{rated.value[row]:g}",
-                "predicted": f"{system.value[row]:.3g}",
-                "conversation": conversations.get(target.conversation),
-                "others": [(label.annotator, label.value) for label in rated.labels if label.target == target],
-            }
+            shown[target.conversation] = Miss(
+                str(target),
+                rated.labels[row].annotator,
+                f"{rated.value[row]:g}",
+                f"{system.value[row]:.3g}",
+                conversations.get(target.conversation),
+                [(label.annotator, label.value) for label in rated.labels if label.target == target],
+            )
     return list(shown.values())
 
 
-def _unscored(found: Comparison, evidence: EvidenceTable) -> dict[str, Any]:
+def _unscored(found: Comparison, evidence: EvidenceTable) -> Absent:
     """What stayed without a prediction, and which evidence was absent, each counted by reason."""
     absent = Counter((name, reason) for (_, name), reason in evidence.absences.items())
-    return {
-        "predictions": sorted(found.results[0].reasons.items()),
-        "evidence": [(name, reason, count) for (name, reason), count in sorted(absent.items())],
-        "targets": len(evidence),
-    }
+    counted = [(name, reason, count) for (name, reason), count in sorted(absent.items())]
+    return Absent(sorted(found.results[0].reasons.items()), counted, len(evidence))
 
 
-def _learned(evaluator: Evaluator) -> dict[str, Any]:
+def _learned(evaluator: Evaluator) -> LearnedHead:
     """How scores are made, and charts of what the head says of itself."""
-    said = evaluator.head.describe()
-    about: dict[str, Any] = {"signature": str(evaluator.signature()), "chart": None, "reach": None}
+    said, signature = evaluator.head.describe(), str(evaluator.signature())
     if "reach" in said:
         rows = [{"feature": name, "weight": reach} for name, reach in said["reach"].items()]
-        return about | {"reach": charts.reach(rows)}
-    if "variance_ratios" in said:
-        rows = [{"feature": name, "weight": weight} for name, weight in said["weights"].items()]
-        about |= {"chart": charts.weights(rows), "variance": _variance_shares(said)}
-        levels = said["annotators"].items()
-        about["levels"] = sorted(((name, a["labels"], a["level"]) for name, a in levels), key=lambda line: -line[2])
-    return about
+        return LearnedHead(signature, reach=charts.reach(rows))
+    if "variance_ratios" not in said:
+        return LearnedHead(signature)
+    rows = [{"feature": name, "weight": weight} for name, weight in said["weights"].items()]
+    levels = sorted(
+        ((name, a["labels"], a["level"]) for name, a in said["annotators"].items()), key=lambda line: -line[2]
+    )
+    return LearnedHead(signature, None, charts.weights(rows), _variance_shares(said), levels)
 
 
 def _variance_shares(described: Mapping[str, Any]) -> list[tuple[str, float]]:
@@ -295,16 +392,11 @@ def _variance_shares(described: Mapping[str, Any]) -> list[tuple[str, float]]:
     return [(name, part / total) for name, part in parts.items()]
 
 
-def _scores(scores: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Scores by who they speak for: how many, their mean, and why some are missing."""
+def _scores(scores: Sequence[Mapping[str, Any]]) -> LatestScores | None:
+    """Scores by who they speak for; `None` where nothing was scored."""
     if not scores:
         return None
-    values = [row["value"] for row in scores if row["value"] is not None]
+    known = sorted((row for row in scores if row["value"] is not None), key=lambda row: row["value"])
     reasons = Counter(row["unscored"] for row in scores if row["value"] is None)
-    return {
-        "count": len(scores),
-        "mean": float(np.mean(values)) if values else None,
-        "lowest": sorted((row for row in scores if row["value"] is not None), key=lambda row: row["value"])[:10],
-        "reasons": sorted(reasons.items()),
-        "annotator": scores[0]["annotator"],
-    }
+    mean = float(np.mean([row["value"] for row in known])) if known else None
+    return LatestScores(len(scores), mean, known[:10], sorted(reasons.items()), scores[0]["annotator"])

@@ -17,13 +17,15 @@ from accord.validation.comparison import (
 from accord.validation.drift import SHIFTED, said, shifts, stability
 from accord.validation.estimation import Estimate, Gap, estimate, gaps, system_means
 from accord.validation.fairness import Group, annotator_quality, by_group
-from accord.validation.issue_labels import RAW, Called, cross_validate_labels, rows_of
+from accord.validation.issue_labels import RAW, Called, CalledFigures, CalledRow, cross_validate_labels, rows_of
 from accord.validation.judge_audit import PADDING, Finding, Probe, audit, audit_requests, injections, ways_to_ask
 from accord.validation.learning_curve import Asked, Point, adaptive_curve, learning_curve
 
 __all__ = [
     "Asked",
     "Called",
+    "CalledFigures",
+    "CalledRow",
     "Comparison",
     "Difference",
     "Estimate",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,45 @@ CALLED = 0.5
 DRAWS = 500
 
 
+@dataclass(frozen=True)
+class CalledFigures:
+    """How well calls of one kind agree with people's marks; precision, recall and F1 are `None` where nothing counts.
+
+    Attributes:
+        marks: How many labels there are.
+        marked, called: Shares of them, 0 to 1.
+        f1_low, f1_high: Ends of the 95 % interval over conversations.
+        alpha: Krippendorff's, of the calls with people.
+        calibration_error: smECE of the probabilities.
+    """
+
+    marks: int
+    marked: float
+    called: float
+    precision: float | None
+    recall: float | None
+    f1: float | None
+    f1_low: float | None
+    f1_high: float | None
+    alpha: float | None
+    calibration_error: float | None
+
+
+@dataclass(frozen=True)
+class CalledRow:
+    """The figures of a system and a kind of issue; of `macro` the mean F1 over kinds alone."""
+
+    system: str
+    issue: str
+    f1: float | None
+    figures: CalledFigures | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """A flat row."""
+        own = {"system": self.system, "issue": self.issue, "f1": self.f1}
+        return own if self.figures is None else own | asdict(self.figures)
+
+
 @dataclass
 class Called:
     """The marks of one kind that were held out, a row a mark, and what was said of them without seeing them.
@@ -40,7 +79,7 @@ class Called:
     chance: list[float] = field(default_factory=list)
     conversation: list[str] = field(default_factory=list)
 
-    def row(self, draws: int = DRAWS, seed: int = 0) -> dict[str, Any]:
+    def figures(self, draws: int = DRAWS, seed: int = 0) -> CalledFigures:
         """Precision, recall, F1 with its interval over conversations, α with people, calibration error."""
         marked, called = np.array(self.marked, dtype=bool), np.array(self.called, dtype=bool)
         counts = np.column_stack([marked & called, called, marked]).astype(float)
@@ -49,18 +88,18 @@ class Called:
         spread = interval(2 * drawn[:, 0] / np.maximum(drawn[:, 1] + drawn[:, 2], 1e-9))
         both, said, true = counts.sum(axis=0)
         units = [{"people": float(m), "model": float(c)} for m, c in zip(marked, called, strict=True)]
-        return {
-            "marks": len(marked),
-            "marked": float(marked.mean()),
-            "called": float(called.mean()),
-            "precision": both / said if said else None,
-            "recall": both / true if true else None,
-            "f1": 2 * both / (said + true) if said + true else None,
-            "f1_low": spread.low,
-            "f1_high": spread.high,
-            "alpha": krippendorff_alpha(units, "nominal"),
-            "calibration_error": smece(np.array(self.chance), marked),
-        }
+        return CalledFigures(
+            marks=len(marked),
+            marked=float(marked.mean()),
+            called=float(called.mean()),
+            precision=both / said if said else None,
+            recall=both / true if true else None,
+            f1=2 * both / (said + true) if said + true else None,
+            f1_low=spread.low,
+            f1_high=spread.high,
+            alpha=krippendorff_alpha(units, "nominal"),
+            calibration_error=smece(np.array(self.chance), marked),
+        )
 
 
 def cross_validate_labels(
@@ -88,13 +127,14 @@ def cross_validate_labels(
     return calibrated, raw
 
 
-def rows_of(calibrated: dict[str, Called], raw: dict[str, Called], seed: int = 0) -> list[dict[str, Any]]:
+def rows_of(calibrated: dict[str, Called], raw: dict[str, Called], seed: int = 0) -> list[CalledRow]:
     """A row per system and a kind, then one a system with its mean F1 over kinds."""
     rows = []
     for system, by_kind in (("issues", calibrated), (RAW, raw)):
-        each = [{"system": system, "issue": kind, **called.row(seed=seed)} for kind, called in by_kind.items()]
-        scores = [row["f1"] for row in each if row["f1"] is not None]
-        rows += [*each, {"system": system, "issue": "macro", "f1": sum(scores) / len(scores) if scores else None}]
+        each = {kind: called.figures(seed=seed) for kind, called in by_kind.items()}
+        scores = [found.f1 for found in each.values() if found.f1 is not None]
+        rows += [CalledRow(system, kind, found.f1, found) for kind, found in each.items()]
+        rows.append(CalledRow(system, "macro", sum(scores) / len(scores) if scores else None))
     return rows
 
 

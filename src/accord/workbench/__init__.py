@@ -1,15 +1,9 @@
 """Where people judge: studies, who is asked what, and what came of it."""
 
 from accord.workbench.assessments import open_study, outcomes
-from accord.workbench.outcome import (
-    Resampling,
-    agreement_with_all,
-    agreement_with_model,
-    agreement_with_others,
-    detection_outcome,
-    overall_outcome,
-    table,
-)
+from accord.workbench.detection import detection_outcome
+from accord.workbench.outcome import Outcome, Resampling, table
+from accord.workbench.overall import agreement_with_all, agreement_with_model, agreement_with_others, overall_outcome
 from accord.workbench.participants import Participants
 from accord.workbench.plan import FLOWS, Plan, Stage, assigned, eligible, planned, read_plan, sampled, write_plan
 from accord.workbench.study import At, NotNow, Part, Study, parts
@@ -18,6 +12,7 @@ __all__ = [
     "At",
     "FLOWS",
     "NotNow",
+    "Outcome",
     "Part",
     "Participants",
     "Plan",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from accord.project import Project, annotated_pairs, issues_of
 from accord.store import IssueAnnotations
 from accord.values import BadInput
-from accord.workbench.outcome import detection_outcome, overall_outcome
+from accord.workbench.detection import detection_outcome
+from accord.workbench.outcome import Outcome
+from accord.workbench.overall import overall_outcome
 from accord.workbench.participants import Participants
 from accord.workbench.plan import DETECTION, Plan, eligible, flow_named, planned, read_plan, write_plan
 from accord.workbench.study import Study
@@ -53,7 +54,7 @@ def open_study(
     return study, Participants(folder / f"{flow}-seats.json", len(plan.slots))
 
 
-def outcome(project: Project, plan: Plan) -> dict[str, Any]:
+def outcome(project: Project, plan: Plan) -> Outcome:
     """What came of a study so far."""
     store, seed = project.store, project.config.seed
     labels = store.labels()
@@ -64,7 +65,7 @@ def outcome(project: Project, plan: Plan) -> dict[str, Any]:
     return overall_outcome(labels, plan, assessments, seed=seed)
 
 
-def outcomes(project: Project, folder: Path) -> list[dict[str, Any]]:
+def outcomes(project: Project, folder: Path) -> list[Outcome]:
     """What came of the studies in a folder, those with answers."""
     found = [outcome(project, read_plan(path)) for flow in SAMPLES if (path := plan_file(folder, flow)).exists()]
-    return [each for each in found if each["examples"]]
+    return [each for each in found if each.examples]

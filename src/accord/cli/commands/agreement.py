@@ -151,8 +151,8 @@ def gate(
     from accord.values import GateFailed
 
     with open_project(config_file) as project:
-        result = check_gate(project.store, min_agreement, min_mean, max_unscored, min_within)
-    show(result, as_json, lambda found: "\n".join(check["says"] for check in found["checks"]))
-    failed = [check["says"] for check in result["checks"] if not check["passed"]]
+        checks = check_gate(project.store, min_agreement, min_mean, max_unscored, min_within)
+    show({"checks": [each.to_json() for each in checks]}, as_json, lambda _: "\n".join(map(str, checks)))
+    failed = [str(each) for each in checks if not each.passed]
     if failed:
         raise GateFailed("; ".join(failed))

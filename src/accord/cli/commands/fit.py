@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from accord.cli.app import PARTLY_UNSCORED, command, stop
-from accord.cli.findings import fitted_text, note_cautions
+from accord.cli.findings import fitted_text
 from accord.cli.options import AsJson, ConfigFile, MaxMoney, MaxRequests, MaxTokens, Setting, open_project
 from accord.cli.show import Steps, note, plan_text, show_each, spending
 
 if TYPE_CHECKING:
-    from accord.project import Project
+    from accord.project import Fitted, Project
 
 
 @command("fit")
@@ -54,7 +54,7 @@ def fit(
         if out is not None and len(wanted) > 1:
             raise BadInput(f"--out names one folder, and {len(wanted)} evaluators are to be fitted")
         if plan:
-            show_each((project.plan_fit(name).to_json() for name in wanted), as_json, plan_text)
+            show_each(map(project.plan_fit, wanted), as_json, lambda found: plan_text(found.to_json()))
             return
         lacking: list[str] = []
         show_each(_fitted(project, wanted, out, lacking), as_json, fitted_text)
@@ -70,14 +70,14 @@ def _best(project: Project) -> str:
     return found.best
 
 
-def _fitted(project: Project, names: Sequence[str], out: Path | None, lacking: list[str]) -> Iterator[dict[str, Any]]:
+def _fitted(project: Project, names: Sequence[str], out: Path | None, lacking: list[str]) -> Iterator[Fitted]:
     """Fit one after the other; `lacking` takes the names of those whose requests did not all succeed."""
     for name in names:
         with spending(project.budget), Steps() as steps:
             done = project.fit(name, out, steps, steps.stage)
-        result = done.to_json()
-        yield result
-        note_cautions(result)
+        yield done
+        for caution in done.cautions:
+            note(caution)
         if done.lacking:
             note(f"{name}: {done.lacking} requests came to nothing; the same command asks for them alone")
             lacking.append(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -113,10 +114,11 @@ def main_job(
         "files": {name: str(path) for name, path in done.files.items()},
         "said": list(done.said),
     }
-    show(result, as_json, _text)
+    learned = fitted_text(replace(done.fitted, tried=None))
+    show(result, as_json, lambda result: _text(result, learned))
 
 
-def _text(result: Mapping[str, Any]) -> str:
+def _text(result: Mapping[str, Any], learned: str) -> str:
     files = "\n".join(f"{name:10} {path}" for name, path in result["files"].items())
     parts = [part for part in (result["verdict"], result["about"]) if part]
     parts.append(imported_text(result["imported"]))
@@ -124,11 +126,10 @@ def _text(result: Mapping[str, Any]) -> str:
         parts.append(recorded_text(result["recorded"]))
     if result["comparison"] is not None:
         parts.append(comparison_text(result["comparison"]))
-    learned = {**result["fitted"], "comparison": None}
     scored = result["scored"]
     plural = "replies" if scored["level"] == "turn" else "conversations"
     mean = figure_text(scored["mean"], None, None)
-    parts += [fitted_text(learned), f"{scored['scored']} {plural} scored, mean {mean}"]
+    parts += [learned, f"{scored['scored']} {plural} scored, mean {mean}"]
     return "\n\n".join([*parts, files])
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,13 +10,8 @@ import typer
 
 from accord.cli.app import command
 from accord.cli.options import AsJson, ConfigFile, open_project
-from accord.cli.show import figure_text, note, show, table
+from accord.cli.show import note, show
 
-_RHO = {
-    "agreement_with_all": "a person with the mean of all",
-    "agreement_with_others": "a person with the mean of the others",
-    "agreement_with_model": "the mean of all with the model",
-}
 VALIDATION = Path("validation")
 """Where plans and participants are kept."""
 
@@ -63,7 +57,8 @@ def validate(
     with open_project(config_file) as project:
         if outcome:
             found = validating.outcome(project, read_plan(validating.plan_file(out, flow)))
-            show(found, as_json, _text)
+            lines = [f"{found.examples} of {found.planned} turns have answers", *found.lines()]
+            show(found.to_json(), as_json, lambda _: "\n\n".join(lines))
             return
         study, participants = validating.open_study(project, out, flow, sample, per_turn, per_person, people)
         if release is not None:
@@ -85,36 +80,3 @@ def _serve(study: Any, participants: Any, host: str, port: int) -> None:
     note(f"{len(plan.turns)} turns for {len(plan.slots)} people at http://{host}:{port}/")
     serve(validation_app(study, participants, token), host, port)
     note("stopped; answers are kept: accord validate " + plan.flow + " --outcome")
-
-
-def _text(found: Mapping[str, Any]) -> str:
-    about = f"{found['examples']} of {found['planned']} turns have answers"
-    return "\n\n".join([about, *(_detection(found) if found["flow"] == "detection" else _overall(found))])
-
-
-def _detection(found: Mapping[str, Any]) -> list[str]:
-    rows = [
-        [row["type"], str(row["examples"]), _figure(row["majority"]), _figure(row["all_agree"])]
-        for row in [*found["types"], {"type": "all", **found}]
-        if row["examples"]
-    ]
-    low, high = found["valid_range"] or (None, None)
-    people = f"{len(found['annotators'])} people; each finds {_figure(low)} to {_figure(high)} of the turns valid"
-    kappas = f"κ of pairs {_figure(found['cohen_kappa'])}, Fleiss' κ {_figure(found['fleiss_kappa'])}"
-    return [table(["found", "turns", "valid (majority)", "valid (unless all say bad)"], rows), people, kappas]
-
-
-def _overall(found: Mapping[str, Any]) -> list[str]:
-    rows = [[title, *(_figure(found[stage][name]) for stage in ("initial", "revised"))] for name, title in _RHO.items()]
-    moved = found["revisions"]
-    said = (
-        f"{_figure(moved['share'])} of {found['ratings']} ratings revised: {moved['lower']} down, {moved['higher']} up"
-    )
-    return [table(["Spearman", "alone", "with the issues shown"], rows), said]
-
-
-def _figure(value: Any) -> str:
-    """A figure with its interval; a dash where it is undefined."""
-    if isinstance(value, Mapping):
-        return figure_text(value.get("value"), value.get("low"), value.get("high"))
-    return figure_text(value, None, None)

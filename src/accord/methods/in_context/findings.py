@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from accord.evidence import Figure, Findings, Fold, Section, Table, Text, number, percent, text_table
 from accord.methods.in_context.asking import Counts
 from accord.methods.in_context.inversion import BY_HAND
 from accord.methods.in_context.recipe import Recipe
@@ -32,6 +33,12 @@ class PromptFigures:
     kept: bool
     unreadable: int
 
+    def fold(self, is_open: bool) -> Fold:
+        """Its part of the report."""
+        lost = f", {self.unreadable} replies without a score" if self.unreadable else ""
+        summary = f"{self.hash}, {self.by}: mean squared error {number(self.error, 4)}{lost}"
+        return Fold(summary, [Text(self.text, "quote")], is_open=is_open)
+
 
 @dataclass(frozen=True)
 class StageCounts:
@@ -41,8 +48,8 @@ class StageCounts:
     failures: Mapping[str, int]
 
 
-@dataclass(frozen=True)
-class InContextFindings:
+@dataclass(frozen=True, kw_only=True)
+class InContextFindings(Findings):
     """Findings of learning, and of the held-out side where it was asked about.
 
     Attributes:
@@ -77,6 +84,49 @@ class InContextFindings:
     def to_json(self) -> dict[str, Any]:
         """The findings as plain JSON values."""
         return dict(_FINDINGS.dump_python(self, mode="json"))
+
+    def lines(self) -> list[str]:
+        """What it learned from, the best prompts, who picks the examples, and the requests."""
+        prompts = [
+            [one.hash, one.by, f"{one.error:.4f}", "kept" if one.kept else ""] for one in self.prompts[: self.kept + 3]
+        ]
+        selectors = [
+            [one.selector + (" *" if one.chosen else ""), one.targets.text(3, 3), one.gains.text(3, 3)]
+            for one in self.selectors
+        ]
+        return [
+            f"{self.dimension} ({self.level}s): learned from {self.trained} examples and {self.pairs} tried sets, "
+            f"tested on {self.tested} others",
+            f"Prompts by squared error\n{text_table(['', 'by', 'error', ''], prompts)}",
+            "Selection of examples: exp(-error) of the sets they pick, and the gain over random sets (* is used)\n"
+            + text_table(["", "exp(-error)", "gain"], selectors),
+            f"{self.asked} requests; {self.prefix_shared:.0%} of their text repeats the beginning of the request "
+            "before",
+        ]
+
+    def section(self) -> Section:
+        """How it was learned, who picks the examples, and the prompts that are used."""
+        lead = (
+            f"A model was shown {self.trained} rated examples, a few per request, and tested on {self.tested} others. "
+            f"{len(self.prompts)} prompts were tried, {self.kept} are used; the selector {self.selector} picks the "
+            "examples."
+        )
+        enough = (
+            "Next step: where the first line of the table of agreement is no better than the prompt by hand in it, a "
+            "prompt by hand is enough. That table is over conversations that were neither learned from nor shown."
+        )
+        edited = (
+            "To try an edited prompts.yaml: sources: {in-context: {prompts: FILE}}. "
+            f"{percent(self.prefix_shared)} of the requests' text repeats the beginning of the request before."
+        )
+        rows: list[list[str | Figure]] = [[one.selector, one.targets, one.gains] for one in self.selectors]
+        own = frozenset(place for place, one in enumerate(self.selectors) if one.chosen)
+        kept = [one for one in self.prompts if one.kept]
+        return Section(f"Scoring in context: {self.dimension}", lead, [
+            Text(enough, "soft"), Text("Selection of examples", "heading"),
+            Table(["", "exp(-error) of what it picks", "gain over random"], rows, 3, own),
+            Text("Prompts", "heading"), *(one.fold(place == 0) for place, one in enumerate(kept)), Text(edited, "soft"),
+        ])  # fmt: skip
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> InContextFindings:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from accord.evidence import Settings
+from accord.evidence import Figure, Settings
 from accord.methods.in_context.nodes import Floats, Indices, Library, Nodes, Pairs, Query
 from accord.statistics import DRAWS, Clusters, interval
 from accord.values import Registry
@@ -250,6 +250,16 @@ class SelectorFigures:
     gain: float
     gain_low: float | None
     gain_high: float | None
+
+    @property
+    def targets(self) -> Figure:
+        """The mean target with its interval."""
+        return Figure(self.target, self.target_low, self.target_high)
+
+    @property
+    def gains(self) -> Figure:
+        """The gain with its interval."""
+        return Figure(self.gain, self.gain_low, self.gain_high)
 
 
 def selector_figures(tried: Sequence[Tried], chosen: str, groups: Sequence[str], seed: int) -> list[SelectorFigures]:

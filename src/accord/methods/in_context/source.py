@@ -276,9 +276,9 @@ class InContext(Source):
 
     # --- what was learned -----------------------------------------------------------------------------------------
 
-    def describe(self) -> Mapping[str, Any]:
-        """Results of every prompt and selector, counts of requests, and cautions (`InContextFindings`)."""
-        return {} if self.findings_ is None else self.findings_.to_json()
+    def findings(self) -> InContextFindings | None:
+        """Results of every prompt and selector, counts of requests, and cautions."""
+        return self.findings_
 
     def state(self) -> State:
         """The recipe, with its prompts and demonstrations as files, and how it was found."""

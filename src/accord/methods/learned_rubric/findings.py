@@ -1,31 +1,75 @@
-"""What a report shows of a learned rubric, as values with their JSON, and what the data could not support."""
+"""Findings of a learned rubric, as values: their JSON, what a terminal shows, and their section of the report."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
+from pydantic import TypeAdapter
 
-from accord.evidence import Training, counted_stems, pieces
-from accord.methods.learned_rubric.answers import points
-from accord.methods.learned_rubric.experiment import ExperimentResult, RubricFit, SystemFigures, clusters_of
-from accord.methods.learned_rubric.separation import POINT, TOP, Flags, Floats, curves, targets
-from accord.models import PROSE
-from accord.statistics import interval
-from accord.values import Conversation, Question, Sample, Side
+from accord.evidence import (
+    Charts,
+    Curves,
+    Figure,
+    Findings,
+    Fold,
+    Histogram,
+    Point,
+    Points,
+    Section,
+    Table,
+    Text,
+    number,
+    percent,
+    text_table,
+)
+from accord.methods.learned_rubric.selection import RUBICON
+from accord.methods.learned_rubric.separation import NAMES, UNCERTAIN
 
-SHOWN = 2
-"""Examples of each kind."""
-MOST_DRAWS = 500
-"""Of an assertion's interval."""
-SHAKY = 0.5
-"""An assertion that is selected on a smaller share of the resamples is selected by chance."""
-LONGEST = 300
-"""Characters of a passage."""
-ROLES = frozenset({"user", "assistant"})
-"""Words that assertions use of the speakers: they tell no turn from another."""
+RUBRICS, SELECTIONS = 1, 3
+TABLES = {RUBRICS: "Rubrics", SELECTIONS: "Selection policies on the same pool"}
+"""Titles by number; the numbers are the paper's."""
+COLUMNS = {
+    "delta_netsat": ("ΔNetSAT", "ΔNetSAT"), "yield_rate": ("yield", "yield"),
+    "yield_deployed": ("deployed", "yield deployed"), "precision_deployed": ("right", "right there"),
+    "accuracy": ("A", "accuracy"), "precision": ("P", "precision"), "recall": ("R", "recall"), "f1": ("F1", "F1"),
+}  # fmt: skip
+"""Figures of a line, as a terminal and a page call them."""
+MOST_POINTS = 400
+"""Of a precision curve: more would not be seen."""
+
+
+@dataclass(frozen=True)
+class SystemFigures:
+    """A line of a table.
+
+    Attributes:
+        table: Number of the table.
+        system: Name of the system.
+        figures: By name, on the held-out side.
+        unanswered: Share of its assertions' answers that are missing, and count as neutral.
+        failed: Why there are no figures.
+    """
+
+    table: int
+    system: str
+    figures: Mapping[str, Figure]
+    unanswered: float | None = None
+    failed: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """A flat row: each figure by its name, its interval as `_low` and `_high`."""
+        row: dict[str, Any] = {"table": self.table, "system": self.system, "unanswered": self.unanswered}
+        for name, found in self.figures.items():
+            row |= {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
+        return row if self.failed is None else {**row, "failed": self.failed}
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> SystemFigures:
+        """The inverse of `to_json`."""
+        found = {name: Figure(row[name], row[f"{name}_low"], row[f"{name}_high"]) for name in NAMES}
+        return cls(row["table"], row["system"], found, row["unanswered"], row.get("failed"))
 
 
 @dataclass(frozen=True)
@@ -75,13 +119,27 @@ class AssertionFindings:
         found = asdict(self)
         return {**found, "class": found.pop("side")}
 
-    @classmethod
-    def of_json(cls, found: Mapping[str, Any]) -> AssertionFindings:
-        """The inverse of `to_json`."""
-        systems = [SystemShare(**each) for each in found["by_system"]]
-        examples = [RubricExample(**each) for each in found["examples"]]
-        about = {**found, "side": found["class"], "by_system": systems, "examples": examples}
-        return cls(**{name: value for name, value in about.items() if name != "class"})
+    def fold(self, several: bool) -> Fold:
+        """Its part of the report: what it is worth, and examples; of `several` systems, for which it fails."""
+        chosen = "" if self.chosen is None else f", chosen on {percent(self.chosen)} of resamples"
+        low, high = number(self.separation_low, 2), number(self.separation_high, 2)
+        about = (
+            f"{'Speaks for' if self.side == 'sat' else 'Speaks against'} a conversation; written from {self.reasons} "
+            f"reasons. Separation {number(self.separation, 2)} points ({low} to {high})."
+        )
+        if several:
+            fails = ", ".join(f"{each.system} {percent(each.fails)} of {each.n}" for each in self.by_system)
+            about += f" Fails for: {fails}."
+        examples = [
+            Text(
+                one.passage or "no passage shares a word with it",
+                "turn",
+                f"{one.kind} the conversation: {one.conversation} ({number(one.points, 1)} points)",
+            )
+            for one in self.examples
+        ]
+        note = f"{self.id}, fails in {percent(self.fails)}{chosen}"
+        return Fold(self.text, [Text(about, "soft"), *examples], note)
 
 
 @dataclass(frozen=True)
@@ -117,8 +175,8 @@ class Confusion:
     bad_bad: int
 
 
-@dataclass(frozen=True)
-class RubricFindings:
+@dataclass(frozen=True, kw_only=True)
+class RubricFindings(Findings):
     """Everything that a report shows of a learned rubric.
 
     `rows` are the lines of the tables, the learned rubric first, `assertions` the selected ones, those that fail most
@@ -149,168 +207,141 @@ class RubricFindings:
 
     def to_json(self) -> dict[str, Any]:
         """As it is stored, printed and shown."""
-        lists = {name: list(map(asdict, getattr(self, name))) for name in _PLAIN}
-        rest = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {**rest, **lists, "rows": [row.to_json() for row in self.rows],
-                "assertions": [one.to_json() for one in self.assertions]}  # fmt: skip
+        lists = {"rows": [row.to_json() for row in self.rows], "assertions": [one.to_json() for one in self.assertions]}
+        return {**super().to_json(), **lists}
 
     @classmethod
-    def of_json(cls, found: Mapping[str, Any]) -> RubricFindings:
-        """The inverse of `to_json`."""
-        lists = {name: [kind(**each) for each in found[name]] for name, kind in _PLAIN.items()}
-        rows = list(map(SystemFigures.of_json, found["rows"]))
-        return cls(
-            **{**found, **lists, "rows": rows, "assertions": list(map(AssertionFindings.of_json, found["assertions"]))}
+    def from_json(cls, found: Mapping[str, Any]) -> RubricFindings:
+        """The inverse of `to_json`.
+
+        Raises:
+            ValueError: These are no findings of a learned rubric.
+        """
+        assertions = [{**one, "side": one["class"]} for one in found["assertions"]]
+        rows = list(map(SystemFigures.from_json, found["rows"]))
+        return _FINDINGS.validate_python({**found, "rows": rows, "assertions": assertions})
+
+    def lines(self) -> list[str]:
+        """How far it was learned and tried, the tables, and the assertions."""
+        about = f"rubric learned on {self.trained} good and bad conversations, tried on {self.tested} others"
+        tables = [
+            f"{title}\n{text_table(['', *(short for short, _ in COLUMNS.values())], map(_texts, rows))}"
+            for number, title in TABLES.items()
+            if len(rows := self.table(number)) > 1
+        ]
+        width = max(len(one.id) for one in self.assertions)
+        listed = (f"{one.id:{width}}  fails {one.fails:4.0%}  {one.text}" for one in self.assertions)
+        return [f"{about}; 95 % intervals", *tables, "Selected\n" + "\n".join(listed)]
+
+    def section(self) -> Section:
+        """Charts of the assertions, of NetSAT and of its precision; each assertion with its examples; the tables."""
+        best = self.rows[0].figures["delta_netsat"]
+        lead = (
+            f"{len(self.assertions)} assertions, selected from {self.pool['assertions']} that were written from "
+            f"{self.trained} good and bad conversations. Their sum, NetSAT, was tried on {self.tested} others: good "
+            f"ones lie {number(best.value, 1)} points above bad ones ({number(best.low, 1)} to {number(best.high, 1)})."
+        )
+        several = len(self.assertions[0].by_system) > 1
+        folds = [one.fold(several) for one in self.assertions]
+        asked = f"Each new conversation is asked {len(self.assertions)} assertions."
+        return Section("The learned rubric", lead, [
+            Charts([self._separations()]), Text(self._worst(several), "soft"),
+            Charts([self._scores(), self._precisions()], ("good", "bad, by people")), Text(self._trust(), "soft"),
+            Text("Assertions by share of failures", "heading"), *folds, *self._tables(), self._systems(),
+            Text(asked, "soft"), Text(self.evaluator["signature"], "code"),
+        ])  # fmt: skip
+
+    def _separations(self) -> Points:
+        caption = (
+            "What each assertion adds to the difference, on conversations it was not chosen on; orange: within chance"
+        )
+        points = [
+            Point(
+                f"{one.id}: {one.text}",
+                Figure(one.separation, one.separation_low, one.separation_high),
+                one.separation_low is None or one.separation_low <= 0,
+            )
+            for one in sorted(self.assertions, key=lambda one: -one.separation)
+        ]
+        return Points(caption, "points between good and bad conversations", points)
+
+    def _scores(self) -> Histogram:
+        caption = "NetSAT of held-out conversations; the line is the threshold, dashes the uncertainty window"
+        groups = {name: [one.score for one in self.scores if one.good == (name == "good")] for name in ("good", "bad")}
+        return Histogram(caption, "NetSAT", "conversations", groups, self.threshold, self._ends)
+
+    def _precisions(self) -> Curves:
+        caption = (
+            "Precision of calling good what lies above a threshold, and bad what does not, on the training side; "
+            "dashes: the sharp curves they are held against, and the window"
+        )
+        few = self.curves[:: max(1, len(self.curves) // MOST_POINTS)]
+        lines = [
+            ([one.good for one in few], [one.good_target for one in few]),
+            ([one.bad for one in few], [one.bad_target for one in few]),
+        ]
+        x = [one.theta for one in few]
+        return Curves(caption, "threshold on NetSAT", "precision", x, lines, self.precision, self._ends)
+
+    @property
+    def _ends(self) -> tuple[float | None, float | None]:
+        low, high = self.window
+        return low, high
+
+    def _worst(self, several: bool) -> str:
+        worst = self.assertions[0]
+        most = worst.by_system[0]
+        of = f", and most of all for {most.system} ({percent(most.fails)} of {most.n})" if several else ""
+        return (
+            f'Next step: {worst.id} fails most, in {percent(worst.fails)} of conversations ("{worst.text}"){of}: read '
+            "its examples below before anything else. Take out of rubric.yaml what you do not believe, and fit again "
+            "with sources: {learned-rubric: {pool: rubric.yaml}}."
         )
 
+    def _trust(self) -> str:
+        uncertain = sum(one.said == UNCERTAIN for one in self.scores) / len(self.scores)
+        right = self.rows[0].figures["precision_deployed"].value
+        said = "No conversation was labelled: nothing is precise enough."
+        if right is not None:
+            said = f"Of the labels that were given, {percent(right)} agree with people; {percent(self.precision)} were "
+            said += "asked for."
+        return (
+            f"Next step: trust the labels good and bad, and read the {percent(uncertain)} that stay uncertain. {said}"
+        )
 
-_PLAIN: Mapping[str, type[Any]] = {"scores": ScoredConversation, "curves": CurvePoint, "confusion": Confusion}
-"""Lists of values whose JSON has their own keys."""
+    def _tables(self) -> list[Text | Table]:
+        parts: list[Text | Table] = []
+        for place, title in TABLES.items():
+            if len(rows := self.table(place)) > 1:
+                lines: list[list[str | Figure]] = [
+                    [row.system, *(row.figures[name] for name in COLUMNS)] for row in rows
+                ]
+                own = frozenset(at for at, row in enumerate(rows) if row.system == RUBICON)
+                parts += [Text(title, "heading"), Table(["", *(long for _, long in COLUMNS.values())], lines, own=own)]
+        about = (
+            "The yield as the paper reads it takes the window from the labels that it is tested on; deployed, the "
+            "window is the training side's, and the next column says how often a label given there is right."
+        )
+        return [*parts, Text(about, "soft")]
 
-
-def findings(fit: RubricFit, result: ExperimentResult, test: Training) -> RubricFindings:
-    """Everything that a report shows of a learned rubric and its held-out side."""
-    selector, good = fit.selector, result.decided.good
-    scored = selector.outcome(result.answers, good)
-    systems = [sample.conversation.system or "not said" for sample in result.decided.samples]
-    said = selector.window_.says(scored.scores)
-    failures = fit.written.failures
-    return RubricFindings(
-        rows=result.rows,
-        assertions=_assertions(fit, result, test, systems),
-        scores=[
-            ScoredConversation(float(score), bool(is_good), str(label))
-            for score, is_good, label in zip(scored.scores, good, said, strict=True)
-        ],
-        threshold=selector.threshold_,
-        precision=selector.settings.precision,
-        curves=_curves(fit),
-        confusion=_confusion(systems, good, said),
-        cautions=cautions(fit, result),
-        tested=len(good),
-        again=sum(count for why, count in failures.items() if why != PROSE)
-        + sum(row.unanswered or 0.0 for row in result.rows),
-        **learned_part(fit),
-    )
-
-
-def learned_part(fit: RubricFit) -> Mapping[str, Any]:
-    """The findings that need no held-out side."""
-    about, pool = fit.selector.describe(), {**fit.written.to_json(), "assertions": len(fit.everything.assertions)}
-    return {"window": about["window"], "pool": pool, "trained": len(fit.decided.samples), "evaluator": about}
-
-
-def _curves(fit: RubricFit) -> list[CurvePoint]:
-    """The training side's precision at each threshold, and the targets that it is held against."""
-    good = fit.decided.good
-    found = curves(fit.selector.outcome(fit.answers, good).scores, good)
-    plus, minus = targets(found.theta, fit.selector.threshold_, float(good.mean()))
-    rows = np.column_stack([found.theta, found.good, found.bad, plus, minus]).tolist()
-    return [CurvePoint(*row) for row in rows]
+    def _systems(self) -> Fold:
+        header = [
+            "system",
+            "good, called good",
+            "uncertain",
+            "called bad",
+            "bad, called good",
+            "uncertain",
+            "called bad",
+        ]
+        rows = [list(map(str, asdict(row).values())) for row in self.confusion]
+        return Fold("What became of good and bad conversations, by system", [Table(header, rows)])
 
 
-def cautions(fit: RubricFit, result: ExperimentResult) -> list[str]:
-    """Sentences on what the data could not support, the gravest first."""
-    low, written = result.rows[0].figures["delta_netsat"].low, fit.written
-    names, rarer = fit.selector.names_, min(fit.selector.classes_)
-    shaky = sum(result.chosen.get(name, 1.0) < SHAKY for name in names)
-    sat, dsat = (sum(question.side is side for question in fit.everything.assertions) for side in Side)
-    contradicted = fit.decided.contradicted + result.decided.contradicted
-    part, failed, flagged = written.counts["shown in part"], written.failures, len(written.flagged)
-    said = {
-        "on conversations it has not seen, the rubric does not separate good from bad beyond chance: do not use it "
-        "yet; label more conversations, or try another judge or writer": low is None or low <= 0,
-        f"{len(names)} assertions were chosen and the rarer class has {rarer} conversations to choose them by: ask for "
-        "fewer (learned-rubric: {budgets: [[3, 3], [10, 10]]}), or label more": rarer < len(names),
-        f"{shaky} of the {len(names)} chosen assertions are chosen on fewer than half of the resamples: another sample "
-        "would have chosen others of the pool": shaky > len(names) / 2,
-        f"the pool holds {sat} SAT and {dsat} DSAT assertions: there is hardly anything to choose from": min(sat, dsat)
-        < 2,
-        f"{contradicted} conversations were called good by some and bad by others; their mean decided": contradicted,
-        f"{part} conversations are longer than the writer's context and were shown to it in part": part,
-        f"{failed.total()} prompts of the writer failed: "
-        + ", ".join(f"{reason} ({count})" for reason, count in failed.most_common()): failed,
-        f"{flagged} assertions named private details of a conversation and were left out": flagged,
-    }
-    found = [sentence for sentence, holds in said.items() if holds]
-    found += [f"{row.system} failed: {row.failed}" for row in result.rows if row.failed]
-    silent = {row.system: row.unanswered for row in result.rows if row.unanswered}
-    missing = "of the held-out answers for {} are missing, and count as neutral"
-    return [*found, *(f"{share:.0%} {missing.format(name)}" for name, share in silent.items())]
+_FINDINGS = TypeAdapter(RubricFindings)
 
 
-# --- single assertions --------------------------------------------------------------------------------------------
-
-
-def _assertions(
-    fit: RubricFit, result: ExperimentResult, test: Training, systems: list[str]
-) -> list[AssertionFindings]:
-    """Each selected assertion, those that fail most first."""
-    selector, good, samples = fit.selector, result.decided.good, result.decided.samples
-    said = points(result.answers, selector.names_, selector.settings.answers).values / POINT
-    clusters = clusters_of(test, result.decided)
-    drawn = [clusters.rows(count) for count in clusters.counts(min(test.draws, MOST_DRAWS), test.seed)]
-    found = []
-    for name, answers in zip(selector.names_, said, strict=True):
-        question = fit.rubric[name]
-        assert question.side is not None
-        signed = answers if question.side is Side.SAT else -answers
-        spread = interval(np.array([_gap(signed[rows], good[rows]) for rows in drawn]))
-        fails = answers < TOP / POINT / 2 if question.side is Side.SAT else answers > TOP / POINT / 2
-        found.append(
-            AssertionFindings(
-                name, question.text, question.side.value, question.weight, _gap(signed, good), spread.low, spread.high,
-                result.chosen.get(name), len(question.reasons), float(fails.mean()), _by_system(systems, fails),
-                _examples(question, samples, signed),
-            )
-        )  # fmt: skip
-    return sorted(found, key=lambda one: -one.fails)
-
-
-def _gap(values: Floats, good: Flags) -> float:
-    """Difference of the classes' means; NaN where one class is missing."""
-    return float(values[good].mean() - values[~good].mean()) if good.any() and not good.all() else float("nan")
-
-
-def _by_system(systems: list[str], fails: Flags) -> list[SystemShare]:
-    names = np.array(systems)
-    each = [(name, names == name) for name in sorted(set(systems))]
-    shares = [SystemShare(name, float(fails[rows].mean()), int(rows.sum())) for name, rows in each]
-    return sorted(shares, key=lambda one: -one.fails)
-
-
-def _examples(question: Question, samples: Sequence[Sample], values: Floats) -> list[RubricExample]:
-    """Held-out conversations that an assertion speaks for most, and against most, with the passages."""
-    order = np.argsort(-values, kind="stable")
-    kinds = [("for", row) for row in order[:SHOWN]] + [("against", row) for row in order[::-1][:SHOWN]]
-    chats = [(kind, row, samples[row].conversation) for kind, row in kinds]
-    return [RubricExample(kind, c.id, float(values[row]), passage(c, question)) for kind, row, c in chats]
-
-
-def passage(conversation: Conversation, question: Question) -> str | None:
-    """The passage of a conversation that bears on an assertion; `None` where no turn shares a word with it."""
-    quote = next((r.quote for r in question.reasons if r.conversation == conversation.id and r.quote), None)
-    if quote is not None:
-        return quote
-    stems = counted_stems(pieces(question.text)).keys() - ROLES
-    shared = [len(stems & counted_stems(pieces(turn.content)).keys()) for turn in conversation.turns]
-    if not max(shared, default=0):
-        return None
-    turn = conversation.turns[shared.index(max(shared))]
-    text = " ".join(turn.content.split())
-    return f"{turn.role}: {text[:LONGEST]}{' …' if len(text) > LONGEST else ''}"
-
-
-def _confusion(systems: list[str], good: Flags, said: Any) -> list[Confusion]:
-    """Counts for all conversations, and for each system where there are several."""
-    names = np.array(systems)
-    rows = []
-    for name in ["all", *sorted(set(systems))] if len(set(systems)) > 1 else ["all"]:
-        of = np.ones(len(names), dtype=bool) if name == "all" else names == name
-        counts = {
-            f"{was}_{label}": int((of & (good == (was == "good")) & (said == label)).sum())
-            for was in ("good", "bad")
-            for label in ("good", "uncertain", "bad")
-        }
-        rows.append(Confusion(name, **counts))
-    return rows
+def _texts(row: SystemFigures) -> list[str]:
+    """A line as a terminal shows it: ΔNetSAT is in points, the others are shares."""
+    digits = {name: 1 if name == "delta_netsat" else 2 for name in COLUMNS}
+    return [row.system, *(row.figures[name].text(places, places) for name, places in digits.items())]

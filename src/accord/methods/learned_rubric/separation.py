@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from accord.evidence import Figure
 from accord.statistics import DRAWS, Clusters, interval
 
 Floats = NDArray[np.float64]
@@ -195,15 +196,6 @@ NAMES = (
     "delta_netsat", "yield_rate", "yield_deployed", "precision_deployed",
     "accuracy", "precision", "recall", "f1", "sat_dsat",
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A figure with its 95 % interval over conversations; `None` where it is not defined."""
-
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
 
 
 def with_intervals(tested: Outcome, clusters: Clusters, draws: int = DRAWS, seed: int = 0) -> dict[str, Figure]:

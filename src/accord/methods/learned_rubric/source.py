@@ -25,8 +25,8 @@ from accord.evidence import (
     sources,
 )
 from accord.methods.learned_rubric.answers import FEWEST, Decided, verdicts_of
-from accord.methods.learned_rubric.experiment import Experiment, RubricFit, fit_pool
-from accord.methods.learned_rubric.findings import findings, learned_part
+from accord.methods.learned_rubric.experiment import Experiment, RubricFit, findings, fit_pool, learned_part
+from accord.methods.learned_rubric.findings import RubricFindings
 from accord.methods.learned_rubric.fitting import AssertionSelector
 from accord.methods.learned_rubric.pool import Writing, WritingSettings, WrittenPool, write_pool
 from accord.methods.learned_rubric.rubrics import asking, checked_given, checked_pool, questions_of, rubric_of, seen_in
@@ -83,7 +83,7 @@ class LearnedRubric(Source):
         super().__init__(settings, context)
         self._parts: _Parts | None = None
         self._fit: RubricFit | None = None
-        self._findings: Mapping[str, Any] = {}  # as `describe` gives them
+        self._findings: RubricFindings | None = None
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -192,7 +192,7 @@ class LearnedRubric(Source):
             return (yield from nothing(self))
         result = yield from Experiment(fit, test, self.settings, self._given(test.question)).run()
         found = self._having(self._learned)
-        found._fit, found._findings = fit, findings(fit, result, test).to_json()
+        found._fit, found._findings = fit, findings(fit, result, test)
         return found
 
     def _given(self, main: Question) -> dict[str, Rubric]:
@@ -217,9 +217,13 @@ class LearnedRubric(Source):
         answers = yield from ask_rubric(asking(parts.rubric, parts.selector.names_), samples)
         return parts.selector.measured(answers)
 
+    def findings(self) -> RubricFindings | None:
+        """What was learned and how it did on the held-out side; `None` before `examine`."""
+        return self._findings
+
     def describe(self) -> Mapping[str, Any]:
         """`RubricFindings` as JSON; before `examine` the learned part alone, before `learn` nothing."""
-        return self._findings or ({} if self._fit is None else learned_part(self._fit))
+        return super().describe() or ({} if self._fit is None else learned_part(self._fit))
 
     # --- keeping ------------------------------------------------------------------------------------------------
 
@@ -244,7 +248,8 @@ class LearnedRubric(Source):
         _check_unedited(rubric, state.card)
         selector = AssertionSelector.restored(state.card["selection"], rubric.main_question, self.settings)
         found = self._having(_Parts(selector, rubric, everything))
-        found._findings = state.card["findings"]
+        said = state.card["findings"]
+        found._findings = RubricFindings.from_json(said) if "rows" in said else None
         return found
 
 
