@@ -32,8 +32,8 @@ SIMPLE = ("constant", "judge", "column")
 """Those that stand for the average where they are not shown to be worse."""
 PERSONAL = ("mixed", "network")
 """Those that know each annotator: their plain mean comes next, since weights learned from a few folds are noisy."""
-FEWEST_FOR_NETWORK = 200
-"""With fewer labels the network is not tried: it has never been the better one there."""
+FEWEST_FOR_NETWORK = 500
+"""With fewer labels the network is not tried: beside the mixed model it has made things worse there."""
 FEWEST_FOR_STACK = 20
 """With fewer labels nothing is tried: the folds would be of a few ratings each."""
 LEAST_WEIGHT = 0.1
