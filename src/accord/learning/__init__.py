@@ -14,7 +14,6 @@ from accord.learning.calibration import FEWEST_LABELS, Calibration
 from accord.learning.conformal import band_width, bands
 from accord.learning.core import matrix
 from accord.learning.curves import BINS, Additive, Bins, predicted
-from accord.learning.equations import GROUP, OFFSET, OWN_SLOPE, SLOPE, TEXT
 from accord.learning.evaluator import Evaluator, Level, learns, level_of, load_evaluator, saved_as, with_notes
 from accord.learning.experts import parts
 from accord.learning.head import Head, check_settings, heads, make_head, settings_of
@@ -37,6 +36,7 @@ from accord.learning.issue_labels import (
 from accord.learning.label_free import PMI, LabelFree
 from accord.learning.labelling import suggest_labels
 from accord.learning.large_equations import LargeDesign
+from accord.learning.layout import GROUP, OFFSET, OWN_SLOPE, SLOPE, TEXT
 from accord.learning.link import OrdinalLink
 from accord.learning.mixed import MixedCore
 from accord.learning.mixed_effects import MixedEffects

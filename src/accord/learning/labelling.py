@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from accord.evidence import EvidenceTable, Ratings
 from accord.learning.core import known_ratings, matrix, sources_of
-from accord.learning.equations import GROUP, TEXT
+from accord.learning.layout import GROUP, TEXT
 from accord.learning.mixed_effects import MixedEffects
 from accord.values import BadInput, Labels, Question, Target, UnknownName
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, cg
 
-from accord.learning.equations import FIXED, GROUP, OFFSET, TEXT, Floats, Indices, Layout, Learned, own_effects
+from accord.learning.equations import Learned, of_some_annotators
+from accord.learning.layout import FIXED, GROUP, OFFSET, TEXT, Floats, Indices, Layout, own_effects
 
 DENSE = 2000
 """The most effects that are solved densely."""
@@ -20,7 +21,7 @@ class LargeDesign(Layout):
 
     def best_ratios(self) -> Floats:
         """The ratios with the highest restricted likelihood on a sample of whole annotators."""
-        return self.sample().best_ratios()
+        return of_some_annotators(self).best_ratios()
 
     def of_present(self, ratios: Floats) -> Floats:
         """The given ratios, 0 for those that are not given."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from accord.evidence import Arrays, EvidenceTable, Ratings
 from accord.learning.core import Core, inner_folds, matrix, sources_of
-from accord.learning.equations import GROUP, OFFSET, OWN_SLOPE, SLOPE, TEXT, Floats, Indices
+from accord.learning.layout import GROUP, OFFSET, OWN_SLOPE, SLOPE, TEXT, Floats, Indices
 from accord.learning.link import OrdinalLink
 from accord.learning.mixed_effects import (
     MixedEffects,

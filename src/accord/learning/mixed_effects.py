@@ -20,8 +20,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from accord.learning.equations import OFFSET, TEXT, Design, Floats, Indices, own_effects
+from accord.learning.equations import Design
 from accord.learning.large_equations import DENSE, LargeDesign
+from accord.learning.layout import OFFSET, TEXT, Floats, Indices, own_effects
 
 
 class MixedEffects(RegressorMixin, BaseEstimator):  # type: ignore[misc]

@@ -1,0 +1,186 @@
+"""Ratings laid out for the mixed model's equations: the design, and which ratings share a text or a group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
+Rows = Floats | Any
+"""Dense, or sparse (scipy.sparse has no types)."""
+
+SLOPE, OFFSET, OWN_SLOPE, TEXT, GROUP = range(5)
+"""Places of the variance ratios; a second source's slopes and own slopes come after them, then a third's."""
+FIXED = -1
+DENSE_CELLS = 4_000_000
+
+
+@dataclass(frozen=True)
+class Nesting:
+    """Which ratings share a text, and which texts share a group: what is eliminated first.
+
+    Attributes:
+        text: (n,) each rating's text.
+        size: (T,) ratings of each text.
+        group: (T,) each text's group.
+        groups: G.
+    """
+
+    text: Indices
+    size: Floats
+    group: Indices
+    groups: int
+
+    @classmethod
+    def of(cls, n: int, text: Indices, group: Indices) -> Nesting:
+        """Of n ratings; without `text` no two share one, without `group` no two texts do.
+
+        Ratings of one text belong to one group.
+        """
+        text = text if text.size else np.arange(n)
+        texts = int(text.max()) + 1 if n else 0
+        of_text = np.arange(texts)
+        if group.size:
+            of_text[text] = group
+        return cls(text, np.bincount(text, minlength=texts).astype(float), of_text, int(of_text.max(initial=-1)) + 1)
+
+    @property
+    def present(self) -> list[int]:
+        """TEXT where a text was rated more than once, GROUP where a group has more than one text."""
+        several = np.bincount(self.group, minlength=self.groups) > 1
+        grouped = self.groups > 1 and several.any()  # the level of a single group is the model's own
+        return [*([TEXT] if (self.size > 1).any() else []), *([GROUP] if grouped else [])]
+
+    @property
+    def group_of_row(self) -> Indices:
+        """(n,) each rating's group."""
+        return self.group[self.text]
+
+    def by_text(self) -> sparse.csr_array:
+        """(T, n) sums over the ratings of a text."""
+        n = len(self.text)
+        return sparse.csr_array((np.ones(n), (self.text, np.arange(n))), shape=(len(self.size), n))
+
+    def weights(self, ratios: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+        """As the file's opening has them: w (T,), a (T,), s (G,), k (G,); w and k are 0 for an absent effect."""
+        w: Floats = 1.0 / (self.size + 1.0 / ratios[TEXT]) if ratios[TEXT] > 0 else np.zeros(len(self.size))
+        a = 1.0 - self.size * w
+        s = np.bincount(self.group, self.size * a, self.groups).astype(np.float64)
+        k: Floats = 1.0 / (s + 1.0 / ratios[GROUP]) if ratios[GROUP] > 0 else np.zeros(self.groups)
+        return w, a, s, k
+
+    @cached_property
+    def by_group(self) -> sparse.csr_array:
+        """(G, T) sums over the texts of a group."""
+        texts = np.arange(len(self.group))
+        return sparse.csr_array((np.ones(len(texts)), (self.group, texts)), shape=(self.groups, len(texts)))
+
+    def take(self, kept: Indices) -> Nesting:
+        """Of some of the ratings."""
+        text = np.unique(self.text[kept], return_inverse=True)[1].astype(np.intp)
+        group = np.unique(self.group_of_row[kept], return_inverse=True)[1].astype(np.intp)
+        return Nesting.of(len(kept), text, group)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """n ratings laid out as the design W = [1, Z, U, U∘Z] (n, q), and what their texts and groups share.
+
+    Attributes:
+        rows: W, sparse; each rating has 2 + 2p entries at most.
+        y: (n,) ratings.
+        block: (q,) where each effect has its variance ratio; `FIXED` for the level.
+        count: How many ratios there are.
+        Z: (n, p) features.
+        who: (n,) whose rating it is, of so many `people`.
+        source: (p,) the number of each column's source; without it all columns share one variance.
+    """
+
+    rows: sparse.csr_array
+    y: Floats
+    block: Indices
+    count: int
+    Z: Floats
+    who: Indices
+    people: int
+    nesting: Nesting
+    own_slopes: bool
+    source: Indices | None
+
+    @classmethod
+    def of(
+        cls,
+        Z: Floats,
+        y: Floats,
+        who: Indices,
+        people: int,
+        text: Indices,
+        own_slopes: bool,
+        group: Indices | None = None,
+        source: Indices | None = None,
+    ) -> Self:
+        """Lay out n ratings; without `people` nobody differs.
+
+        Without `text` no two ratings share one, without `group` no two texts do.
+        """
+        W, block, count = _laid_out(Z, who, people, own_slopes, source)
+        nesting = Nesting.of(len(y), text, np.zeros(0, dtype=np.intp) if group is None else group)
+        return cls(W, y, block, count, Z, who, people, nesting, own_slopes, source)
+
+    @cached_property
+    def text_design(self) -> Rows:
+        """(T, q) W summed by text; dense where that is small, since then nothing is as quick."""
+        summed = self.nesting.by_text() @ self.rows
+        return summed.toarray() if np.prod(summed.shape) <= DENSE_CELLS else summed
+
+    @cached_property
+    def text_sum(self) -> Floats:
+        """(T,) y summed by text."""
+        return np.asarray(self.nesting.by_text() @ self.y)
+
+
+def own_effects(p: int, source: Indices | None, own_slopes: bool) -> tuple[Indices, Indices, int]:
+    """Where each of p columns has its variance ratios: of its slope (p,), of the people's own slopes (p,); how many.
+
+    `source` is (p,) the number of each column's source, the first 0; without it all columns share one.
+    """
+    of = np.zeros(p, dtype=np.intp) if source is None else source
+    later = GROUP + 2 * of
+    slope = np.where(of == 0, SLOPE, later - 1)
+    own = np.where(of == 0, OWN_SLOPE, later)
+    return slope, own, GROUP + 1 + 2 * int(of.max(initial=0))
+
+
+def _laid_out(
+    Z: Floats, who: Indices, people: int, own_slopes: bool, source: Indices | None
+) -> tuple[sparse.csr_array, Indices, int]:
+    """W = [1, Z, U, U∘Z] (n, q), where each effect has its ratio (q,), and how many ratios there are."""
+    n, p = Z.shape
+    slope, own, count = own_effects(p, source, own_slopes)
+    parts: list[Any] = [sparse.csr_array(np.hstack([np.ones((n, 1)), Z]))]
+    blocks = [np.array([FIXED]), slope]
+    if people:
+        parts.append(sparse.csr_array((np.ones(n), (np.arange(n), who)), shape=(n, people)))
+        blocks.append(np.full(people, OFFSET))
+        if own_slopes:
+            columns = (who[:, None] * p + np.arange(p)).ravel()
+            by_person = (Z.ravel(), columns, np.arange(0, n * p + 1, max(p, 1)) if p else np.zeros(n + 1, dtype=int))
+            parts.append(sparse.csr_array(by_person, shape=(n, people * p)))
+            blocks.append(np.tile(own, people))
+    return sparse.hstack(parts, format="csr"), np.concatenate(blocks).astype(np.intp), count
+
+
+def weighed(rows: Rows, by: Floats) -> Rows:
+    """Each row times its weight."""
+    return rows * by[:, None] if isinstance(rows, np.ndarray) else rows.multiply(by[:, None]).tocsr()
+
+
+def dense(rows: Rows) -> Floats:
+    """The same rows, dense."""
+    return rows if isinstance(rows, np.ndarray) else np.asarray(rows.toarray())
