@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,27 +52,27 @@ class Ratings:
         chance = distributions[np.arange(len(self)), self.answer]
         return float(-np.log(np.maximum(chance, _LEAST_CHANCE)).mean())
 
-    @property
+    @cached_property
     def annotator(self) -> NDArray[np.object_]:
         """(n,) who rated."""
         return np.array([label.annotator for label in self.labels], dtype=object)
 
-    @property
+    @cached_property
     def target(self) -> list[Target]:
         """What was rated."""
         return [label.target for label in self.labels]
 
-    @property
+    @cached_property
     def text(self) -> NDArray[np.object_]:
         """(n,) what was rated, as a name."""
         return np.array([str(label.target) for label in self.labels], dtype=object)
 
-    @property
+    @cached_property
     def conversation(self) -> NDArray[np.object_]:
         """(n,) the conversation that was rated, or whose turn was."""
         return np.array([label.target.conversation for label in self.labels], dtype=object)
 
-    @property
+    @cached_property
     def group(self) -> NDArray[np.object_]:
         """(n,) what splits and resampling keep together: the conversation, or more (`Labels.groups`)."""
         named = (self.groups.get(label.target) or label.target.conversation for label in self.labels)

@@ -16,7 +16,8 @@ Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 DRAWS = 2000
-RANK_DRAWS = 400
+RANK_DRAWS, FEWEST_RANK_DRAWS, _RANKED = 400, 100, 2_000_000
+"""Of statistics of ranks: at most, at least, and how many rows are ranked in all where that lies between the two."""
 """Fewer draws for statistics that need all rows together: enough for a percentile interval."""
 CONFIDENCE = 0.95
 _AT_ONCE = 2_000_000
@@ -98,7 +99,8 @@ def bootstrap(
         clusters: Which of the n rows belong together.
         statistic: What is computed.
         repeats: The n rows as predicted in each repetition of the splits; the statistic is averaged over them.
-        draws: Number of bootstrap samples; statistics of ranks take at most `RANK_DRAWS`.
+        draws: Number of bootstrap samples; statistics of ranks take at most `RANK_DRAWS`, and from
+            5,000 rows on fewer, down to `FEWEST_RANK_DRAWS`.
         seed: Fixes them.
     """
     return bootstrap_all(clusters, {"it": statistic}, repeats, draws, seed)["it"]
@@ -118,7 +120,9 @@ def bootstrap_all(
     samples = dict(zip(means, _resampled(clusters, list(means.values()), repeats, draws, seed), strict=True))
     for name, statistic in statistics.items():
         if not isinstance(statistic, MeanStatistic):
-            few = clusters.counts_in_parts(min(draws, RANK_DRAWS), seed, len(clusters.of_row))
+            rows = len(clusters.of_row)
+            most = min(draws, RANK_DRAWS, max(FEWEST_RANK_DRAWS, _RANKED // rows))
+            few = clusters.counts_in_parts(most, seed, rows)
             samples[name] = np.concatenate([_on_draws(clusters, statistic, repeats, counts) for counts in few])
     return {name: interval(samples[name]) for name in statistics}
 
