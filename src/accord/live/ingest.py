@@ -21,7 +21,7 @@ from accord.live.watching.watch import Watch
 from accord.models import Models
 from accord.project import LiveConfig, WatchConfig
 from accord.store import Store
-from accord.values import POPULATION, Score, sendable
+from accord.values import POPULATION, Score, regular, sendable
 
 UNKEPT = 10_000
 """The most rows that wait for room on the disk."""
@@ -65,7 +65,7 @@ class Ingestor:
             for said, taken in found:
                 if taken.score is not None and taken.evidence is not None and not taken.again:
                     self.watch.add(said.system, said.day, taken.score, taken.evidence)
-        self._keep([row for row in rows if row["status"] != "heard" and not row.get("again")])
+        self._keep([row for row in rows if is_kept(row)])
         return rows
 
     def _keep(self, rows: Sequence[Row]) -> None:
@@ -87,6 +87,11 @@ def _row(said: Message, taken: IngestResult) -> Row:
     return {"status": status, **about, **taken.score.to_json(), **again}
 
 
+def is_kept(row: Row) -> bool:
+    """Whether a row says something new of a reply."""
+    return row["status"] != "heard" and not row.get("again")
+
+
 def refused(reason: str, about: Any = None) -> Row:
     """The row of what is no message."""
     named = about if isinstance(about, Mapping) else {}
@@ -96,11 +101,17 @@ def refused(reason: str, about: Any = None) -> Row:
 
 
 class RowLog:
-    """Appends rows to a file of JSON lines, and sees to it that they are on the disk."""
+    """Appends rows to a file of JSON lines, and sees to it that they are on the disk.
+
+    Raises:
+        BadInput: The file is a folder, a pipe or a device.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            regular(path)
         torn = path.exists() and path.stat().st_size > 0 and not _ends_a_line(path)
         self._stream = path.open("ab", buffering=0)
         if torn:
@@ -119,6 +130,23 @@ class RowLog:
         except OSError:
             os.ftruncate(file, before)
             raise
+
+    @property
+    def size(self) -> int:
+        """How many bytes it holds."""
+        return os.fstat(self._stream.fileno()).st_size
+
+    def after(self, size: int) -> Iterator[Row]:
+        """The rows that were written since it had a size; what was torn is passed over."""
+        with self.path.open("rb") as stream:
+            stream.seek(size)
+            for line in stream:
+                try:
+                    row = json.loads(line)
+                except ValueError:
+                    continue
+                if isinstance(row, dict):
+                    yield row
 
     def __enter__(self) -> Self:
         return self

@@ -47,6 +47,7 @@ from accord.values.incoming import (
     CARD_BYTES,
     DEEPEST,
     MB,
+    PACKED_ENDINGS,
     is_too_deep,
     open_regular,
     open_unpacked,
@@ -78,6 +79,7 @@ from accord.values.strict_yaml import check, is_web_address, load_yaml, parse_ya
 from accord.values.taxonomy import ISSUE, IssueType, Taxonomy, load_taxonomy, read_taxonomy
 
 __all__ = [
+    "PACKED_ENDINGS",
     "ANNOTATOR_KINDS",
     "ARRAYS_BYTES",
     "AccordError",

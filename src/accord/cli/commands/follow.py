@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from accord.cli.app import command
+from accord.cli.app import PARTLY_UNSCORED, command
+from accord.cli.app import stop as end
 from accord.cli.options import (
     Annotator,
     Asks,
@@ -39,7 +40,10 @@ def follow(
     format: Format = "auto",
     config_file: ConfigFile = None,
 ) -> None:
-    """Score every reply in a log at least once, continuing where it stopped; SIGTERM or Ctrl-C ends it."""
+    """Score every reply in a log once, rotated files included, continuing where it stopped; SIGTERM or Ctrl-C ends it.
+
+    What was lost before it was read (a rotated file deleted, a log cut short) is noted; with --once, exit code 5.
+    """
     from accord.live import Follower, RowLog, opened
     from accord.values import BadInput
 
@@ -57,7 +61,8 @@ def follow(
         models = project.models if ask else None
         config = project.config
         with opened(folder, annotator, None, store, config.watch, note, models=models, limits=config.live) as ingestor:
-            ingestor.keep = rows.write
-            follower = Follower(log, ingestor, rows.write, noted, format, stop, note)
+            follower = Follower(log, ingestor, rows, noted, format, stop, note)
             lines = follower.run(once, every, progress.at)
     print(f"{lines} lines read; scores in {out}, the place in {noted}")
+    if once and follower.gaps:
+        end("some replies could not be found and stay unscored, as noted above", PARTLY_UNSCORED)
