@@ -23,6 +23,7 @@ import numpy as np
 import pytest
 
 from accord import Conversation, Question, Rubric, Scale, Store, Turn
+from accord.evidence import judge_samples
 from accord.models import (
     Answer,
     Budget,
@@ -38,7 +39,10 @@ from accord.models import (
     Prompt,
     Reply,
     Request,
+    ScriptedJudge,
     Text,
+    Unanswered,
+    judge_all,
     wait,
 )
 from accord.models.requests import Questions
@@ -482,6 +486,7 @@ def test_a_budget_loses_no_draw(payment: Payment, once: Counter[str], store: Sto
 
 PROCESS = """
 import sys
+from accord.evidence import judge_samples
 from accord import Conversation, Rubric, Turn
 from accord.project import Project, config_from
 from accord.values import BudgetReached, Sample
@@ -503,3 +508,47 @@ def test_processes_on_one_store_pay_once(store: Store, api_key: None) -> None:
             assert out == b"1\n", errors.decode()
         times = Counter(json.dumps(request, sort_keys=True) for request in server.requests)
     assert len(times) == 60 and set(times.values()) == {1}
+
+
+class Held(ScriptedJudge):
+    """A judge that lets go of its answers when it is told to."""
+
+    def __init__(self, until: asyncio.Event) -> None:
+        super().__init__(lambda *_: {"1": 0.5, "2": 0.5})
+        self.until = until
+
+    async def answer(self, sample: Sample, questions: Sequence[Question]) -> list[Answer | Unanswered]:
+        found = await super().answer(sample, questions)
+        await self.until.wait()
+        return found
+
+
+def test_what_another_is_asking_holds_nobody_up(store: Store, other: Store) -> None:
+    async def both() -> tuple[Held, ScriptedJudge]:
+        slow, quick = Held(asyncio.Event()), ScriptedJudge(lambda *_: {"1": 0.5, "2": 0.5})
+
+        async def judged(judge: ScriptedJudge, store: Store) -> int:
+            lease = Lease(look=0.02)
+            return sum([1 async for _ in judge_all(judge, RUBRIC, SAMPLES, store, at_once=1, lease=lease)])
+
+        first = asyncio.create_task(judged(slow, store))
+        while not slow.asked:
+            await asyncio.sleep(0.005)
+        second = asyncio.create_task(judged(quick, other))
+        while len(quick.asked) < 2 * len(SAMPLES[1:]):
+            await asyncio.sleep(0.005)
+        slow.until.set()
+        assert await first == await second == len(SAMPLES)
+        return slow, quick
+
+    slow, quick = wait(asyncio.wait_for(both(), 60))
+    assert {each.target for each, _ in slow.asked} == {SAMPLES[0].target}
+    assert [each.target for each, _ in quick.asked[::2]] == [each.target for each in SAMPLES[1:]]
+
+
+def test_questions_that_are_the_same_are_asked_once(store: Store) -> None:
+    twins = tuple(Question(id=name, text="How?", scale=OPTIONS, applies="always") for name in ("A", "B"))
+    judge = ScriptedJudge(lambda *_: {"1": 0.5, "2": 0.5})
+    judge.made_from = lambda sample, question: {"target": str(sample.target), "text": question.text}  # type: ignore[method-assign]
+    table = judge_samples(judge, Rubric(name="twins", questions=twins, main="A"), SAMPLES, store)
+    assert len(judge.asked) == len(SAMPLES) and not np.isnan(table.values).any()

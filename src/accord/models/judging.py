@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import takewhile
 from typing import Any, Protocol
 
@@ -64,17 +65,27 @@ async def judge_all(
         StoreError: The store failed; `budget` is stopped, and what was under way is spooled.
     """
     over: list[str] = []
+    later: list[_Work] = []
     ledger: Ledger[Mapping[str, Any]] = Ledger(store, store.answers, budget, lease or Lease())
 
-    async def one(work: _Work) -> Judged:
-        judged = await _judge(judge, rubric, work, ledger)
-        over.extend(a.detail for a in judged.answers if isinstance(a, Unanswered) and a.reason == OUT_OF_BUDGET)
-        return judged
+    async def one(work: _Work, waits: bool) -> Judged | None:
+        answered = await _judge(judge, rubric, work, ledger, waits)
+        without = (each for each in answered.found.values() if isinstance(each, Unanswered))
+        over.extend(each.detail for each in without if each.reason == OUT_OF_BUDGET)
+        if waits or not answered.missing:
+            return answered.judged(judge, rubric)
+        later.append(answered)
+        return None
 
-    within = takewhile(lambda _: not over, _prepared(judge, rubric, samples, ledger.look, context))
-    async with ledger.settled(), aclosing(as_finished(one, within, at_once)) as finished:
-        async for _, judged in finished:
-            yield judged
+    # What another process is asking comes last, so that processes share the work, and do not trail each other.
+    works = _prepared(judge, rubric, samples, ledger.look, context)
+    async with ledger.settled():
+        for some, waits in ((works, False), (later, True)):
+            within = takewhile(lambda _: not over, some)
+            async with aclosing(as_finished(partial(one, waits=waits), within, at_once)) as finished:
+                async for _, judged in finished:
+                    if judged is not None:
+                        yield judged
         if over:
             raise BudgetReached(over[0])
 
@@ -84,14 +95,26 @@ _Look = Callable[[Iterable[str]], Mapping[str, Mapping[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """A subject with the questions that apply, how each answer would be made, and what is kept already."""
+    """A subject with the questions that apply, how each answer would be made, and what is known by now."""
 
     sample: Sample
     truncated_share: float
     applicable: Sequence[Question]
     made_from: Mapping[str, Mapping[str, Any]]
     keys: Mapping[str, str]
-    kept: Mapping[str, Answer]
+    found: Mapping[str, Answer | Unanswered]
+    asked: int = 0
+
+    @property
+    def missing(self) -> dict[str, Question]:
+        """The questions that nobody was asked yet, by the key of their answer."""
+        return {self.keys[question.id]: question for question in self.applicable if question.id not in self.found}
+
+    def judged(self, judge: Judge, rubric: Rubric) -> Judged:
+        """What is known by now, of all the rubric's questions."""
+        questions = questions_for(judge, rubric)
+        answers = [self.found.get(q.id) or Unanswered(q.id, NOT_APPLICABLE) for q in questions]
+        return Judged(self.sample.target, answers, self.asked, self.truncated_share)
 
 
 def _prepared(
@@ -112,15 +135,14 @@ def _prepared(
             yield _Work(sample, lost, applicable, how, of, kept)
 
 
-async def _judge(judge: Judge, rubric: Rubric, work: _Work, ledger: Ledger[Mapping[str, Any]]) -> Judged:
-    answers: dict[str, Answer | Unanswered] = dict(work.kept)
-    missing = {work.keys[question.id]: question for question in work.applicable if question.id not in answers}
-    asked = 0
+async def _judge(judge: Judge, rubric: Rubric, work: _Work, ledger: Ledger[Mapping[str, Any]], waits: bool) -> _Work:
+    """The work with what could be asked here; with what others are asking too, where it `waits` for them."""
+    missing, new, asked = work.missing, dict[str, Answer | Unanswered](), 0
 
     async def request(questions: Sequence[Question]) -> None:
         """Ask some questions in one request, and keep the answers."""
         found = [checked(answer) for answer in await judge.answer(work.sample, questions)]
-        answers.update((answer.question, answer) for answer in found)
+        new.update((answer.question, answer) for answer in found)
         await ledger.keep(_row(work, judge, answer) for answer in found if isinstance(answer, Answer))
 
     async def ask(keys: list[str]) -> None:
@@ -128,15 +150,11 @@ async def _judge(judge: Judge, rubric: Rubric, work: _Work, ledger: Ledger[Mappi
         asked += len(keys)
         await all_of(request(group) for group in in_requests(judge, [missing[key] for key in keys]))
 
-    others = await ledger.once(missing, ask)
-    answers.update((missing[key].id, _from_row(missing[key].id, row)) for key, row in others.items())
-    target = work.sample.target
-    found = [_answer_to(question, answers) for question in questions_for(judge, rubric)]
-    return Judged(target, found, asked, work.truncated_share)
-
-
-def _answer_to(question: Question, answers: dict[str, Answer | Unanswered]) -> Answer | Unanswered:
-    return answers.get(question.id) or Unanswered(question.id, NOT_APPLICABLE)
+    others = await ledger.once(missing, ask, waits)
+    new.update((missing[key].id, _from_row(missing[key].id, row)) for key, row in others.items())
+    by_key = {work.keys[name]: answer for name, answer in new.items()}
+    same = {q.id: replace(by_key[work.keys[q.id]], question=q.id) for q in work.applicable if work.keys[q.id] in by_key}
+    return replace(work, found={**same, **work.found, **new}, asked=work.asked + asked)
 
 
 def _row(work: _Work, judge: Judge, answer: Answer) -> dict[str, Any]:
@@ -166,10 +184,8 @@ def kept_answers(
 ) -> Iterator[Judged]:
     """What the store holds of each sample's answers; the others are `not judged yet`. Nobody is asked."""
     for work in _prepared(judge, rubric, samples, store.answers, context):
-        missing = [question for question in work.applicable if question.id not in work.kept]
-        lacking = {q.id: Unanswered(q.id, NOT_YET, "run: accord judge") for q in missing}
-        answers = [_answer_to(question, {**work.kept, **lacking}) for question in questions_for(judge, rubric)]
-        yield Judged(work.sample.target, answers, 0, work.truncated_share)
+        lacking = {q.id: Unanswered(q.id, NOT_YET, "run: accord judge") for q in work.missing.values()}
+        yield replace(work, found={**work.found, **lacking}).judged(judge, rubric)
 
 
 def unjudged(
@@ -177,7 +193,7 @@ def unjudged(
 ) -> Iterator[tuple[Sample, list[Question], list[Question]]]:
     """Each sample as the judge would be shown it, the questions that apply, and those that the store lacks."""
     for work in _prepared(judge, rubric, samples, store.answers, context):
-        yield work.sample, list(work.applicable), [q for q in work.applicable if q.id not in work.kept]
+        yield work.sample, list(work.applicable), list(work.missing.values())
 
 
 class Named(Protocol):

@@ -86,13 +86,16 @@ class Ledger(Generic[T]):
         self._change: Future[None] | None = None
         self._pause = 0.0
 
-    async def once(self, keys: Iterable[str], ask: Callable[[list[str]], Awaitable[None]]) -> dict[str, T]:
+    async def once(
+        self, keys: Iterable[str], ask: Callable[[list[str]], Awaitable[None]], waits: bool = True
+    ) -> dict[str, T]:
         """Have each key asked by one process alone; returns what others have answered.
 
         Args:
             keys: What the store was seen not to hold.
             ask: Awaited with the keys that are claimed here, in their order; `keep`s what it gets. What it does not
                 keep may be asked by others then.
+            waits: Whether to wait for what others are asking right now; otherwise it is left out.
 
         Raises:
             BudgetReached: The store failed, so that nothing more is asked.
@@ -106,6 +109,8 @@ class Ledger(Generic[T]):
                 if got.mine:
                     await ask([key for key in order if key in got.mine])
             if left and not got.mine:
+                if not waits:
+                    break
                 await self._a_while(left, got.until)
         return found
 
