@@ -84,7 +84,7 @@ class Ledger(Generic[T]):
         self._has_said = False
         self._failure: Unsaved | None = None
         self._change: Future[None] | None = None
-        self._pause = 0.0
+        self._rests_until = 0.0
 
     async def once(
         self, keys: Iterable[str], ask: Callable[[list[str]], Awaitable[None]], waits: bool = True
@@ -214,7 +214,7 @@ class Ledger(Generic[T]):
 
     async def _work(self) -> None:
         while self._next:
-            await asyncio.sleep(self._pause)
+            await asyncio.sleep(max(0.0, self._rests_until - perf_counter()))
             moment, self._next = self._next, _Moment()
             start = perf_counter()
             try:
@@ -228,7 +228,8 @@ class Ledger(Generic[T]):
                     if not each.done():
                         each.set_exception(error) if isinstance(error, Exception) else each.cancel()
                 raise
-            self._pause = min(MOMENT_SECONDS, (perf_counter() - start) * (1 / SHARE - 1))
+            spent = perf_counter() - start
+            self._rests_until = perf_counter() + min(MOMENT_SECONDS, spent * (1 / SHARE - 1))
 
     def _write(self, rows: Sequence[Paid]) -> None:
         """Put rows into the store, or into the spool from its first failure on."""
