@@ -10,6 +10,10 @@ takes to measure the same reply by going through the whole conversation, in the 
 
 `service` is `accord serve` in a process of its own, asked over loopback by 1, 16 and 128 clients, a reply a request
 with its document (and 100 a request), and its memory after as many conversations. The clients run beside it.
+
+`hostile` is one client that sends a reply every 50 ms, `alone` and beside the worst requests that are taken
+(`hostile.py`), four connections a kind: each kind by itself, and `beside-hostile` all together, with the client's
+`p99_seconds` and the service's `peak_mb`.
 """
 
 from __future__ import annotations
@@ -33,6 +37,7 @@ from itertools import islice
 from pathlib import Path
 from statistics import median
 
+import hostile
 import load
 import numpy as np
 from harness import Row, chosen, finish, options
@@ -53,7 +58,7 @@ from accord.live import LiveScorer
 from accord.models import memory_models, run
 from accord.values import AccordError, Conversation, Document, Label, Labels, Question, Rubric, Sample, Scale, Turn
 
-PARTS = ("metrics", "scorer", "bertscore", "service")
+PARTS = ("metrics", "scorer", "bertscore", "service", "hostile")
 HISTORIES = (10, 100, 1000)
 CLIENTS = (1, 16, 128)
 WORDS, DOCUMENT = 20, 120
@@ -166,7 +171,7 @@ def bertscore_rows() -> list[Row]:
 
 
 @contextmanager
-def serving(remembered: int) -> Iterator[tuple[int, int]]:
+def serving(remembered: int, token: bool = False) -> Iterator[tuple[int, int]]:
     """`accord serve` with a fitted mixture; its port and its process."""
     with tempfile.TemporaryDirectory() as name, socket.socket() as free:
         fitted().save(Path(name) / "evaluators" / "mixture")
@@ -175,7 +180,8 @@ def serving(remembered: int) -> Iterator[tuple[int, int]]:
         port = int(free.getsockname()[1])
         free.close()
         command = [sys.executable, "-m", "accord", "serve", "--port", str(port), "--conversations", str(remembered)]
-        process = subprocess.Popen(command, cwd=name, stderr=subprocess.DEVNULL)
+        environment = {**os.environ, "ACCORD_TOKEN": TOKEN if token else ""}
+        process = subprocess.Popen(command, cwd=name, stderr=subprocess.DEVNULL, env=environment)
         try:
             while True:
                 try:
@@ -221,6 +227,34 @@ def service_rows(count: int, conversations: int) -> list[Row]:
     return rows
 
 
+TOKEN = "a-token-that-nobody-guesses"
+
+
+def hostile_rows(requests: int) -> list[Row]:
+    """An honest client's waits alone, beside each kind of hostile traffic, and beside all of it."""
+    rng = np.random.default_rng(4)
+    replies, [document] = texts(rng, REPLIES, WORDS), texts(rng, 1, DOCUMENT)
+    own = [
+        json.dumps({"conversation": f"own-{place % 20}", "role": "assistant", "content": replies[place % REPLIES],
+                    "documents": [document]}).encode()
+        for place in range(requests)
+    ]  # fmt: skip
+    rows: list[Row] = []
+    for kinds in ((), *((kind,) for kind in hostile.ALL), hostile.ALL):
+        what = "alone" if not kinds else "beside-hostile" if len(kinds) > 1 else f"beside-hostile: {kinds[0]}"
+        with serving(remembered=10_000, token=True) as (port, process):
+            hostile.waits(port, own[:20], TOKEN, 0)
+            with hostile.sending(port, kinds, TOKEN) as answered:
+                found = hostile.waits(port, own, TOKEN, every=0.05)
+                p50, p99 = np.quantile(found.seconds, (0.5, 0.99)).tolist()
+            rows.append({
+                "what": what, "p50_seconds": p50, "p99_seconds": p99, "most_seconds": max(found.seconds),
+                "refused": found.refused, "hostile_requests": answered.value, "peak_mb": memory(process, "VmHWM"),
+            })  # fmt: skip
+            print({name: value if isinstance(value, str) else round(value, 3) for name, value in rows[-1].items()})
+    return rows
+
+
 def _figures(found: load.Load, messages: int) -> Row:
     per_second = len(found.latencies) * messages / found.seconds
     return {
@@ -229,13 +263,13 @@ def _figures(found: load.Load, messages: int) -> Row:
     }  # fmt: skip
 
 
-def memory(process: int) -> float | None:
-    """MB that a process has, where the system says so."""
+def memory(process: int, which: str = "VmRSS") -> float | None:
+    """MB that a process has (`VmHWM`: has ever had), where the system says so."""
     try:
         status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
     except OSError:
         return None
-    return next(float(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmRSS"))
+    return next(float(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith(which))
 
 
 def timed(work: Callable[[], object]) -> float:
@@ -259,8 +293,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         rows += bertscore_rows()
     if "service" in wanted:
         rows += service_rows(*((2000, 10_000) if given.quick else (10_000, 100_000)))
+    if "hostile" in wanted:
+        rows += hostile_rows(100 if given.quick else 400)
     columns = ["what", "history", "clients", "microseconds", "per_second", "ratio", "p50_ms", "p99_ms", "refused"]
-    columns += ["remembered", "conversations", "peak_mb", "grown_mb"]
+    columns += ["remembered", "conversations", "peak_mb", "grown_mb", "p99_seconds", "most_seconds", "hostile_requests"]
     finish("live_scoring", rows, columns, given.json)
 
 

@@ -16,6 +16,7 @@ from accord.live.service.middleware import (
     App,
     AuthCookie,
     Guard,
+    Guesses,
     Refused,
     check_installed,
     checked_binding,
@@ -29,11 +30,13 @@ from accord.live.watching.watch import Watch, report, see_to, tell
 
 if TYPE_CHECKING:
     from accord.live.service.app import Service, make_app
-    from accord.live.service.server import Batcher, Busy, impatient, serve
+    from accord.live.service.server import impatient, serve
+    from accord.live.service.turns import Batcher, Busy, Late
 
 _LATER = {
-    "Batcher": "server",
-    "Busy": "server",
+    "Batcher": "turns",
+    "Busy": "turns",
+    "Late": "turns",
     "Service": "app",
     "impatient": "server",
     "make_app": "app",
@@ -51,10 +54,12 @@ __all__ = [
     "DayMean",
     "Follower",
     "Guard",
+    "Guesses",
     "HistoryDeduplicator",
     "IngestResult",
     "Ingestor",
     "KEPT",
+    "Late",
     "LiveScorer",
     "Message",
     "NotTold",

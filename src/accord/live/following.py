@@ -142,7 +142,7 @@ class Follower:
         self.stop, self.say = stop or Event(), say
         self.gaps = 0
         """How many times something could not be found, of which `say` was told."""
-        self._unfolding = HistoryDeduplicator()
+        self._unfolding = HistoryDeduplicator(room=ingestor.scorer.room)
         self._begun: OrderedDict[str, tuple[int, int]] = OrderedDict()  # where each conversation under way begins
         self._written: Counter[tuple[Any, ...]] = Counter()  # rows behind the place that are there already
         self._noted, self._noted_at, self._is_behind = Place(), 0.0, False

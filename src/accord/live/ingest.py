@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -37,7 +38,7 @@ class Takes(Protocol):
 
 
 class Ingestor:
-    """Takes messages in for whoever serves them or reads them from a log.
+    """Takes messages in for whoever serves them or reads them from a log; may be called from several threads.
 
     Args:
         scorer: Scores the replies.
@@ -56,16 +57,18 @@ class Ingestor:
     ) -> None:
         self.scorer, self.watch, self.keep, self.settle = scorer, watch, keep, settle
         self._unkept: list[Row] = []
+        self._lock = Lock()
 
     def take(self, batch: Sequence[Message]) -> list[Row]:
         """A row a message, in their order: `status` is `scored`, `unscored`, or `heard` of what is no reply."""
         found = list(zip(batch, self.scorer.take(batch), strict=True))
         rows = [_row(said, taken) for said, taken in found]
-        if self.watch is not None:
-            for said, taken in found:
-                if taken.score is not None and taken.evidence is not None and not taken.again:
-                    self.watch.add(said.system, said.day, taken.score, taken.evidence)
-        self._keep([row for row in rows if is_kept(row)])
+        with self._lock:
+            if self.watch is not None:
+                for said, taken in found:
+                    if taken.score is not None and taken.evidence is not None and not taken.again:
+                        self.watch.add(said.system, said.day, taken.score, taken.evidence)
+            self._keep([row for row in rows if is_kept(row)])
         return rows
 
     def _keep(self, rows: Sequence[Row]) -> None:
@@ -90,6 +93,12 @@ def _row(said: Message, taken: IngestResult) -> Row:
 def is_kept(row: Row) -> bool:
     """Whether a row says something new of a reply."""
     return row["status"] != "heard" and not row.get("again")
+
+
+def not_taken(said: Message, reason: str) -> Row:
+    """The row of a message whose turn did not come."""
+    return {"status": "unscored", "id": said.id, "system": said.system, "conversation": said.conversation,
+            "unscored": reason, "taken": False}  # fmt: skip
 
 
 def refused(reason: str, about: Any = None) -> Row:

@@ -6,8 +6,9 @@ of its words as much as was measured of the most costly ones (short words that a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 from sys import getsizeof
 from threading import Lock
 
@@ -17,6 +18,8 @@ from accord.values import Document, sendable
 CONVERSATION, TURN, RESULT = 2500, 400, 4500
 """Bytes that a conversation counts before anything is said, a turn beside its text, and a score that is kept for a
 message with an id, in case it comes again."""
+DIGEST = 100
+"""Bytes of a digest of what was said."""
 SHOWN = 250
 """Bytes that a word of a document counts: its stem, and its places in each passage."""
 
@@ -27,16 +30,30 @@ def said_size(text: str) -> int:
 
 
 class Room:
-    """Bytes that several parts keep within one bound.
+    """Bytes that several parts keep within one bound; the scorer's conversations, and whoever shares it with them.
 
     Attributes:
         most: The bound.
         used: What is kept at present.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: float = inf) -> None:
         self.most, self.used = most, 0
         self._lock = Lock()
+        self._shared: list[tuple[Callable[[], float], Callable[[], None]]] = []
+
+    def share(self, oldest: Callable[[], float], let_go: Callable[[], None]) -> None:
+        """Take another part in: when what it used longest ago was used (seconds, `inf` for nothing), and its end."""
+        self._shared.append((oldest, let_go))
+
+    def makes_room(self, before: float) -> bool:
+        """Let go of what other parts used longest ago, if that was before some time; whether there was any."""
+        times = [(oldest(), let_go) for oldest, let_go in self._shared]
+        first, let_go = min(times, key=lambda each: each[0], default=(inf, None))
+        if let_go is None or first >= before:
+            return False
+        let_go()
+        return True
 
     def take(self, size: int) -> None:
         """Count some bytes; those that were let go of are negative."""

@@ -9,14 +9,18 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, partial
+from math import inf
+from time import monotonic
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from accord.formats import Fields, Format, Record, detect, documents_from, formats, role_named, under_our_names
+from accord.live.memory import DIGEST, Room
 from accord.values import NOBODY, BadInput, Conversation, Turn, content_hash, reasons, sendable
 
 CONVERSATIONS = 10_000
@@ -126,21 +130,42 @@ class _Known(NamedTuple):
 
     `prefixes` are digests of its first turns: of all, of all but the last, and so on, as far as the window reaches, in
     rising order; `last` are digests of the last turns by themselves. `in_pieces` says that its rows do not repeat what
-    was before them: then only a row that holds all of it is taken for a repetition.
+    was before them: then only a row that holds all of it is taken for a repetition. `used` is when it was told of last,
+    `size` what it counts in bytes.
     """
 
     turns: int = 0
     prefixes: tuple[str, ...] = ()
     last: tuple[str, ...] = ()
     in_pieces: bool = False
+    used: float = 0.0
+    size: int = 0
 
 
 class HistoryDeduplicator:
-    """Rows to messages; remembers by their digests what conversations that repeat themselves have said."""
+    """Rows to messages; remembers by their digests what conversations that repeat themselves have said.
 
-    def __init__(self, conversations: int = CONVERSATIONS) -> None:
-        self.conversations = conversations
+    Args:
+        conversations: How many are remembered.
+        room: Where the bytes of that are counted, and by whom let go of; without one they are not.
+    """
+
+    def __init__(self, conversations: int = CONVERSATIONS, room: Room | None = None) -> None:
+        self.conversations, self.room = conversations, room or Room()
         self._known: OrderedDict[str, _Known] = OrderedDict()
+        self.room.share(self.oldest, self.let_go_oldest)
+
+    def oldest(self) -> float:
+        """When the conversation was told of last that was longest ago; never, where there is none."""
+        with suppress(RuntimeError):  # changed meanwhile
+            return next(iter(self._known.values())).used if self._known else inf
+        return inf
+
+    def let_go_oldest(self) -> None:
+        """Make room."""
+        with suppress(KeyError):  # forgotten meanwhile
+            _, known = self._known.popitem(last=False)
+            self.room.take(-known.size)
 
     def messages(self, row: Any, where: str, format: str = "auto") -> tuple[list[Message], list[str]]:
         """The messages of a row that were not there before, in their order; and why parts of it are none.
@@ -200,7 +225,8 @@ class HistoryDeduplicator:
 
     def forget(self, conversation: str) -> None:
         """Take all that a conversation says from now on as new."""
-        self._known.pop(conversation, None)
+        known = self._known.pop(conversation, None)
+        self.room.take(0 if known is None else -known.size)
 
     def new_in(self, conversation: Conversation, summaries: bool = False) -> list[Turn]:
         """The turns of a conversation that were not there when it was seen last.
@@ -210,10 +236,13 @@ class HistoryDeduplicator:
         leaves out turns between others, as the span of an agent around its calls, tells nothing new.
         """
         now = tuple(content_hash([turn.role, turn.content.strip()], length=16) for turn in conversation.turns)
-        before = self._known.pop(conversation.id, _Known())
-        self._known[conversation.id], repeated = _after(before, now, summaries)
+        before = self._known.pop(conversation.id, None) or _Known()
+        after, repeated = _after(before, now, summaries)
+        after = after._replace(used=monotonic(), size=DIGEST * (3 + len(after.prefixes) + len(after.last)))
+        self._known[conversation.id] = after
+        self.room.take(after.size - before.size)
         while len(self._known) > self.conversations:
-            self._known.popitem(last=False)
+            self.let_go_oldest()
         return [_as_heard(turn) for turn in conversation.turns[repeated:] if turn.role in ROLES]
 
 

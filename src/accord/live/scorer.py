@@ -15,6 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from math import inf
 from threading import RLock
 from typing import cast
 
@@ -317,6 +318,9 @@ class LiveScorer:
 
     def _makes_room(self, present: _Open) -> bool:
         """Let go of the conversation that was used longest ago; of the present one, if it is alone, of its turns."""
+        oldest = next(iter(self._open.values())).used if len(self._open) > 1 else inf
+        if self.room.makes_room(oldest):
+            return True
         if len(self._open) > 1:
             self._let_go(next(iter(self._open)))
             return True

@@ -18,7 +18,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
 
-from accord.live import SECONDS, App, AuthCookie, Guard, Refused, media_type
+from accord.live import SECONDS, App, AuthCookie, Guard, Guesses, Refused, media_type
 from accord.values import AccordError, BadInput
 from accord.version import __version__
 from accord.workbench.participants import Participant, Participants
@@ -58,8 +58,12 @@ def check_token(given: str, key: str, *about: object) -> None:
         raise Refused(403, "this form is not from the page you have open; load the page again and answer there")
 
 
-def check_same_origin(headers: Mapping[str, str]) -> None:
+def check_same_origin(headers: Mapping[str, str], scheme: str) -> None:
     """Refuse a form that a page of another origin sent: browsers say so in `Origin`, or at least in `Referer`.
+
+    Args:
+        headers: Of the request.
+        scheme: By which it came, `http` or `https`; behind a proxy with TLS, as `X-Forwarded-Proto` says.
 
     Raises:
         Refused: With 403.
@@ -69,7 +73,7 @@ def check_same_origin(headers: Mapping[str, str]) -> None:
         split = urlsplit(source)
     except ValueError:
         split = urlsplit("")
-    if split.scheme not in {"http", "https"} or split.netloc.lower() != headers.get("host", "").lower():
+    if split.scheme != scheme or split.netloc.lower() != headers.get("host", "").lower():
         raise Refused(403, "this form was not sent from a page of this server; open the page here and answer there")
 
 
@@ -116,15 +120,17 @@ def validation_app(study: Study, participants: Participants, token: str | None =
         token: What everyone has to name, where it listens beyond this machine (`middleware.checked_binding`).
         seconds: For a request to arrive in.
     """
-    guarded = Guard(_Pages(study, participants, token).app(), token, BODY, seconds, AuthCookie.OPEN)
+    guesses = Guesses()
+    pages = _Pages(study, participants, token, guesses).app()
+    guarded = Guard(pages, token, BODY, seconds, AuthCookie.OPEN, guesses)
     return guarded if token is None else AuthCookie(guarded, token)
 
 
 class _Pages:
     """What the routes share, and the routes."""
 
-    def __init__(self, study: Study, participants: Participants, token: str | None) -> None:
-        self.study, self.participants, self.token = study, participants, token
+    def __init__(self, study: Study, participants: Participants, token: str | None, guesses: Guesses) -> None:
+        self.study, self.participants, self.token, self.guesses = study, participants, token, guesses
         tag = study.plan.key.rpartition(":")[2]
         self.seated, self.visiting = f"accord_seat_{tag}", f"accord_visit_{tag}"
 
@@ -160,7 +166,7 @@ class _Pages:
         return answer
 
     async def begin(self, request: Request) -> Response:
-        check_same_origin(request.headers)
+        check_same_origin(request.headers, request.url.scheme)
         fields = await _fields(request, "name", "form")
         visiting = key_of(request.cookies, self.visiting)
         if visiting is None:
@@ -216,7 +222,7 @@ class _Pages:
         return seat, self.study.task(seat, _at(place, stage))
 
     async def answer(self, request: Request, place: str, stage: str) -> Response:
-        check_same_origin(request.headers)
+        check_same_origin(request.headers, request.url.scheme)
         seat, at = self._own_seat(request), _at(place, stage)
         fields = await _fields(request, "answer", "form")
         check_token(fields["form"], key_of(request.cookies, self.seated) or "", *at)
@@ -234,10 +240,10 @@ class _Pages:
         return self._page("door")
 
     async def enter(self, request: Request) -> Response:
-        check_same_origin(request.headers)
+        check_same_origin(request.headers, request.url.scheme)
         fields = await _fields(request, "token")
         if self.token is None or not AuthCookie.is_token(fields["token"].strip(), self.token):
-            raise Refused(401, "this is not the token; ask whoever invited you, and try again")
+            raise self.guesses.wrong(request.scope, "this is not the token; ask whoever invited you, and try again")
         answer = RedirectResponse("/", 303)
         self._keep(request, answer, AuthCookie.NAME, AuthCookie.value(self.token))
         return answer

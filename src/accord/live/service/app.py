@@ -10,24 +10,26 @@ import json
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, MutableMapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from importlib.resources import files
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request
-from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from markupsafe import Markup, escape
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, Summary, generate_latest
 from starlette.exceptions import HTTPException
 
 from accord.live.ingest import Ingestor, Row, refused
+from accord.live.memory import Room
 from accord.live.messages import HistoryDeduplicator, Message, message_from
+from accord.live.scorer import LiveScorer
 from accord.live.service import schemas
 from accord.live.service.middleware import BODY, SECONDS, App, Guard, Receive, Scope, Send
 from accord.live.service.schemas import JSON, export_of, media_type, spans_of
-from accord.live.service.server import WAITING, Batcher, Busy
+from accord.live.service.turns import ASKED_AT_ONCE, WAITING, Batcher, Busy, Late
 from accord.live.watching.day import Names
 from accord.values import AccordError, BadInput
 from accord.version import __version__
@@ -35,12 +37,15 @@ from accord.version import __version__
 ABOUT = "Scores of live conversations: each reply is scored as it is said."
 SYSTEMS = 50
 """The most systems whose scores are told apart."""
+LARGE = 32 * 2**10
+"""Bytes from which on a request is read in a thread of its own, one at a time, so that small ones are not held up."""
+T = TypeVar("T")
 
 
 class Gauges:
     """Counters of one service, in a registry of their own."""
 
-    def __init__(self, evaluator: str, conversations: Callable[[], float], waiting: Callable[[], float]) -> None:
+    def __init__(self, scorer: LiveScorer, waiting: Callable[[], float]) -> None:
         self.registry = CollectorRegistry()
         kept = self.registry
         self.requests = Counter("accord_requests", "Requests by path and status.", ["path", "status"], registry=kept)
@@ -50,21 +55,34 @@ class Gauges:
             buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5),
         )  # fmt: skip
         self.scores = Summary("accord_score", "Scores by system.", ["system"], registry=kept)
-        Gauge("accord_conversations", "Conversations remembered.", registry=kept).set_function(conversations)
+        Gauge("accord_conversations", "Conversations remembered.", registry=kept).set_function(lambda: len(scorer))
+        self._memory(scorer.room)
         Gauge("accord_waiting_messages", "Messages that wait to be scored.", registry=kept).set_function(waiting)
-        Info("accord_evaluator", "Who scores.", registry=kept).info({"signature": evaluator, "version": __version__})
+        about = {"signature": str(scorer.signature), "version": __version__}
+        Info("accord_evaluator", "Who scores.", registry=kept).info(about)
         self._systems = Names(SYSTEMS)
+
+    def _memory(self, room: Room) -> None:
+        about = "Bytes of conversations and documents that are remembered, as estimated."
+        Gauge("accord_memory_bytes", about, registry=self.registry).set_function(lambda: room.used)
+        most = Gauge("accord_memory_limit_bytes", "Bytes that these may have.", registry=self.registry)
+        most.set_function(lambda: room.most)
 
     def count(self, rows: Iterable[Row]) -> None:
         """Take what came of some messages into account."""
         for row in rows:
             self.messages.labels(row["status"]).inc()
             if row["status"] == "scored" and not row.get("again"):
-                self.scores.labels(self._systems.of(row.get("system") or "")).observe(row["value"])
+                self.scores.labels(self._systems.of(_printable(row.get("system") or ""))).observe(row["value"])
 
     def text(self) -> bytes:
         """Everything in Prometheus' text format."""
         return generate_latest(self.registry)
+
+
+def _printable(name: str) -> str:
+    """A name without control characters: each is shown as Python writes it."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in name)
 
 
 class Counted:
@@ -140,36 +158,62 @@ class Service:
     def __init__(
         self, ingestor: Ingestor, watched: Callable[[], dict[str, Any]] | None = None, most: int = WAITING
     ) -> None:
+        scorer = ingestor.scorer
         self.ingestor, self.watched = ingestor, None if watched is None else _one_at_a_time(watched)
-        self.batcher, self.unfolding = Batcher(ingestor, most), HistoryDeduplicator(ingestor.scorer.conversations)
+        self.batcher = Batcher(
+            ingestor, most, scorer.limits.answer_seconds, ASKED_AT_ONCE if scorer.asks else 1, scorer.work
+        )
+        self.unfolding = HistoryDeduplicator(scorer.conversations, scorer.room)
         self._unfolding = Lock()
-        signature = str(ingestor.scorer.signature)
-        self.gauges = Gauges(signature, lambda: len(ingestor.scorer), lambda: self.batcher.waiting)
+        self._reading = ThreadPoolExecutor(1, thread_name_prefix="reading")
+        self.gauges = Gauges(scorer, lambda: self.batcher.waiting)
 
-    async def score(self, rows: Sequence[Any]) -> list[Row]:
-        """Messages as they came to what came of them; one that is no message costs the others nothing.
+    async def read(self, body: bytes, content_type: str) -> tuple[list[Message | Row], bool]:
+        """A request's messages, with a row in the place of what is none; and whether they are a batch.
+
+        Raises:
+            BadInput: It is no request for scores.
+            Busy: Too many messages wait.
+        """
+        self.batcher.check_room()
+        return await self._aside(len(body), _messages_of, body, content_type)
+
+    async def _aside(self, size: int, read: Callable[..., T], *given: Any) -> T:
+        """What reading gives; much of it is read in a thread, so that requests of others are heard meanwhile."""
+        if size < LARGE:
+            return read(*given)
+        return await asyncio.get_running_loop().run_in_executor(self._reading, read, *given)
+
+    async def score(self, read: Sequence[Message | Row], client: str = "") -> list[Row]:
+        """Messages to what came of them; one that is no message costs the others nothing.
 
         Raises:
             Busy: Too many messages wait.
+            Late: Nothing was done in time.
         """
-        self.batcher.check_room(len(rows))
-        read = [_read(row) for row in rows]
-        scored = iter(await self._taken([each for each in read if isinstance(each, Message)]))
+        self.batcher.check_room(len(read))
+        scored = iter(await self._taken([each for each in read if isinstance(each, Message)], client))
         found = [next(scored) if isinstance(each, Message) else each for each in read]
         self.gauges.count(found)
         return found
 
-    async def trace(self, export: dict[str, Any]) -> tuple[int, str]:
+    async def trace(self, body: bytes, content_type: str, client: str = "") -> tuple[int, str]:
         """Take the model calls of an export in; how many spans could not be read, and why the first.
 
         Raises:
+            BadInput: It is no export.
             Busy: Too many messages wait.
+            Late: Not all was done in time.
         """
         self.batcher.check_room()
-        said, bad = await run_in_threadpool(self._unfolded, export)
+        loop = asyncio.get_running_loop()
+        said, bad = await loop.run_in_executor(self._reading, self._unfolded, body, content_type)
         try:
             self.batcher.check_room(len(said))
-            self.gauges.count(await self._taken(said))
+            found = await self._taken(said, client)
+            self.gauges.count(found)
+            if any(row.get("taken") is False for row in found):
+                raise Late(f"not all was scored within {self.batcher.seconds:g} seconds; send it again")
         except BaseException:
             for each in said:  # whoever sends it again finds it new
                 self.unfolding.forget(each.conversation)
@@ -177,12 +221,13 @@ class Service:
         self.gauges.count([refused(reason) for reason in bad])
         return len(bad), bad[0] if bad else ""
 
-    def _unfolded(self, export: dict[str, Any]) -> tuple[list[Message], list[str]]:
+    def _unfolded(self, body: bytes, content_type: str) -> tuple[list[Message], list[str]]:
+        export = spans_of(export_of(body, content_type))
         with self._unfolding:
             return self.unfolding.messages(export, "otlp", "otel")
 
-    async def _taken(self, batch: Sequence[Message]) -> list[Row]:
-        return await self.batcher.take(batch) if batch else []
+    async def _taken(self, batch: Sequence[Message], client: str) -> list[Row]:
+        return await self.batcher.take(batch, client) if batch else []
 
 
 def _one_at_a_time(tell: Callable[[], dict[str, Any]]) -> Callable[[], dict[str, Any]]:
@@ -243,6 +288,10 @@ def _catch(app: FastAPI) -> None:
     async def busy(request: Request, error: Busy) -> Response:
         return JSONResponse({"error": "too many messages wait; send this again in a second"}, 503, COME_AGAIN)
 
+    @app.exception_handler(Late)
+    async def late(request: Request, error: Late) -> Response:
+        return JSONResponse({"error": str(error)}, 503, COME_AGAIN)
+
     @app.exception_handler(AccordError)
     async def wrong(request: Request, error: AccordError) -> Response:
         return JSONResponse({"error": str(error)}, 400 if isinstance(error, BadInput) else 500)
@@ -264,16 +313,11 @@ def _add_scores(app: FastAPI, service: Service) -> None:
     @app.post("/v1/scores", summary="Score one message, or a batch", openapi_extra=schemas.scores())
     async def scores(request: Request) -> Response:
         """Takes messages in, in their order, and gives a row for each: scored, unscored, heard, or refused."""
-        body = _json_of(await request.body(), request.headers.get("content-type", ""))
-        if isinstance(body, dict) and "messages" in body:
-            messages = body["messages"]
-            if len(body) > 1 or not isinstance(messages, list):
-                raise BadInput("a batch is an object with a list of messages, and nothing else")
-            if len(messages) > schemas.BATCH:
-                raise BadInput(f"a batch of {len(messages)} messages; at most {schemas.BATCH} come at once")
-            return JSONResponse({"scores": await service.score(messages)})
-        [row] = await service.score([body])
-        return JSONResponse(row, 422 if row["status"] == "refused" else 200)
+        read, is_batch = await service.read(await request.body(), request.headers.get("content-type", ""))
+        rows = await service.score(read, _client(request))
+        if is_batch:
+            return JSONResponse({"scores": rows})
+        return JSONResponse(rows[0], 422 if rows[0]["status"] == "refused" else 200)
 
 
 def _add_traces(app: FastAPI, service: Service) -> None:
@@ -281,8 +325,7 @@ def _add_traces(app: FastAPI, service: Service) -> None:
     async def traces(request: Request) -> Response:
         """Takes the model calls of GenAI spans in; conversations may repeat what was said before."""
         kind = request.headers.get("content-type", "")
-        export = await run_in_threadpool(export_of, await request.body(), kind)  # megabytes take a while
-        bad, why = await service.trace(spans_of(export))
+        bad, why = await service.trace(await request.body(), kind, _client(request))
         if media_type(kind) == JSON:
             partial = {"partialSuccess": {"rejectedSpans": bad, "errorMessage": why}} if bad else {}
             return JSONResponse(partial)
@@ -325,6 +368,28 @@ def _add_pages(app: FastAPI, service: Service) -> None:
     @app.get("/docs", response_class=HTMLResponse, include_in_schema=False)
     async def docs() -> str:
         return described(app.openapi())
+
+
+def _client(request: Request) -> str:
+    """Who asks: a connection."""
+    return str(request.scope.get("client"))
+
+
+def _messages_of(body: bytes, content_type: str) -> tuple[list[Message | Row], bool]:
+    """A request's messages, with a row in the place of what is none; and whether they are a batch.
+
+    Raises:
+        BadInput: It is no request for scores.
+    """
+    found = _json_of(body, content_type)
+    if not isinstance(found, dict) or "messages" not in found:
+        return [_read(found)], False
+    messages = found["messages"]
+    if len(found) > 1 or not isinstance(messages, list):
+        raise BadInput("a batch is an object with a list of messages, and nothing else")
+    if len(messages) > schemas.BATCH:
+        raise BadInput(f"a batch of {len(messages)} messages; at most {schemas.BATCH} come at once")
+    return [_read(row) for row in messages], True
 
 
 def _json_of(body: bytes, content_type: str) -> Any:

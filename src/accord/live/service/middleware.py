@@ -12,8 +12,11 @@ import hashlib
 import hmac
 import ipaddress
 import zlib
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from http.cookies import CookieError, SimpleCookie
+from math import ceil
+from time import monotonic
 from typing import Any
 
 from accord.values import BadInput, MissingExtra
@@ -27,17 +30,24 @@ BODY = 4 * 2**20
 """Bytes that a request may have."""
 SECONDS = 10.0
 """For a request to arrive in."""
+UNDER_WAY = 128 * 2**20
+"""Bytes that all requests under way may have together; one may have a quarter of what is left, or `SMALL`."""
+SMALL = 64 * 2**10
+"""Bytes for which there is always room."""
 DRAINED = 64 * 2**20
 """Bytes of a request that is too large which are read and thrown away, so that its sender reads why."""
 OPEN_PATHS = frozenset({"/healthz"})
 
 
 class Refused(Exception):
-    """A request that is not served."""
+    """A request that is not served; `wait` says after how many seconds it may be sent again."""
 
-    def __init__(self, status: int, reason: str) -> None:
+    def __init__(self, status: int, reason: str, wait: float | None = None) -> None:
         super().__init__(reason)
         self.status, self.reason = status, reason
+        self.headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+        if wait is not None:
+            self.headers["Retry-After"] = str(ceil(wait))
 
 
 def is_loopback(host: str) -> bool:
@@ -76,6 +86,48 @@ def check_installed() -> None:
         raise MissingExtra("the service", "serve") from None
 
 
+FREE_GUESSES, LONGEST_WAIT, ADDRESSES = 20, 60.0, 4096
+"""Wrong tokens of an address before it has to wait, its longest wait in seconds, and addresses that are remembered."""
+
+
+class Guesses:
+    """Wrong tokens by address: after some of them each doubles the time in which further ones are turned away.
+
+    A right token never comes here: whoever has it is let in, whatever others at the same address try. What keeps a
+    token from being guessed is its length; this keeps guesses few, cheap and visible.
+    """
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._wrong: OrderedDict[str, tuple[int, float]] = OrderedDict()  # how many, and until when more have to wait
+
+    def wrong(self, scope: Scope, reason: str) -> Refused:
+        """What to say of a wrong token: 401, or 429 for as long as its address has to wait."""
+        address, now = _network(scope), self._clock()
+        count, until = self._wrong.pop(address, (0, now))
+        is_early = now < until
+        if not is_early:
+            count += 1
+            until = now + min(2.0 ** (count - FREE_GUESSES), LONGEST_WAIT) if count > FREE_GUESSES else now
+        self._wrong[address] = count, until
+        while len(self._wrong) > ADDRESSES:
+            self._wrong.popitem(last=False)
+        if is_early:
+            told = "too many wrong tokens came from this address; wait, or name the right one"
+            return Refused(429, told, until - now)
+        return Refused(401, reason)
+
+
+def _network(scope: Scope) -> str:
+    """Whence a request comes: an address; of IPv6 the first half, since the other one is anybody's choice."""
+    host = str((scope.get("client") or ("",))[0])
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    return host if address.version == 4 or address.is_loopback else str(ipaddress.ip_network((host, 64), strict=False))
+
+
 class Guard:
     """An ASGI application around another: bodies arrive whole, small enough and in time, from whom may ask.
 
@@ -90,8 +142,10 @@ class Guard:
         body: int = BODY,
         seconds: float = SECONDS,
         open_paths: Collection[str] = OPEN_PATHS,
+        guesses: Guesses | None = None,
     ) -> None:
         self.app, self.token, self.body, self.seconds, self.open_paths = app, token, body, seconds, open_paths
+        self.guesses, self.room, self.held = guesses or Guesses(), max(UNDER_WAY, 4 * body), 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, or say why not."""
@@ -99,33 +153,36 @@ class Guard:
             await self.app(scope, receive, send)
             return
         headers = {name.lower(): value for name, value in scope["headers"]}
+        held = _Held(self)
         try:
-            self._check_sender(scope["path"], headers)
-            content = await self._content(receive, headers)
+            self._check_sender(scope, headers)
+            content = await self._content(receive, headers, held)
+            await self.app(scope, _replayed(content, receive), send)
         except Refused as refused:
             from starlette.responses import JSONResponse
 
-            how = {"WWW-Authenticate": "Bearer"} if refused.status == 401 else {}
-            closing = {"Connection": "close", **how}
+            closing = {"Connection": "close", **refused.headers}
             await JSONResponse({"error": refused.reason}, refused.status, closing)(scope, receive, send)
-            return
-        await self.app(scope, _replayed(content, receive), send)
+        finally:
+            held.release()
 
-    def _check_sender(self, path: str, headers: dict[bytes, bytes]) -> None:
+    def _check_sender(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
         if self.token is None:
             host = headers.get(b"host", b"").decode("latin-1")
             if not is_loopback(host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host):
                 raise Refused(421, "this service has no token and answers requests to this machine's own name alone")
-        elif path not in self.open_paths:
-            given = headers.get(b"authorization", b"")
+        elif scope["path"] not in self.open_paths:
+            given, reason = headers.get(b"authorization"), "name the service's token: Authorization: Bearer TOKEN"
+            if given is None:
+                raise Refused(401, reason)
             if not hmac.compare_digest(given, b"Bearer " + self.token.encode()):
-                raise Refused(401, "name the service's token: Authorization: Bearer TOKEN")
+                raise self.guesses.wrong(scope, reason)
 
-    async def _content(self, receive: Receive, headers: dict[bytes, bytes]) -> bytes:
+    async def _content(self, receive: Receive, headers: dict[bytes, bytes], held: _Held) -> bytes:
         """The request's body, unpacked."""
         try:
             async with asyncio.timeout(self.seconds):
-                content = await self._body(receive)
+                content = await self._body(receive, held)
         except TimeoutError:
             raise Refused(408, f"the request did not arrive within {self.seconds:g} seconds") from None
         encoding = headers.get(b"content-encoding", b"identity").decode("latin-1").lower()
@@ -133,9 +190,11 @@ class Guard:
             return content
         if encoding != "gzip":
             raise Refused(415, f"content encoding {encoding!r}; allowed: gzip, identity")
-        return self._unpacked(content)
+        found = self._unpacked(content)
+        held.take(len(found))
+        return found
 
-    async def _body(self, receive: Receive) -> bytes:
+    async def _body(self, receive: Receive, held: _Held) -> bytes:
         parts, size, more = [], 0, True
         while more and size <= DRAINED:
             event = await receive()
@@ -143,6 +202,7 @@ class Guard:
                 raise Refused(400, "the client went away")
             size += len(event.get("body", b""))
             if size <= self.body:
+                held.take(len(event.get("body", b"")))
                 parts.append(event.get("body", b""))
             more = event.get("more_body", False)
         if size > self.body:
@@ -158,6 +218,28 @@ class Guard:
         if len(found) > self.body:
             raise Refused(413, f"the request unpacks to more than {_megabytes(self.body)}; send less at once")
         return found
+
+
+class _Held:
+    """The bytes of one request, for as long as it is served."""
+
+    def __init__(self, guard: Guard) -> None:
+        self.guard, self.size = guard, 0
+
+    def take(self, size: int) -> None:
+        """Hold more.
+
+        Raises:
+            Refused: With 503, where all requests under way have too many.
+        """
+        if self.size + size > max(SMALL, (self.guard.room - self.guard.held + self.size) // 4):
+            raise Refused(503, "too much is under way; send this again in a second", 1)
+        self.size, self.guard.held = self.size + size, self.guard.held + size
+
+    def release(self) -> None:
+        """Hold nothing."""
+        self.guard.held -= self.size
+        self.size = 0
 
 
 def _megabytes(count: int) -> str:

@@ -98,6 +98,10 @@ ROW: dict[str, Any] = {
         "unscored": {**_TEXT, "description": "Why there is no score."},
         "signature": {**_TEXT, "description": "How the score was made."},
         "again": {"type": "boolean", "description": "The message had come before; nothing was changed."},
+        "taken": {
+            "type": "boolean",
+            "description": "False where the request's time was over before it was the message's turn: send it again.",
+        },
         "error": {**_TEXT, "description": "What is wrong with a refused message."},
     },
 }
@@ -132,7 +136,8 @@ def scores() -> dict[str, Any]:
             "408": _answer("The request took too long to arrive.", _ERROR),
             "413": _answer("The request is too large.", _ERROR),
             "422": _answer("The one message is none.", ROW),
-            "503": _answer("Too many messages wait; send it again after `Retry-After`.", _ERROR),
+            "429": _answer("Too many wrong tokens came from this address; wait `Retry-After`.", _ERROR),
+            "503": _answer("Too much waits, or nothing was done in time; send it again after `Retry-After`.", _ERROR),
         },
     }
 
