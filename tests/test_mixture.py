@@ -12,7 +12,7 @@ import pytest
 from accord import Evaluator, Label, Labels, Question, Scale, Score, Target, Unscored, compare, load_evaluator
 from accord.evidence import EvidenceTable
 from accord.formats import ScoreWriter
-from accord.learning import BINS, Additive, Bins, Mixture, parts, predicted
+from accord.learning import BINS, Additive, Bins, ExpertParameters, Mixture, parts, predicted
 from accord.statistics import pearson
 from accord.testing import planted
 from accord.values import BadInput, Signature, UnknownName
@@ -209,17 +209,13 @@ def test_a_classifier_of_two_answers_gives_chances_between_them() -> None:
 def test_the_gate_is_a_softmax_over_metrics() -> None:
     rng = np.random.default_rng(0)
     basis = np.eye(BINS + 1)[rng.integers(0, BINS, (7, 3))]
-    parameters = {
-        "E": rng.normal(size=(3, BINS + 1, 4)),
-        "u": rng.normal(size=4),
-        "W": rng.normal(size=(12, 3)),
-        "b": np.array(0.0),
-    }
+    E, u, W = rng.normal(size=(3, BINS + 1, 4)), rng.normal(size=4), rng.normal(size=(12, 3))
+    parameters = ExpertParameters(E, u, np.array(0.0), W)
     found = parts(np, parameters, basis)
     for row in range(7):
-        e = [parameters["E"][m, basis[row, m].argmax()] for m in range(3)]
-        gate = np.exp(np.concatenate(e) @ parameters["W"])
-        assert found[row] == pytest.approx([3 * gate[m] / gate.sum() * (parameters["u"] @ e[m]) for m in range(3)])
+        e = [E[m, basis[row, m].argmax()] for m in range(3)]
+        gate = np.exp(np.concatenate(e) @ W)
+        assert found[row] == pytest.approx([3 * gate[m] / gate.sum() * (u @ e[m]) for m in range(3)])
 
 
 def test_what_no_mixture_is_called_is_said() -> None:

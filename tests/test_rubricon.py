@@ -399,10 +399,12 @@ def test_what_cannot_be_learned_from_is_said() -> None:
 def test_an_edited_assertion_is_another_one_and_a_kept_selection_measures_the_same() -> None:
     evidence, labels, question = corpus()
     selector = AssertionSelector(question, CLASSES, {"sat-1": 2.0}, FOUR).fit(evidence, labels)
-    kept = AssertionSelector.restored(json.loads(json.dumps(selector.state())), question, FOUR)
+    kept = AssertionSelector.from_json(json.loads(json.dumps(selector.to_json())), question, FOUR)
     again, before = kept.measured(evidence), selector.measured(evidence)
     assert again.values.tolist() == before.values.tolist() and again.columns == before.columns
-    assert again.notes == before.notes and kept.describe() == selector.describe() and kept.state() == selector.state()
+    assert (
+        again.notes == before.notes and kept.describe() == selector.describe() and kept.to_json() == selector.to_json()
+    )
     columns = tuple(
         Column(c.name, c.signature.replace("question:sat-0", "question:other"), c.question, c.option)
         for c in evidence.columns

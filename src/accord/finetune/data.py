@@ -8,7 +8,7 @@ import random
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,7 +103,16 @@ class Parts:
         return [{"part": name, **counts_of(examples)} for name, examples in named.items()]
 
 
-def counts_of(examples: Sequence[Example]) -> dict[str, Any]:
+class Counted(TypedDict):
+    """How many dialogues and turns there are, and how many turns of each score and kind of issue."""
+
+    dialogues: int
+    turns: int
+    scores: dict[str, int]
+    types: dict[str, int]
+
+
+def counts_of(examples: Sequence[Example]) -> Counted:
     """How many dialogues and turns there are, and how many turns of each score and kind of issue."""
     scores = Counter(example.score for example in examples)
     types = Counter(name for example in examples for name in example.types or {NO_ISSUE})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -54,7 +54,7 @@ def evaluate(
     without: str = SUBJECTIVE,
     draws: int = RANK_DRAWS,
     seed: int = 0,
-) -> list[dict[str, Any]]:
+) -> list[Line]:
     """Compare assessments of the same turns; a row a number, as JSON.
 
     Each row has `statistic`, `of` (what it is of), `value`, the ends `low` and `high` of its interval, and `turns`:
@@ -94,7 +94,18 @@ def _pairs(predicted: Sequence[IssueAnnotation | Unannotated], reference: Sequen
     return [(found.get(own.target) or Unannotated(own.target, "not asked"), own) for own in reference]
 
 
-def _row(statistic: str, of: str, value: float | None, spread: Interval, turns: int) -> dict[str, Any]:
+class Line(TypedDict):
+    """A statistic, what it is of, its value with the ends of its interval, and of how many turns."""
+
+    statistic: str
+    of: str
+    value: float | None
+    low: float | None
+    high: float | None
+    turns: int
+
+
+def _row(statistic: str, of: str, value: float | None, spread: Interval, turns: int) -> Line:
     return {"statistic": statistic, "of": of, "value": value, "low": spread.low, "high": spread.high, "turns": turns}
 
 
@@ -105,9 +116,7 @@ def _clusters(pairs: Sequence[Pair]) -> Clusters:
 # --- table 6 --------------------------------------------------------------------------------------------------------
 
 
-def _correlations(
-    read: Sequence[tuple[IssueAnnotation, IssueAnnotation]], draws: int, seed: int
-) -> list[dict[str, Any]]:
+def _correlations(read: Sequence[tuple[IssueAnnotation, IssueAnnotation]], draws: int, seed: int) -> list[Line]:
     options = np.arange(LOWEST, HIGHEST + 1, dtype=float)
     said = np.array([own.score - LOWEST for _, own in read], dtype=np.intp)
     value = np.array([found.score for found, _ in read], dtype=float)
@@ -124,7 +133,7 @@ def _correlations(
     ]
 
 
-def _bleu(read: Sequence[tuple[IssueAnnotation, IssueAnnotation]], draws: int, seed: int) -> dict[str, Any]:
+def _bleu(read: Sequence[tuple[IssueAnnotation, IssueAnnotation]], draws: int, seed: int) -> Line:
     """Corpus BLEU from each comment's counts of n-grams, so that resampling counts nothing again."""
     try:
         from sacrebleu.metrics.bleu import BLEU
@@ -166,7 +175,7 @@ def _share(happened: Sequence[bool], counted: Sequence[bool], pairs: Sequence[Pa
     return float(rows[:, 0].sum() / whole), spread, whole
 
 
-def _unread(pairs: Sequence[Pair], draws: int, seed: int) -> list[dict[str, Any]]:
+def _unread(pairs: Sequence[Pair], draws: int, seed: int) -> list[Line]:
     reasons = [_reason(found) for found, _ in pairs]
     counted = [True] * len(pairs)
     names = [name for name, _ in Counter(reason for reason in reasons if reason).most_common()]
@@ -181,7 +190,7 @@ def _reason(found: IssueAnnotation | Unannotated) -> str:
     return found.detail if found.reason == "no verdict" and found.detail else found.reason
 
 
-def _validity(pairs: Sequence[Pair], without: str, draws: int, seed: int) -> list[dict[str, Any]]:
+def _validity(pairs: Sequence[Pair], without: str, draws: int, seed: int) -> list[Line]:
     rows = []
     for kinds, ignored in (("all kinds", None), (f"without {without}", without)):
         theirs = [_types(own, ignored) for _, own in pairs]

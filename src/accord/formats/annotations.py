@@ -27,6 +27,7 @@ from accord.values import (
     Annotation,
     BadInput,
     BadRow,
+    Json,
     Rubric,
     canonical_json,
     check_label,
@@ -171,29 +172,32 @@ def _short(value: Any) -> str:
 # --- cells of tables -----------------------------------------------------------------------------------------------
 
 
-def _to_cells(annotation: Annotation) -> dict[str, Any]:
+Cell = str | int | float | None
+
+
+def _to_cells(annotation: Annotation) -> dict[str, Cell]:
     """The annotation as cells of a table; `None` for an empty one."""
     row = annotation.to_json()
     return {name: _cell(name, row[name]) if row.get(name) is not None else None for name in COLUMNS}
 
 
-def _cell(name: str, value: Any) -> Any:
+def _cell(name: str, value: Any) -> Cell:
     if name in _JSON:
         return canonical_json(value)
     if not isinstance(value, str):
-        return value
+        return value  # type: ignore[no-any-return]
     if not is_storable(value):
         return _AS_JSON + canonical_json(value)
     return inert(value)
 
 
-def _from_cells(fields: Fields) -> dict[str, Any]:
+def _from_cells(fields: Fields) -> dict[str, Json]:
     """The inverse of `_to_cells`, from a line of CSV or a row of Parquet.
 
     Raises:
         WrongShape: A cell of JSON, or of a number, is none.
     """
-    row = {}
+    row: dict[str, Json] = {}
     for name in COLUMNS:
         cell = fields.get(name)
         if cell in (None, ""):

@@ -10,7 +10,7 @@ from typing import Any
 
 from accord.formats.messages import checked_id, turn_from_message
 from accord.formats.record import Fields, Format, Record, WrongShape, formats
-from accord.values import Conversation, Turn
+from accord.values import Conversation, Json, Turn
 
 Call = tuple[Sequence[Turn], Sequence[Turn]]
 """What went into one call of a model, and what came out."""
@@ -145,21 +145,21 @@ def _listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [] if value is None else [value]
 
 
-def _attributes(span: Fields) -> dict[str, Any]:
+def _attributes(span: Fields) -> dict[str, Json]:
     """A span's attributes as a plain mapping, those of its events included (messages may stand on either)."""
-    merged: dict[str, Any] = {}
+    merged: dict[str, Json] = {}
     for event in span.get("events") or ():
         merged |= _plain(event.get("attributes"))
     return merged | _plain(span.get("attributes"))
 
 
-def _plain(attributes: Any) -> dict[str, Any]:
+def _plain(attributes: Any) -> dict[str, Json]:
     if isinstance(attributes, Mapping):
         return dict(attributes)
     return {entry["key"]: _otlp_value(entry.get("value", {})) for entry in attributes or ()}
 
 
-def _otlp_value(value: Mapping[str, Any]) -> Any:
+def _otlp_value(value: Mapping[str, Any]) -> Json:
     """OTLP's tagged union (`stringValue`, `arrayValue`, `kvlistValue`, ...) as a plain value."""
     [(kind, inner)] = list(value.items()) or [("stringValue", "")]
     if kind == "arrayValue":

@@ -14,8 +14,9 @@ from accord.learning.calibration import FEWEST_LABELS, Calibration
 from accord.learning.conformal import band_width, bands
 from accord.learning.core import matrix
 from accord.learning.curves import BINS, Additive, Bins, predicted
-from accord.learning.evaluator import Evaluator, Level, learns, level_of, load_evaluator, saved_as, with_notes
-from accord.learning.experts import parts
+from accord.learning.evaluator import Evaluator, learns, level_of, load_evaluator, with_notes
+from accord.learning.experts import ExpertParameters, parts
+from accord.learning.folder import Level, saved_as
 from accord.learning.head import Head, check_settings, heads, make_head, settings_of
 from accord.learning.held_out import Choice, Factory, System, held_out
 from accord.learning.importance import Importance, importance
@@ -62,6 +63,7 @@ __all__ = [
     "EVIDENCE",
     "Evaluator",
     "EvaluatorSettings",
+    "ExpertParameters",
     "FEWEST_LABELS",
     "Factory",
     "Fitting",

@@ -34,10 +34,6 @@ class Unlearned(Head):
         super().__init__(question)
         self.options_ = options_of(question)
 
-    def settings(self) -> dict[str, Any]:
-        """None."""
-        return {}
-
     @property
     def is_fitted(self) -> bool:
         """Always: there is nothing to learn."""
@@ -89,10 +85,6 @@ class _LabelsAlone(Head):
             # One label's worth of everyone's habit keeps a person with few labels from certainty.
             self.shares_[str(name)] = (own + self.shares_[_EVERYONE]) / (own.sum() + 1.0)
         return self
-
-    def settings(self) -> dict[str, Any]:
-        """None."""
-        return {}
 
     @property
     def is_fitted(self) -> bool:
@@ -164,10 +156,6 @@ class RandomDraw(_LabelsAlone):
     def __init__(self, question: Question, random_state: int = 0) -> None:
         super().__init__(question)
         self.random_state = random_state
-
-    def settings(self) -> dict[str, Any]:
-        """The seed."""
-        return {"random_state": self.random_state}
 
     def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
         """A distribution with all its mass on the option that was drawn."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
@@ -22,6 +23,7 @@ from accord.learning.trained_on import Levels, TrainedOn
 from accord.values import (
     POPULATION,
     BadInput,
+    Json,
     Labels,
     Question,
     Score,
@@ -102,13 +104,6 @@ class Calibration(Head):
         self.seconds = seconds
         self.core_: Core | None = None
 
-    def settings(self) -> dict[str, Any]:
-        """The constructor's arguments beyond the question."""
-        plain = {name: getattr(self, name) for name in ("core", "own_slopes", "threshold_spread", "domain_correlation")}
-        network = None if self.network is None else dict(self.network)
-        lists = {"groups": list(self.groups), "candidates": list(self.candidates)}
-        return {**plain, "network": network, "coverage": self.coverage, **lists, "seconds": self.seconds}
-
     @property
     def is_fitted(self) -> bool:
         """Whether `fit` or `restore` has run."""
@@ -182,7 +177,7 @@ class Calibration(Head):
     def in_new_domain(self) -> Calibration:
         """This evaluator for conversations from another place, before anyone has labelled any of them there."""
         core = self._fitted().in_new_domain(self.domain_correlation)
-        return self._copy()._take(core, self.trained_on_, domain="new")
+        return copy(self)._take(core, self.trained_on_, domain="new")
 
     def adapt(self, evidence: EvidenceTable, labels: Labels) -> Calibration:
         """This evaluator for another place, after a few labels per annotator from there.
@@ -202,12 +197,7 @@ class Calibration(Head):
         here = core.adapt(features, home.levels.coarse(rated), self.domain_correlation)
         given = rated.counts(here.annotators)
         counts = {name: home.counts.get(name, 0) + count for name, count in given.items()}
-        return self._copy()._take(here, replace(home, counts=counts), domain="adapted")
-
-    def _copy(self) -> Calibration:
-        twin = Calibration(self.question, **self.settings())
-        twin.tried_ = self.tried_
-        return twin
+        return copy(self)._take(here, replace(home, counts=counts), domain="adapted")
 
     def _take(self, core: Core, side: TrainedOn, domain: str | None) -> Self:
         self.core_, self.trained_on_, self.domain_ = core, side, domain
@@ -359,10 +349,10 @@ class Calibration(Head):
         """The texts that were learned from, and the evidence as this evaluator's own columns."""
         return self.trained_on_.texts(), self.features(evidence)
 
-    def chosen(self) -> dict[str, Any]:
+    def chosen(self) -> dict[str, Json]:
         """The settings, with the core that was chosen, or those that are averaged."""
-        parts = list(_parts(self._fitted()))
-        return {**self.settings(), **({"core": parts[0]} if len(parts) == 1 else {"candidates": parts})}
+        core, *others = _parts(self._fitted())
+        return {**self.settings(), **({"candidates": [core, *others]} if others else {"core": core})}
 
     def _fitted(self) -> Core:
         self.check_fitted()

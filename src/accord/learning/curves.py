@@ -89,7 +89,7 @@ class Form(Protocol):
     def curves(self) -> Floats:
         """(M, BINS + 1) what each bin of each metric adds, the last where it is missing."""
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, float]:
         """What was chosen inside the training side."""
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
@@ -190,7 +190,7 @@ class Additive:
         """(M, BINS + 1) what each bin of each metric adds."""
         return self.values
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, float]:
         """The penalties that were chosen."""
         return {"flat": self.strength[0], "smooth": self.strength[1]}
 

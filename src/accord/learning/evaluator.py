@@ -7,18 +7,18 @@ its sources name.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from accord.evidence import (
+    Arrays,
     EvidenceTable,
     Source,
     SourceContext,
@@ -29,11 +29,21 @@ from accord.evidence import (
     make_source,
     measure_all,
 )
+from accord.learning.folder import (
+    DAMAGED,
+    FOLDER_FORMAT,
+    Card,
+    Level,
+    SourceCard,
+    read_arrays,
+    saved_as,
+    under,
+    write_folder,
+)
 from accord.learning.head import Head, make_head
 from accord.learning.held_out import Choice
 from accord.models import Flow, ModelSettings
 from accord.values import (
-    ARRAYS_BYTES,
     CARD_BYTES,
     BadInput,
     Labels,
@@ -46,21 +56,12 @@ from accord.values import (
     Target,
     Unscored,
     content_hash,
-    read_card,
     read_text,
-    read_whole,
 )
 from accord.version import __version__
 
-FOLDER_FORMAT = 3
-_CARD, _ARRAYS = "evaluator.json", "arrays.safetensors"
-_WITH_ABSENCES = (".history", ".seen")
-"""How arrays of kept evidence are called, where NaN is an absence."""
 _NESTED = 2
 """How deep evaluators of other questions stand inside each other: theirs have none."""
-_DAMAGED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
-"""What building an evaluator from a card raises that is not of its shape."""
-Level = Literal["turn", "conversation"]
 
 
 @dataclass(frozen=True)
@@ -263,24 +264,20 @@ class Evaluator:
         Raises:
             NotFitted: Nothing was learned yet.
         """
-        from safetensors.numpy import save
-
         if not self.is_fitted:
             raise NotFitted(f"the evaluator {self.name!r} has learned nothing yet; fit it first")
         target = Path(folder)
-        target.mkdir(parents=True, exist_ok=True)
         card, arrays = self.head.state()
         every = {f"head.{name}": array for name, array in arrays.items()}
-        parts = []
+        parts: list[SourceCard] = []
+        files: dict[str, str] = {}
         for source in self.sources:
             state = source.state()
-            parts.append(
-                {"name": source.name, "settings": source.settings.model_dump(mode="json"), "learned": dict(state.card)}
-            )
+            settings = source.settings.model_dump(mode="json")
+            parts.append({"name": source.name, "settings": settings, "learned": dict(state.card)})
             every |= {f"{source.name}.{name}": array for name, array in state.arrays.items()}
-            for name, text in state.files.items():
-                (target / name).write_text(text, encoding="utf-8")
-        about = {
+            files |= state.files
+        about: Card = {
             "format": FOLDER_FORMAT,
             "accord_version": __version__,
             "name": self.name,
@@ -296,11 +293,9 @@ class Evaluator:
             },
             "also": [other.question.id for other in self.also],
         }
+        write_folder(target, about, every, files)
         for place, other in enumerate(self.also):
             other.save(target / "also" / str(place))
-        contiguous = {name: np.ascontiguousarray(array) for name, array in every.items()}
-        (target / _ARRAYS).write_bytes(save(contiguous))
-        (target / _CARD).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
 
 
 def load_evaluator(folder: str | Path) -> Evaluator:
@@ -314,21 +309,16 @@ def load_evaluator(folder: str | Path) -> Evaluator:
 
 
 def _loaded(folder: str | Path, depth: int) -> Evaluator:
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
-
     about, source = saved_as(folder), Path(folder)
     if depth > _NESTED:
         raise BadInput(f"{folder} stands inside itself; fit the evaluator again")
     try:
-        arrays = load(read_whole(source / _ARRAYS, ARRAYS_BYTES))
-        if endless := [name for name, array in arrays.items() if not _is_usable(name, array)]:
-            raise BadInput(f"{folder} holds a damaged evaluator ({endless[0]} is no finite number); fit it again")
+        arrays = read_arrays(source)
         if about["level"] not in (None, "turn", "conversation") or not isinstance(about["name"], str):
             raise ValueError("a level or a name that is none")
         question = Question.model_validate(about["question"])
         head = make_head(about["head"]["name"], question, about["head"]["settings"])
-        head.restore(about["head"]["learned"], _under("head", arrays))
+        head.restore(about["head"]["learned"], under("head", arrays))
         # A source that needs a rubric keeps its own; the evaluator's question stands in for the project's.
         context = SourceContext(Rubric.model_construct(questions=(question,), main=question.id), about["seed"])
         parts = tuple(_restored(row, arrays, source, context) for row in about["sources"])
@@ -336,33 +326,9 @@ def _loaded(folder: str | Path, depth: int) -> Evaluator:
         also = tuple(_loaded(source / "also" / str(place), depth + 1) for place in range(len(about["also"])))
     except FileNotFoundError as error:
         raise BadInput(f"{folder} holds no evaluator: {Path(str(error.filename)).name} is missing") from None
-    except (*_DAMAGED, SafetensorError) as error:
+    except DAMAGED as error:
         raise BadInput(f"{folder} holds a damaged evaluator ({type(error).__name__}); fit it again") from None
     return Evaluator(question, parts, head, about["name"], about["head"]["name"], about["level"], models, also)
-
-
-def saved_as(folder: str | Path) -> dict[str, Any]:
-    """The card of a saved evaluator.
-
-    Raises:
-        BadInput: The folder holds none, or one that this Accord does not read.
-    """
-    try:
-        about = read_card(Path(folder) / _CARD)
-        number = int(about["format"])
-    except FileNotFoundError:
-        raise BadInput(f"{folder} holds no evaluator: {_CARD} is missing; fit one: accord fit") from None
-    except BadInput as error:
-        raise BadInput(f"{folder} holds a damaged evaluator: {error}; fit it again") from None
-    except _DAMAGED as error:
-        raise BadInput(f"{folder} holds a damaged evaluator ({type(error).__name__}); fit it again") from None
-    if number != FOLDER_FORMAT:
-        newer = "Upgrade Accord." if number > FOLDER_FORMAT else "Fit it again: accord fit."
-        raise BadInput(
-            f"{folder} was written by Accord {about.get('accord_version')} in folder format {number}; this Accord "
-            f"({__version__}) reads {FOLDER_FORMAT}. {newer}"
-        )
-    return dict(about)
 
 
 def learns(source: Source) -> bool:
@@ -402,23 +368,12 @@ def with_notes(scores: Sequence[Score | Unscored], evidence: EvidenceTable) -> l
     return found
 
 
-def _restored(row: Mapping[str, Any], arrays: Mapping[str, Any], folder: Path, context: SourceContext) -> Source:
+def _restored(row: SourceCard, arrays: Arrays, folder: Path, context: SourceContext) -> Source:
     made = make_source(row["name"], row["settings"], context)
     files = {path.name: read_text(path, CARD_BYTES) for path in folder.iterdir() if path.suffix in {".yaml", ".jsonl"}}
-    restored = made.restored(State(row["learned"], _under(row["name"], arrays), files))
+    restored = made.restored(State(row["learned"], under(row["name"], arrays), files))
     restored.name = row["name"]
     return restored
-
-
-def _is_usable(name: str, array: Any) -> bool:
-    """Whether what was learned is finite; evidence that a head keeps as it saw it may lack values."""
-    if array.dtype.kind != "f":
-        return array.dtype.kind in "biu"
-    return not (np.isinf(array) if name.endswith(_WITH_ABSENCES) else ~np.isfinite(array)).any()
-
-
-def _under(name: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
-    return {key.removeprefix(f"{name}."): array for key, array in arrays.items() if key.startswith(f"{name}.")}
 
 
 def _known(evidence: EvidenceTable) -> EvidenceTable:

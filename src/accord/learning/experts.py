@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy.special import expit
@@ -28,7 +28,18 @@ RATE, STEPS = 0.02, 200
 START = 0.3
 """Standard deviation of the embeddings at the start."""
 
-Parameters = dict[str, Any]
+
+class ExpertParameters(NamedTuple):
+    """E (M, BINS + 1, D), u (M, D) or, gated, (D,), b (), of a gate also W (M·D, M); while training, arrays of JAX."""
+
+    E: Floats
+    u: Floats
+    b: Floats
+    W: Floats | None = None
+
+    def arrays(self) -> dict[str, Floats]:
+        """Those that there are, by name."""
+        return {name: array for name, array in self._asdict().items() if array is not None}
 
 
 @dataclass(frozen=True)
@@ -37,7 +48,7 @@ class Experts:
 
     Attributes:
         bins: Where values stand among those seen.
-        parameters: `E` (M, BINS + 1, D), `u` (M, D) or (D,), `b` (); gated also `W` (M·D, M).
+        parameters: As trained.
         scale: What a prediction is in: its middle and its unit (squared), its low end and its width (cross-entropy).
         loss: One of `LOSSES`.
         steps: Of training.
@@ -46,7 +57,7 @@ class Experts:
     """
 
     bins: Bins
-    parameters: Mapping[str, Floats]
+    parameters: ExpertParameters
     scale: tuple[float, float]
     loss: str
     steps: int
@@ -86,10 +97,10 @@ class Experts:
         steps = int(np.argmin(((predictions - y) ** 2 * weight).sum(axis=1))) + 1
         bins = Bins.fit(X)
         _, learned = _trained(start, bins.hard(X), target, weight, loss)
-        parameters = {name: np.asarray(value[steps - 1], dtype=float) for name, value in learned.items()}
+        parameters = ExpertParameters(**{k: np.asarray(v[steps - 1], dtype=float) for k, v in learned.arrays().items()})
         plain = cls(bins, parameters, scale, loss, steps, 0.0, np.zeros(X.shape[1]))
         centre = plain._parts(bins.hard(X)).mean(axis=0)
-        level = float(_in_units(plain.parameters["b"] + centre.sum(), scale, loss))
+        level = float(_in_units(plain.parameters.b + centre.sum(), scale, loss))
         return replace(plain, level=level, centre=centre), predictions[steps - 1]
 
     def _parts(self, basis: Floats) -> Floats:
@@ -102,7 +113,7 @@ class Experts:
         if self.loss == "squared":
             return np.asarray(own * self.scale[1])
         total = own.sum(axis=1, keepdims=True)
-        moved = _in_units(self.parameters["b"] + self.centre.sum() + total, self.scale, self.loss) - self.level
+        moved = _in_units(self.parameters.b + self.centre.sum() + total, self.scale, self.loss) - self.level
         slope = np.divide(moved, total, out=np.zeros_like(total), where=np.abs(total) > 1e-9)
         return np.asarray(own * slope)
 
@@ -112,58 +123,60 @@ class Experts:
 
     def curves(self) -> Floats:
         """(M, BINS + 1) what each bin adds where the gate is even; of a classifier, at the middle of the scale."""
-        E, u = self.parameters["E"], self.parameters["u"]
+        E, u = self.parameters.E, self.parameters.u
         slope = self.scale[1] if self.loss == "squared" else self.scale[1] / 4
         return np.asarray(np.einsum("mbd,md->mb", E, np.broadcast_to(u, (len(E), WIDTH))) * slope)
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, float]:
         """How long it was trained."""
         return {"steps": self.steps}
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """All of it, as JSON and as arrays."""
         card = {"level": self.level, "scale": list(self.scale), "loss": self.loss, "steps": self.steps}
-        return card, {**self.parameters, "centre": self.centre, "seen": self.bins.seen}
+        return card, {**self.parameters.arrays(), "centre": self.centre, "seen": self.bins.seen}
 
     @classmethod
     def restored(cls, card: Mapping[str, Any], arrays: Arrays) -> Self:
         """The inverse of `state`."""
         low, width = card["scale"]
-        parameters = {name: arrays[name] for name in ("E", "u", "b", "W") if name in arrays}
+        parameters = ExpertParameters(arrays["E"], arrays["u"], arrays["b"], arrays.get("W"))
         bins, centre = Bins(arrays["seen"]), arrays["centre"]
         return cls(bins, parameters, (low, width), card["loss"], card["steps"], card["level"], centre)
 
 
-def parts(xp: Any, parameters: Mapping[str, Any], basis: Any) -> Any:
+def parts(xp: Any, parameters: ExpertParameters, basis: Any) -> Any:
     """(n, M) what each metric adds; `xp` is NumPy or JAX's."""
-    e = xp.einsum("nmb,mbd->nmd", basis, parameters["E"])
-    read = (e * parameters["u"]).sum(axis=-1)
-    if "W" not in parameters:
+    e = xp.einsum("nmb,mbd->nmd", basis, parameters.E)
+    read = (e * parameters.u).sum(axis=-1)
+    if parameters.W is None:
         return read
-    z = e.reshape(len(e), -1) @ parameters["W"]
+    z = e.reshape(len(e), -1) @ parameters.W
     gate = xp.exp(z - z.max(axis=1, keepdims=True))
     return read * gate / gate.mean(axis=1, keepdims=True)
 
 
-def _start(metrics: int, gated: bool, level: float, seed: int) -> Parameters:
+def _start(metrics: int, gated: bool, level: float, seed: int) -> ExpertParameters:
     rng = np.random.default_rng(seed)
-    drawn = {
-        "E": rng.normal(scale=START, size=(metrics, BINS + 1, WIDTH)),
-        "u": rng.normal(scale=WIDTH**-0.5, size=WIDTH if gated else (metrics, WIDTH)),
-        "b": np.array(level),
-    }
-    return {**drawn, **({"W": np.zeros((metrics * WIDTH, metrics))} if gated else {})}
+    return ExpertParameters(
+        rng.normal(scale=START, size=(metrics, BINS + 1, WIDTH)),
+        rng.normal(scale=WIDTH**-0.5, size=WIDTH if gated else (metrics, WIDTH)),
+        np.array(level),
+        np.zeros((metrics * WIDTH, metrics)) if gated else None,
+    )
 
 
-def _trained(start: Parameters, basis: Floats, target: Floats, weight: Floats, loss: str) -> tuple[Floats, Parameters]:
+def _trained(
+    start: ExpertParameters, basis: Floats, target: Floats, weight: Floats, loss: str
+) -> tuple[Floats, ExpertParameters]:
     """(STEPS, n) what each step predicts of every row, and the parameters after each step, stacked."""
     run = _program(loss)
     import jax
     import jax.numpy as jnp
 
     with jax.enable_x64(True):
-        said, learned = run({k: jnp.asarray(v) for k, v in start.items()}, *map(jnp.asarray, (basis, target, weight)))
-    return np.asarray(said), {name: np.asarray(value) for name, value in learned.items()}
+        said, learned = run(jax.tree.map(jnp.asarray, start), *map(jnp.asarray, (basis, target, weight)))
+    return np.asarray(said), jax.tree.map(np.asarray, learned)
 
 
 @cache
@@ -182,18 +195,18 @@ def _program(loss: str) -> Any:
 
     adam = optax.adam(RATE)
 
-    def misfit(parameters: Parameters, basis: Any, target: Any, weight: Any) -> Any:
-        z = parameters["b"] + parts(jnp, parameters, basis).sum(axis=1)
+    def misfit(parameters: ExpertParameters, basis: Any, target: Any, weight: Any) -> Any:
+        z = parameters.b + parts(jnp, parameters, basis).sum(axis=1)
         off = (z - target) ** 2 if loss == "squared" else jax.nn.softplus(z) - target * z
         return (weight * off).sum() / weight.sum()
 
     @jax.jit
-    def run(begun: Parameters, *data: Any) -> Any:
+    def run(begun: ExpertParameters, *data: Any) -> Any:
         def step(state: Any, _: Any) -> Any:
             parameters, moments = state
             change, moments = adam.update(jax.grad(misfit)(parameters, *data), moments)
             moved = optax.apply_updates(parameters, change)
-            return (moved, moments), (moved["b"] + parts(jnp, moved, data[0]).sum(axis=1), moved)
+            return (moved, moments), (moved.b + parts(jnp, moved, data[0]).sum(axis=1), moved)
 
         return jax.lax.scan(step, (begun, adam.init(begun)), None, STEPS)[1]
 

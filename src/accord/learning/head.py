@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 from accord.evidence import Arrays, Column, EvidenceTable
 from accord.values import (
     BadInput,
+    Json,
     Labels,
     NotFitted,
     Question,
@@ -47,9 +48,10 @@ class Head(ABC):
     def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
         """One score per row, each for that row's annotator; an unknown one counts as a person nobody has met."""
 
-    @abstractmethod
-    def settings(self) -> dict[str, Any]:
-        """The constructor's arguments beyond the question, as JSON."""
+    def settings(self) -> dict[str, Json]:
+        """The constructor's arguments beyond the question, as JSON: each is an attribute of its name."""
+        names = (name for name in signature(type(self)).parameters if name != "question")
+        return {name: _plain(getattr(self, name)) for name in names}
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
@@ -110,7 +112,7 @@ class Head(ABC):
         """The evidence that was learned from, and some more as this head reads it, to tell a drift; `None` without."""
         return None
 
-    def chosen(self) -> dict[str, Any]:
+    def chosen(self) -> dict[str, Json]:
         """Settings with which the same is learned again: what was chosen stays chosen."""
         return self.settings()
 
@@ -118,6 +120,12 @@ class Head(ABC):
         """Raise `NotFitted` unless something was learned."""
         if not self.is_fitted:
             raise NotFitted(f"this {self.method} head has learned nothing yet; fit it, or load a fitted evaluator")
+
+
+def _plain(value: Any) -> Json:
+    if isinstance(value, Mapping):
+        return dict(value)
+    return list(value) if isinstance(value, list | tuple) else value
 
 
 HeadFactory = Callable[..., Head]

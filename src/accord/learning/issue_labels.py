@@ -73,7 +73,9 @@ class Design:
 
     def to_json(self) -> dict[str, Any]:
         """The columns."""
-        return {"columns": [_row(each) for each in self.columns], "meaning": [_row(each) for each in self.meaning]}
+        parts = {"columns": self.columns, "meaning": self.meaning}
+        kept = ("name", "signature", "question", "option")
+        return {part: [{name: getattr(each, name) for name in kept} for each in own] for part, own in parts.items()}
 
     def arrays(self) -> dict[str, Floats]:
         """The rest."""
@@ -100,10 +102,6 @@ def _directions(centred: Floats) -> Floats:
     kept = min(DIRECTIONS, int((spread > 1e-9).sum()))
     signs = np.sign(axes[np.arange(kept), np.abs(axes[:kept]).argmax(axis=1)])
     return np.asarray((axes[:kept] * signs[:, None]).T * np.sqrt(len(centred)) / spread[:kept])
-
-
-def _row(column: Column) -> dict[str, Any]:
-    return {"name": column.name, "signature": column.signature, "question": column.question, "option": column.option}
 
 
 Flags = NDArray[np.bool_]
@@ -291,10 +289,6 @@ class IssueLabels(Head):
         self.seed = seed
         self.kind = question.id.removeprefix(ISSUE)
         self.calibration_: IssueCalibration | None = None
-
-    def settings(self) -> dict[str, Any]:
-        """The seed."""
-        return {"seed": self.seed}
 
     def fit(self, evidence: EvidenceTable, labels: Labels) -> Self:
         """Learn from every label of the kind whose turn has a finding.

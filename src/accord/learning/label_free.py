@@ -88,10 +88,6 @@ class LabelFree(Head):
                 scores.append(Unscored(target, who, next(filter(None, reasons), "no evidence"), signature))
         return scores
 
-    def settings(self) -> dict[str, Any]:
-        """The features and the trust put in them."""
-        return {"features": list(self.features), "trust": self.trust}
-
     def describe(self) -> dict[str, Any]:
         """What it orders by, and what its numbers are not."""
         says = "orders without labels; levels are spread evenly over the scale and are nobody's"

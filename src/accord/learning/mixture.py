@@ -179,11 +179,6 @@ class Mixture(Head):
         self.form, self.loss, self.seed = form, loss, seed
         self.core_: CurvesCore | None = None
 
-    def settings(self) -> dict[str, Any]:
-        """The constructor's arguments beyond the question."""
-        names = ("flat", "smooth", "coverage", "form", "loss", "seed")
-        return {name: getattr(self, name) for name in names}
-
     def fit(self, evidence: EvidenceTable, labels: Labels) -> Self:
         """Learn from every label on the main question whose target has evidence.
 
@@ -264,8 +259,8 @@ class Mixture(Head):
         X = matrix(evidence.expected().align(self.trained_on_.columns))
         if not len(X):
             raise BadInput("no texts to tell ranks among; measure some first")
-        twin = Mixture(self.question, **self.settings())
-        twin.trained_on_, twin.core_ = self.trained_on_, copy.copy(self._fitted())
+        twin = copy.copy(self)
+        twin.core_ = copy.copy(self._fitted())
         twin.core_.form_ = self.form_.among(X)
         return twin
 

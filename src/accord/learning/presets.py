@@ -8,7 +8,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from accord.evidence import Source, SourceContext, make_source
-from accord.learning.evaluator import Evaluator, Level
+from accord.learning.evaluator import Evaluator
+from accord.learning.folder import Level
 from accord.learning.head import make_head
 from accord.models import ModelSettings
 from accord.values import Question

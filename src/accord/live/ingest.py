@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Literal, Protocol, Self, TypedDict, cast
 
 from accord.evidence import EvidenceTable
 from accord.learning import load_evaluator
@@ -26,7 +26,36 @@ from accord.values import POPULATION, Score, regular, sendable
 
 UNKEPT = 10_000
 """The most rows that wait for room on the disk."""
-Row = dict[str, Any]
+
+
+class Row(TypedDict, total=False):
+    """What came of one message: what a score's row has, with `status` and what the message was (`schemas.ROW`)."""
+
+    status: Literal["scored", "unscored", "heard", "refused"]
+    id: str | None
+    system: str | None
+    conversation: str
+    turn: int | None
+    annotator: str
+    value: float | None
+    low: float | None
+    high: float | None
+    band_low: float | None
+    band_high: float | None
+    variance: float | None
+    entropy: float | None
+    distribution: dict[str, float] | None
+    warning: str | None
+    attributions: dict[str, float] | None
+    notes: dict[str, Any] | None
+    unscored: str | None
+    signature: str
+    again: bool
+    error: str
+    taken: bool  # false: its turn did not come, and it may be sent again
+    at: int  # where the line of a log begins
+
+
 Keep = Callable[[Sequence[Row]], None]
 
 
@@ -80,14 +109,15 @@ class Ingestor:
 
 
 def _row(said: Message, taken: IngestResult) -> Row:
-    about: Row = {"id": said.id, "system": said.system}
-    again = {"again": True} if taken.again else {}
+    again: Row = {"again": True} if taken.again else {}
     if taken.score is None:
         why = taken.late or taken.cut
-        warned = {"warning": why} if why else {}
-        return {"status": "heard", **about, "conversation": said.conversation, **warned, **again}
-    status = "scored" if isinstance(taken.score, Score) else "unscored"
-    return {"status": status, **about, **taken.score.to_json(), **again}
+        about: Row = {"status": "heard", "id": said.id, "system": said.system, "conversation": said.conversation}
+        warned: Row = {"warning": why} if why else {}
+        return {**about, **warned, **again}
+    status: Literal["scored", "unscored"] = "scored" if isinstance(taken.score, Score) else "unscored"
+    of_score = cast("Row", taken.score.to_json())
+    return {"status": status, "id": said.id, "system": said.system, **of_score, **again}
 
 
 def is_kept(row: Row) -> bool:
@@ -105,7 +135,7 @@ def refused(reason: str, about: Any = None) -> Row:
     """The row of what is no message."""
     named = about if isinstance(about, Mapping) else {}
     texts = {name: named[name] for name in ("id", "conversation") if isinstance(named.get(name), str)}
-    known = {name: sendable(text)[:512] for name, text in texts.items()}
+    known = cast("Row", {name: sendable(text)[:512] for name, text in texts.items()})
     return {"status": "refused", **known, "error": reason}
 
 
@@ -155,7 +185,7 @@ class RowLog:
                 except ValueError:
                     continue
                 if isinstance(row, dict):
-                    yield row
+                    yield cast("Row", row)
 
     def __enter__(self) -> Self:
         return self

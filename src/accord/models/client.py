@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from accord.models.model import CallFailed, Prompt, Reply, Usage
 from accord.models.receiving import ENCODINGS, MOST_BYTES, receiver
@@ -177,9 +177,20 @@ class ChatCompletions(Endpoint):
         return chat_reply(found, self.name, with_tokens=bool(prompt.top_logprobs))
 
 
-def request_of(prompt: Prompt) -> dict[str, Any]:
+class ChatRequest(TypedDict):
     """A prompt as the chat wire writes it, without the model's name."""
-    request: dict[str, Any] = {
+
+    messages: list[dict[str, str]]
+    max_tokens: int
+    temperature: float
+    logprobs: NotRequired[bool]
+    top_logprobs: NotRequired[int]
+    response_format: NotRequired[dict[str, Any]]
+
+
+def request_of(prompt: Prompt) -> ChatRequest:
+    """What is sent for a prompt."""
+    request: ChatRequest = {
         "messages": [{"role": message.role, "content": message.content} for message in prompt.messages],
         "max_tokens": prompt.max_tokens,
         "temperature": prompt.temperature,

@@ -157,7 +157,7 @@ async def _judge(judge: Judge, rubric: Rubric, work: _Work, ledger: Ledger[Mappi
     return replace(work, found={**same, **work.found, **new}, asked=work.asked + asked)
 
 
-def _row(work: _Work, judge: Judge, answer: Answer) -> dict[str, Any]:
+def _row(work: _Work, judge: Judge, answer: Answer) -> dict[str, str | int | float | None]:
     conversation, turn = work.sample.target
     return {
         "kind": "answer",

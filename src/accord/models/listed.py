@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from accord.models.flow import PromptFlow
 from accord.models.model import Failure, Prompt
-from accord.values import sendable
+from accord.values import JsonSchema, sendable
 
 PROSE = "no list"
 
@@ -48,19 +48,19 @@ class Form:
         shown = ", ".join(f'"{name}": {what}' for name, what in self.fields.items())
         return f'Answer with nothing but a JSON object: {{"{self.key}": [{{{shown}}}, ...]}}'
 
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> JsonSchema:
         """The same as a JSON Schema."""
         entry = strict({name: _kind(name) for name in self.fields})
         return strict({self.key: {"type": "array", "items": entry}})
 
 
-def strict(properties: dict[str, Any]) -> dict[str, Any]:
+def strict(properties: dict[str, JsonSchema]) -> JsonSchema:
     """The JSON Schema of an object with just these properties."""
-    required: Sequence[str] = list(properties)
+    required = list(properties)
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
-def _kind(name: str) -> dict[str, Any]:
+def _kind(name: str) -> JsonSchema:
     if name.startswith("numbers"):
         return {"type": "array", "items": {"type": "integer"}}
     return {"type": "integer"} if name.startswith("number") else {"type": "string"}

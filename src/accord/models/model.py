@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Protocol, TypeVar
 
-from accord.values import AccordError, Question, Sample, content_hash, redacted, redacted_message
+from accord.values import AccordError, JsonSchema, Question, Sample, content_hash, redacted, redacted_message
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Prompt:
     max_tokens: int = 1024
     temperature: float = 0.0
     top_logprobs: int = 0
-    schema: Mapping[str, Any] | None = None
+    schema: JsonSchema | None = None
     repeat: int = 0
 
 

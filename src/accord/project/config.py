@@ -16,6 +16,8 @@ from accord.models import FINDER, JUDGE, LIKELIHOOD, SCORER, WRITER, ModelSettin
 from accord.statistics import DRAWS, FOLDS
 from accord.values import (
     BadInput,
+    Json,
+    JsonSchema,
     UnknownName,
     check,
     is_secret_name,
@@ -121,7 +123,7 @@ class Config(_Strict):
     seed: int = Field(default=0, description="Of folds, resampling and every other draw.")
     draws: int = Field(default=DRAWS, ge=2, le=100_000, description="Bootstrap samples and permutations.")
 
-    def shown(self) -> dict[str, Any]:
+    def shown(self) -> dict[str, Json]:
         """The project's settings as JSON that may be kept and shown: no password, no query of a URL."""
         secret = {"watch": {"webhook"}}  # some have their secret in the path
         return _without_secrets(self.model_dump(mode="json", exclude=secret))  # type: ignore[no-any-return]
@@ -136,10 +138,10 @@ class Config(_Strict):
         }  # fmt: skip
         return tuple(name for name, there in wanted.items() if there)
 
-    def settings_of(self, source: str) -> dict[str, Any]:
+    def settings_of(self, source: str) -> dict[str, Json]:
         """The settings of a source."""
         own = dict(self.sources.get(source, {}))
-        return {"names": self.metrics, **own} if source == "metrics" else own
+        return {"names": list(self.metrics), **own} if source == "metrics" else own
 
     def about(self, evaluator: str) -> EvaluatorSettings:
         """What an evaluator is made of: as the project says, or a preset.
@@ -244,10 +246,11 @@ def _variable(name: str, where: str) -> str:
     return value
 
 
-def json_schema() -> dict[str, Any]:
+def json_schema() -> JsonSchema:
     """The JSON Schema of `accord.yaml`, for editors; the settings of every source are told."""
     schema = Config.model_json_schema()
     schema["properties"]["sources"]["properties"] = {
         name: kind.settings_type.model_json_schema() for name, kind in sources
     }
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+    found: JsonSchema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}  # type: ignore[typeddict-item]
+    return found

@@ -10,7 +10,7 @@ from shutil import rmtree
 from typing import Any
 
 from accord.evidence import Relatedness, pairs_of
-from accord.finetune import Parts, Settings, evaluate, examples_of, export, predict, split_by_dialogue, train
+from accord.finetune import Line, Parts, Settings, evaluate, examples_of, export, predict, split_by_dialogue, train
 from accord.methods import IssuePromptBuilder, Issues, issues_source, shots_of
 from accord.models import HF, ChatModel, drive, run, wait
 from accord.project.project import Project
@@ -144,7 +144,7 @@ def _systems(
 
 def _tried(
     guidance: IssuePromptBuilder, place: str, parts: Parts, pairs: Sequence[Pair], tested: int | None
-) -> list[dict[str, Any]]:
+) -> list[Line]:
     """The figures of one model on the turns that were held out."""
     from accord.models import ClientOptions, open_uncached
 
@@ -170,7 +170,7 @@ MOST = 5000
 """The most conversations that are read."""
 
 
-def train_ruber(store: Store, embedder: str, folder: Path, seed: int = 0) -> dict[str, Any]:
+def train_ruber(store: Store, embedder: str, folder: Path, seed: int = 0) -> Relatedness:
     """Learn how related replies are to what they answer, and keep it in a folder.
 
     Raises:
@@ -185,4 +185,4 @@ def train_ruber(store: Store, embedder: str, folder: Path, seed: int = 0) -> dic
             "chance: nothing was learned from these conversations"
         )
     learned.save(folder)
-    return {"replies": learned.replies, "accuracy": learned.accuracy, "embedder": learned.embedder}
+    return learned

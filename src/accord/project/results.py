@@ -11,7 +11,6 @@ from accord.evidence import Counts, EvidenceTable, Findings, Training
 from accord.learning import Evaluator
 from accord.validation import CalledRow, Comparison, Estimate, Gap, Group
 
-Json = dict[str, Any]
 Spent = Mapping[str, float | int | None]
 
 
@@ -39,7 +38,7 @@ class JudgeRun:
     counts: Mapping[str, Counts] = field(default_factory=dict)
     spent: Spent = field(default_factory=dict)
 
-    def to_json(self) -> Json:
+    def to_json(self) -> dict[str, Any]:
         """Everything."""
         return {**vars(self), "counts": {name: each.to_json() for name, each in self.counts.items()}}
 
@@ -65,7 +64,7 @@ class Compared:
         """The evaluator to use."""
         return self.comparison.systems[0].name
 
-    def to_json(self) -> Json:
+    def to_json(self) -> dict[str, Any]:
         """The table and the groups."""
         return {**self.comparison.to_json(), "groups_by": [group.to_json() for group in self.groups]}
 
@@ -104,7 +103,7 @@ class Fitted:
         """How it did beside the baselines."""
         return None if self.tried is None else self.tried.comparison
 
-    def to_json(self) -> Json:
+    def to_json(self) -> dict[str, Any]:
         """Everything that is kept of a run."""
         return {
             "evaluator": self.evaluator.describe(),
@@ -146,7 +145,7 @@ class ScoreRun:
     drift: Sequence[Mapping[str, Any]] = ()
     drift_said: str | None = None
 
-    def to_json(self) -> Json:
+    def to_json(self) -> dict[str, Any]:
         """Everything."""
         return asdict(self)
 
@@ -161,7 +160,7 @@ class NextLabel:
     annotator: str
     gain: float
 
-    def to_json(self) -> Json:
+    def to_json(self) -> dict[str, Any]:
         """A flat row."""
         return asdict(self)
 
@@ -174,7 +173,7 @@ class Estimates:
     systems: Sequence[Estimate]
     differences: Sequence[Gap]
 
-    def to_json(self) -> Json:
+    def to_json(self) -> dict[str, Any]:
         """Rows."""
         return {
             "question": self.question,

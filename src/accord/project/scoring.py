@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from accord.evidence import EvidenceTable
 from accord.formats import Record, ScoreWriter, locate, read
@@ -17,7 +17,7 @@ from accord.project.adaptive import ask_adaptively, asking
 from accord.project.importing import Imported
 from accord.project.results import ScoreRun
 from accord.store import Store, batches
-from accord.validation import said, shifts
+from accord.validation import Shift, said, shifts
 from accord.values import BadInput, Conversation, Sample, Score, UnknownName, Unscored, decision
 
 if TYPE_CHECKING:
@@ -152,10 +152,11 @@ def score(
                 on_scored(done)
 
         counts = written(project.store, kept.id, scores(), out)
-        drift = watch.found()
+        moved = watch.found()
         done = ScoreRun(
             **counts, level=evaluator.level or "conversation", out=str(out), run=kept.id, skipped=skipped.skipped,
-            bad_rows=tuple(skipped.bad_rows), **drift,
+            bad_rows=tuple(skipped.bad_rows), drift=[shift.to_json() for shift in moved],
+            drift_said=said(moved) if moved else None,
         )  # fmt: skip
         kept.results.update(done.to_json())
     return done
@@ -213,12 +214,9 @@ class _Watch:
                 self.now = found[1] if self.now is None else self.now.concat(found[1])
         return evidence
 
-    def found(self) -> dict[str, Any]:
-        """How far each feature moved, and a sentence; nothing where nothing can be compared."""
-        if self.then is None or self.now is None:
-            return {}
-        moved = shifts(self.then, self.now)
-        return {"drift": [shift.to_json() for shift in moved], "drift_said": said(moved)} if moved else {}
+    def found(self) -> list[Shift]:
+        """How far each feature moved; none where nothing can be compared."""
+        return [] if self.then is None or self.now is None else shifts(self.then, self.now)
 
 
 def _unique(
@@ -237,7 +235,16 @@ def _unique(
             on_bad_row(BadInput(f"{source}: another conversation with the id {name!r}"))
 
 
-def written(store: Store, run: str, scores: Iterable[Score | Unscored], out: Path) -> dict[str, Any]:
+class Scored(TypedDict):
+    """How many scores there are, their mean, why others are missing, and warnings by their kind, counted."""
+
+    scored: int
+    mean: float | None
+    unscored: dict[str, int]
+    warnings: dict[str, int]
+
+
+def written(store: Store, run: str, scores: Iterable[Score | Unscored], out: Path) -> Scored:
     """Scores to the file and to the store as they come, counted on the way."""
     total = count = 0.0
     unscored: Counter[str] = Counter()

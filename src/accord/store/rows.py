@@ -14,6 +14,8 @@ from accord.values import Annotation, Conversation, Label, Target, canonical_jso
 T = TypeVar("T")
 
 BATCH = 500
+Columns = dict[str, str | int | None]
+"""A row to be stored, by the names of its columns (`accord.store.schema`)."""
 
 
 class Added(NamedTuple):
@@ -109,7 +111,7 @@ def _is_there(target: Target, turns: Mapping[str, int]) -> bool:
 # --- conversations -------------------------------------------------------------------------------------------------
 
 
-def conversation_row(conversation: Conversation) -> dict[str, Any]:
+def conversation_row(conversation: Conversation) -> Columns:
     """A row of `conversations`."""
     content = canonical_json(conversation.to_json())
     digest = "s256:" + hashlib.sha256(content.encode("ascii")).hexdigest()
@@ -168,7 +170,7 @@ def overall_key(annotation: Annotation) -> str:
     return content_hash([*annotation.target, annotation.signature, annotation.seen], length=40)
 
 
-def annotation_row(annotation: Annotation, key: str, place: int) -> dict[str, Any]:
+def annotation_row(annotation: Annotation, key: str, place: int) -> Columns:
     """A row of `annotations`."""
     details, against = annotation.details(), annotation.against
     return {

@@ -12,6 +12,7 @@ from threading import Lock
 from typing import Any
 
 from accord.testing.server import Respond, Wire, completion, tokens_in
+from accord.values import Json
 
 FAULTS = (
     "429", "500", "slow", "truncated", "refusal", "invalid JSON", "no logprobs", "half-closed", "wrong content type",
@@ -70,7 +71,7 @@ def _completion(request: Mapping[str, Any]) -> Wire:
     return Wire({"object": "text_completion", "choices": [{"index": 0, "text": text, "logprobs": logprobs}]})
 
 
-def _stated(schema: Mapping[str, Any], seed: str) -> dict[str, Any]:
+def _stated(schema: Mapping[str, Any], seed: str) -> dict[str, dict[str, float]]:
     questions = schema["properties"]
     return {
         name: dict(zip(inner["properties"], _shares(seed + name, len(inner["properties"])), strict=True))
@@ -87,19 +88,23 @@ def _decisions(request: Mapping[str, Any]) -> Wire:
     return Wire({"answers": answers, "model": request["model"], "usage": usage})
 
 
-def _decision(question: Mapping[str, Any], text: str) -> dict[str, Any]:
-    about: dict[str, Any] = {"type": question["type"], "name": question.get("name")}
+def _decision(question: Mapping[str, Any], text: str) -> dict[str, Json]:
+    about: dict[str, Json] = {"type": question["type"], "name": question.get("name")}
     seed = text + question["instructions"]
     if question["type"] == "predicate":
         return {**about, "probability": _shares(seed, 2)[0]}
     if question["type"] == "choice":
         options = [choice["value"] for choice in question["choices"]]
-        mass = [{"value": o, "probability": p} for o, p in zip(options, _shares(seed, len(options)), strict=True)]
+        mass: list[Json] = [
+            {"value": o, "probability": p} for o, p in zip(options, _shares(seed, len(options)), strict=True)
+        ]
         return {**about, "choice": options[0], "confidence": 0.5, "probabilities": mass}
     levels = [level["label"] for level in question["levels"]]
     shares = _shares(seed, len(levels))
-    mass = [{"label": o, "value": i, "probability": p} for i, (o, p) in enumerate(zip(levels, shares, strict=True))]
-    return {**about, "score": sum(i * p for i, p in enumerate(shares)), "confidence": 0.5, "probabilities": mass}
+    named: list[Json] = [
+        {"label": o, "value": i, "probability": p} for i, (o, p) in enumerate(zip(levels, shares, strict=True))
+    ]
+    return {**about, "score": sum(i * p for i, p in enumerate(shares)), "confidence": 0.5, "probabilities": named}
 
 
 def _system_one(request: Mapping[str, Any]) -> Wire:
@@ -108,7 +113,7 @@ def _system_one(request: Mapping[str, Any]) -> Wire:
     return Wire({"model": request["model"], "answers": answers, "usage": usage})
 
 
-def _system_one_answer(question: Mapping[str, Any], text: str) -> dict[str, Any]:
+def _system_one_answer(question: Mapping[str, Any], text: str) -> dict[str, Json]:
     seed = text + question["instructions"]
     if question["type"] == "noul":
         return {"type": "noul", "noul": _shares(seed, 2)[0]}

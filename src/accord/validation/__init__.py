@@ -14,7 +14,7 @@ from accord.validation.comparison import (
     folds_of,
     is_better,
 )
-from accord.validation.drift import SHIFTED, said, shifts, stability
+from accord.validation.drift import SHIFTED, Shift, said, shifts, stability
 from accord.validation.estimation import Estimate, Gap, estimate, gaps, system_means
 from accord.validation.fairness import Group, annotator_quality, by_group
 from accord.validation.issue_labels import RAW, Called, CalledFigures, CalledRow, cross_validate_labels, rows_of
@@ -63,6 +63,7 @@ __all__ = [
     "other_people",
     "people_alpha",
     "rows_of",
+    "Shift",
     "said",
     "shifts",
     "stability",

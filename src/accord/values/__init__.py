@@ -58,6 +58,7 @@ from accord.values.incoming import (
     shown_size,
     unpacked_name,
 )
+from accord.values.json_types import Json, JsonSchema
 from accord.values.labels import Label, Labels, check_label, check_value
 from accord.values.outgoing import write_whole
 from accord.values.registry import Registry
@@ -101,6 +102,8 @@ __all__ = [
     "Issue",
     "IssueAnnotation",
     "IssueType",
+    "Json",
+    "JsonSchema",
     "Kind",
     "LOWEST",
     "Label",

@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 
 from accord.values.assessment import Issue, IssueAnnotation, Span
 from accord.values.conversation import Target, content_hash
+from accord.values.json_types import Json
 from accord.values.labels import Label
 from accord.values.scale import Value
 from accord.values.taxonomy import ISSUE
@@ -95,7 +96,7 @@ class Annotation:
                 row["against_turn"] = self.against.turn
         return row
 
-    def details(self) -> dict[str, Any]:
+    def details(self) -> dict[str, Json]:
         """The fields that only some annotations have, as JSON values: those that differ from their default."""
         found = {name: getattr(self, name) for name, default in _DETAILS.items() if getattr(self, name) != default}
         for name in ("span", "losses"):

@@ -236,9 +236,9 @@ ROW = (
 """The names in a score's flat row, in their order."""
 
 
-def _row(score: Score | Unscored) -> dict[str, Any]:
+def _row(score: Score | Unscored) -> dict[str, str | int | None]:
     """A flat row with nothing said but what it is about, for whom, and how it was made."""
-    about = {
+    about: dict[str, str | int | None] = {
         "conversation": score.target.conversation,
         "turn": score.target.turn,
         "annotator": score.annotator,

@@ -7,7 +7,7 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict
 
 import typer
 
@@ -104,8 +104,8 @@ def init(
          "labels": found.questions[each.id].total}
         for each in made.rubric.questions
     ]  # fmt: skip
-    result |= {"main": made.rubric.main, "questions": asked, "said": said, "next": _next(found, paths)}
-    show(result, as_json, _text)
+    more = {"main": made.rubric.main, "questions": asked, "said": said, "next": _next(found, paths)}
+    show({**result, **more}, as_json, _text)
 
 
 def _main_of(found: Survey, main: str | None) -> str | None:
@@ -144,7 +144,15 @@ def _next(found: Survey, paths: Sequence[Path]) -> str:
     return " ".join(["accord import", *map(shlex.quote, files), *columns])
 
 
-def _written(files: dict[str, str], prompts: Path | None) -> dict[str, Any]:
+class Files(TypedDict):
+    """Names of files that were written, of those that were kept as they are, and lines that were changed in one."""
+
+    written: list[str]
+    kept: list[str]
+    changed: NotRequired[list[str]]
+
+
+def _written(files: dict[str, str], prompts: Path | None) -> Files:
     """Write the files that are not there yet; which were written, and which kept."""
     if prompts is not None:
         from accord.methods import PROMPTS, shipped

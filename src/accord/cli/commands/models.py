@@ -99,8 +99,9 @@ def train(
     if name != "ruber":
         raise UnknownName("metric that is trained", name, ["ruber"])
     with open_project(config_file) as project:
-        result = {**train_ruber(project.store, embedder, out, project.config.seed), "folder": str(out)}
-        show(result, as_json, _trained_text)
+        learned = train_ruber(project.store, embedder, out, project.config.seed)
+    result = {"replies": learned.replies, "accuracy": learned.accuracy, "embedder": learned.embedder}
+    show({**result, "folder": str(out)}, as_json, _trained_text)
 
 
 def _trained_text(result: Mapping[str, Any]) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from accord.cli.app import command
 from accord.cli.options import AsJson, ConfigFile, open_project
-from accord.cli.show import show, table
+from accord.cli.show import figure_text, show, table
+
+if TYPE_CHECKING:
+    from accord.live import WatchReport
 
 
 @command("watch")
@@ -29,21 +31,22 @@ def watch(
     with open_project(config_file) as project:
         config = project.config.watch
         new = see_to(project.store, config.level)
-        show({**report(project.store, days, labels=labels), "new_alarms": len(new)}, as_json, _text)
+        found = report(project.store, days, labels=labels)
+        show({**found, "new_alarms": len(new)}, as_json, lambda _: _text(found))
         if config.webhook is not None:
             tell(project.store, partial(post, config.webhook))
         if fail and new:
             raise GateFailed(f"{len(new)} new alarms: {new[0].said}")
 
 
-def _text(found: Mapping[str, Any]) -> str:
+def _text(found: WatchReport) -> str:
     if not found["days"]:
         return "nothing was scored live in these days: accord serve, or accord follow LOG --out scores.jsonl"
     numbers = {signature: str(place) for place, signature in enumerate(_evaluators(found), 1)}
     rows = [
         [
             row["system"], row["day"], numbers[row["evaluator"]], str(row["replies"]), str(row["conversations"]),
-            _interval(row), str(sum(row["unscored"].values())), str(row["warned"]),
+            figure_text(row["mean"], row["low"], row["high"]), str(sum(row["unscored"].values())), str(row["warned"]),
         ]
         for row in found["days"]
     ]  # fmt: skip
@@ -62,11 +65,5 @@ def _text(found: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _evaluators(found: Mapping[str, Any]) -> list[str]:
+def _evaluators(found: WatchReport) -> list[str]:
     return list(dict.fromkeys(row["evaluator"] for row in sorted(found["days"], key=lambda row: row["day"])))
-
-
-def _interval(row: Mapping[str, Any]) -> str:
-    if row["mean"] is None:
-        return "–"
-    return f"{row['mean']:.2f}" + ("" if row["low"] is None else f" [{row['low']:.2f}, {row['high']:.2f}]")

@@ -31,7 +31,8 @@ from accord.live.service.middleware import BODY, SECONDS, App, Guard, Receive, S
 from accord.live.service.schemas import JSON, export_of, media_type, spans_of
 from accord.live.service.turns import ASKED_AT_ONCE, WAITING, Batcher, Busy, Late
 from accord.live.watching.day import Names
-from accord.values import AccordError, BadInput
+from accord.live.watching.watch import WatchReport
+from accord.values import AccordError, BadInput, JsonSchema
 from accord.version import __version__
 
 ABOUT = "Scores of live conversations: each reply is scored as it is said."
@@ -72,8 +73,9 @@ class Gauges:
         """Take what came of some messages into account."""
         for row in rows:
             self.messages.labels(row["status"]).inc()
-            if row["status"] == "scored" and not row.get("again"):
-                self.scores.labels(self._systems.of(_printable(row.get("system") or ""))).observe(row["value"])
+            value = row.get("value")
+            if value is not None and not row.get("again"):
+                self.scores.labels(self._systems.of(_printable(row.get("system") or ""))).observe(value)
 
     def text(self) -> bytes:
         """Everything in Prometheus' text format."""
@@ -156,7 +158,7 @@ class Service:
     """
 
     def __init__(
-        self, ingestor: Ingestor, watched: Callable[[], dict[str, Any]] | None = None, most: int = WAITING
+        self, ingestor: Ingestor, watched: Callable[[], WatchReport] | None = None, most: int = WAITING
     ) -> None:
         scorer = ingestor.scorer
         self.ingestor, self.watched = ingestor, None if watched is None else _one_at_a_time(watched)
@@ -230,15 +232,14 @@ class Service:
         return await self.batcher.take(batch, client) if batch else []
 
 
-def _one_at_a_time(tell: Callable[[], dict[str, Any]]) -> Callable[[], dict[str, Any]]:
+def _one_at_a_time(tell: Callable[[], WatchReport]) -> Callable[[], WatchReport]:
     """Tell again what was told a moment ago: adding up the days of many systems takes seconds."""
-    lock, told = Lock(), [(-FRESH, dict[str, Any]())]
+    lock, told = Lock(), list[tuple[float, WatchReport]]()
 
-    def tells() -> dict[str, Any]:
+    def tells() -> WatchReport:
         with lock:
-            if time.monotonic() - told[0][0] >= FRESH:
-                found = tell()
-                told[0] = time.monotonic(), found
+            if not told or time.monotonic() - told[0][0] >= FRESH:
+                told[:] = [(time.monotonic(), tell())]
             return told[0][1]
 
     return tells
@@ -310,7 +311,7 @@ def _catch(app: FastAPI) -> None:
 
 
 def _add_scores(app: FastAPI, service: Service) -> None:
-    @app.post("/v1/scores", summary="Score one message, or a batch", openapi_extra=schemas.scores())
+    @app.post("/v1/scores", summary="Score one message, or a batch", openapi_extra=dict(schemas.scores()))
     async def scores(request: Request) -> Response:
         """Takes messages in, in their order, and gives a row for each: scored, unscored, heard, or refused."""
         read, is_batch = await service.read(await request.body(), request.headers.get("content-type", ""))
@@ -321,7 +322,7 @@ def _add_scores(app: FastAPI, service: Service) -> None:
 
 
 def _add_traces(app: FastAPI, service: Service) -> None:
-    @app.post("/v1/traces", summary="OpenTelemetry traces (OTLP/HTTP)", openapi_extra=schemas.traces())
+    @app.post("/v1/traces", summary="OpenTelemetry traces (OTLP/HTTP)", openapi_extra=dict(schemas.traces()))
     async def traces(request: Request) -> Response:
         """Takes the model calls of GenAI spans in; conversations may repeat what was said before."""
         kind = request.headers.get("content-type", "")
@@ -353,15 +354,15 @@ def _add_pages(app: FastAPI, service: Service) -> None:
         """What the evaluator learned."""
         return service.ingestor.scorer.evaluator.describe()
 
-    @app.get("/v1/watch", summary="What was scored in the last days")
-    def watch() -> dict[str, Any]:
+    @app.get("/v1/watch", summary="What was scored in the last days", response_model=dict[str, Any])
+    def watch() -> WatchReport:
         """Means a system and a day with intervals, alarms, changes of the evaluator, and what to label next."""
         if service.watched is None:
             raise BadInput("nothing is watched: this service was started with --no-watch")
         return service.watched()
 
-    @app.get("/v1/schema", summary="JSON Schema of messages and rows")
-    async def schema() -> dict[str, Any]:
+    @app.get("/v1/schema", summary="JSON Schema of messages and rows", response_model=dict[str, Any])
+    async def schema() -> JsonSchema:
         """What `/v1/scores` takes and gives."""
         return schemas.message_schema()
 

@@ -6,10 +6,11 @@ The schema of a message is that of `Message`, so that what is published is what 
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NotRequired, TypedDict
 
 from accord.live.messages import adapter
-from accord.values import BadInput, MissingExtra
+from accord.values import BadInput, Json, JsonSchema, MissingExtra
 
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
 
@@ -47,7 +48,13 @@ def export_of(body: bytes, content_type: str) -> Any:
     return MessageToDict(request)
 
 
-def spans_of(export: Any) -> dict[str, Any]:
+class Export(TypedDict):
+    """An export of traces, as OTLP writes it in JSON."""
+
+    resourceSpans: Sequence[Any]
+
+
+def spans_of(export: Any) -> Export:
     """The export, if it is one.
 
     Raises:
@@ -61,9 +68,9 @@ def spans_of(export: Any) -> dict[str, Any]:
 
 BATCH = 1000
 """Messages that one request may have."""
-_NUMBER = {"type": ["number", "null"]}
-_TEXT = {"type": ["string", "null"]}
-ROW: dict[str, Any] = {
+_NUMBER: JsonSchema = {"type": ["number", "null"]}
+_TEXT: JsonSchema = {"type": ["string", "null"]}
+ROW: JsonSchema = {
     "type": "object",
     "title": "Row",
     "description": "What came of one message.",
@@ -105,13 +112,13 @@ ROW: dict[str, Any] = {
         "error": {**_TEXT, "description": "What is wrong with a refused message."},
     },
 }
-_ERROR = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
+_ERROR: JsonSchema = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
 
 
-def message_schema() -> dict[str, Any]:
+def message_schema() -> JsonSchema:
     """The JSON Schema of a request's body and of a row."""
-    message = adapter().json_schema()
-    batch = {"type": "object", "required": ["messages"], "additionalProperties": False,
+    message: JsonSchema = adapter().json_schema()  # type: ignore[assignment]
+    batch: JsonSchema = {"type": "object", "required": ["messages"], "additionalProperties": False,
              "properties": {"messages": {"type": "array", "maxItems": BATCH, "items": message}}}  # fmt: skip
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -121,14 +128,44 @@ def message_schema() -> dict[str, Any]:
     }
 
 
-def scores() -> dict[str, Any]:
+class Media(TypedDict):
+    """A body of one content type."""
+
+    schema: NotRequired[JsonSchema]
+    examples: NotRequired[Mapping[str, Mapping[str, Json]]]
+
+
+class Body(TypedDict):
+    """A request's body, by content type."""
+
+    required: bool
+    content: Mapping[str, Media]
+
+
+class Answer(TypedDict):
+    """A response's body, by content type."""
+
+    description: str
+    content: Mapping[str, Media]
+
+
+class Operation(TypedDict):
+    """What OpenAPI says of a route: its body, and its responses by status."""
+
+    requestBody: Body
+    responses: Mapping[str, Answer]
+
+
+def scores() -> Operation:
     """`POST /v1/scores` for OpenAPI."""
     defs = message_schema()["$defs"]
-    rows = {"type": "object", "properties": {"scores": {"type": "array", "items": ROW}}}
-    reply = {"conversation": "chat-17", "role": "assistant", "content": "Yes, within 45 days.", "id": "m2"}
-    examples = {"one": {"value": reply}, "batch": {"value": {"messages": [reply]}}}
+    rows: JsonSchema = {"type": "object", "properties": {"scores": {"type": "array", "items": ROW}}}
+    said: dict[str, Json] = {"conversation": "chat-17", "role": "assistant", "content": "Yes, within 45 days."}
+    reply: Json = {**said, "id": "m2"}
+    examples: Mapping[str, dict[str, Json]] = {"one": {"value": reply}, "batch": {"value": {"messages": [reply]}}}
+    body: Media = {"schema": {"anyOf": [defs["Message"], defs["Batch"]]}, "examples": examples}
     return {
-        "requestBody": _body({"application/json": {"schema": {"anyOf": [defs["Message"], defs["Batch"]]}}}, examples),
+        "requestBody": {"required": True, "content": {JSON: body}},
         "responses": {
             "200": _answer("A row, or `scores` with a row a message.", {"anyOf": [ROW, rows]}),
             "400": _answer("No JSON, or a batch that is none.", _ERROR),
@@ -142,18 +179,13 @@ def scores() -> dict[str, Any]:
     }
 
 
-def traces() -> dict[str, Any]:
+def traces() -> Operation:
     """`POST /v1/traces` for OpenAPI."""
-    kinds: dict[str, Any] = {"application/json": {"schema": {"type": "object"}}, "application/x-protobuf": {}}
+    kinds: Mapping[str, Media] = {JSON: {"schema": {"type": "object"}}, PROTOBUF: {}}
     answer = _answer("Taken in; spans that could not be read are counted in `partialSuccess`.", {"type": "object"})
-    return {"requestBody": _body(kinds), "responses": {"200": answer, "503": _answer("Send it again.", _ERROR)}}
+    body: Body = {"required": True, "content": kinds}
+    return {"requestBody": body, "responses": {"200": answer, "503": _answer("Send it again.", _ERROR)}}
 
 
-def _body(content: dict[str, Any], examples: dict[str, Any] | None = None) -> dict[str, Any]:
-    if examples:
-        content["application/json"]["examples"] = examples
-    return {"required": True, "content": content}
-
-
-def _answer(description: str, schema: dict[str, Any]) -> dict[str, Any]:
-    return {"description": description, "content": {"application/json": {"schema": schema}}}
+def _answer(description: str, schema: JsonSchema) -> Answer:
+    return {"description": description, "content": {JSON: {"schema": schema}}}

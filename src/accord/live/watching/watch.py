@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from threading import Lock
-from typing import Any
+from typing import Any, TypedDict
 
 from accord.evidence import Column, EvidenceTable
 from accord.live.watching.alarms import LEVEL, Alarm, Daily, Features, Key, alarms
@@ -20,6 +20,16 @@ SYSTEMS, DAYS_OPEN = 100, 200
 NOT_SAID = "not said"
 BACK = 28
 """Days that a report looks back."""
+
+
+class WatchedDay(TypedDict):
+    """A row of the store: a system's day as `Day.to_json` has it, with the columns of its evidence."""
+
+    key: str
+    evaluator: str
+    system: str
+    day: str
+    content: dict[str, Any]
 
 
 class Watch:
@@ -62,7 +72,7 @@ class Watch:
             for place in sorted(self._days.keys() - self._changed, key=lambda each: each[1])[:-DAYS_OPEN]:
                 del self._days[place]  # more of that day would begin another sketch, to be added to this one
 
-    def _row(self, place: tuple[str, str]) -> dict[str, Any]:
+    def _row(self, place: tuple[str, str]) -> WatchedDay:
         key, day = self._days[place]
         content = {**day.to_json(), "columns": [[column.name, column.signature] for column in self.columns]}
         return {"key": key, "evaluator": self.evaluator, "system": place[0], "day": place[1], "content": content}
@@ -78,13 +88,56 @@ def daily(store: Store, since: str) -> Daily:
     return found
 
 
+class DayRow(TypedDict):
+    """A system's day: its mean score with the 95 % interval, and why replies have no score, counted."""
+
+    system: str
+    day: str
+    evaluator: str
+    replies: int
+    conversations: int
+    mean: float | None
+    low: float | None
+    high: float | None
+    unscored: dict[str, int]
+    warned: int
+
+
+class Change(TypedDict):
+    """The day from which on a system was scored by another evaluator."""
+
+    system: str
+    day: str
+    evaluator: str
+
+
+class Unsure(TypedDict):
+    """A reply whose score has a high variance."""
+
+    conversation: str
+    turn: int | None
+    system: str
+    day: str
+    score: float
+    variance: float
+
+
+class WatchReport(TypedDict):
+    """What was scored in the last days; alarms are as the store keeps them."""
+
+    days: list[DayRow]
+    alarms: list[dict[str, Any]]
+    evaluator_changes: list[Change]
+    label_next: list[Unsure]
+
+
 def report(
     store: Store,
     days: int = BACK,
     now: datetime | None = None,
     labels: int = 10,
     before: Callable[[Store], None] = lambda store: None,
-) -> dict[str, Any]:
+) -> WatchReport:
     """What was scored in the last days, alarms raised, and what to label next, as JSON.
 
     Args:
@@ -96,13 +149,15 @@ def report(
     """
     before(store)
     found = daily(store, _back(days, now))
-    rows = [
+    rows: list[DayRow] = [
         {
             "system": key.system, "day": day, "evaluator": key.evaluator, "replies": each.replies,
-            "conversations": each.conversations, **_mean(each), "unscored": dict(each.unscored), "warned": each.warned,
+            "conversations": each.conversations, "mean": mean.mean, "low": mean.low, "high": mean.high,
+            "unscored": dict(each.unscored), "warned": each.warned,
         }
         for key, series in found.items()
         for day, each in series.items()
+        for mean in [each.mean()]
     ]  # fmt: skip
     return {
         "days": sorted(rows, key=lambda row: (row["system"], row["day"], row["evaluator"])),
@@ -112,7 +167,7 @@ def report(
     }
 
 
-def _least_sure(found: Daily) -> list[dict[str, Any]]:
+def _least_sure(found: Daily) -> list[Unsure]:
     """Replies that the evaluator is least sure of, each once, the least sure first."""
     unsure = {
         (name, turn): (variance, value, key.system, day)
@@ -126,12 +181,7 @@ def _least_sure(found: Daily) -> list[dict[str, Any]]:
     ]
 
 
-def _mean(day: Day) -> dict[str, float | None]:
-    mean = day.mean()
-    return {"mean": mean.mean, "low": mean.low, "high": mean.high}
-
-
-def _changes(found: Daily) -> list[dict[str, str]]:
+def _changes(found: Daily) -> list[Change]:
     """Days from which on a system was scored by another evaluator: a step there is the evaluator's."""
     scored_by: dict[str, dict[str, set[str]]] = {}
     for key, series in found.items():

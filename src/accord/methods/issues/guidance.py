@@ -31,6 +31,7 @@ from accord.values import (
     BadInput,
     Conversation,
     IssueAnnotation,
+    JsonSchema,
     Sample,
     Taxonomy,
     Turn,
@@ -163,7 +164,7 @@ class IssuePromptBuilder:
         parts = {"taxonomy": told_taxonomy(self.taxonomy), "examples": examples, **_material(shown)}
         return template("shared").substitute(parts).rstrip() + "\n"
 
-    def _prompt(self, name: str, parts: Mapping[str, Any], tokens: int, schema: Mapping[str, Any]) -> Prompt:
+    def _prompt(self, name: str, parts: Mapping[str, Any], tokens: int, schema: JsonSchema) -> Prompt:
         text = template(name).substitute(parts).strip()
         return Prompt((ChatMessage("user", text),), tokens, TEMPERATURE, schema=schema if self.by_schema else None)
 
@@ -200,10 +201,10 @@ def _form(form: str) -> str:
     return f"Answer with nothing but a JSON object: {form}"
 
 
-def _verdict_schema(taxonomy: Taxonomy) -> dict[str, Any]:
-    text = {"type": "string"}
+def _verdict_schema(taxonomy: Taxonomy) -> JsonSchema:
+    text: JsonSchema = {"type": "string"}
     issue = strict({"type": {"type": "string", "enum": list(taxonomy.names)}, "comment": text, "quote": text})
-    score = {"type": "integer", "enum": list(range(LOWEST, HIGHEST + 1))}
+    score: JsonSchema = {"type": "integer", "enum": list(range(LOWEST, HIGHEST + 1))}
     return strict({"issues": {"type": "array", "items": issue}, "comment": text, "score": score})
 
 

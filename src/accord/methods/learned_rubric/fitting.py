@@ -231,7 +231,7 @@ class AssertionSelector:
             "undecided": self.undecided_, "contradicted": self.contradicted_,
         }  # fmt: skip
 
-    def state(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """What was learned, as JSON; what the training side's conversations scored is not kept."""
         return {**self.describe(), "columns": [asdict(column) for column in self.columns_], "seed": self.seed}
 
@@ -242,8 +242,8 @@ class AssertionSelector:
         return cls(question, {each.id: str(each.side) for each in rubric.assertions}, weights, settings, seed)
 
     @classmethod
-    def restored(cls, card: Mapping[str, Any], question: Question, settings: SelectionSettings) -> Self:
-        """The inverse of `state`."""
+    def from_json(cls, card: Mapping[str, Any], question: Question, settings: SelectionSettings) -> Self:
+        """The inverse of `to_json`."""
         classes = {one["id"]: one["class"] for one in card["assertions"]}
         weights = {one["id"]: one["weight"] for one in card["assertions"]}
         found = cls(question, classes, weights, settings, card["seed"])

@@ -231,7 +231,7 @@ class LearnedRubric(Source):
         """The selection and its findings, with the rubric and its pool as files that people may read and edit."""
         parts = self._learned
         card = {
-            "selection": parts.selector.state(),
+            "selection": parts.selector.to_json(),
             "rubric": parts.rubric.hash,
             "keys": {question.id: question.key for question in parts.rubric.assertions},
             "findings": dict(self.describe()),
@@ -246,7 +246,7 @@ class LearnedRubric(Source):
         """
         rubric, everything = (_rubric_in(state.files, name) for name in (RUBRIC_FILE, POOL_FILE))
         _check_unedited(rubric, state.card)
-        selector = AssertionSelector.restored(state.card["selection"], rubric.main_question, self.settings)
+        selector = AssertionSelector.from_json(state.card["selection"], rubric.main_question, self.settings)
         found = self._having(_Parts(selector, rubric, everything))
         said = state.card["findings"]
         found._findings = RubricFindings.from_json(said) if "rows" in said else None

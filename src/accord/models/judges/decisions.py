@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from accord.models.client import Endpoint
 from accord.models.flow import OUT_OF_BUDGET
@@ -155,8 +155,18 @@ class OpenAIDecisions(Endpoint):
         return Decided(given, usage_of(found.get("usage"), *TOKENS), a_name(found.get("model")))
 
 
-def _openai_question(asked: Asked) -> dict[str, Any]:
-    question: dict[str, Any] = {"type": asked.type, "name": asked.name, "instructions": asked.instructions}
+class _OpenAiQuestion(TypedDict):
+    """A question to `/decisions`: a predicate, a score with its levels, or a choice."""
+
+    type: str
+    name: str
+    instructions: str
+    levels: NotRequired[list[dict[str, str]]]
+    choices: NotRequired[list[dict[str, str]]]
+
+
+def _openai_question(asked: Asked) -> _OpenAiQuestion:
+    question: _OpenAiQuestion = {"type": asked.type, "name": asked.name, "instructions": asked.instructions}
     if asked.type == "score":
         question["levels"] = [_described("label", *option) for option in asked.options]
     elif asked.type == "choice":
@@ -232,14 +242,25 @@ class SystemOne(Endpoint):
         return Decided(given, usage_of(found.get("usage"), *TOKENS), a_name(found.get("model")))
 
 
-def _system_one_question(asked: Asked) -> dict[str, Any]:
+class _SystemOneQuestion(TypedDict):
+    """A question to `/systemone`: a score's levels in their order, or a choice's options with what each means."""
+
+    type: str
+    instructions: str
+    criteria: NotRequired[list[str] | dict[str, str | None]]
+
+
+def _system_one_question(asked: Asked) -> _SystemOneQuestion:
     if asked.type == "predicate":
         return {"type": "noul", "instructions": asked.instructions}
     if asked.type == "score":
-        levels = [f"{option}: {meaning}" if meaning else option for option, meaning in asked.options]
-        return {"type": "score", "instructions": asked.instructions, "criteria": levels}
+        return {"type": "score", "instructions": asked.instructions, "criteria": _levels(asked)}
     criteria = {option: meaning or None for option, meaning in asked.options}
     return {"type": "choice", "instructions": asked.instructions, "criteria": criteria}
+
+
+def _levels(asked: Asked) -> list[str]:
+    return [f"{option}: {meaning}" if meaning else option for option, meaning in asked.options]
 
 
 def _system_one_answer(asked: Asked, answer: Any) -> Given:
@@ -257,9 +278,8 @@ def _system_one_answer(asked: Asked, answer: Any) -> Given:
         return None, NO_DISTRIBUTION
     if asked.type == "choice":
         return mass, ""
-    levels = _system_one_question(asked)["criteria"]
     names = {str(place): option for place, (option, _) in enumerate(asked.options)}
-    names |= {text: asked.options[place][0] for place, text in enumerate(levels) if text not in names}
+    names |= {text: asked.options[place][0] for place, text in enumerate(_levels(asked)) if text not in names}
     found: dict[str, Any] = {}
     for name, p in mass.items():
         if name not in names or names[name] in found:

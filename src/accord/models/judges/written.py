@@ -11,7 +11,7 @@ from accord.models.listed import strict
 from accord.models.model import Answer, CallFailed, ChatModel, Failure, Prompt, Reply, Unanswered
 from accord.models.prompts import answer_labels, prompt_for, prompt_hash, verbalised_prompt
 from accord.models.replies import NO_DISTRIBUTION, answered, no_distribution, parsed
-from accord.values import Kind, Question, Sample
+from accord.values import JsonSchema, Kind, Question, Sample
 
 PRIOR = 0.5
 """Pseudo-counts on each option (Jeffreys' prior of a Dirichlet)."""
@@ -146,7 +146,7 @@ class VerbalisedJudge:
         await self.model.close()
 
 
-def schema_of(questions: Sequence[Question]) -> dict[str, Any]:
+def schema_of(questions: Sequence[Question]) -> JsonSchema:
     """The JSON Schema of a reply: for each question an object with a number for each option's label."""
     return strict({q.id: strict({label: {"type": "number"} for label in answer_labels(q.scale)}) for q in questions})
 
