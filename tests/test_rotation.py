@@ -34,6 +34,7 @@ class Scorer:
 
     def __init__(self) -> None:
         self.turns: dict[str, int] = {}
+        self.room = None  # what the log keeps is not counted here
 
     @property
     def scorer(self) -> Scorer:
