@@ -377,9 +377,9 @@ def test_an_interrupt_waits_until_the_work_has_let_go() -> None:
             let_go.append(True)
 
     def interrupt() -> None:
-        signal.raise_signal(signal.SIGINT)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)  # type: ignore[arg-type]
 
-    timer = threading.Timer(0.2, interrupt)
+    timer = threading.Timer(0.05, interrupt)
     timer.start()
     try:
         with pytest.raises(KeyboardInterrupt):
