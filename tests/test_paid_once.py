@@ -104,6 +104,19 @@ def test_of_many_who_claim_at_once_each_key_is_given_to_one(store: Store, before
         assert sorted(key for keys in pool.map(claim, range(4)) for key in keys) == KEYS
 
 
+def test_who_give_up_and_claim_at_once_never_wait_for_each_other_in_a_ring(store: Store) -> None:
+    def exchange(seed: int) -> None:
+        drawn, claims, mine = random.Random(seed), Claims(store), frozenset[str]()
+        for _ in range(25):
+            freed = drawn.sample(sorted(mine), len(mine))
+            mine = claims.exchange(freed, drawn.sample(KEYS[:60], 30), renewed=True).mine
+        claims.exchange(mine, ())
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(exchange, range(4)))
+    assert held(store.url) == 0
+
+
 # --- who asks -------------------------------------------------------------------------------------------------------
 
 

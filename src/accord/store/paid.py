@@ -21,7 +21,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
-from sqlalchemy import Connection, delete, make_url, select, update
+from sqlalchemy import delete, make_url, select, update
 
 from accord.store.engine import StoreError, said
 from accord.store.parts import WIRE, Embedded
@@ -66,38 +66,48 @@ class Claims:
         self._store, self._clock, self._lease = store, clock, lease
 
     def exchange(self, freed: Collection[str], wanted: Collection[str], renewed: bool = False) -> Taken:
-        """Give up some claims, renew the others where `renewed`, and claim what nobody holds; in one transaction.
+        """Give up some claims, renew the others where `renewed`, and claim what nobody holds.
+
+        Giving up and claiming are transactions of their own, and none waits for a row of another's while it has locked
+        one that the other may want: two who exchange claims at once never wait for each other in a ring.
 
         Raises:
             StoreError: The store cannot be written.
         """
-        table, time = claims.c, self._clock()
-        now, until = _stamp(time), _stamp(time + timedelta(seconds=self._lease))
-        taken = Taken()
-        with said(self._store.url), self._store._engine.begin() as connection:
-            for some in batches(freed, BATCH):
-                connection.execute(delete(claims).where(table.owner == self.owner, table.key.in_(some)))
-            if renewed:
-                connection.execute(update(claims).where(table.owner == self.owner).values(until=until))
+        taken, until = Taken(), _stamp(self._clock() + timedelta(seconds=self._lease))
+        with said(self._store.url):
+            if freed or renewed:
+                self._give_up(freed, until if renewed else None)
             for some in batches(sorted(wanted), BATCH):
-                taken = taken.plus(self._take(connection, some, now, until))
+                taken = taken.plus(self._take(some, until))
         return taken
 
-    def _take(self, connection: Connection, wanted: Sequence[str], now: str, until: str) -> Taken:
+    def _give_up(self, freed: Collection[str], until: str | None) -> None:
+        """Let go of some claims, and hold the others until then, where a time is given."""
+        own = claims.c.owner == self.owner
+        with self._store._engine.begin() as connection:
+            for some in batches(freed, BATCH):
+                connection.execute(delete(claims).where(own, claims.c.key.in_(some)))
+            if until is not None:
+                connection.execute(update(claims).where(own).values(until=until))
+
+    def _take(self, wanted: Sequence[str], until: str) -> Taken:
         """Claim the keys that nobody holds, and those whose claim has run out."""
         rows = [{"key": key, "owner": self.owner, "until": until} for key in wanted]
-        mine = frozenset(key for (key,) in self._store._added(connection, claims, rows))
+        with self._store._engine.begin() as connection:
+            mine = frozenset(key for (key,) in self._store._added(connection, claims, rows))
         if len(mine) == len(wanted):
             return Taken(mine)
-        table = claims.c
+        table, now = claims.c, _stamp(self._clock())
         left = table.key.in_([key for key in wanted if key not in mine])
-        held = connection.execute(select(table.key, table.until).where(left)).all()
+        held = list(self._store._stream(select(table.key, table.until).where(left)))
         over: list[str] = []
         if any(row.until < now for row in held):
-            # Locked in the order of their keys: two who take over never wait for each other in a ring.
-            gone = select(table.key).where(left, table.until < now).order_by(table.key).with_for_update()
-            over = [key for (key,) in connection.execute(gone)]
-            connection.execute(update(claims).where(table.key.in_(over)).values(owner=self.owner, until=until))
+            with self._store._engine.begin() as connection:
+                # What is locked is being taken over, given up or renewed by somebody at this moment.
+                gone = select(table.key).where(left, table.until < now).with_for_update(skip_locked=True)
+                over = [key for (key,) in connection.execute(gone)]
+                connection.execute(update(claims).where(table.key.in_(over)).values(owner=self.owner, until=until))
         return Taken(mine.union(over), len(over), max((row.until for row in held if row.key not in over), default=""))
 
     def held(self, keys: Iterable[str]) -> set[str]:
