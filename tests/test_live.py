@@ -299,7 +299,7 @@ def test_what_was_let_go_of_is_held_by_nothing(evaluator: Evaluator) -> None:
     scorer.message("a", "assistant", "hello", documents=["Open at nine."], id="2")
     gone = weakref.ref(scorer._open["a"])
     for name in "bcd":
-        scorer.message(name, "user", "word " * 3900, id="1")
+        scorer.message(name, "user", "word " * 1900, id="1")
     assert "a" not in scorer._open and gone() is None
     assert list(scorer._open) == ["d"]
 
@@ -307,7 +307,7 @@ def test_what_was_let_go_of_is_held_by_nothing(evaluator: Evaluator) -> None:
 @pytest.mark.parametrize("shape", HOSTILE)
 def test_of_a_message_so_many_words_are_looked_at_and_its_score_says_so(evaluator: Evaluator, shape: str) -> None:
     scorer, text = bounded(evaluator, reply_words=50, document_words=100), HOSTILE[shape]
-    whole = scorer.message("c", "assistant", text(50).strip(), [text(60).strip(), text(40).strip()])
+    whole = scorer.message("c", "assistant", text(50).strip(), [text(50).strip(), text(30).strip()])
     assert isinstance(whole, Score) and "looked at" not in str(whole.warning)
     heard, longer, more, less = scorer.take([
         Message("d", "user", text(80)),

@@ -18,6 +18,8 @@ from accord.values import Document, sendable
 CONVERSATION, TURN, RESULT = 2500, 400, 4500
 """Bytes that a conversation counts before anything is said, a turn beside its text, and a score that is kept for a
 message with an id, in case it comes again."""
+APART = 20
+"""Words that a document counts beside its own: each is held against a reply by itself."""
 DIGEST = 100
 """Bytes of a digest of what was said."""
 SHOWN = 250
@@ -101,7 +103,7 @@ class Documents:
                 short = first_words(said, left)
                 shown, whole = self._of(short), short == said
             shown.uses += 1
-            left -= shown.words
+            left -= shown.words + APART
             found.append(shown.document)
         return tuple(found), whole
 

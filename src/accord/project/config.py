@@ -78,10 +78,10 @@ class LiveConfig(_Strict):
     """
 
     reply_words: int = Field(
-        default=4000, ge=1, description="Words of a message that are looked at; of a longer one its score says so."
+        default=2000, ge=1, description="Words of a message that are looked at; of a longer one its score says so."
     )
     document_words: int = Field(
-        default=12_000, ge=1, description="Words of the documents of a message that are looked at, of all together."
+        default=8000, ge=1, description="Words of the documents of a message that are looked at, of all together."
     )
     memory_mb: float = Field(
         default=512,

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import re
 import time
@@ -177,14 +178,16 @@ class Service:
             BadInput: It is no request for scores.
             Busy: Too many messages wait.
         """
-        self.batcher.check_room()
-        return await self._aside(len(body), _messages_of, body, content_type)
+        if len(body) < LARGE:
+            self.batcher.check_room()
+            return _messages_of(body, content_type)
+        async with _held_back():
+            self.batcher.check_room(2)
+            return await self._aside(_messages_of, body, content_type)
 
-    async def _aside(self, size: int, read: Callable[..., T], *given: Any) -> T:
-        """What reading gives; much of it is read in a thread, so that requests of others are heard meanwhile."""
-        if size < LARGE:
-            return read(*given)
-        return await asyncio.get_running_loop().run_in_executor(self._reading, read, *given)
+    async def _aside(self, read: Callable[[bytes, str], T], body: bytes, content_type: str) -> T:
+        """What reading gives; it is read in a thread, so that requests of others are heard meanwhile."""
+        return await asyncio.get_running_loop().run_in_executor(self._reading, _uncollected, read, body, content_type)
 
     async def score(self, read: Sequence[Message | Row], client: str = "") -> list[Row]:
         """Messages to what came of them; one that is no message costs the others nothing.
@@ -193,7 +196,11 @@ class Service:
             Busy: Too many messages wait.
             Late: Nothing was done in time.
         """
-        self.batcher.check_room(len(read))
+        if len(read) == 1:
+            self.batcher.check_room()
+        else:
+            async with _held_back():
+                self.batcher.check_room(len(read))
         scored = iter(await self._taken([each for each in read if isinstance(each, Message)], client))
         found = [next(scored) if isinstance(each, Message) else each for each in read]
         self.gauges.count(found)
@@ -208,8 +215,7 @@ class Service:
             Late: Not all was done in time.
         """
         self.batcher.check_room()
-        loop = asyncio.get_running_loop()
-        said, bad = await loop.run_in_executor(self._reading, self._unfolded, body, content_type)
+        said, bad = await self._aside(self._unfolded, body, content_type)
         try:
             self.batcher.check_room(len(said))
             found = await self._taken(said, client)
@@ -230,6 +236,25 @@ class Service:
 
     async def _taken(self, batch: Sequence[Message], client: str) -> list[Row]:
         return await self.batcher.take(batch, client) if batch else []
+
+
+@asynccontextmanager
+async def _held_back() -> AsyncIterator[None]:
+    """Whoever sends much in vain is told so after a second: it is as soon as to come again, and costs nothing."""
+    try:
+        yield
+    except (Busy, BadInput):
+        await asyncio.sleep(1)
+        raise
+
+
+def _uncollected(read: Callable[[bytes, str], T], body: bytes, content_type: str) -> T:
+    """What reading gives, without looking for cycles among a million new objects meanwhile, which nobody could stop."""
+    gc.disable()
+    try:
+        return read(body, content_type)
+    finally:
+        gc.enable()
 
 
 def _one_at_a_time(tell: Callable[[], WatchReport]) -> Callable[[], WatchReport]:

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -79,6 +81,8 @@ def serve(app: App, host: str, port: int) -> None:
         host, port, log_level="warning", access_log=False, server_header=False, lifespan="on", http=impatient(SECONDS),
         limit_concurrency=CONNECTIONS, timeout_graceful_shutdown=FINISHING, timeout_keep_alive=30,
     )  # fmt: skip
+    gc.freeze()  # what is there by now stays; it need not be looked through again
+    sys.setswitchinterval(0.001)  # threads that score and read let the loop answer others sooner
     with _signals_end_quietly():
         try:
             uvicorn.Server(config).run()
