@@ -25,6 +25,8 @@ from scipy.stats import spearmanr
 from sklearn.metrics import cohen_kappa_score
 
 from accord.evidence import Figure
+from accord.methods import statistics
+from accord.report import write_issues_page
 from accord.statistics import cohen_kappa, fleiss_kappa, mean_kappa, no_fleiss
 from accord.store import IssueAnnotations, Store
 from accord.values import (
@@ -402,6 +404,17 @@ def test_table_13_by_hand() -> None:
     )
     assert found["fleiss_kappa"]["value"] is not None and found["fleiss_kappa"]["undefined"] is None
     assert json.loads(json.dumps(found, allow_nan=False)) == found
+
+
+def test_the_page_of_issues_shows_the_validations_that_there_are(tmp_path: Path) -> None:
+    plan, rows, labels = by_hand()
+    detection = detection_outcome(labels, plan, rows, TAXONOMY, draws=20)
+    ratings = overall_outcome([], planned("overall", rows, TAXONOMY, len(rows), 3, 100), rows)
+    found = statistics(rows, [], TAXONOMY)
+    for shown in ([], [detection], [ratings], [detection, ratings]):
+        html = write_issues_page(found, rows, [], TAXONOMY, tmp_path / "issues.html", shown).read_text()
+        assert ("turns were looked at by 3 people" in html) == (detection in shown)
+        assert ("turns were rated twice" in html) == (ratings in shown)
 
 
 def test_a_tie_is_no_majority_and_of_two_answers_of_one_person_the_first_counts() -> None:

@@ -266,7 +266,6 @@ class Evaluator:
         """
         if not self.is_fitted:
             raise NotFitted(f"the evaluator {self.name!r} has learned nothing yet; fit it first")
-        target = Path(folder)
         card, arrays = self.head.state()
         every = {f"head.{name}": array for name, array in arrays.items()}
         parts: list[SourceCard] = []
@@ -293,9 +292,9 @@ class Evaluator:
             },
             "also": [other.question.id for other in self.also],
         }
-        write_folder(target, about, every, files)
+        write_folder(Path(folder), about, every, files)
         for place, other in enumerate(self.also):
-            other.save(target / "also" / str(place))
+            other.save(Path(folder) / "also" / str(place))
 
 
 def load_evaluator(folder: str | Path) -> Evaluator:
