@@ -114,7 +114,7 @@ def test_who_give_up_and_claim_at_once_never_wait_for_each_other_in_a_ring(store
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(exchange, range(4)))
-    assert held(store.url) == 0
+    assert not Claims(store).held(KEYS)
 
 
 # --- who asks -------------------------------------------------------------------------------------------------------
