@@ -224,7 +224,8 @@ def _last_spent(store: Store) -> Mapping[str, Any] | None:
 
 def _data(tried: Compared, rubric: Rubric | None) -> RatedData:
     rated, samples = tried.comparison.ratings, tried.train.samples
-    makers = Counter(_maker(column.signature) for column in tried.evidence.columns)
+    # What made a column, without which of its questions or metrics it is.
+    makers = Counter(column.signature.split("|name:")[0].split("|question:")[0] for column in tried.evidence.columns)
     systems = Counter(sample.conversation.system or "not said" for sample in samples)
     return RatedData(
         ratings=len(rated),
@@ -235,11 +236,6 @@ def _data(tried: Compared, rubric: Rubric | None) -> RatedData:
         evidence=sorted(makers.items()),
         rubric=rubric,
     )
-
-
-def _maker(signature: str) -> str:
-    """What made a column, without which of its questions or metrics it is."""
-    return signature.split("|name:")[0].split("|question:")[0]
 
 
 def verdict(found: Comparison) -> str:
