@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import http.client
 import json
@@ -12,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,15 +24,16 @@ from small_sample import sources
 from accord import Evaluator, Label, Labels, LiveScorer, Question, Rubric, Scale, read
 from accord.evidence import BANK, SourceContext, Training
 from accord.learning import EvaluatorSettings, make_evaluator
-from accord.live import Ingestor, RowLog
+from accord.live import Guard, Guesses, Ingestor, Message, RowLog
 from accord.models import memory_models
 from accord.models import run as drive
+from accord.project import LiveConfig
 from accord.values import BadInput, Sample
 
 pytest.importorskip("fastapi", reason="needs accord[serve]")
 import uvicorn
 
-from accord.live import Batcher, Busy, Service, Watch, checked_binding, impatient, is_loopback, make_app
+from accord.live import Batcher, Busy, Late, Service, Watch, checked_binding, impatient, is_loopback, make_app
 
 QUESTION = Question(id="useful", text="Is it useful?", scale=Scale(options=(1, 2, 3, 4)))
 JSON = {"Content-Type": "application/json"}
@@ -437,6 +439,263 @@ def test_a_batch_larger_than_may_wait_is_still_taken_where_nobody_waits() -> Non
     batcher.check_room(2)
     with pytest.raises(Busy):
         batcher.check_room(3)
+
+
+class _Turns:
+    """Notes which messages are scored together, and lets a test say when."""
+
+    def __init__(self) -> None:
+        self.rounds: list[list[str]] = []
+        self.go = threading.Event()
+
+    def take(self, batch: Sequence[Message]) -> list[dict[str, Any]]:
+        assert self.go.wait(20)
+        self.rounds.append([said.conversation for said in batch])
+        return [{"status": "heard", "id": said.id} for said in batch]
+
+
+def conversations(name: str, count: int, characters: int = 1) -> list[Message]:
+    return [Message(name, "user", "x" * characters, id=str(place)) for place in range(count)]
+
+
+async def scored(turns: _Turns, *requests: tuple[str, list[Message]], **options: Any) -> list[Any]:
+    """What came of requests that were sent in this order, while the first message of all was being scored."""
+    batcher = Batcher(turns, **options)
+    running = asyncio.create_task(batcher.run())
+    first = asyncio.create_task(batcher.take(conversations("first", 1), "first"))
+    await asyncio.sleep(0.05)
+    sent = [asyncio.create_task(batcher.take(batch, client)) for client, batch in requests]
+    await asyncio.sleep(0.05)
+    turns.go.set()
+    found = await asyncio.gather(*sent, return_exceptions=True)
+    await first
+    running.cancel()
+    assert batcher.waiting == 0
+    return found
+
+
+def test_turns_go_round_by_client_and_a_small_message_is_due_before_a_large_one() -> None:
+    turns = _Turns()
+    large, small = conversations("large", 40, 10_000), conversations("small", 1)
+    rows = asyncio.run(scored(turns, ("a", large), ("b", conversations("other", 40, 10_000)), ("c", small)))
+    assert [len(each) for each in rows] == [40, 40, 1]
+    assert [row["id"] for row in rows[0]] == [str(place) for place in range(40)]
+    assert turns.rounds[0] == ["first"] and turns.rounds[1][0] == "small"
+    assert max(len(each) for each in turns.rounds) <= 4, "a piece is no more work than a turn"
+    order = [name for each in turns.rounds for name in each if name in {"large", "other"}]
+    for place in range(1, 80):
+        assert abs(order[:place].count("large") - order[:place].count("other")) <= 4
+
+
+def test_a_client_that_had_much_waits_for_those_that_had_little() -> None:
+    turns = _Turns()
+    many = [(str(place), conversations("small", 1, 500)) for place in range(30)]
+    asyncio.run(scored(turns, ("a", conversations("large", 9, 10_000)), ("a", conversations("more", 1)), *many))
+    order = [name for each in turns.rounds for name in each]
+    assert order.index("more") > 30 and set(order[1:31]) == {"small"}
+
+
+def test_many_small_messages_are_scored_together() -> None:
+    turns = _Turns()
+    asyncio.run(scored(turns, *((str(place), conversations(str(place), 1)) for place in range(200))))
+    assert len(turns.rounds) == 2 and len(turns.rounds[1]) == 200
+
+
+def test_documents_that_are_shown_count_as_work_for_every_message(evaluator: Evaluator) -> None:
+    turns, shown, scorer = _Turns(), "y" * 9000, LiveScorer(evaluator)
+
+    class Scoring(_Turns):
+        def take(self, batch: Sequence[Message]) -> list[dict[str, Any]]:
+            scorer.take(batch)
+            return turns.take(batch)
+
+    turns.go = (scoring := Scoring()).go
+    batch = [Message("c", "user", "x", (shown,) if place == 0 else None, str(place)) for place in range(20)]
+    asyncio.run(scored(scoring, ("a", batch), work=scorer.work))
+    assert [len(each) for each in turns.rounds] == [1] + [2] * 10
+
+
+class _Endless(_Turns):
+    """Scores nothing of one conversation before it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go.set()
+        self.more = threading.Event()
+
+    def take(self, batch: Sequence[Message]) -> list[dict[str, Any]]:
+        if any(said.conversation == "slow" for said in batch) and len(self.rounds) > 1:
+            assert self.more.wait(20)
+        return super().take(batch)
+
+
+def test_what_is_not_scored_in_time_is_said_and_is_not_scored_later() -> None:
+    turns = _Endless()
+
+    async def asked() -> list[Any]:
+        batcher = Batcher(turns, seconds=0.3)
+        running = asyncio.create_task(batcher.run())
+        await batcher.take(conversations("first", 1), "b")
+        requests = [("a", conversations("slow", 12, 10_000)), ("c", conversations("never", 3, 100_000))]
+        tasks = [asyncio.create_task(batcher.take(batch, client)) for client, batch in requests]
+        await asyncio.sleep(0.6)  # the second turn of the first is under way, and is waited for
+        turns.more.set()
+        found = await asyncio.gather(*tasks, return_exceptions=True)
+        again = await batcher.take(conversations("again", 2), "c")
+        running.cancel()
+        assert batcher.waiting == 0 and len(again) == 2
+        return found
+
+    slow, never = asyncio.run(asked())
+    done = sum(row["status"] == "heard" for row in slow)
+    assert 0 < done < 12 and done == sum(each.count("slow") for each in turns.rounds)
+    assert [row["taken"] for row in slow[done:]] == [False] * (12 - done)
+    assert slow[-1]["unscored"] == "not scored within 0.3 seconds; send it again" and slow[-1]["id"] == "11"
+    assert isinstance(never, Late) and not any("never" in each for each in turns.rounds)
+
+
+def test_a_request_that_was_given_up_holds_nobody_up() -> None:
+    turns = _Turns()
+
+    async def asked() -> None:
+        batcher = Batcher(turns)
+        running = asyncio.create_task(batcher.run())
+        given_up = asyncio.create_task(batcher.take(conversations("a", 9, 10_000), "a"))
+        await asyncio.sleep(0.05)
+        given_up.cancel()
+        waiting = asyncio.create_task(batcher.take(conversations("a", 1), "a"))
+        turns.go.set()
+        assert len(await waiting) == 1
+        running.cancel()
+        assert batcher.waiting == 0
+
+    asyncio.run(asked())
+
+
+def test_a_failure_is_told_to_whoever_asked_and_the_next_is_served() -> None:
+    class Failing(_Turns):
+        def take(self, batch: Sequence[Message]) -> list[dict[str, Any]]:
+            found = super().take(batch)
+            if any(said.conversation == "bad" for said in batch):
+                raise OSError(28, "No space left on device")
+            return found
+
+    turns = Failing()
+    bad, good = asyncio.run(
+        scored(turns, ("a", conversations("bad", 9, 10_000)), ("b", conversations("good", 9, 40_000)))
+    )
+    assert isinstance(bad, OSError) and len(good) == 9
+    assert sum(each.count("bad") for each in turns.rounds) < 9, "the rest is not scored in vain"
+
+
+def test_where_a_model_is_asked_pieces_are_under_way_side_by_side() -> None:
+    turns, both = _Turns(), threading.Barrier(2)
+
+    class Meeting(_Turns):
+        def take(self, batch: Sequence[Message]) -> list[dict[str, Any]]:
+            both.wait(20)
+            return turns.take(batch)
+
+    rows = asyncio.run(scored(Meeting(), ("a", conversations("a", 1)), at_once=2)) if turns.go.set() is None else []
+    assert len(rows) == 1 and sorted(turns.rounds) == [["a"], ["first"]]
+
+
+def test_single_messages_find_room_where_batches_wait() -> None:
+    batcher = Batcher(None, most=10)  # type: ignore[arg-type]
+    batcher.waiting = 10
+    with pytest.raises(Busy):
+        batcher.check_room(2)
+    batcher.check_room()
+
+
+def test_wrong_tokens_have_to_wait_longer_each_time_and_a_right_one_never_does() -> None:
+    now = [0.0]
+    guesses = Guesses(lambda: now[0])
+
+    def wrong(host: str = "127.0.0.1") -> tuple[int, float]:
+        found = guesses.wrong({"client": (host, 7)}, "name the token")
+        return found.status, float(found.headers.get("Retry-After", 0))
+
+    found = [wrong() for _ in range(40)]
+    assert found[:20] == [(401, 0.0)] * 20 and found[22][0] == 429
+    waits = []
+    for _ in range(10):
+        now[0] += 100
+        assert wrong()[0] == 401
+        waits.append(wrong()[1])
+    assert waits == sorted(waits) and waits[0] < waits[3] and waits[-1] == 60
+    assert wrong("10.0.0.1") == (401, 0.0), "another address"
+    for place in range(60):
+        found.append(wrong(f"2001:db8:1:2::{place:x}"))
+    assert found[-1][0] == 429, "of one network of IPv6 any address can be chosen"
+
+
+def test_guesses_are_turned_away_and_the_right_token_is_let_in(evaluator: Evaluator) -> None:
+    with served(Ingestor(LiveScorer(evaluator)), token=TOKEN) as client:
+        found = [client.ask("GET", "/metrics", None, {"Authorization": f"Bearer guess-{place}"}) for place in range(40)]
+        assert [status for status, _, _ in found[:20]] == [401] * 20
+        status, answer, about = found[-1]
+        assert status == 429 and int(about["retry-after"]) >= 1 and "too many wrong tokens" in answer["error"]
+        for _ in range(3):
+            status, text, _ = client.ask("GET", "/metrics", None, {"Authorization": f"Bearer {TOKEN}"})
+            assert status == 200
+        assert b'accord_requests_total{path="(none)",status="429"}' in text
+        assert client.ask("GET", "/metrics")[0] == 401, "no token is no guess"
+
+
+def test_labels_hold_no_control_characters(evaluator: Evaluator) -> None:
+    with served(Ingestor(LiveScorer(evaluator))) as client:
+        client.post(said("c", "assistant", "Hello.", system='a\x1b[31m\r\n"b"\u202e\x85é'))
+        text = client.ask("GET", "/metrics")[1].decode()
+    assert all(each.isprintable() or each == "\n" for each in text)
+    assert r'system="a\\x1b[31m\\r\\n\"b\"\\u202e\\x85é"' in text
+
+
+def test_memory_is_bounded_and_told(evaluator: Evaluator) -> None:
+    scorer = LiveScorer(evaluator, limits=LiveConfig(memory_mb=2))
+    with served(Ingestor(scorer)) as client:
+        for place in range(20):
+            text = " ".join(f"w{place}x{word}" for word in range(1000))
+            export = spans(f"t{place}", *(([("user", f"{text} {turn}")], "Hello.") for turn in range(5)))
+            assert client.post(export, "/v1/traces")[0] == 200
+            assert client.post(said(f"c{place}", "assistant", "Hello.", documents=[text]))[0] == 200
+            figures = dict(
+                line.rsplit(" ", 1) for line in client.ask("GET", "/metrics")[1].decode().splitlines() if line[0] != "#"
+            )
+            assert 0 < float(figures["accord_memory_bytes"]) <= float(figures["accord_memory_limit_bytes"]) == 2e6
+        assert 0 < len(scorer) < 20
+
+
+def test_requests_under_way_have_so_many_bytes_and_small_ones_always_find_room() -> None:
+    async def asked(sizes: list[int]) -> list[int]:
+        go, statuses = asyncio.Event(), list[int]()
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            await go.wait()
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body"})
+
+        guard = Guard(app, body=32 * 2**20)
+
+        async def one(size: int) -> None:
+            async def receive() -> dict[str, Any]:
+                return {"type": "http.request", "body": b" " * size, "more_body": False}
+
+            async def send(event: Any) -> None:
+                statuses.extend([event["status"]] if "status" in event else [])
+
+            scope = {"type": "http", "path": "/", "method": "POST", "headers": [(b"host", b"localhost")]}
+            await guard(scope, receive, send)
+
+        tasks = [asyncio.create_task(one(size)) for size in sizes]
+        await asyncio.sleep(0.05)
+        go.set()
+        await asyncio.gather(*tasks)
+        assert guard.held == 0
+        return statuses
+
+    found = asyncio.run(asked([30 * 2**20] * 6 + [1000] * 50))
+    assert found.count(503) == 5 and found.count(200) == 51
 
 
 def test_rows_that_find_no_room_are_kept_once(tmp_path: Path) -> None:

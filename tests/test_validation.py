@@ -647,7 +647,8 @@ def test_forms_are_taken_once_and_from_their_own_page_alone(store: Store, tmp_pa
         good = {"answer": 2, "form": form}
         for status, fields, headers in [
             (403, good, {"Origin": "http://evil.example"}), (403, good, {"Origin": "null"}), (403, good, {"Origin": ""}),
-            (403, good, {"Origin": "", "Referer": "http://evil.example/"}), (403, good, {"Origin": f"http://127.0.0.1:{port + 1}"}),
+            (403, good, {"Origin": "", "Referer": "http://evil.example/"}), (403, good, {"Origin": f"https://127.0.0.1:{port}"}),
+            (403, good, {"X-Forwarded-Proto": "https"}), (403, good, {"Origin": "", "Referer": f"https://127.0.0.1:{port}/"}), (403, good, {"Origin": f"http://127.0.0.1:{port + 1}"}),
             (403, {"answer": 2}, {}), (403, {"answer": 2, "form": "0" * 64}, {}), (403, {"answer": 2, "form": "ä"}, {}),
             (400, {"form": form}, {}), (400, {**good, "answer": "two"}, {}), (400, {**good, "answer": 6}, {}), (400, {**good, "answer": "٣"}, {}),
             (400, {**good, "annotator": "bob"}, {}), (400, {**good, "stage": "revised"}, {}), (400, good, {"Content_Type": "text/plain"}),

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from accord.live.ingest import Row, Takes, not_taken
 from accord.live.messages import Message
 
-AT_ONCE, WORK = 256, 30_000
+AT_ONCE, WORK = 256, 20_000
 """The most messages, and characters to measure, that are scored together; one message may have more."""
 ASKED_AT_ONCE = 32
 """Pieces under way at once where a model is asked: they wait, and cost nothing meanwhile."""
