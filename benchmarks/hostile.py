@@ -23,7 +23,7 @@ from typing import Any
 
 LARGEST = 4 * 2**20 - 2**14
 """Bytes of a request; four MB may be."""
-CONNECTIONS, BODIES = 4, 3
+CONNECTIONS, BODIES = 2, 3
 """Connections for each kind, and requests that each sends in turn: more words than the service remembers."""
 
 
@@ -42,7 +42,8 @@ class Waits:
 
 def _differing(rng: random.Random, characters: int, blank: str = " ") -> str:
     """A text of so many characters whose words all differ."""
-    return "".join(f"w{rng.getrandbits(20):05x}{blank}" for _ in range(characters // 7))
+    drawn = rng.randbytes(3 * (characters // 7)).hex()
+    return blank.join(drawn[place : place + 6] for place in range(0, len(drawn), 6)) + blank
 
 
 def _said(name: str, content: str, documents: list[str] | None = None) -> dict[str, Any]:

@@ -12,7 +12,7 @@ takes to measure the same reply by going through the whole conversation, in the 
 with its document (and 100 a request), and its memory after as many conversations. The clients run beside it.
 
 `hostile` is one client that sends a reply every 50 ms, `alone` and beside the worst requests that are taken
-(`hostile.py`), four connections a kind: each kind by itself, and `beside-hostile` all together, with the client's
+(`hostile.py`), two connections a kind: each kind by itself, and `beside-hostile` all together, with the client's
 `p99_seconds` and the service's `peak_mb`.
 """
 

@@ -497,8 +497,8 @@ def test_a_client_that_had_much_waits_for_those_that_had_little() -> None:
 
 def test_many_small_messages_are_scored_together() -> None:
     turns = _Turns()
-    asyncio.run(scored(turns, *((str(place), conversations(str(place), 1)) for place in range(200))))
-    assert len(turns.rounds) == 2 and len(turns.rounds[1]) == 200
+    asyncio.run(scored(turns, *((str(place), conversations(str(place), 1)) for place in range(150))))
+    assert len(turns.rounds) == 2 and len(turns.rounds[1]) == 150
 
 
 def test_documents_that_are_shown_count_as_work_for_every_message(evaluator: Evaluator) -> None:
