@@ -253,8 +253,11 @@ def _uncollected(read: Callable[[bytes, str], T], body: bytes, content_type: str
     gc.disable()
     try:
         return read(body, content_type)
+    except BadInput as error:
+        reason = str(error)
     finally:
         gc.enable()
+    raise BadInput(reason)  # anew: the first one's traceback keeps all that was read
 
 
 def _one_at_a_time(tell: Callable[[], WatchReport]) -> Callable[[], WatchReport]:

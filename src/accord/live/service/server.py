@@ -82,6 +82,9 @@ def serve(app: App, host: str, port: int) -> None:
         limit_concurrency=CONNECTIONS, timeout_graceful_shutdown=FINISHING, timeout_keep_alive=30,
     )  # fmt: skip
     gc.freeze()  # what is there by now stays; it need not be looked through again
+    gc.set_threshold(
+        50_000, 50, 100
+    )  # conversations are many objects and no cycles: to look through all takes a second
     sys.setswitchinterval(0.001)  # threads that score and read let the loop answer others sooner
     with _signals_end_quietly():
         try:
