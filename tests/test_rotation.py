@@ -287,7 +287,21 @@ def test_a_copy_of_what_was_cut_short_is_read_on_and_the_cut_is_said(tmp_path: P
         world.pack = pack
         world.write(1, "w")
     assert world.once() > 0 and world.found() == list(range(world.said))
-    assert "was copied to log.jsonl.2" in world.told[0] and "cut short" in world.told[0]
+    assert len(world.told) == 1 and "was copied and cut short" in world.told[0]
+    assert world.once() == 0 and world.found() == list(range(world.said))
+
+
+@pytest.mark.parametrize("pack", ["", ".gz"])
+def test_copies_of_a_log_that_was_empty_when_it_was_looked_at_are_read(tmp_path: Path, pack: str) -> None:
+    world = World(tmp_path, "number", pack)
+    world.log.touch()
+    assert world.once() == 0
+    for _ in range(3):
+        world.write(2)
+        packed_away(world.copy(), pack)
+        os.truncate(world.log, 0)
+    world.write(1)
+    assert world.once() == 1 and "was copied and cut short" in world.told[0]
     assert world.once() == 0 and world.found() == list(range(world.said))
 
 

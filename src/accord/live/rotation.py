@@ -43,6 +43,7 @@ class Chain:
         self.held: list[LogFile] = []
         self.gaps = 0  # how many times something was lost
         self._cut: LogFile | None = None
+        self._is_copied = False
         self._closed = {mark.number: mark for mark in marks or ()}
         if marks is None:
             self._begin()
@@ -69,7 +70,7 @@ class Chain:
     @property
     def marks(self) -> list[Mark]:
         """How far each file was read, oldest first."""
-        held = {file.number: file.mark for file in self.held if file.at > 0}
+        held = {file.number: file.mark for file in self.held if file.at > 0 or not file.is_moved}
         every = sorted({**self._closed, **held}.values(), key=lambda mark: mark.number)
         since = every[-1].wrote // SECOND if every else 0
         done = [mark.number for mark in every if mark.state == "done" and mark.wrote // SECOND < since][:-KEPT]
@@ -87,7 +88,7 @@ class Chain:
                 yield file
         while not self._is_at_log():
             last = self.held[-1] if self.held else None
-            if last is not None and not last.is_moved:
+            if last is not None and not last.is_moved and self._is_moved(last):
                 last.is_moved = True
                 yield last  # what came before it was moved
             opened = self._open_next()
@@ -97,7 +98,9 @@ class Chain:
 
     def _is_at_log(self) -> bool:
         last = self.held[-1] if self.held else None
-        return last is not None and not last.is_moved and self._is_whole(last) and not self._is_moved(last)
+        if last is None or last.is_moved or last.at == 0:  # an empty one may have been cut short since it was looked at
+            return False
+        return self._is_whole(last) and not self._is_moved(last)
 
     def _is_whole(self, file: LogFile) -> bool:
         """Whether a file is what was read; else it is let go, and looked for under other names."""
@@ -192,10 +195,26 @@ class Chain:
         """Files that were never read, and come after those that were."""
         taken = {entry.inode for entry in known.values()}
         rotated = [e for e in there if e.stamp and e.size and _is_since(e, self._since()) and e.inode not in taken]
-        return [
-            *(entry for entry in rotated if not self._is_short_copy(entry)),
-            *(entry for entry in there if entry.is_log and entry.inode not in taken),
-        ]
+        logs = [e for e in there if e.is_log]
+        number = next((number for number, entry in known.items() if entry.is_log), None)
+        if number is not None and rotated and self._is_empty(number):
+            self._let_go(number)  # it is still the same file, so that these are copies of what it held
+            known.pop(number)
+            self._is_copied = True
+            return [*rotated, *logs]
+        if number is not None:  # the log is what it was: nothing was rotated since
+            return []
+        return [*(entry for entry in rotated if not self._is_short_copy(entry)), *logs]
+
+    def _is_empty(self, number: int) -> bool:
+        return all(mark.offset == 0 for mark in self.marks if mark.number == number)
+
+    def _let_go(self, number: int) -> None:
+        """Take the log, of which nothing was read, for a file that is new."""
+        for file in [file for file in self.held if file.number == number]:
+            self.held.remove(file)
+            file.close()
+        self._closed.pop(number, None)
 
     def _is_short_copy(self, entry: Entry) -> bool:
         """Whether it is a copy of what was cut short, made before the end of that was read."""
@@ -255,16 +274,19 @@ class Chain:
         for mark in [mark for mark in self._closed.values() if mark.state != "done"]:
             where = known.get(mark.number)
             in_place = log is not None and _is_rewritten(log, mark, where)
-            if where is None and mark.state == "open":
+            if where is None and mark.state == "open" and mark.offset > 0:
                 what = "was cut short" if in_place else "is gone"
                 self._lose(f"the log that was read up to byte {mark.offset} {what}; what followed in it is not scored")
             elif where is not None and in_place and where is not log:
-                self._lose(
-                    f"{self.path} was copied to {where.path.name} and cut short; what was written between the two is "
-                    "in neither and cannot be counted: rotate by renaming (logrotate: create)"
-                )
+                self._is_copied = True
             if where is None:
                 self._closed[mark.number] = replace(mark, state="done")
+        if self._is_copied:
+            self._lose(
+                f"{self.path} was copied and cut short; what was written between the two is in neither file and cannot "
+                "be counted: rotate by renaming (logrotate: create)"
+            )
+            self._is_copied = False
         if missing:
             names = ", ".join(f"{self.path.name}.{number}" for number in reversed(missing))
             self._lose(
