@@ -366,6 +366,31 @@ def test_writers_of_the_same_rows_in_opposite_order_do_not_lock_each_other_out(s
     assert len(list(store.conversation_ids())) == 20 * 500
 
 
+CUT_OFF = """
+import sys
+import psycopg
+from accord import Conversation, Store, Turn
+from accord.values import AccordError
+store = Store(sys.argv[1])
+store.add_conversations(Conversation(f"c{i}", (Turn("user", "x" * 500),)) for i in range(1500))
+found = store.conversations()
+next(found)
+with psycopg.connect(sys.argv[1], autocommit=True) as other:
+    other.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+try:
+    print(len(list(found)))
+except AccordError as error:
+    print(error)
+"""
+
+
+def test_a_connection_that_is_cut_off_is_one_line(postgres: str) -> None:
+    command = [sys.executable, "-c", CUT_OFF, postgres]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.stdout.startswith("the store (") and "What was written before is kept." in ended.stdout
+    assert ended.stdout.count("\n") == 1 and ended.stderr == ""
+
+
 def test_a_run_keeps_how_it_ended(store: Store) -> None:
     with store.run("compare", {}) as run:
         run.results.update(a=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import files
@@ -15,6 +16,9 @@ from sqlalchemy.pool import QueuePool
 
 from accord.store.schema import metadata
 from accord.values import AccordError, BadInput, MissingExtra, keep_url_secrets
+
+# A connection that is lost is one line of ours; SQLAlchemy's own log of it is for who asks for it.
+logging.getLogger("sqlalchemy").addHandler(logging.NullHandler())
 
 LOCK_WAIT_MS = 60_000
 _MIGRATION_LOCK = 0xACC0D
