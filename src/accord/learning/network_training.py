@@ -34,7 +34,7 @@ State = tuple[Parameters, Any]
 _TINY = 1e-12
 _NUMBERS = ("rate", "pooling", "decay")
 _WIDTH, _ROUND = 16, 128
-"""Places by annotator, and rows, come in steps of so many: folds of a data set share one compiled program."""
+"""Least places by annotator, and rows; more come in steps (`_rounded`), so that folds share one compiled program."""
 
 
 @dataclass(frozen=True)
@@ -204,27 +204,41 @@ def tables(sheets: Sheets, widest: int) -> Tables:
 
     def with_empty(rows: NDArray[Any], fill: float, kind: Any) -> Array:
         empty = np.full((_empty(len(rows)), *rows.shape[1:]), fill)
-        return jnp.asarray(np.concatenate([rows, empty]), dtype=kind)
+        return np.asarray(np.concatenate([rows, empty]), dtype=kind)
 
     return {
-        "values": with_empty(sheets.values, 0, jnp.float32),
-        "present": with_empty(sheets.present, 1, jnp.float32),
-        "group": jnp.asarray(sheets.group, dtype=jnp.float32),
-        "answers": with_empty(sheets.answers[..., None] == np.arange(widest), 0, jnp.float32),
-        "count": jnp.asarray(float((sheets.answers[:, 0] >= 0).sum()), dtype=jnp.float32),
+        "values": with_empty(sheets.values, 0, np.float32),
+        "present": with_empty(sheets.present, 1, np.float32),
+        "group": np.asarray(sheets.group, dtype=np.float32),
+        "answers": with_empty(sheets.answers[..., None] == np.arange(widest), 0, np.float32),
+        "count": np.asarray(float((sheets.answers[:, 0] >= 0).sum()), dtype=np.float32),
     }
 
 
 def _empty(rows: int) -> int:
     """How many empty rows follow so many: one at least, and up to a round number that folds of one data set share."""
-    return _ROUND - rows % _ROUND
+    return _rounded(rows + 1, _ROUND) - rows
+
+
+def _rounded(count: int, least: int) -> int:
+    """The smallest of `least` times 1, 1.5, 2, 3, 4, 6, 8, ... that is no smaller.
+
+    Compiling takes longer than training on some rows that are empty.
+
+    >>> [_rounded(count, 16) for count in (3, 16, 17, 25, 70)]
+    [16, 16, 24, 32, 96]
+    """
+    size = least
+    while size < count:
+        size = size * 3 // 2 if size & (size - 1) == 0 else size * 4 // 3
+    return size
 
 
 def settings(jobs: Sequence[Job]) -> Settings:
     """The jobs as arrays."""
-    numbers = {name: jnp.asarray([getattr(job, name) for job in jobs], dtype=jnp.float32) for name in _NUMBERS}
+    numbers = {name: np.asarray([getattr(job, name) for job in jobs], dtype=np.float32) for name in _NUMBERS}
     rows = np.array([np.append(job.rows, np.zeros(_empty(len(job.rows)), dtype=bool)) for job in jobs])
-    return {**numbers, "rows": jnp.asarray(rows), "seed": jnp.asarray([job.seed for job in jobs], dtype=jnp.uint32)}
+    return {**numbers, "rows": np.asarray(rows), "seed": np.asarray([job.seed for job in jobs], dtype=np.uint32)}
 
 
 def schedules(annotator: Indices, annotators: int, jobs: Sequence[Job], terms: Schedule) -> Array:
@@ -236,16 +250,16 @@ def schedules(annotator: Indices, annotators: int, jobs: Sequence[Job], terms: S
     """
     if terms.batch is None:
         everything = blocks(annotator, annotators, np.arange(len(annotator)), _WIDTH)
-        width = -everything.shape[1] % _WIDTH
-        padded = np.pad(everything, ((0, 0), (0, width)), constant_values=len(annotator))
-        return jnp.asarray(padded[None, None, None], dtype=jnp.int32)
+        width = everything.shape[1]
+        padded = np.pad(everything, ((0, 0), (0, _rounded(width, _WIDTH) - width)), constant_values=len(annotator))
+        return np.asarray(padded[None, None, None], dtype=np.int32)
     epochs = max(terms.pretrain, terms.finetune)
     count = -(-max(int(job.rows.sum()) for job in jobs) // terms.batch)
     orders = [order for job in jobs for order in _orders(job, annotator, annotators, epochs)]
     batches = [order[first::count] for order in orders for first in range(count)]
     width = max(int(np.bincount(annotator[batch]).max(initial=1)) for batch in batches)
     laid = np.stack([blocks(annotator, annotators, batch, width) for batch in batches])
-    return jnp.asarray(laid.reshape(len(jobs), epochs, count, annotators, width), dtype=jnp.int32)
+    return np.asarray(laid.reshape(len(jobs), epochs, count, annotators, width), dtype=np.int32)
 
 
 def _orders(job: Job, annotator: Indices, annotators: int, epochs: int) -> Iterator[Indices]:
