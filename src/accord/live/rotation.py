@@ -221,8 +221,13 @@ class Chain:
         if self._cut is None:
             return False
         try:
-            with LogFile(entry.path) as file:
-                return file.begins(self._cut)
+            with LogFile(entry.path, self._cut.number) as file:
+                if not file.begins(self._cut):
+                    return False
+                file.go_to(sys.maxsize if file.is_packed else entry.size)
+                self._closed[file.number] = replace(file.mark, state="done")  # it stands for what was cut short
+                self._is_copied = True
+                return True
         except (BadInput, FileNotFoundError):
             return False
 
