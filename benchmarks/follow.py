@@ -8,7 +8,7 @@ cutting it short (`copytruncate`) while it goes on writing. Beside it run, each 
 
 - `running`: `accord follow`, until all is written;
 - `once`: `accord follow --once` again and again, several rotations between two runs;
-- `killed`: as `running`, but ended with SIGKILL a second after its first row, and started again;
+- `killed`: as `running`, but ended with SIGKILL a second after its first row, and started again; `--once` at the end;
 - `tail -F`: the baseline, which writes the lines it is given to a file.
 
 `lost` are replies without a row, `twice` rows beyond the first of a reply. `nowhere` counts replies that no file holds
@@ -152,6 +152,10 @@ class Reader:
                 self.kills += 1
                 self.start()
         over.wait()
+        if self.way == "killed":
+            self.stop(signal.SIGKILL)
+            self.once()  # it has to find by itself what is left
+            return
         self.settle()
         self.stop()
 
