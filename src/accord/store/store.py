@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Table, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from accord.store.engine import open_engine, read_json, said
+from accord.store.engine import StoreError, open_engine, read_json, said
 from accord.store.rows import (
     BATCH,
     Added,
@@ -387,10 +387,19 @@ class Store:
         return connection.execute(insert, sorted(rows, key=lambda row: [row[key] for key in keys])).all()
 
     def _stream(self, query: Any) -> Iterator[Any]:
-        with said(self.url), self._engine.connect() as connection:
-            reading = connection.execution_options(reading=True, yield_per=BATCH)
-            with reading.execute(query) as rows:
-                yield from rows
+        is_left = False
+        try:
+            with said(self.url), self._engine.connect() as connection:
+                reading = connection.execution_options(reading=True, yield_per=BATCH)
+                with reading.execute(query) as rows:
+                    try:
+                        yield from rows
+                    except GeneratorExit:
+                        is_left = True
+                        raise
+        except StoreError:
+            if not is_left:  # nobody reads on: it does not matter how the connection ends
+                raise
 
     def _one(self, query: Any) -> Any:
         with said(self.url), self._engine.connect() as connection:
