@@ -592,3 +592,15 @@ def test_folders_missing_damaged_and_from_the_future(tmp_path: Path) -> None:
     (folder / "arrays.safetensors").write_bytes(b"\xff" * 20)
     with pytest.raises(BadInput, match="damaged evaluator"):
         load_evaluator(folder)
+
+
+def test_thresholds_that_would_cross_promise_no_more_than_one_in_all() -> None:
+    """People who answer at both ends of the scale, whatever the evidence says."""
+    rng = np.random.default_rng(0)
+    corpus = planted(conversations=150, annotators=3, share=1.0)
+    ends = dict(zip(corpus.evidence.targets, rng.choice([1, 4], size=150).tolist(), strict=True))
+    labels = Labels(Label(label.target, "main", label.annotator, ends[label.target]) for label in corpus.labels)
+    fitted = Calibration(corpus.question, core="mixed").fit(corpus.evidence, labels)
+    scores = [score for score in fitted.predict(corpus.evidence, "p1") if isinstance(score, Score)]
+    chance = [dict(zip((1, 2, 3, 4), score.probabilities, strict=True))[ends[score.target]] for score in scores]
+    assert -np.log(chance).mean() < np.log(2) + 0.05, "as good as saying one end or the other"

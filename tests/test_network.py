@@ -215,12 +215,13 @@ def crossed(conversations: int = 120) -> tuple[EvidenceTable, Labels, object]:
 
 
 def test_the_cores_are_those_that_inner_folds_prefer() -> None:
-    evidence, labels, question = crossed()
-    network = {"hidden": (12, 8), "decay": 0.1, "finetune": 250, "members": 1, "pooling": 30.0}
+    evidence, labels, question = crossed(170)  # labels enough for the network to be tried
+    network = {"hidden": (12, 8), "decay": 0.01, "finetune": 600, "members": 1, "pooling": 30.0}
     bent = Calibration(question, network=network).fit(evidence, labels).describe()  # type: ignore[arg-type]
     losses = {name: found["loss"] for name, found in bent["candidates"].items()}
-    assert bent["core"] == "network" and losses["network"] < min(losses["mixed"], losses["constant"])
-    corpus = planted(conversations=120, annotators=3, share=1.0)
+    assert bent["candidates"]["network"]["weight"] >= 0.5
+    assert losses["network"] < min(losses["mixed"], losses["constant"]) - 0.02
+    corpus = planted(conversations=170, annotators=3, share=1.0)
     straight = Calibration(corpus.question, network=SMALL).fit(corpus.evidence, corpus.labels).describe()
     found = straight["candidates"]
     assert found["mixed"]["weight"] >= 0.5 and found["mixed"]["loss"] < found["network"]["loss"]

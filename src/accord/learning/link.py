@@ -135,7 +135,10 @@ class _Objective:
 
     def __call__(self, parameters: Floats) -> tuple[float, Floats]:
         thresholds, slope, shifts = self.unpacked(parameters)
-        cuts = (thresholds + np.vstack([shifts, np.zeros(self.steps)])).ravel()
+        each = thresholds + np.vstack([shifts, np.zeros(self.steps)])
+        # Personal shifts may cross; a likelihood of thresholds that do would promise more than 1 in all.
+        order = np.argsort(each, axis=1)
+        cuts = np.take_along_axis(each, order, axis=1).ravel()
         chosen, pulls = np.zeros(len(self.mean)), []
         for place, is_there, sign in self._edges:
             at = cuts[place] - slope * self.mean
@@ -146,7 +149,8 @@ class _Objective:
         for (place, _, _), pull in zip(self._edges, pulls, strict=True):
             by_place += np.bincount(place, pull / chosen, minlength=len(cuts))
             by_slope -= slope * float((pull / chosen) @ self.mean)
-        by_cut = by_place.reshape(self.people + 1, self.steps)
+        by_cut = np.empty_like(each)
+        np.put_along_axis(by_cut, order, by_place.reshape(each.shape), axis=1)
         total = by_cut.sum(axis=0)
         gradient = np.zeros_like(parameters)
         gradient[0] = total.sum()
