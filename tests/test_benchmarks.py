@@ -16,7 +16,7 @@ from accord.values import Reason, Side
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "benchmarks"
 HELPERS = {
-    "adoror_planted", "adoror_prefixes", "adoror_systems", "ciu_selection", "ciu_tables", "eager", "harness",
+    "adoror_planted", "adoror_prefixes", "adoror_systems", "ciu_selection", "ciu_tables", "eager", "harness", "hostile",
     "llm_rubric_paper", "load", "rated", "rubicon_baselines", "rubicon_planted", "rubicon_recorded",
 }  # fmt: skip
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in HELPERS)

@@ -387,7 +387,7 @@ def test_ruber_is_learned_from_a_store(bag: None, tmp_path: Path) -> None:
     store.add_conversations(logged(60))
     found = train_ruber(store, "minilm-l6", tmp_path / "ruber")
     store.close()
-    assert found["replies"] == 60 and (tmp_path / "ruber" / "ruber.json").is_file()
+    assert found.replies == 60 and (tmp_path / "ruber" / "ruber.json").is_file()
 
 
 def test_the_referenced_part_pools_words(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -374,7 +374,7 @@ def test_recorded_decisions_on_abc_eval_are_better_after_calibration(data: Path,
     )
     assert evidence.present.all()
     rows = {
-        (r["system"], r["issue"]): r
+        (r.system, r.issue): r.to_json()
         for r in rows_of(*cross_validate_labels(evidence, labels, list(grouped_folds(list(chats), 2))))
     }
     assert rows["as it was found", "irrelevant"]["f1"] == pytest.approx(0.406, abs=0.005)  # the whole set, by hand
