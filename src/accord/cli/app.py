@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import errno
 import functools
-import sys
 from collections.abc import Callable
 from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
 
+from accord.cli.show import say_line
 from accord.version import __version__
 
 PARTLY_UNSCORED = 5
@@ -71,9 +71,7 @@ def guarded(function: Callable[..., Any]) -> Callable[..., None]:
 
 def stop(reason: str, code: int) -> NoReturn:
     """Say why in one line, and end with the documented code."""
-    from accord.values import redacted_message  # here: `--help` imports nothing that takes time
-
-    print(f"accord: {' '.join(redacted_message(reason).split())}", file=sys.stderr)
+    say_line(f"accord: {reason}")
     raise typer.Exit(code)
 
 

@@ -16,7 +16,9 @@ _OF_LABELS = {"precision": "precision", "recall": "recall", "f1": "F1", "alpha":
 
 def fitted_text(done: Fitted) -> str:
     """Everything that one `accord fit` found out."""
-    parts = [comparison_text(done.comparison.to_json())] if done.comparison is not None else []
+    from accord.values import in_lines  # here: `--help` imports nothing that takes time
+
+    parts = [comparison_text(in_lines(done.comparison.to_json()))] if done.comparison is not None else []
     if done.learned_from:
         parts.append(
             f"learned from {done.learned_from} samples without a label; how far it agrees with people cannot be "

@@ -18,13 +18,23 @@ _STATISTICS = {"rmse": "RMSE", "pearson": "r", "spearman": "ρ", "kendall": "τ"
 
 def show(result: Mapping[str, Any], as_json: bool, text: Callable[[Mapping[str, Any]], str]) -> None:
     """Print a result: as JSON, or as `text` writes it."""
-    _print(json.dumps(result, indent=1, ensure_ascii=False) if as_json else text(result))
+    from accord.values import in_lines  # here: `--help` imports nothing that takes time
+
+    say(json.dumps(result, indent=1, ensure_ascii=False) if as_json else text(in_lines(result)))
 
 
-def _print(text: str) -> None:
-    from accord.values import redacted  # here: `--help` imports nothing that takes time
+def say(text: str, is_aside: bool = False) -> None:
+    """Print a text, on stderr where it is an aside: no secret, and nothing that a terminal would obey."""
+    from accord.values import redacted, visible
 
-    print(redacted(text))
+    print(visible(redacted(text)), file=sys.stderr if is_aside else sys.stdout)
+
+
+def say_line(text: str) -> None:
+    """Print one line of bounded length on stderr, whatever stands in the text, and no credentials."""
+    from accord.values import bounded, one_line, redacted_message
+
+    print(one_line(redacted_message(" ".join(bounded(text).split()))), file=sys.stderr)
 
 
 class Result(Protocol):
@@ -45,10 +55,10 @@ def show_each(results: Iterable[R], as_json: bool, text: Callable[[R], str]) -> 
         for result in results:
             done.append(result.to_json())
             if not as_json:
-                _print(text(result))
+                say(text(result))
     finally:
         if as_json and done:
-            _print(json.dumps(done if len(done) > 1 else done[0], indent=1, ensure_ascii=False))
+            say(json.dumps(done if len(done) > 1 else done[0], indent=1, ensure_ascii=False))
 
 
 class Progress:
@@ -75,7 +85,7 @@ class Progress:
             self._bar.update(self._bar.task_ids[0], completed=done)
         elif time.monotonic() - self._last > _PLAIN_SECONDS:
             self._last = time.monotonic()
-            print(f"{self.what}: {done}" + (f" of {self.total}" if self.total else ""), file=sys.stderr)
+            say(f"{self.what}: {done}" + (f" of {self.total}" if self.total else ""), is_aside=True)
 
     def step(self, _: object = None) -> None:
         """One more is done."""
@@ -124,19 +134,17 @@ def spending(budget: Budget) -> Iterator[None]:
     finally:
         spent = budget.to_json()
         if spent["requests"]:
-            print(f"spent: {spent_text(spent)}", file=sys.stderr)
+            say(f"spent: {spent_text(spent)}", is_aside=True)
 
 
 def note(text: str) -> None:
     """One line on stderr that a user should know and can do something about."""
-    from accord.values import redacted
-
-    print(f"note: {redacted(text)}", file=sys.stderr)
+    say_line(f"note: {text}")
 
 
 def stage(name: str) -> None:
     """Say on stderr what is being done now."""
-    print(f"{name} ...", file=sys.stderr)
+    say_line(f"{name} ...")
 
 
 def _bar(what: str, total: int | None) -> Any:

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
+from accord.values import LONGEST_NAME, one_line
+
 Ends = tuple[float | None, float | None]
 
 
@@ -69,8 +71,8 @@ def percent(share: float | None) -> str:
 
 
 def text_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Columns of plain text, the first to the left, the others to the right."""
-    lines = [list(header), *map(list, rows)]
+    """Columns of plain text, the first to the left, the others to the right; each cell is one line, and bounded."""
+    lines = [[one_line(cell, LONGEST_NAME) for cell in line] for line in (header, *rows)]
     widths = [max(len(line[place]) for line in lines) for place in range(len(header))]
     shown = (
         "  ".join(cell.ljust(width) if place == 0 else cell.rjust(width)

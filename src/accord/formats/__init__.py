@@ -22,7 +22,7 @@ from accord.formats.label_files import (
 from accord.formats.messages import documents_from, role_named
 from accord.formats.reading import OnBadRow, T, columns_of, detect, is_annotation_file, is_label_file, read
 from accord.formats.record import Fields, Format, Record, Row, WrongShape, formats, grouped, under_our_names
-from accord.formats.row_writer import ScoreWriter
+from accord.formats.row_writer import QueueWriter, ScoreWriter
 from accord.formats.rows import locate, read_rows
 from accord.formats.soda_eval import REPEAT
 
@@ -33,6 +33,7 @@ __all__ = [
     "Format",
     "NOT_APPLICABLE",
     "OnBadRow",
+    "QueueWriter",
     "REPEAT",
     "Record",
     "Row",

@@ -18,7 +18,7 @@ from typing import Any
 from accord.formats.label_files import mapped
 from accord.formats.messages import checked_id, is_storable, turn_index
 from accord.formats.record import Fields, WrongShape
-from accord.formats.row_writer import LIVE, MARK, RowWriter, inert
+from accord.formats.row_writer import RowWriter
 from accord.formats.rows import TABLE_SUFFIXES, locate, read_rows, suffix
 from accord.values import (
     ANNOTATOR_KINDS,
@@ -31,6 +31,8 @@ from accord.values import (
     Rubric,
     canonical_json,
     check_label,
+    inert,
+    written,
 )
 
 _IDS = ("conversation", "question", "by")
@@ -45,7 +47,7 @@ COLUMNS = (
 )  # fmt: skip
 _TELLING = frozenset({*_IDS, "kind", "value"})
 
-_AS_JSON = MARK + "json:"
+_AS_JSON = "'json:"
 
 
 def looks_like_annotations(fields: Fields) -> bool:
@@ -215,8 +217,7 @@ def _from_cells(fields: Fields) -> dict[str, Json]:
 def _text(cell: str) -> Any:
     if cell.startswith(_AS_JSON):
         return json.loads(cell.removeprefix(_AS_JSON))
-    marked = cell[0] == MARK and (len(cell) == 1 or cell[1] in LIVE)
-    return cell[1:] if marked else cell
+    return written(cell)
 
 
 # --- a file that goes out ------------------------------------------------------------------------------------------

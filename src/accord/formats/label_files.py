@@ -9,10 +9,10 @@ from typing import Any
 from accord.formats.beside import UNNAMED, answers_in, number_in
 from accord.formats.messages import checked_answer, checked_id, is_storable, turn_index
 from accord.formats.record import ANNOTATOR_KEYS, Fields, Row, WrongShape, under_our_names
-from accord.formats.rows import locate, read_rows
+from accord.formats.rows import TABLE_SUFFIXES, locate, read_rows, suffix
 from accord.formats.table import ALIASES as OF_TEXT
 from accord.formats.table import holds_text
-from accord.values import BadInput, BadRow, Kind, Label, Question, Rubric, Target, check_label
+from accord.values import BadInput, BadRow, Kind, Label, Question, Rubric, Target, check_label, written
 
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "conversation": (
@@ -98,8 +98,7 @@ def read_labels(
         BadRow: A row is no label, or outside its question's scale, and `on_bad_row` is not given.
     """
     found = locate(path)
-    rows = read_rows(found)
-    for row in mapped(rows, columns, str(found)):
+    for row in mapped(_rows(found), columns, str(found)):
         if isinstance(row, BadRow):
             _complain(row, on_bad_row)
             continue
@@ -111,6 +110,14 @@ def read_labels(
             _complain(BadRow(str(found), row.line, str(error)), on_bad_row)
         else:
             yield from labels
+
+
+def _rows(found: Path) -> Iterator[Row | BadRow]:
+    """The rows of a file; those of a table without the apostrophes that keep cells from being run (`inert`)."""
+    for row in read_rows(found):
+        if isinstance(row, Row) and suffix(found) in TABLE_SUFFIXES:
+            row = Row(row.line, {k: written(v) if isinstance(v, str) else v for k, v in row.fields.items()})
+        yield row
 
 
 def _complain(error: BadRow, on_bad_row: Callable[[BadRow], None] | None) -> None:
@@ -162,7 +169,7 @@ def raw_label_rows(
 ) -> Iterator[tuple[Target, list[tuple[str, str, Any]]]]:
     """Every row of a file of labels as `raw_answers` reads it; rows that cannot be read are passed over."""
     found = locate(path)
-    for row in mapped(read_rows(found), columns, str(found)):
+    for row in mapped(_rows(found), columns, str(found)):
         if isinstance(row, Row):
             try:
                 yield raw_answers(row.fields)

@@ -8,18 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Self
 
-from accord.values import ROW, BadInput
+from accord.values import ROW, BadInput, inert
 
 ENDINGS = (".jsonl", ".csv", ".parquet")
-MARK = "'"
-"""Stands before a text that a spreadsheet would take for a formula."""
-LIVE = frozenset("=+-@\t\r\n'\uff1d\uff0b\uff0d\uff20")
-"""A cell that begins with one of these may be run by a spreadsheet, or carries a mark of its own."""
-
-
-def inert(text: str) -> str:
-    """A text as the cell of a table: behind `MARK` where a spreadsheet might run it, and where it is empty."""
-    return text if text and text[0] not in LIVE else MARK + text
 
 
 class RowWriter:
@@ -82,6 +73,21 @@ class RowWriter:
         self._partial.unlink()
 
 
+class QueueWriter(RowWriter):
+    """Writes labels that are to be given, with an empty value each."""
+
+    _COLUMNS = ("conversation", "turn", "question", "annotator", "value")
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, "labels to fill in", self._COLUMNS, {"turn": int})
+
+    def write(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Write some rows; what else they hold is left out."""
+        for row in rows:
+            cells = {name: row.get(name) for name in self._COLUMNS}
+            self.put({name: _inert(cell) for name, cell in cells.items()} if self.is_table else cells)
+
+
 class ScoreWriter(RowWriter):
     """Writes `Score.to_json` rows."""
 
@@ -101,4 +107,8 @@ class ScoreWriter(RowWriter):
     def _cell(self, name: str, value: Any) -> Any:
         if value is not None and name in self._NESTED:
             return json.dumps(value)
-        return inert(value) if isinstance(value, str) else value
+        return _inert(value)
+
+
+def _inert(cell: Any) -> Any:
+    return inert(cell) if isinstance(cell, str) else cell

@@ -44,6 +44,7 @@ from accord.values import (
     Sample,
     Target,
     load_rubric,
+    one_line,
 )
 
 ALL = "all"
@@ -86,7 +87,7 @@ class Project:
         self.question = self.rubric.main_question if question is None else self.rubric[question]
         self.store = Store(config.store)
         for line in Spool(self.store).take_in():
-            logging.getLogger("accord").warning(line)
+            logging.getLogger("accord").warning("%s", one_line(line))
         self.given = given or {}
         self._open: list[Models] = []
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from accord.evidence import Curves, Histogram, Point, Points, number, percent
 from accord.methods import GroupCounts, KindAtScore, KindCounts
-from accord.values import redacted
+from accord.values import on_page, redacted
 
 
 def page(name: str, content: object) -> str:
@@ -21,7 +21,12 @@ def page(name: str, content: object) -> str:
         return files("accord.report").joinpath(name).read_text(encoding="utf-8")
 
     environment = Environment(
-        loader=FunctionLoader(read), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FunctionLoader(read),
+        autoescape=True,
+        finalize=on_page,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.filters["number"] = number
     environment.filters["percent"] = percent

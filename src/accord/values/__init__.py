@@ -60,7 +60,17 @@ from accord.values.incoming import (
 )
 from accord.values.json_types import Json, JsonSchema
 from accord.values.labels import Label, Labels, check_label, check_value
-from accord.values.outgoing import write_whole
+from accord.values.outgoing import (
+    LONGEST_NAME,
+    bounded,
+    in_lines,
+    inert,
+    on_page,
+    one_line,
+    visible,
+    write_whole,
+    written,
+)
 from accord.values.registry import Registry
 from accord.values.rubric import (
     Applies,
@@ -105,6 +115,7 @@ __all__ = [
     "Json",
     "JsonSchema",
     "Kind",
+    "LONGEST_NAME",
     "LOWEST",
     "Label",
     "Labels",
@@ -135,6 +146,7 @@ __all__ = [
     "Unmeasured",
     "Unscored",
     "Value",
+    "bounded",
     "canonical_json",
     "check",
     "check_label",
@@ -144,6 +156,8 @@ __all__ = [
     "decode",
     "digests",
     "dump_rubric",
+    "in_lines",
+    "inert",
     "is_secret_name",
     "is_too_deep",
     "is_web_address",
@@ -155,6 +169,8 @@ __all__ = [
     "load_taxonomy",
     "load_yaml",
     "located",
+    "on_page",
+    "one_line",
     "open_regular",
     "open_unpacked",
     "parse_yaml",
@@ -174,5 +190,7 @@ __all__ = [
     "shown_size",
     "span_of",
     "unpacked_name",
+    "visible",
     "write_whole",
+    "written",
 ]

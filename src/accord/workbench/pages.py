@@ -19,7 +19,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Resp
 from starlette.exceptions import HTTPException
 
 from accord.live import SECONDS, App, AuthCookie, Guard, Guesses, Refused, media_type
-from accord.values import AccordError, BadInput
+from accord.values import AccordError, BadInput, on_page
 from accord.version import __version__
 from accord.workbench.participants import Participant, Participants
 from accord.workbench.study import At, NotNow, Study, Task
@@ -306,5 +306,7 @@ def _template() -> tuple[Any, str]:
     text = files("accord.workbench").joinpath("validation.html").read_text(encoding="utf-8")
     style = re.findall(r"<style>(.*?)</style>", text, re.DOTALL)[0]
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
+    environment = Environment(
+        autoescape=True, finalize=on_page, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
+    )
     return environment.from_string(text), f"sha256-{digest}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -62,19 +61,20 @@ def next_(
         typer.Option("--annotator", help="Annotator who can label; repeat. Default: everyone who has labelled."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Also write the suggestions to this CSV file.")
+        Path | None,
+        typer.Option("--out", "-o", help="Also write them to this file: .csv, .jsonl or .parquet."),
     ] = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Suggest which conversation each annotator should label next to reduce prediction uncertainty most."""
+    from accord.formats import QueueWriter
+
     with open_project(config_file) as project:
         found = [each.to_json() for each in project.label_next(count, annotator or ())]
         if out is not None:
-            with out.open("w", encoding="utf-8", newline="") as stream:
-                writer = csv.DictWriter(stream, ["conversation", "turn", "question", "annotator", "value"])
-                writer.writeheader()
-                writer.writerows({**{k: v for k, v in row.items() if k != "gain"}, "value": ""} for row in found)
+            with QueueWriter(out) as writer:
+                writer.write(found)
         show({"labels": found, "out": None if out is None else str(out)}, as_json, _label_text)
 
 

@@ -21,7 +21,7 @@ from accord.cli.options import (
     RowsOut,
     open_project,
 )
-from accord.cli.show import Progress, note
+from accord.cli.show import Progress, note, say
 
 
 @command("follow")
@@ -63,6 +63,6 @@ def follow(
         with opened(folder, annotator, None, store, config.watch, note, models=models, limits=config.live) as ingestor:
             follower = Follower(log, ingestor, rows, noted, format, stop, note)
             lines = follower.run(once, every, progress.at)
-    print(f"{lines} lines read; scores in {out}, the place in {noted}")
+    say(f"{lines} lines read; scores in {out}, the place in {noted}")
     if once and follower.gaps:
         end("some replies could not be found and stay unscored, as noted above", PARTLY_UNSCORED)

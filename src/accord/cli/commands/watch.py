@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -32,7 +32,7 @@ def watch(
         config = project.config.watch
         new = see_to(project.store, config.level)
         found = report(project.store, days, labels=labels)
-        show({**found, "new_alarms": len(new)}, as_json, lambda _: _text(found))
+        show({**found, "new_alarms": len(new)}, as_json, lambda shown: _text(cast("WatchReport", shown)))
         if config.webhook is not None:
             tell(project.store, partial(post, config.webhook))
         if fail and new:

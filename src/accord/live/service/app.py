@@ -33,7 +33,7 @@ from accord.live.service.schemas import JSON, export_of, media_type, spans_of
 from accord.live.service.turns import ASKED_AT_ONCE, WAITING, Batcher, Busy, Late
 from accord.live.watching.day import Names
 from accord.live.watching.watch import WatchReport
-from accord.values import AccordError, BadInput, JsonSchema
+from accord.values import LONGEST_NAME, AccordError, BadInput, JsonSchema, one_line
 from accord.version import __version__
 
 ABOUT = "Scores of live conversations: each reply is scored as it is said."
@@ -60,7 +60,7 @@ class Gauges:
         Gauge("accord_conversations", "Conversations remembered.", registry=kept).set_function(lambda: len(scorer))
         self._memory(scorer.room)
         Gauge("accord_waiting_messages", "Messages that wait to be scored.", registry=kept).set_function(waiting)
-        about = {"signature": str(scorer.signature), "version": __version__}
+        about = {"signature": one_line(str(scorer.signature)), "version": __version__}
         Info("accord_evaluator", "Who scores.", registry=kept).info(about)
         self._systems = Names(SYSTEMS)
 
@@ -76,16 +76,11 @@ class Gauges:
             self.messages.labels(row["status"]).inc()
             value = row.get("value")
             if value is not None and not row.get("again"):
-                self.scores.labels(self._systems.of(_printable(row.get("system") or ""))).observe(value)
+                self.scores.labels(self._systems.of(one_line(row.get("system") or "", LONGEST_NAME))).observe(value)
 
     def text(self) -> bytes:
         """Everything in Prometheus' text format."""
         return generate_latest(self.registry)
-
-
-def _printable(name: str) -> str:
-    """A name without control characters: each is shown as Python writes it."""
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in name)
 
 
 class Counted:
