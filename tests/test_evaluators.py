@@ -516,3 +516,34 @@ def test_an_evaluator_inside_itself_is_refused(saved: Path, tmp_path: Path) -> N
     (folder / "also" / "0").symlink_to(folder)
     with pytest.raises(BadInput, match="stands inside itself"):
         load_evaluator(folder)
+
+
+def misshapen(array: np.ndarray) -> list[np.ndarray]:
+    """The array in other shapes and of other types."""
+    found = [array[None], array.astype(bool), array.astype(np.uint8), array.reshape(1, -1), np.full_like(array, 100)]
+    if array.ndim:
+        found += [array[:0], array[:-1], np.concatenate([array, array]), array.T, array[..., :-1]]
+    return [np.ascontiguousarray(each) for each in found]
+
+
+@pytest.mark.parametrize("name", ["mixed", "curves", "network", "annotator-mean"])
+def test_arrays_of_another_shape_are_found_out_when_an_evaluator_is_loaded(name: str, tmp_path: Path) -> None:
+    from safetensors.numpy import load_file, save_file
+
+    corpus = planted(conversations=40, annotators=2)
+    made = Evaluator(corpus.question, (), make_head(name, corpus.question, {}), name="mine", head_name=name)
+    made.fitted_on(corpus.evidence, corpus.labels).save(tmp_path)
+    arrays = load_file(tmp_path / "arrays.safetensors")
+    refused = 0
+    for key in list(arrays)[:: max(len(arrays) // 8, 1)]:
+        for wrong in misshapen(arrays[key]):
+            save_file({**arrays, key: wrong}, tmp_path / "arrays.safetensors")
+            try:
+                loaded = load_evaluator(tmp_path)
+            except BadInput as error:
+                assert "\n" not in str(error) and "damaged evaluator" in str(error) and str(tmp_path) in str(error)
+                refused += 1
+            else:  # other numbers of a shape that can be: it scores
+                with np.errstate(all="ignore"):
+                    loaded.score(corpus.evidence, [None, *loaded.annotators] * 13 + [None])
+    assert refused

@@ -317,7 +317,7 @@ def _loaded(folder: str | Path, depth: int) -> Evaluator:
             raise ValueError("a level or a name that is none")
         question = Question.model_validate(about["question"])
         head = make_head(about["head"]["name"], question, about["head"]["settings"])
-        head.restore(about["head"]["learned"], under("head", arrays))
+        _check_scores(head.restore(about["head"]["learned"], under("head", arrays)), about["level"])
         # A source that needs a rubric keeps its own; the evaluator's question stands in for the project's.
         context = SourceContext(Rubric.model_construct(questions=(question,), main=question.id), about["seed"])
         parts = tuple(_restored(row, arrays, source, context) for row in about["sources"])
@@ -328,6 +328,29 @@ def _loaded(folder: str | Path, depth: int) -> Evaluator:
     except DAMAGED as error:
         raise BadInput(f"{folder} holds a damaged evaluator ({type(error).__name__}); fit it again") from None
     return Evaluator(question, parts, head, about["name"], about["head"]["name"], about["level"], models, also)
+
+
+def _check_scores(head: Head, level: Level | None) -> None:
+    """Let a head that was read score evidence that is there, and that is not, for everybody, and describe itself.
+
+    What was learned in arrays of a wrong shape or type is found out here, and not amid somebody's conversations.
+
+    Raises:
+        Exception: One of `DAMAGED`: it cannot score, or a score is none.
+    """
+    speakers = [None, *head.annotators]
+    targets = tuple(Target(f"trial {place}", 0 if level == "turn" else None) for place in range(2 * len(speakers)))
+    columns = head.columns or ()
+    present = np.zeros((len(targets), len(columns)), dtype=bool)
+    present[: len(speakers)] = True
+    try:
+        with np.errstate(all="ignore"):
+            scores = head.predict_each(EvidenceTable(targets, columns, 0.5 * present, present), speakers * 2)
+            head.describe()
+    except BadInput as error:
+        raise ValueError(str(error)) from None
+    if len(scores) != len(targets):
+        raise ValueError("not one score a sample")
 
 
 def learns(source: Source) -> bool:
