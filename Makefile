@@ -47,9 +47,13 @@ format: $(VENV)/ready ## mend style
 docs: $(VENV)/ready ## write the generated pages: commands and the schema of accord.yaml
 	$(BIN)/python tools/write_docs.py
 
+BENCHMARKS := architecture import_speed compare_speed calibration_speed judging_overhead faults follow attacks \
+  live_scoring embedded_model true_numbers rubicon rubric_selection issues adoror demonstration_selection ciu \
+  simulated_annotators llm_rubric
+
 bench: $(VENV)/ready ## run the benchmarks in full (about five hours; the whole grid of networks is half of it); figures go to benchmarks/results
 	mkdir -p benchmarks/results
-	for name in llm_rubric calibration_speed simulated_annotators import_speed judging_overhead faults follow embedded_model ciu live_scoring rubicon rubric_selection issues compare_speed; do \
+	for name in $(BENCHMARKS); do \
 	  $(BIN)/python benchmarks/$$name.py --json benchmarks/results/$$name.json || exit 1; done
 
 clean: ## remove what the other targets made

@@ -16,8 +16,9 @@ from accord.values import Reason, Side
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "benchmarks"
 HELPERS = {
-    "adoror_planted", "adoror_prefixes", "adoror_systems", "ciu_selection", "ciu_tables", "eager", "harness", "hostile",
-    "llm_rubric_paper", "load", "rated", "rubicon_baselines", "rubicon_planted", "rubicon_recorded",
+    "adoror_planted", "adoror_prefixes", "adoror_systems", "attack_files", "attack_pages", "attack_service",
+    "attack_wires", "attacking", "ciu_selection", "ciu_tables", "eager", "harness", "hostile", "llm_rubric_paper",
+    "load", "rated", "rubicon_baselines", "rubicon_planted", "rubicon_recorded",
 }  # fmt: skip
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in HELPERS)
 DATA = os.environ.get("ACCORD_DATA")
@@ -136,6 +137,23 @@ def test_a_command_is_measured_in_a_process_of_its_own_and_says_why_it_has_no_fi
     assert done.error is None and done.seconds > 0 and done.user_seconds > 0 and done.megabytes > 20
     row = speed.rows_of("sample", "accord", source, lambda folder: None, "unheard-of", tmp_path)
     assert row["seconds"] is None and row["note"].startswith("no figure: ")
+
+
+def test_an_attack_that_falls_is_told_by_its_kind(load, tmp_path, monkeypatch):
+    attacks, attacking = load("attacks"), load("attacking")
+    well = attacking.accord(tmp_path, "--version")
+    assert well.fell((0,), "accord ") == "" and well.cpu > 0 and well.megabytes > 5
+    assert "exit code 0, expected 1" in well.fell((1,)) and "memory" in well.fell((0,), megabytes=1)
+    assert "hang" in attacking.accord(tmp_path, "plugins", deadline=0.01).fell((0,))
+    assert "traceback" in attacking.Ran(1, "", "Traceback (most recent call last):\nKeyError: 'x'", 1, 1).fell()
+    assert attacking.shown_badly("a\x1b[2Jb") and not attacking.shown_badly("a\tb\nc")
+    assert attacking.repeats_key(f"...{attacking.KEY[4:14]}...") and not attacking.repeats_key(attacking.KEY[:7])
+    assert load("attack_pages").live('<p onpwn="1">') and not load("attack_pages").live("&lt;pwned onpwn=1&gt;")
+    monkeypatch.setitem(
+        attacks.AREAS, "planted", lambda shop: iter([("stands", lambda: ""), ("falls", lambda: "fell")])
+    )
+    row = attacks.tried("planted", attacking.Workshop(tmp_path))
+    assert (row["tried"], row["fell"], row["cases"]) == (2, 1, ["falls: fell"])
 
 
 @needs_data
