@@ -32,7 +32,10 @@ else
 	$(BIN)/accord run $(DATA) $(foreach folder,$(DATA),--recorded $(folder)) --out $(OUT)
 endif
 
-test: $(VENV)/ready ## run the tests
+check: lint ## check style and types, and run the tests that are quick
+	$(BIN)/python -m pytest -q -n auto -m "not slow"
+
+test: $(VENV)/ready ## run all tests
 	$(BIN)/python -m pytest -q -n auto
 
 lint: $(VENV)/ready ## check style and types
@@ -59,4 +62,4 @@ bench: $(VENV)/ready ## run the benchmarks in full (about five hours; the whole 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) $(OUT) .jax_cache .pytest_cache .mypy_cache .ruff_cache
 
-.PHONY: help setup finetune models demo test lint format docs bench clean
+.PHONY: help setup finetune models demo check test lint format docs bench clean

@@ -136,6 +136,7 @@ def test_intervals_move_whole_conversations() -> None:
         assert five.high == pytest.approx(once.high, abs=1e-2)
 
 
+@pytest.mark.slow
 def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
     # P(|y - ŷ| ≤ 1) of this generator, from one large draw.
     truth = summary(drawn(200_000, seed=99))["within_one"]

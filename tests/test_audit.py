@@ -106,6 +106,7 @@ def test_what_could_not_be_compared_is_counted() -> None:
         wait(audit(judge, RUBRIC, [], ways_to_ask(judge, RUBRIC)))
 
 
+@pytest.mark.slow
 def test_a_plan_names_every_request_and_the_budget_holds(api_key: None) -> None:
     with ChatServer(answer_any) as server:
         judge = open_judge("logprobs", "m1", server.url, "", ClientOptions(), 1)
@@ -120,6 +121,7 @@ def test_a_plan_names_every_request_and_the_budget_holds(api_key: None) -> None:
         wait(poor.close())
 
 
+@pytest.mark.slow
 def test_the_audit_is_a_command_and_a_part_of_the_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api_key: None
 ) -> None:

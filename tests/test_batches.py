@@ -160,6 +160,7 @@ def test_a_batch_whose_start_was_cut_off_is_not_paid_for_twice(project: Path, re
 
 
 @pytest.mark.parametrize("path", ["/files", "/batches"])
+@pytest.mark.slow
 def test_what_one_process_is_handing_in_no_other_hands_in(project: Path, path: str) -> None:
     provider = Batches(answer_any, looks=0)
     beside: list[dict[str, Any]] = []
@@ -206,6 +207,7 @@ def test_answers_to_what_was_not_asked_are_no_answers(project: Path) -> None:
         assert second["answered"] == asked - 5 and second["handed_in"] == 5
 
 
+@pytest.mark.slow
 def test_wrong_input(project: Path) -> None:
     def refused(*more: str) -> str:
         result = RUNNER.invoke(app, ["judge", "--batch", *more])

@@ -56,6 +56,7 @@ def test_what_requests_share_comes_first_and_is_repeated_most_where_several_go_t
     assert len(shared) == 6 and shared[0] == max(shared) > 0.75
 
 
+@pytest.mark.slow
 def test_a_planted_pool_is_found(load):
     planted = load("rubicon_planted")
     rows = planted._tried(planted.plain(np.random.default_rng(0), 50), 0)
@@ -75,6 +76,7 @@ def test_spur_rewrites_one_short_list(load):
     assert "The user does thing 3." in asked[1] and "at most 10" in asked[0]
 
 
+@pytest.mark.slow
 def test_the_paper_s_tables_are_those_of_plug_ins(load, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     rows = load("rubicon")._table_rows(None)
@@ -85,6 +87,7 @@ def test_the_paper_s_tables_are_those_of_plug_ins(load, monkeypatch):
     assert all(row["accuracy_low"] <= row["accuracy"] <= row["accuracy_high"] for row in rows)
 
 
+@pytest.mark.slow
 def test_the_loop_over_algorithm_1_comes_to_the_same(load):
     [ours, loop] = load("rubric_selection")._speed(24, 60)
     assert ours["same"] == "True" and ours["ratio"] > loop["ratio"]
@@ -119,6 +122,7 @@ def test_scripts_of_other_processes_are_python_of_this_release(load, tmp_path):
     exec("\n".join(lines), {})
 
 
+@pytest.mark.slow
 def test_an_import_in_a_process_of_its_own_keeps_everything(load, tmp_path):
     speed = load("import_speed")
     speed.written(tmp_path / "items.jsonl", 30)
@@ -126,6 +130,7 @@ def test_an_import_in_a_process_of_its_own_keeps_everything(load, tmp_path):
     assert seconds > 0 and peak > 0
 
 
+@pytest.mark.slow
 def test_a_command_is_measured_in_a_process_of_its_own_and_says_why_it_has_no_figure(load, tmp_path):
     speed = load("compare_speed")
     source = ROOT / "src"

@@ -94,6 +94,7 @@ def test_a_short_file_with_one_importer_is_named_with_it(architecture, tree):
     assert found["imports-past-init"] == []
 
 
+@pytest.mark.slow
 def test_the_baseline_stands_beside_it_in_the_same_run(architecture, tree, tmp_path, monkeypatch, capsys):
     out = tmp_path / "out.json"
     monkeypatch.setattr(sys, "argv", ["architecture.py", "--baseline", str(tree), "--json", str(out), "--quick"])

@@ -57,6 +57,7 @@ def refused(*arguments: str) -> str:
     return accord(*arguments, code=1)
 
 
+@pytest.mark.slow
 def test_the_whole_way_by_single_steps(project: Path) -> None:
     assert "wrote accord.yaml" in accord("init")
     assert "kept accord.yaml as it is" in accord("init")
@@ -86,6 +87,7 @@ def test_the_whole_way_by_single_steps(project: Path) -> None:
     assert "two conversations have the id 'support-001'" in refused("score", "twice.jsonl", "--out", "s.jsonl")
 
 
+@pytest.mark.slow
 def test_the_report_is_self_contained_and_escapes_what_came_from_outside(project: Path) -> None:
     evil = "<script>alert(1)</script>{{ 7*7 }}"
     chats = [json.loads(line) for line in Path(CHATS).read_text().splitlines()]
@@ -104,6 +106,7 @@ def test_the_report_is_self_contained_and_escapes_what_came_from_outside(project
     assert "default-src 'none'" in page
 
 
+@pytest.mark.slow
 def test_demo_and_real_data_are_one_command(project: Path, data: Path) -> None:
     result = CliRunner().invoke(app, ["demo"])
     first, about, *_ = result.stdout.split("\n\n")
@@ -125,6 +128,7 @@ def test_demo_and_real_data_are_one_command(project: Path, data: Path) -> None:
     assert best["rmse"] < 0.75 and best["pearson"] > 0.42
 
 
+@pytest.mark.slow
 def test_a_judge_on_the_wire_is_asked_once_and_never_again(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     with ChatServer(lambda request: completion("3", {"3": 0.6, "2": 0.3, "1": 0.05})) as server:
@@ -146,6 +150,7 @@ def test_a_judge_on_the_wire_is_asked_once_and_never_again(project: Path, monkey
     assert "sk-secret" not in "".join(path.read_text(errors="ignore") for path in Path().rglob("*") if path.is_file())
 
 
+@pytest.mark.slow
 def test_fewer_questions_more_labels_groups_and_estimates(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     with ChatServer(lambda request: completion("3", {"3": 0.5, str(1 + len(str(request)) % 4): 0.4})) as server:
@@ -179,6 +184,7 @@ def test_fewer_questions_more_labels_groups_and_estimates(project: Path, monkeyp
     assert "worth" in accord("estimate")
 
 
+@pytest.mark.slow
 def test_a_mixture_of_cheap_metrics_from_labels_to_a_report(project: Path) -> None:
     Path("accord.yaml").write_text("metrics: [bank]\nevaluator: mixture\nfolds: 3\n")
     accord("import", CHATS, RATINGS)
@@ -191,6 +197,7 @@ def test_a_mixture_of_cheap_metrics_from_labels_to_a_report(project: Path) -> No
     assert "Largest effect of each metric on the score" in Path("report.html").read_text()
 
 
+@pytest.mark.slow
 def test_settings_are_chosen_inside_the_training_folds(project: Path) -> None:
     Path("accord.yaml").write_text(
         "evaluators: {calibration: {choose: {own_slopes: [false, true], threshold_spread: [0.1, 0.3]}}}\nfolds: 3\n"
@@ -202,6 +209,7 @@ def test_settings_are_chosen_inside_the_training_folds(project: Path) -> None:
     assert "passed" in accord("gate", "--min-agreement=-1")
 
 
+@pytest.mark.slow
 def test_scores_say_what_is_missing_and_end_with_5(project: Path) -> None:
     Path("accord.yaml").write_text("metrics: [overlap-documents]\n")
     accord("import", CHATS, RATINGS)
@@ -289,6 +297,7 @@ def test_wrong_input_ends_in_one_line(arguments: list[str], says: str) -> None:
         ("", "accord.yaml is empty"),
     ],
 )  # fmt: skip
+@pytest.mark.slow
 def test_a_wrong_project_file_ends_in_one_line(config: str, says: str) -> None:
     accord("import", CHATS, RATINGS)
     Path("accord.yaml").write_text(config)
@@ -335,6 +344,7 @@ def test_labels_off_the_scale_and_of_unknown_conversations(project: Path) -> Non
     assert said["labels"]["new"] + said["labels"]["known"] == 1 and said["skipped"] == 2
 
 
+@pytest.mark.slow
 def test_an_annotator_nobody_knows(project: Path) -> None:
     accord("import", CHATS, RATINGS)
     accord("fit")
@@ -353,6 +363,7 @@ def test_good_rows_before_a_bad_one_are_kept(project: Path) -> None:
     assert "0 conversations imported, 3 already there" in accord("import", "chats.jsonl", "--skip-bad-rows")
 
 
+@pytest.mark.slow
 def test_a_failing_score_leaves_the_file_that_was_there(project: Path) -> None:
     Path("keep.jsonl").write_text("precious")
     accord("import", CHATS, RATINGS)
@@ -421,6 +432,7 @@ def process(*arguments: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.slow
 def test_an_interrupt_in_the_middle_keeps_what_was_done_and_the_command_goes_on(project: Path) -> None:
     row = json.loads(Path(CHATS).read_text().splitlines()[0])
     with Path("many.jsonl").open("w") as stream:
@@ -440,6 +452,7 @@ def test_an_interrupt_in_the_middle_keeps_what_was_done_and_the_command_goes_on(
     assert result["known"] > 0 and result["new"] + result["known"] == 30_000
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_in_one_line(project: Path) -> None:
     row = json.loads(Path(CHATS).read_text().splitlines()[0])
     Path("many.jsonl").write_text("".join(json.dumps({**row, "id": f"c{i}"}) + "\n" for i in range(5000)))
@@ -458,6 +471,7 @@ def test_a_full_disk_ends_in_one_line(project: Path) -> None:
     assert "What was written before is kept" in limited.stderr
 
 
+@pytest.mark.slow
 def test_a_judging_run_is_priced_before_and_capped_while_it_runs(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -492,6 +506,7 @@ def rated(*questions: str) -> str:
     return "rated.csv"
 
 
+@pytest.mark.slow
 def test_several_evaluators_are_fitted_one_after_the_other(project: Path) -> None:
     Path("accord.yaml").write_text(FEW)
     accord("import", CHATS, rated("Q0"))
@@ -508,6 +523,7 @@ def test_several_evaluators_are_fitted_one_after_the_other(project: Path) -> Non
     assert "holds no evaluator" in refused("score", CHATS, "--out", "s.jsonl"), "the project's own is calibration"
 
 
+@pytest.mark.slow
 def test_fit_the_best_is_what_compare_says_to_use(project: Path) -> None:
     Path("accord.yaml").write_text(FEW)
     accord("import", CHATS, rated("Q0"))
@@ -518,6 +534,7 @@ def test_fit_the_best_is_what_compare_says_to_use(project: Path) -> None:
     assert [path.name for path in Path("evaluators").iterdir()] == [best]
 
 
+@pytest.mark.slow
 def test_settings_of_one_run_do_not_need_a_file(project: Path) -> None:
     Path("accord.yaml").write_text(FEW)
     accord("import", CHATS, rated("Q0"))
@@ -550,6 +567,7 @@ def test_another_question_than_the_main_one_is_learned(project: Path) -> None:
     assert all("|question:Q3|" in json.loads(line)["signature"] for line in Path("s.jsonl").read_text().splitlines())
 
 
+@pytest.mark.slow
 def test_evaluators_are_compared_in_processes_of_their_own(project: Path) -> None:
     Path("accord.yaml").write_text(FEW)
     accord("import", CHATS, rated("Q0"))
@@ -565,6 +583,7 @@ def test_evaluators_are_compared_in_processes_of_their_own(project: Path) -> Non
     assert "not compared: in-context: nobody has the role 'scorer': models: {scorer: {model: NAME}}" in everything
 
 
+@pytest.mark.slow
 def test_what_the_store_holds_needs_no_key(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     with ChatServer(lambda request: completion("3", {"3": 0.6, str(1 + len(str(request)) % 4): 0.3})) as server:
@@ -592,6 +611,7 @@ def test_what_the_store_holds_needs_no_key(project: Path, monkeypatch: pytest.Mo
     assert "set OPENAI_API_KEY" in refused("judge", "--all", "--source", "issues")
 
 
+@pytest.mark.slow
 def test_init_leaves_files_that_a_project_runs_on(project: Path) -> None:
     written = json.loads(accord("init", "--prompts", "prompts", "--json"))["written"]
     assert {"accord.yaml", "rubric.yaml"} < set(written) and all(Path(name).is_file() for name in written)
@@ -615,6 +635,7 @@ def test_what_was_exported_is_imported_again(project: Path) -> None:
     assert Path("again.jsonl").read_bytes() == Path("kept.jsonl").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_report_names_the_evaluator_that_was_asked_for(project: Path) -> None:
     Path("accord.yaml").write_text(FEW)
     accord("import", CHATS, rated("Q0"))
@@ -624,6 +645,7 @@ def test_a_report_names_the_evaluator_that_was_asked_for(project: Path) -> None:
     assert not Path("evaluators").exists(), "a report saves no evaluator"
 
 
+@pytest.mark.slow
 def test_the_judge_is_audited_and_priced_before(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     with ChatServer(answer_any) as server:
@@ -639,6 +661,7 @@ def test_the_judge_is_audited_and_priced_before(project: Path, monkeypatch: pyte
         assert found["conversations"] == 2 and found["findings"] and len(server.requests) == plan["requests"]
 
 
+@pytest.mark.slow
 def test_an_evaluator_whose_every_source_learns_is_compared_like_any_other(project: Path) -> None:
     @sources_of_evidence.register("test-habit")
     class Habit(Source):
@@ -792,6 +815,7 @@ def whole(*files: str) -> dict[str, Any]:
     return {**said, "turns": {row["turn"] for row in scores}}
 
 
+@pytest.mark.slow
 def test_run_on_labels_in_a_folder_beside_empty_and_unreadable_files(project: Path) -> None:
     chats("d/chats.jsonl")
     rows = [f"c{i},{who},{(i + k) % 5 + 1}" for i in range(24) for k, who in enumerate(("ann", "ben")) if i % 7]
@@ -806,6 +830,7 @@ def test_run_on_labels_in_a_folder_beside_empty_and_unreadable_files(project: Pa
     assert len(passed) == 2 and "empty.csv is empty" in passed[0] and "strange.json" in passed[1]
 
 
+@pytest.mark.slow
 def test_run_on_thumbs_at_single_replies(project: Path) -> None:
     rows = talks()
     for place, row in enumerate(rows):
@@ -816,6 +841,7 @@ def test_run_on_thumbs_at_single_replies(project: Path) -> None:
     assert [(row["question"]) for row in [done["comparison"]]] == ["feedback"] and done["scored"]["scored"] == 48
 
 
+@pytest.mark.slow
 def test_run_on_one_table_with_transcripts_and_scores_to_a_hundred(project: Path) -> None:
     lines = [
         f'k{i},"Kunde: Wo ist Paket {i}?\nBerater: {"sehr " * (i % 6)}bald am {i}.",{17 * i % 101}' for i in range(24)
@@ -824,6 +850,7 @@ def test_run_on_one_table_with_transcripts_and_scores_to_a_hundred(project: Path
     assert done["imported"]["labels"]["new"] == 24 and done["scored"]["scored"] == 24
 
 
+@pytest.mark.slow
 def test_run_uses_the_recorded_judge_beside_the_conversations(project: Path) -> None:
     chats("d/chats.jsonl", quality=lambda place: place % 3 + 1)
     rows = [
@@ -872,6 +899,7 @@ def rated_c(question: str) -> str:
     return write("rated.csv", "conversation,annotator,question,value\n" + rows)
 
 
+@pytest.mark.slow
 def test_learning_and_comparing_name_their_stages_and_what_agreement_is_made_of(project: Path) -> None:
     Path("accord.yaml").write_text("evaluators: {plain: {head: mixed}}\nevaluator: plain\nfolds: 3\ndraws: 50\n")
     accord("import", CHATS, RATINGS)

@@ -153,6 +153,7 @@ def test_what_is_no_answer_is_a_failure_and_is_not_kept(mode: str, memory: Store
 
 
 @pytest.mark.parametrize("mode", DECIDED)
+@pytest.mark.slow
 def test_faults_that_pass_are_waited_out_and_refusals_are_not(mode: str, memory: Store) -> None:
     flaky = Misbehaving(share=0.6, kinds=("429", "truncated"), seed=1)
     with ChatServer(flaky) as server:

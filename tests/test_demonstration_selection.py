@@ -209,6 +209,7 @@ def by_loops(shape: Shape, parameters: dict, text: np.ndarray, bucket: np.ndarra
     return E.mean(axis=0) + prompt @ parameters["demonstrations"]["weight"]
 
 
+@pytest.mark.slow
 def test_the_tower_is_its_formula_in_loops_in_numpy_and_in_jax() -> None:
     jnp = pytest.importorskip("jax.numpy", reason="needs accord[networks]")
     shape = Shape(embedding=9, width=8, k=4, buckets=3, heads=2, feed_forward=6)
@@ -246,6 +247,7 @@ def test_scores_matter_where_they_are_shown() -> None:
 
 
 @pytest.mark.parametrize(("name", "width"), [*((name, 16) for name in SELECTORS), ("utility", None)])
+@pytest.mark.slow
 def test_every_selector_keeps_its_word_and_is_what_it_was_after_saving(
     name: str, width: int | None, load: Load
 ) -> None:
@@ -272,6 +274,7 @@ def test_every_selector_keeps_its_word_and_is_what_it_was_after_saving(
     assert retrieved is None or (len(set(retrieved)) == 5 and not {0, 1} & set(retrieved))
 
 
+@pytest.mark.slow
 def test_the_learned_selector_beats_chance_on_inputs_it_has_not_met() -> None:
     pytest.importorskip("jax", reason="needs accord[networks]")
     world = planted_utility(examples=120, unseen=40, topics=3, width=48)

@@ -45,6 +45,7 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.name)
+@pytest.mark.slow
 def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
@@ -52,6 +53,7 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
         exec(compile(block, str(page), "exec"), names)
 
 
+@pytest.mark.slow
 def test_the_quickstarts_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ACCORD_STORE", raising=False)
@@ -78,6 +80,7 @@ def test_every_command_of_the_readme_exists() -> None:
             )
 
 
+@pytest.mark.slow
 def test_generated_pages_are_those_of_this_code() -> None:
     spec = importlib.util.spec_from_file_location("write_docs", ROOT / "tools" / "write_docs.py")
     assert spec is not None and spec.loader is not None
@@ -102,5 +105,6 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
+@pytest.mark.slow
 def test_examples_run(example: Path) -> None:
     runpy.run_path(str(example), run_name="__main__")

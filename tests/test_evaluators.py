@@ -79,11 +79,13 @@ def everything(options: tuple[int, ...]) -> Planted:
 
 
 @pytest.mark.parametrize("name", heads.names())
+@pytest.mark.slow
 def test_every_head_keeps_the_contract(name: str) -> None:
     check_head(heads.get(name), everything(BINARY))
 
 
 @pytest.mark.parametrize("name", heads.names())
+@pytest.mark.slow
 def test_every_head_keeps_the_contract_on_a_scale_of_four(name: str) -> None:
     try:
         check_head(heads.get(name), everything(ORDINAL))
@@ -181,6 +183,7 @@ def test_an_evaluator_scores_what_it_learned_on(level: str, tmp_path: Path) -> N
         assert all(row in rows for row in kept), "a reply is scored the same, whatever else is scored"
 
 
+@pytest.mark.slow
 def test_turns_and_conversations_are_never_pooled_without_a_word(tmp_path: Path) -> None:
     named = {level: {"head": "mixed", "level": level} for level in ("turn", "conversation")}
     with rated(tmp_path, "turn", metrics=["bank"], evaluators=named) as project:
@@ -207,6 +210,7 @@ print(json.dumps([evaluator.digest(), [score.to_json() for scores in every for s
 
 
 @pytest.mark.parametrize("name", ["mine", "mixture"])
+@pytest.mark.slow
 def test_a_saved_evaluator_scores_in_a_fresh_process_without_the_project_and_a_key(name: str, tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     (tmp_path / "empty").mkdir()
@@ -286,6 +290,7 @@ def test_the_judge_has_nothing_to_say_where_it_was_not_asked() -> None:
     assert isinstance(first, Unscored) and first.reason == "refused"
 
 
+@pytest.mark.slow
 def test_compare_finds_the_better_method_and_says_so_with_intervals() -> None:
     corpus = planted(conversations=150)
     found = compare(judged(corpus), corpus.labels, corpus.question, draws=400)
@@ -308,6 +313,7 @@ def test_compare_finds_the_better_method_and_says_so_with_intervals() -> None:
         found["calibratoin"]
 
 
+@pytest.mark.slow
 def test_compare_is_the_same_twice_and_without_a_judge_has_no_judge_lines() -> None:
     corpus = planted(conversations=40)
     one, two = (compare(corpus.evidence, corpus.labels, corpus.question, draws=50).to_json() for _ in range(2))
@@ -315,6 +321,7 @@ def test_compare_is_the_same_twice_and_without_a_judge_has_no_judge_lines() -> N
     assert not any(row["system"].startswith("judge") for row in one["rows"])
 
 
+@pytest.mark.slow
 def test_no_rating_of_a_tested_conversation_is_learned_from() -> None:
     # One feature names the conversation; an evaluator that had seen it could repeat its label.
     corpus = planted(conversations=60, annotators=2, share=1.0, noise=0.1)
@@ -381,6 +388,7 @@ def test_a_score_is_its_distribution() -> None:
 
 
 @pytest.mark.parametrize("factor", [0.01, 10, 1000])
+@pytest.mark.slow
 def test_the_unit_of_the_scale_changes_nothing(factor: float) -> None:
     corpus = planted(conversations=80)
     options = tuple(factor * option for option in range(1, 5))
@@ -393,6 +401,7 @@ def test_the_unit_of_the_scale_changes_nothing(factor: float) -> None:
         assert scaled[name] == pytest.approx(value * times, rel=1e-3), name  # type: ignore[operator]
 
 
+@pytest.mark.slow
 def test_a_choice_is_made_inside_the_training_side() -> None:
     corpus = planted(conversations=60)
     seen: list[set[str]] = []

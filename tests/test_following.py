@@ -364,6 +364,7 @@ def test_a_log_that_is_not_there_and_a_format_that_is_none(evaluator: Evaluator,
         follower(tmp_path, evaluator, rows, format="nosuch")
 
 
+@pytest.mark.slow
 def test_the_command_follows_goes_on_and_stops_when_told(
     chats: list[Conversation], evaluator: Evaluator, tmp_path: Path
 ) -> None:

@@ -239,6 +239,7 @@ def saved(made: InContext) -> State:
 # --- from the first request to the last ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_from_forty_ratings_to_scores(asked: Asked) -> None:
     models, everything = asked.models(), training()
     priced = plan(study(source(), everything), models)
@@ -276,6 +277,7 @@ def test_from_forty_ratings_to_scores(asked: Asked) -> None:
     assert len(embedded) == len(set(embedded)) >= 42  # every conversation and every prompt that was kept, once
 
 
+@pytest.mark.slow
 def test_scores_of_new_conversations_come_from_what_was_saved(asked: Asked) -> None:
     models = asked.models()
     found = run(study(source(), training()), models)
@@ -313,6 +315,7 @@ def test_scores_of_new_conversations_come_from_what_was_saved(asked: Asked) -> N
     assert not unasked.present.any() and "not asked yet" in next(iter(unasked.absences.values()))
 
 
+@pytest.mark.slow
 def test_evidence_of_the_training_side_is_as_if_it_had_not_been_seen(asked: Asked) -> None:
     chats, labels, _ = rated_chats(40)
     chats.append(Conversation("secret", (Turn("user", "my card is 4111 1111"),)))
@@ -368,6 +371,7 @@ def test_the_held_out_side_is_a_share_of_whole_groups() -> None:
         next(source().examine(everything))
 
 
+@pytest.mark.slow
 def test_the_rivals_that_are_named_are_asked_beside_it(asked: Asked) -> None:
     names = ["by hand, no examples", "by hand, random examples"]
     made = source(selector="auto", towers={"epochs": 1}, rivals=names)
@@ -387,6 +391,7 @@ def test_the_rivals_that_are_named_are_asked_beside_it(asked: Asked) -> None:
         run(source(rivals=["magic"]).learn(training()), models)
 
 
+@pytest.mark.slow
 def test_the_systems_of_the_paper_are_plug_ins(asked: Asked, load: Callable[[str], ModuleType]) -> None:
     systems = load("adoror_systems")
     names = [*systems.TABLE_1, *(f"ADOROR by@{name}" for name in by_cost())]
@@ -401,6 +406,7 @@ def test_the_systems_of_the_paper_are_plug_ins(asked: Asked, load: Callable[[str
     assert {result.system for result in figures(found).results} > set(found.source.rivals())
 
 
+@pytest.mark.slow
 def test_edited_prompts_enter_the_contest_and_are_not_used_behind_the_selector_s_back(
     asked: Asked, tmp_path: Path
 ) -> None:
@@ -421,6 +427,7 @@ def test_edited_prompts_enter_the_contest_and_are_not_used_behind_the_selector_s
     assert len(run(source().restored(saved(again.source)).measure(training().samples[:1]), models)) == 1
 
 
+@pytest.mark.slow
 def test_a_dimension_of_turns_is_learned_beside_the_main_question(asked: Asked) -> None:
     chats, labels, _ = rated_chats(40)
     warm = Question(id="warm", text="How warm is the reply?", scale=Scale(kind=Kind.REAL, low=0.0, high=10.0))
@@ -456,6 +463,7 @@ def sharp(value: float) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("mode", ["logprobs", "decisions", "systemone"])
+@pytest.mark.slow
 def test_distributions_are_read_where_the_model_gives_them(
     mode: str, memory: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -520,6 +528,7 @@ def test_a_model_of_one_s_own_scores_and_writes(asked: Asked) -> None:
 # --- what goes wrong ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_budget_stops_it_and_it_goes_on_from_there(asked: Asked) -> None:
     whole = plan(study(source(), training()), asked.models()).requests
     with pytest.raises(BudgetReached):
@@ -531,6 +540,7 @@ def test_a_budget_stops_it_and_it_goes_on_from_there(asked: Asked) -> None:
     assert len(asked.server.requests) == whole
 
 
+@pytest.mark.slow
 def test_models_misbehave_and_nothing_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     clean, _ = studied(serving(Scorer()), monkeypatch)
     faults = ("429", "500", "truncated", "half-closed")
@@ -551,6 +561,7 @@ def test_a_model_that_ignores_the_scale_or_echoes_is_told_of(
         studied(serving(lambda prompt: said), monkeypatch, candidates=0)
 
 
+@pytest.mark.slow
 def test_a_model_that_sometimes_gives_no_score_is_cautioned_about(monkeypatch: pytest.MonkeyPatch) -> None:
     scorer = Scorer()
 
@@ -566,6 +577,7 @@ def test_a_model_that_sometimes_gives_no_score_is_cautioned_about(monkeypatch: p
     assert lost["unscored"] > 0 and any("no number (3 of 3 requests)" in reason for reason in lost["reasons"])
 
 
+@pytest.mark.slow
 def test_a_writer_s_reply_that_is_no_prompt_is_not_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     scorer, refused = Scorer(), list[Prompt]()
 
@@ -620,6 +632,7 @@ def test_wrong_input_is_said_in_one_line(nobody: Asked, tmp_path: Path) -> None:
         source(writer="w")  # roles are the project's
 
 
+@pytest.mark.slow
 def test_an_example_that_is_the_input_is_not_shown_beside_it(asked: Asked) -> None:
     models = asked.models()
     found = run(study(source(), training()), models)
@@ -633,6 +646,7 @@ def test_an_example_that_is_the_input_is_not_shown_beside_it(asked: Asked) -> No
     assert len(about) > 3 and all(text.count(own) == 1 for text in about)
 
 
+@pytest.mark.slow
 def test_another_model_or_mode_than_the_recipe_s_is_refused(asked: Asked) -> None:
     found = run(study(source(), training()), asked.models())
     kept, some = saved(found.source), training().samples[:1]
@@ -658,6 +672,7 @@ def test_another_model_or_mode_than_the_recipe_s_is_refused(asked: Asked) -> Non
 
 
 @pytest.mark.parametrize("selector", ["utility", "diverse", "adoror", "random"])
+@pytest.mark.slow
 def test_what_was_saved_measures_the_same(selector: str, asked: Asked, load: Callable[[str], ModuleType]) -> None:
     pytest.importorskip("jax", reason="needs accord[networks]")
     load("adoror_systems")
@@ -738,6 +753,7 @@ def chats_of(server: ChatServer) -> int:
     return sum(request["_path"].endswith("/chat/completions") for request in server.requests)
 
 
+@pytest.mark.slow
 def test_the_command_learns_tells_and_scores(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with imported(serving(Scorer()), monkeypatch) as server:
         plan = json.loads(invoke("fit", "in-context", "--plan", "--json").stdout)
@@ -790,6 +806,7 @@ def test_the_command_learns_tells_and_scores(project: Path, monkeypatch: pytest.
     assert pl.read_parquet("scores.parquet")["value"].to_list()[:-1] == [row["value"] for row in rows]
 
 
+@pytest.mark.slow
 def test_rivals_are_lines_of_the_table(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with imported(serving(Scorer()), monkeypatch, rivals=["by hand, no examples"]):
         said = invoke("fit", "--set", "sources.in-context.selector=random", "--out", "elsewhere").stdout
@@ -797,6 +814,7 @@ def test_rivals_are_lines_of_the_table(project: Path, monkeypatch: pytest.Monkey
     assert "saved in elsewhere" in said and "random *" in said and not Path("evaluators").exists()
 
 
+@pytest.mark.slow
 def test_a_budget_stops_the_command_which_goes_on_from_there(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with imported(serving(Scorer()), monkeypatch) as server:
         whole = json.loads(invoke("fit", "--plan", "--json").stdout)["requests"]
@@ -808,6 +826,7 @@ def test_a_budget_stops_the_command_which_goes_on_from_there(project: Path, monk
         assert len(server.requests) == whole and (FOLDER / "evaluator.json").exists()
 
 
+@pytest.mark.slow
 def test_what_came_to_nothing_is_said_and_asked_for_again(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scorer, failing = Scorer(), True
 
@@ -824,6 +843,7 @@ def test_what_came_to_nothing_is_said_and_asked_for_again(project: Path, monkeyp
         assert "came to nothing" not in invoke("fit", "in-context").stderr and chats_of(server) > before
 
 
+@pytest.mark.slow
 def test_another_question_is_learned_into_a_folder_of_its_own(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chats, labels, _ = rated_chats(40)
     warm = [Label(Target(each.target.conversation, 1), "How warm", each.annotator, each.value) for each in labels]
@@ -846,6 +866,7 @@ def test_another_question_is_learned_into_a_folder_of_its_own(project: Path, mon
             assert opened.load(result["folder"]).question.id == "How warm"
 
 
+@pytest.mark.slow
 def test_a_folder_that_was_damaged_or_edited_is_refused(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with imported(serving(Scorer()), monkeypatch) as server:
         invoke("fit")
@@ -931,6 +952,7 @@ class Guessing(Source):
         return (yield from nothing(EvidenceTable.from_rows([Column("guess", "g")], guesses)))
 
 
+@pytest.mark.slow
 def test_whoever_does_better_on_what_was_held_out_is_named(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sources._plugins, "guessing", Guessing)
     Path("accord.yaml").write_text(

@@ -88,6 +88,7 @@ def test_a_score_says_how_undecided_it_is_and_how_it_was_decoded() -> None:
     assert likeliest.value == y[p.argmax()] and str(likeliest.signature).endswith("|loss:zero-one")
 
 
+@pytest.mark.slow
 def test_bands_hold_as_often_as_they_say() -> None:
     held = []
     for seed in range(6):
@@ -237,6 +238,7 @@ def test_an_adaptive_rubric_asks_what_matters_first_and_needs_few() -> None:
     assert whole.distribution == pytest.approx(learned.distributions(features, ["p1"] * len(features))[0])
 
 
+@pytest.mark.slow
 def test_the_adaptive_curve_ends_at_all_questions_and_stops_when_told() -> None:
     corpus = judged(planted(conversations=60, annotators=3, features=4, noise=0.3))
     rated = ratings(corpus.evidence, corpus.labels, corpus.question)
@@ -280,6 +282,7 @@ def test_suggested_labels_are_new_worth_more_than_chance_and_for_those_who_can()
         suggest_labels(corpus.evidence, corpus.labels, corpus.question, 3)
 
 
+@pytest.mark.slow
 def test_the_learning_curve_falls_and_ends_where_everything_is_learned_from() -> None:
     corpus = planted(conversations=100, annotators=4)
     rated = ratings(corpus.evidence, corpus.labels, corpus.question)
@@ -494,6 +497,7 @@ def settings(folder: Path, **changed: Any) -> Config:
     return config_from({**given, "draws": 50, **changed})
 
 
+@pytest.mark.slow
 def test_fit_compare_and_report_do_not_repeat_each_others_work(tmp_path: Path, learned: list[int]) -> None:
     with Project(settings(tmp_path)) as project:
         project.import_(sample_sources())
@@ -523,6 +527,7 @@ def test_fit_compare_and_report_do_not_repeat_each_others_work(tmp_path: Path, l
         {"evaluators": {"m": {"sources": ["metrics"], "head": "mixed", "settings": {"own_slopes": False}}}},
     ],
 )
+@pytest.mark.slow
 def test_what_could_change_a_prediction_is_never_read_from_before(
     changed: dict[str, Any], tmp_path: Path, learned: list[int]
 ) -> None:
@@ -535,6 +540,7 @@ def test_what_could_change_a_prediction_is_never_read_from_before(
     assert len(learned) > before
 
 
+@pytest.mark.slow
 def test_one_label_more_is_learned_from(tmp_path: Path, learned: list[int]) -> None:
     with Project(settings(tmp_path)) as project:
         project.import_(sample_sources())

@@ -354,6 +354,7 @@ def test_what_cannot_be_learned_says_what_is_missing() -> None:
         learned(shown(made), rated(made)).head.predict(nothing)
 
 
+@pytest.mark.slow
 def test_recorded_decisions_on_abc_eval_are_better_after_calibration(data: Path, store: Store) -> None:
     from accord.formats import read
     from accord.values import IssueType, Taxonomy
@@ -425,6 +426,7 @@ def served(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-1")
 
 
+@pytest.mark.slow
 def test_from_dialogues_to_scores_that_say_what_is_wrong(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     finder = Finder()
     with ChatServer(finder) as server:
@@ -472,6 +474,7 @@ def test_from_dialogues_to_scores_that_say_what_is_wrong(project: Path, monkeypa
     assert invoke("compare").exit_code == 0
 
 
+@pytest.mark.slow
 def test_a_decisions_judge_finds_issues_too(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("accord.yaml").write_text(
         "rubric: rubric.yaml\nmetrics: []\ndraws: 50\n"
@@ -503,6 +506,7 @@ def test_a_budget_stops_before_the_call_and_the_command_goes_on(project: Path, m
         assert invoke("judge", "--source", "issues").exit_code == 0 and len(finder.asked) == 40
 
 
+@pytest.mark.slow
 def test_an_endpoint_that_misbehaves_loses_no_turn_of_the_others(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -582,6 +586,7 @@ def test_wrong_input_ends_in_one_line(
     assert re.search(says, line), line
 
 
+@pytest.mark.slow
 def test_imported_annotations_are_learned_from(project: Path) -> None:
     made = dialogues(40, rate=0.25)
     rows = [
@@ -651,6 +656,7 @@ def test_a_wire_that_answers_with_prose_is_told_once_more(monkeypatch: pytest.Mo
     assert isinstance(found, IssueAnnotation) and found.issues[0].type == "Engagement" and len(asked) == 2
 
 
+@pytest.mark.slow
 def test_people_validate_and_the_page_says_what_came_of_it(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with ChatServer(Finder()) as server:
         served(monkeypatch, server.url)
@@ -681,6 +687,7 @@ def test_people_validate_and_the_page_says_what_came_of_it(project: Path, monkey
     assert invoke("issues").exit_code == 0 and "Validation by people" in Path("issues.html").read_text()
 
 
+@pytest.mark.slow
 def test_a_score_whose_turns_cannot_be_assessed_says_why(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     finder = Finder()
 
@@ -706,6 +713,7 @@ def test_a_score_whose_turns_cannot_be_assessed_says_why(project: Path, monkeypa
     assert [issue["type"] for issue in other["notes"]["issues"]] == ["Antisocial"] and other["value"] is not None
 
 
+@pytest.mark.slow
 def test_a_file_with_nothing_to_assess_loses_no_row_and_parts_are_said(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -742,6 +750,7 @@ def test_a_file_with_nothing_to_assess_loses_no_row_and_parts_are_said(
         assert "1 with a warning: assessed in part" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_whole_run_assesses_before_it_learns(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     finder = Finder()
     with ChatServer(finder) as server:
@@ -751,6 +760,7 @@ def test_a_whole_run_assesses_before_it_learns(project: Path, monkeypatch: pytes
         assert finder.asked == ["turns"] * 40
 
 
+@pytest.mark.slow
 def test_an_adaptive_rubric_keeps_what_was_found(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("accord.yaml").write_text(
         "rubric: rubric.yaml\nmetrics: []\ndraws: 50\n"

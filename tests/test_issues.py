@@ -498,6 +498,7 @@ def test_a_bad_annotation_names_its_line(tmp_path: Path, change: dict[str, objec
         list(read(path))
 
 
+@pytest.mark.slow
 def test_abc_eval_becomes_dialogues_with_marks_on_their_turns(data: Path) -> None:
     records = list(read(data / "abc_eval", format="abc-eval"))
     assert len(records) == 108 and sum(len(record.labels) for record in records) == 29_412

@@ -130,6 +130,7 @@ def test_no_fault_on_any_wire_is_an_answer(mode: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
+@pytest.mark.slow
 def test_faults_that_pass_are_waited_out(mode: str) -> None:
     flaky = Misbehaving(share=0.4, kinds=("429", "500", "truncated", "half-closed", "wrong content type"), seed=3)
     answers, _ = judged(mode, flaky, ClientOptions(attempts=12, timeout=2.0))
@@ -309,6 +310,7 @@ def spent_at(usage: Any, cap: int) -> tuple[Budget, int]:
     ],
     ids=repr,
 )  # fmt: skip
+@pytest.mark.slow
 def test_a_budget_is_hard_whatever_the_endpoint_reports(usage: Any) -> None:
     honest, sent = spent_at({"prompt_tokens": 100, "completion_tokens": 20}, 2000)
     assert honest.spent == Usage(100 * sent, 20 * sent)
@@ -387,6 +389,7 @@ def test_prices_are_the_users_and_an_unknown_one_is_said(tmp_path: Path, monkeyp
         wait(Budgeted(ScriptedModel(["x"]), Budget(Caps(money=1.0), {})).ask(prompt()))
 
 
+@pytest.mark.slow
 def test_a_run_that_reaches_its_budget_keeps_what_it_paid_for_and_goes_on_from_there(
     memory: Store, rubric: Rubric
 ) -> None:

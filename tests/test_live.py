@@ -667,6 +667,7 @@ def test_a_reply_with_nothing_to_measure_is_unscored_with_the_reason(text: str, 
     assert not table.present.any() and set(table.absences.values()) == {WORDLESS}
 
 
+@pytest.mark.slow
 def test_the_service_is_imported_when_it_is_asked_for() -> None:
     code = "import sys, accord.live as live\nprint(sorted({'fastapi', 'uvicorn'} & sys.modules.keys()), hasattr(live, 'x'))"
     assert (

@@ -363,6 +363,7 @@ def test_work_is_taken_as_slots_come_free_and_errors_cancel_the_rest() -> None:
     assert set(range(48)) <= set(finished) <= set(range(53)), "what was under way is finished, nothing new is taken"
 
 
+@pytest.mark.slow
 def test_an_interrupt_waits_until_the_work_has_let_go() -> None:
     from accord.models import wait
 

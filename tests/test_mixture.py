@@ -195,6 +195,7 @@ def test_the_published_forms_learn_are_saved_and_give_their_reasons(form: str, l
     )
 
 
+@pytest.mark.slow
 def test_a_classifier_of_two_answers_gives_chances_between_them() -> None:
     pytest.importorskip("jax", reason="needs accord[networks]")
     corpus = planted(conversations=120, annotators=3)

@@ -93,6 +93,7 @@ def answers(seed: int = 0) -> np.ndarray:
     return np.column_stack([rng.integers(4, size=60), rng.integers(3, size=60)])
 
 
+@pytest.mark.slow
 def test_masked_answers_and_rows_of_other_folds_teach_nothing() -> None:
     everything, terms = np.ones(60, dtype=bool), Schedule(3, 3, 16, 0.0, False)
     some = np.arange(60) % 4 != 0
@@ -110,6 +111,7 @@ def test_masked_answers_and_rows_of_other_folds_teach_nothing() -> None:
     assert all(np.isfinite(e[layer]["shared"]).all() for layer in e)
 
 
+@pytest.mark.slow
 def test_pooling_pulls_annotators_to_the_shared_weights() -> None:
     jobs = [Job(np.ones(60, dtype=bool), 0.02, strength, 0.0, 1) for strength in (0.0, 10.0, 1e4)]
     nets = train(*sheets(answers()), Schedule(0, 60, None, 0.0, True), jobs)
@@ -117,6 +119,7 @@ def test_pooling_pulls_annotators_to_the_shared_weights() -> None:
     assert distance[0] > 4 * distance[1] > 40 * distance[2]
 
 
+@pytest.mark.slow
 def test_the_grid_gives_what_training_each_cell_gives() -> None:
     shape, given = sheets(answers())
     folds = [np.arange(60) % 3 != fold for fold in range(3)]
@@ -138,6 +141,7 @@ def test_the_grid_gives_what_training_each_cell_gives() -> None:
     assert len(search(shape, given, folds, Grid((4, 5), (16,), (0.02,), (2,)), seconds=0)) == 1
 
 
+@pytest.mark.slow
 def test_a_network_finds_planted_habits_and_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = planted(conversations=150, annotators=4, share=0.9, noise=0.3)
     evaluator = Calibration(corpus.question, core="network", network=SMALL).fit(corpus.evidence, corpus.labels)
@@ -189,6 +193,7 @@ def test_settings_that_cannot_be_are_said() -> None:
     assert NetworkSettings.of({"like": "paper", "rate": 0.01}) == replace(PAPER, rate=0.01)
 
 
+@pytest.mark.slow
 def test_the_papers_grid_is_searched_inside_the_training_side(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     small = Grid(hidden=(3, 5), batch=(64,), rate=(0.00001, 0.02), epochs=(5, 20))
     monkeypatch.setattr("accord.learning.network_grid.Grid", lambda: small)
@@ -214,6 +219,7 @@ def crossed(conversations: int = 120) -> tuple[EvidenceTable, Labels, object]:
     return corpus.evidence, Labels(labels), corpus.question
 
 
+@pytest.mark.slow
 def test_the_cores_are_those_that_inner_folds_prefer() -> None:
     evidence, labels, question = crossed(170)  # labels enough for the network to be tried
     network = {"hidden": (12, 8), "decay": 0.01, "finetune": 600, "members": 1, "pooling": 30.0}
@@ -233,6 +239,7 @@ def test_the_cores_are_those_that_inner_folds_prefer() -> None:
     assert said["core"] == "mixed" and "not tried" in said["candidates"]["network"]["why"]
 
 
+@pytest.mark.slow
 def test_a_network_that_met_missing_answers_does_without_some() -> None:
     corpus = planted(conversations=150, annotators=3, share=0.9, features=2, noise=0.2)
     settings = {**SMALL, "dropout": 0.4, "finetune": 200, "decay": 1.0}

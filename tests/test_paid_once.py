@@ -512,6 +512,7 @@ with Project(config, Rubric.model_validate_json(sys.argv[3])) as project:
 """
 
 
+@pytest.mark.slow
 def test_processes_on_one_store_pay_once(store: Store, api_key: None) -> None:
     with ChatServer(lambda request: replace(answer_any(request), after=0.002)) as server:
         command = [sys.executable, "-c", PROCESS, store.url, server.url, RUBRIC.model_dump_json()]

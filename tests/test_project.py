@@ -45,6 +45,7 @@ def imports() -> Iterator[tuple[str, str, Path]]:
                     yield room, parts[1], path
 
 
+@pytest.mark.slow
 def test_imports_point_down_only() -> None:
     wrong = [
         f"{path.relative_to(ROOT)}: {room} imports {other}"
@@ -75,6 +76,7 @@ def modules() -> dict[str, set[str]]:
     return found
 
 
+@pytest.mark.slow
 def test_inside_a_package_imports_point_one_way() -> None:
     left = modules()
     while free := [name for name, needs in left.items() if not needs & left.keys()]:
@@ -104,6 +106,7 @@ def test_only_the_store_speaks_sql() -> None:
             assert "sqlalchemy" not in text and "sqlite3" not in text, path
 
 
+@pytest.mark.slow
 def test_no_pickle_and_no_networking_but_the_one_client_the_pull_and_the_webhook() -> None:
     for path in SOURCE.rglob("*.py"):
         nodes = list(ast.walk(ast.parse(path.read_text())))

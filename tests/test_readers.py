@@ -773,6 +773,7 @@ print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM"
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux how much memory was used")
 @pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.slow
 def test_no_file_takes_more_than_300_mb_to_refuse(tmp_path: Path, name: str) -> None:
     make, reason = HOSTILE[name]
     path = tmp_path / name

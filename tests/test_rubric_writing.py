@@ -445,6 +445,7 @@ def system_of(findings: Any, table: int) -> list[str]:
     return [row["system"] for row in findings["rows"] if row["table"] == table]
 
 
+@pytest.mark.slow
 def test_from_thumbs_to_a_rubric_that_scores(bench: Served) -> None:
     author = Author()
     one = bench(author)
@@ -477,6 +478,7 @@ def test_from_thumbs_to_a_rubric_that_scores(bench: Served) -> None:
     assert len(source.rubric.learned_on) == 30 and "Help with printers." in source.rubric.instructions
 
 
+@pytest.mark.slow
 def test_what_it_measures_labels_new_conversations(bench: Served) -> None:
     author = Author()
     one = bench(author)
@@ -509,6 +511,7 @@ def restored(source: LearnedRubric, files: dict[str, str] | None = None) -> Sour
     return empty.restored(State(card, state.arrays, {**state.files, **(files or {})}))
 
 
+@pytest.mark.slow
 def test_a_restored_source_measures_without_the_project(bench: Served) -> None:
     one = bench(Author())
     source = one.learned()
@@ -528,6 +531,7 @@ def test_a_restored_source_measures_without_the_project(bench: Served) -> None:
     assert one.source().describe() == {}
 
 
+@pytest.mark.slow
 def test_an_edited_class_or_weight_or_assertion_is_not_passed_over(bench: Served) -> None:
     one = bench(Author())
     source = one.learned()
@@ -555,6 +559,7 @@ def test_an_edited_class_or_weight_or_assertion_is_not_passed_over(bench: Served
     restored(heavier)
 
 
+@pytest.mark.slow
 def test_a_rubric_edited_by_hand_is_selected_from_without_a_writer(bench: Served) -> None:
     author = Author()
     one = bench(author)
@@ -578,6 +583,7 @@ def test_a_rubric_edited_by_hand_is_selected_from_without_a_writer(bench: Served
         one.learned(pool="llm-rubric")
 
 
+@pytest.mark.slow
 def test_a_plan_counts_the_requests_that_are_made(bench: Served, memory: Store) -> None:
     author = Author()
     one = bench(author)
@@ -600,6 +606,7 @@ def test_a_plan_counts_the_requests_that_are_made(bench: Served, memory: Store) 
     by_token.store.close()
 
 
+@pytest.mark.slow
 def test_an_embedder_can_tell_what_repeats(bench: Served) -> None:
     one = bench(Author())
     seen: list[str] = []
@@ -636,6 +643,7 @@ def _answers(requests: Sequence[Request], models: Models) -> list[Any]:
     return run(flow(), models)
 
 
+@pytest.mark.slow
 def test_a_budget_stops_it_and_it_goes_on_from_there(bench: Served) -> None:
     author = Author()
     one = bench(author, budget=Budget(Caps(requests=10), {}))
@@ -651,6 +659,7 @@ def test_a_budget_stops_it_and_it_goes_on_from_there(bench: Served) -> None:
     assert one.budget.to_json()["requests"] == len(author.asked) - 40
 
 
+@pytest.mark.slow
 def test_models_misbehave_and_nothing_is_lost(bench: Served) -> None:
     kinds = ("429", "500", "truncated", "half-closed", "wrong content type")
     one = bench(Misbehaving(Author(), share=0.2, kinds=kinds), mode="logprobs")
@@ -658,6 +667,7 @@ def test_models_misbehave_and_nothing_is_lost(bench: Served) -> None:
     assert next(row for row in found["rows"] if row["system"] == "rubicon")["accuracy"] > 0.7
 
 
+@pytest.mark.slow
 def test_refusals_are_counted_and_said(bench: Served) -> None:
     author = Author()
 
@@ -695,6 +705,7 @@ def test_what_cannot_be_learned_from_is_said(bench: Served) -> None:
         one.learned(pool="none.yaml")
 
 
+@pytest.mark.slow
 def test_contradictions_and_a_pool_of_one_idea_are_cautioned(bench: Served) -> None:
     def one_idea(request) -> Wire:  # type: ignore[no-untyped-def]
         if "response_format" in request and "assertions" in json.dumps(request["response_format"]):
@@ -711,6 +722,7 @@ def test_contradictions_and_a_pool_of_one_idea_are_cautioned(bench: Served) -> N
     assert "the pool holds 1 SAT and 1 DSAT assertions" in cautions
 
 
+@pytest.mark.slow
 def test_private_details_never_reach_what_is_kept(bench: Served) -> None:
     def leaks(request) -> Wire:  # type: ignore[no-untyped-def]
         wire = Author()(request)
@@ -730,6 +742,7 @@ def test_private_details_never_reach_what_is_kept(bench: Served) -> None:
     assert any("12345" in detail for detail in source.flagged[0])
 
 
+@pytest.mark.slow
 def test_names_in_documents_are_private_too(bench: Served) -> None:
     def leaks(request) -> Wire:  # type: ignore[no-untyped-def]
         body = json.dumps(Author()(request).body)
@@ -745,6 +758,7 @@ def test_names_in_documents_are_private_too(bench: Served) -> None:
     assert (made[0][0].id in split.train) == bool(one.learned().flagged)
 
 
+@pytest.mark.slow
 def test_two_runs_on_one_store_at_once(bench: Served, tmp_path: Path) -> None:
     one = bench(Author(), mode="logprobs")
     found: dict[str, Any] = {}
@@ -763,6 +777,7 @@ def test_two_runs_on_one_store_at_once(bench: Served, tmp_path: Path) -> None:
     assert found["a"].files == found["b"].files and found["a"].card == found["b"].card
 
 
+@pytest.mark.slow
 def test_what_a_rubric_was_learned_on_is_never_held_out_again(bench: Served) -> None:
     one = bench(Author())
     first = one.learned()
@@ -782,6 +797,7 @@ def test_what_a_rubric_was_learned_on_is_never_held_out_again(bench: Served) -> 
         one.source(pool=str(mine)).hold_out(one.training)
 
 
+@pytest.mark.slow
 def test_groups_stay_on_one_side_and_undecided_ones_are_learned_from(bench: Served) -> None:
     author = Author()
     one = bench(author)
@@ -800,6 +816,7 @@ def test_groups_stay_on_one_side_and_undecided_ones_are_learned_from(bench: Serv
     assert found.source.describe()["evaluator"]["undecided"] == len(undecided)
 
 
+@pytest.mark.slow
 def test_odd_letters_of_a_writer_are_left_out(bench: Served) -> None:
     def odd(request) -> Wire:  # type: ignore[no-untyped-def]
         wire = Author()(request)
@@ -891,6 +908,7 @@ def fitted(*more: str) -> dict[str, Any]:
     return dict(json.loads(invoke("fit", "learned-rubric", "--json", *more).stdout))
 
 
+@pytest.mark.slow
 def test_the_commands_learn_a_rubric_show_it_and_score_with_it(project: Path) -> None:
     author = Author()
     with ChatServer(author) as server:
@@ -937,6 +955,7 @@ def test_the_commands_learn_a_rubric_show_it_and_score_with_it(project: Path) ->
     assert all(escape(one["text"]) in html for one in found["assertions"])
 
 
+@pytest.mark.slow
 def test_a_budget_stops_the_command_which_goes_on_from_there(project: Path) -> None:
     author = Author()
     with ChatServer(author) as server:
@@ -950,6 +969,7 @@ def test_a_budget_stops_the_command_which_goes_on_from_there(project: Path) -> N
         assert fitted()["spent"]["requests"] == len(author.asked) - 40 > 0
 
 
+@pytest.mark.slow
 def test_what_came_to_nothing_is_said_and_asked_for_again(project: Path) -> None:
     author, silent = Author(), True
 
@@ -967,6 +987,7 @@ def test_what_came_to_nothing_is_said_and_asked_for_again(project: Path) -> None
         assert "refused" not in invoke("fit", "learned-rubric").stderr and len(author.asked) > asked
 
 
+@pytest.mark.slow
 def test_a_rubric_that_was_edited_is_refused_and_can_be_a_pool(project: Path) -> None:
     author = Author()
     with ChatServer(author) as server:
@@ -991,6 +1012,7 @@ def test_a_rubric_that_was_edited_is_refused_and_can_be_a_pool(project: Path) ->
         assert "rubric.yaml of the learned rubric is missing" in invoke(*SCORE, code=1).stderr
 
 
+@pytest.mark.slow
 def test_a_learned_rubric_is_judged_and_calibrated_like_any_other(project: Path) -> None:
     with ChatServer(Author()) as server:
         configure(server.url)

@@ -56,6 +56,7 @@ def test_a_long_scale_is_learned_predicted_saved_and_compared(question: Question
     assert len(found["calibration"].smece) == 5
 
 
+@pytest.mark.slow
 def test_the_network_learns_a_long_scale_too() -> None:
     pytest.importorskip("jax", reason="networks are trained with accord[networks]")
     evidence, labels, quality = on(SLIDER)
@@ -182,6 +183,7 @@ def test_pairs_have_names_of_their_own() -> None:
     assert len(set(named)) == 2
 
 
+@pytest.mark.slow
 def test_a_network_of_distributions_scores_single_conversations_after_comparisons() -> None:
     pytest.importorskip("jax", reason="networks are trained with accord[networks]")
     evidence, labels, _ = compared(40)
@@ -219,6 +221,7 @@ questions:
 """
 
 
+@pytest.mark.slow
 def test_comparisons_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     chats, _ = sources()

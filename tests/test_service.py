@@ -180,6 +180,7 @@ def test_what_is_wrong_with_a_request_is_said(
     assert client.ask("GET", "/healthz")[0] == 200
 
 
+@pytest.mark.slow
 def test_odd_texts_get_a_score_or_a_reason(client: Client) -> None:
     for place, text in enumerate(
         ["", " ", "word " * 100_000, "שלום עולם", "你好世界", "🙂" * 50, "nul\0", "\ud83d", "a" * 1_000_000]
@@ -739,6 +740,7 @@ def until(check: Callable[[], bool], seconds: float = 30) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_the_command_serves_watches_and_stops_when_told(evaluator: Evaluator, tmp_path: Path) -> None:
     evaluator.save(tmp_path / "evaluators" / "mixture")
     (tmp_path / "accord.yaml").write_text("evaluator: mixture\n")

@@ -81,6 +81,7 @@ def project(example, server, tmp_path):
         yield opened
 
 
+@pytest.mark.slow
 def test_it_runs_the_whole_way_and_is_short(example, capsys, monkeypatch):
     monkeypatch.setattr("accord.sample.sources", sample.sources)
     example.main()
@@ -104,6 +105,7 @@ def test_it_keeps_the_contract_of_a_source(example, project):
     assert table.present.all() and len(np.unique(table.values)) > 2
 
 
+@pytest.mark.slow
 def test_it_is_learned_again_without_each_fold(example, project, monkeypatch, tmp_path):
     """Every call of `learn` is noted: one per fold without the fold's groups, and the last with everything."""
     seen, plain = [], example.Politeness.learn
@@ -160,6 +162,7 @@ def test_its_evidence_of_what_it_learned_from_is_out_of_sample(example, project)
     assert same.tolist() == [train.group_of(target) == group for target in before.targets]
 
 
+@pytest.mark.slow
 def test_it_scores_the_same_after_it_was_saved_and_loaded(example, project, server, tmp_path):
     fitted = project.fit("mine", tmp_path / "mine").evaluator
     samples = list(project.every_sample())
@@ -190,6 +193,7 @@ def test_people_are_predicted_from_it(example, server, tmp_path):
         assert found["mine"].values["rmse"] < 0.6 * found["annotator-mean"].values["rmse"]
 
 
+@pytest.mark.slow
 def test_it_scores_live_where_it_may_ask(example, project, server, tmp_path):
     """A source that asks is refused without a word of the user's, and asked about each reply with it."""
     fitted = project.fit("mine", tmp_path / "mine").evaluator
@@ -228,6 +232,7 @@ class LineFindings(Findings):
         return Section("Politeness & co", "What <politeness> is worth.", [Text("read it", "soft"), figures, chart])
 
 
+@pytest.mark.slow
 def test_the_command_line_and_the_report_tell_its_findings(example, project, monkeypatch, tmp_path):
     monkeypatch.setattr(example.Politeness, "findings", lambda self: LineFindings(self.line[0]))
     monkeypatch.setattr(LineFindings, "cautions", ["a line is not much"])
@@ -250,6 +255,7 @@ def test_its_price_is_known_before_anybody_is_asked(example, project, server):
     assert project.plan_fit("mine").requests == 40 and not server.requests
 
 
+@pytest.mark.slow
 def test_it_is_compared_from_what_is_kept(example, project, server, tmp_path):
     project.fit("mine", tmp_path / "mine")
     asked = len(server.requests)
@@ -258,6 +264,7 @@ def test_it_is_compared_from_what_is_kept(example, project, server, tmp_path):
     assert len(server.requests) == asked
 
 
+@pytest.mark.slow
 def test_a_budget_stops_it_and_the_same_call_goes_on(example, server, tmp_path):
     with Project(config(tmp_path, server.url, budget={"requests": 15})) as project:
         project.import_(sample.sources())

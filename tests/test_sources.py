@@ -136,11 +136,13 @@ def name(request: pytest.FixtureRequest, models: Models) -> str:
     return str(request.param)
 
 
+@pytest.mark.slow
 def test_every_source_keeps_the_contract(name: str, models: Models) -> None:
     table = check_source(lambda: made(name), corpus(), models)
     assert table.present.any(), "it knows something of the corpus"
 
 
+@pytest.mark.slow
 def test_a_plan_of_every_source_is_what_it_asks(name: str, models: Models, server: ChatServer) -> None:
     learned = run(made(name).learn(corpus()), models).source
     fresh = [Sample(Conversation("new", (Turn("user", "My lamp is new."), Turn("assistant", "Is it a lamp?"))))]

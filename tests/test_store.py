@@ -282,6 +282,7 @@ def stored(store: Store, table: str, *columns: str, **equal: str) -> set[tuple[o
         return {tuple(row) for row in rows}
 
 
+@pytest.mark.slow
 def test_a_file_of_0_1_is_opened_as_it_is(old: sqlite3.Connection, tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "copy.db") as copy:
         old.backup(copy)
@@ -334,6 +335,7 @@ for i in range(300):
 """
 
 
+@pytest.mark.slow
 def test_processes_that_write_at_once_lose_nothing(store: Store) -> None:
     url = store.url
     writers = [subprocess.Popen([sys.executable, "-c", WRITER, url, name], stderr=subprocess.PIPE) for name in "xyz"]
@@ -354,6 +356,7 @@ for batch in range(20):
 """
 
 
+@pytest.mark.slow
 def test_writers_of_the_same_rows_in_opposite_order_do_not_lock_each_other_out(store: Store) -> None:
     writers = [
         subprocess.Popen([sys.executable, "-c", REVERSED, store.url, order], stderr=subprocess.PIPE)
@@ -402,6 +405,7 @@ def test_a_run_keeps_how_it_ended(store: Store) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_processes_that_open_a_new_store_at_once_migrate_it_once(tmp_path: Path) -> None:
     code = "import sys; from accord import Store; print(Store(sys.argv[1]).count_conversations())"
     url = f"sqlite:///{tmp_path}/new.db"

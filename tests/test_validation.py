@@ -372,6 +372,7 @@ def by_hand() -> tuple[Plan, list[IssueAnnotation], list[Label]]:
     return plan, rows, answers_to("validation:detection", plan, given)
 
 
+@pytest.mark.slow
 def test_table_13_by_hand() -> None:
     plan, rows, labels = by_hand()
     found = detection_outcome(labels, plan, rows, TAXONOMY, draws=200).to_json()
@@ -435,6 +436,7 @@ def test_a_tie_is_no_majority_and_of_two_answers_of_one_person_the_first_counts(
     json.dumps(nothing, allow_nan=False)
 
 
+@pytest.mark.slow
 def test_ratings_before_and_after() -> None:
     names = [f"d{place}" for place in range(30)]
     draw = np.random.default_rng(3)

@@ -45,6 +45,7 @@ def store() -> Iterator[Store]:
     with_store.close()
 
 
+@pytest.mark.slow
 def test_a_day_counts_all_and_keeps_a_sample_that_is_the_same_in_any_order() -> None:
     rng = np.random.default_rng(0)
     replies = [(score(float(rng.uniform(2, 4)), f"c{c}", t), [float(c), None]) for c in range(1500) for t in range(3)]
@@ -71,6 +72,7 @@ def test_a_day_counts_all_and_keeps_a_sample_that_is_the_same_in_any_order() -> 
     assert len(json.dumps(forward.to_json())) < 60_000
 
 
+@pytest.mark.slow
 def test_the_interval_of_a_day_holds_although_replies_of_a_conversation_are_alike() -> None:
     rng = np.random.default_rng(1)
     held = 0
@@ -118,6 +120,7 @@ def test_a_drop_and_longer_replies_are_told_and_the_same_bot_on_other_days_is_no
     assert len(variances) == 10 and variances == sorted(variances, reverse=True)
 
 
+@pytest.mark.slow
 def test_chance_alone_raises_few_alarms() -> None:
     raised = 0
     for seed in range(40):
