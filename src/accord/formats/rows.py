@@ -15,16 +15,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from accord.formats.parquet import COLUMNS, ROW_VALUES, parquet_rows
 from accord.formats.record import Row
 from accord.values import DEEPEST, MB, BadInput, BadRow, is_too_deep, open_unpacked, regular, shown_size, unpacked_name
 
 TABLE_SUFFIXES = {".csv", ".tsv", ".parquet"}
 ROW_BYTES = 32 * MB
 """The longest row: a book of 5,000 pages."""
-ROW_VALUES = 2_000_000
-"""The most values in one row, told by its commas and brackets."""
-COLUMNS = 10_000
-"""The most columns of a table."""
 _SKIPPED = 4 * ROW_BYTES
 """A line that is longer than this is not looked for the end of."""
 _BAD_AT_ONCE = 10_000
@@ -72,7 +69,7 @@ def read_rows(path: Path) -> Iterator[Row | BadRow]:
     """
     kind, bad = suffix(path), 0
     if kind == ".parquet":
-        rows = _parquet_rows(path)
+        rows = (_table_row(path, number, fields) for number, fields in enumerate(parquet_rows(path), 1))
     else:
         rows = _csv_rows(path, "\t" if kind == ".tsv" else None) if kind in TABLE_SUFFIXES else _json_rows(path)
     try:
@@ -235,6 +232,12 @@ def _row(path: Path, line: int, fields: Any) -> Row | BadRow:
     return Row(line, fields)
 
 
+def _table_row(path: Path, line: int, fields: Mapping[str, Any]) -> Row | BadRow:
+    if any(isinstance(cell, str | bytes) and len(cell) > ROW_BYTES for cell in fields.values()):
+        return BadRow(str(path), line, _too_long("a row"))
+    return _row(path, line, dict(fields))
+
+
 def _array_rows(path: Path, stream: io.BufferedReader[Any], wrapped: bool = False) -> Iterator[Row | BadRow]:
     """Elements of one JSON array, decoded from a sliding window, so that a large export needs little memory.
 
@@ -372,18 +375,3 @@ def _cells(path: Path, line: int, names: list[str], values: list[str]) -> Row | 
 
 def _delimiter(header: str) -> str:
     return max(",;\t|", key=header.count)
-
-
-def _parquet_rows(path: Path, batch: int = 10_000) -> Iterator[Row | BadRow]:
-    import polars as pl
-
-    try:
-        scan = pl.scan_parquet(path)
-        if len(scan.collect_schema()) > COLUMNS:
-            raise BadInput(f"{path} has more than {COLUMNS:,} columns; a table of conversations has few")
-        for start in range(0, scan.select(pl.len()).collect().item(), batch):
-            frame = scan.slice(start, batch).collect()
-            for offset, fields in enumerate(frame.iter_rows(named=True), start + 1):
-                yield Row(offset, fields)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise BadInput(f"{path} is no Parquet file: {str(error).splitlines()[0]}") from None

@@ -1,0 +1,81 @@
+"""Parquet that unpacks to more than anybody has, and footers that say what cannot be."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from accord.formats import read_rows
+from accord.values import BadInput, BadRow
+
+
+def nested(levels: int) -> pl.DataFrame:
+    series = pl.Series("a", ["x"])
+    for _ in range(levels):
+        series = pl.Series("a", [series])
+    return series.to_frame()
+
+
+def one_long_text() -> pl.DataFrame:
+    return pl.DataFrame({"id": ["a"], "text": ["x" * (70 << 20)]})
+
+
+@pytest.mark.parametrize(
+    ("frame", "said"),
+    [
+        (one_long_text(), "unpacks to more than 64 MB, 200 times its size"),
+        (pl.DataFrame({"id": ["a"], "m": [np.zeros(2_100_000)]}), "a group of 1 rows with 2,100,001 values"),
+        (pl.DataFrame({"a": pl.repeat(1, 21_000_000, eager=True, dtype=pl.Int8)}), "with 21,000,000 values"),
+        (pl.DataFrame({f"c{place}": [1] for place in range(10_001)}), "more than 10,000 columns"),
+        (nested(110), "nested deeper than 100 levels"),
+    ],
+    ids=["one text", "one row", "one group", "columns", "levels"],
+)
+def test_what_unpacks_to_too_much_is_refused_unread(frame: pl.DataFrame, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    frame.write_parquet(path, row_group_size=max(len(frame), 1))
+    with pytest.raises(BadInput, match=said):
+        list(read_rows(path))
+
+
+def test_a_row_may_be_bad_alone(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    pl.DataFrame({"id": ["a", "b"], "text": ["x" * (33 << 20), "hello"]}).write_parquet(path)
+    bad, good = read_rows(path)
+    assert isinstance(bad, BadRow) and "longer than 32 MB" in bad.reason
+    assert not isinstance(good, BadRow) and good.fields == {"id": "b", "text": "hello"}
+
+
+def test_every_kind_of_column_is_read_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    frame = pl.DataFrame(
+        {"id": ["a", None], "l": [[1], []], "s": [{"x": "é"}, None], "f": [0.5, None], "b": [True, None]}
+    )
+    for compression in ("zstd", "snappy", "gzip", "uncompressed"):
+        frame.write_parquet(path, compression=compression)  # type: ignore[arg-type]
+        assert [row.fields for row in read_rows(path) if not isinstance(row, BadRow)] == frame.to_dicts()
+
+
+def test_a_damaged_footer_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    pl.DataFrame({"id": ["a", "b"], "messages": [["x"], ["y"]]}).write_parquet(path)
+    whole, drawn = path.read_bytes(), random.Random(0)
+    refused = 0
+    for length in range(0, len(whole), 97):
+        path.write_bytes(whole[:length] + b"PAR1")
+        with pytest.raises(BadInput, match="Parquet|packed"):
+            list(read_rows(path))
+    for _ in range(150):
+        changed = bytearray(whole)
+        changed[-drawn.randint(5, len(whole) // 2)] = drawn.randint(0, 255)
+        path.write_bytes(changed)
+        try:
+            list(read_rows(path))
+        except BadInput as error:
+            refused += 1
+            assert "\n" not in str(error)
+    assert refused
