@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from accord.cli import commands  # noqa: F401 - registers the commands
 from accord.cli.app import app
-from accord.models import ChatMessage, Prompt, batch_files, batching
+from accord.models import BatchEndpoint, CallFailed, ChatCompletions, ChatMessage, Prompt, batch_files, batching, wait
 from accord.testing import Batches, ChatServer, Wire, answer_any, fault
 
 RUNNER = CliRunner()
@@ -205,6 +205,38 @@ def test_answers_to_what_was_not_asked_are_no_answers(project: Path) -> None:
         asked = judged(5)["handed_in"]
         second = judged(5)
         assert second["answered"] == asked - 5 and second["handed_in"] == 5
+
+
+SOUND = {"id": "b1", "status": "completed", "output_file_id": "f1"}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{}, {"id": 5}, {"id": "../../x"}, {"id": "a\x1b[31m"}, {"status": ["completed"]}, {"status": "x" * 100_000},
+     {"output_file_id": 5}, {"output_file_id": "../secrets"}, {"error_file_id": "a b\n"}],
+    ids=str,
+)  # fmt: skip
+def test_what_is_no_batch_is_a_failed_call(wrong: dict[str, Any], api_key: None) -> None:
+    said = {**SOUND, **wrong} if wrong else []
+    with ChatServer(lambda request: Wire(said)) as server:  # type: ignore[arg-type]
+        wire = ChatCompletions("m1", server.url)
+        with pytest.raises(CallFailed, match="malformed"):
+            wait(BatchEndpoint(wire).look("b1"))
+        wait(wire.close())
+
+
+def test_what_a_batch_says_of_itself_is_taken_as_far_as_it_can_be(api_key: None) -> None:
+    odd = {"request_counts": {"completed": "many", "failed": -1, "total": 3}, "metadata": 7}
+    said = {**SOUND, **odd, "errors": {"data": [{"message": "no\x1b[31m" + "x" * 100_000}, {"message": 5}]}}
+    listed = {"object": "list", "data": [said, {**SOUND, "metadata": {"accord": "mine"}}]}
+    with ChatServer(lambda request: Wire(listed if request["_path"].endswith("/batches") else said)) as server:
+        wire = ChatCompletions("m1", server.url)
+        found = wait(BatchEndpoint(wire).look("b1"))
+        mine = wait(BatchEndpoint(wire).marked("mine"))
+        wait(wire.close())
+    assert (found.completed, found.failed, found.total) == (0, 0, 3)
+    assert len(found.says) < 500 and "\x1b" not in found.says
+    assert mine is not None and mine.id == "b1"
 
 
 @pytest.mark.slow

@@ -68,6 +68,7 @@ def read_rows(path: Path) -> Iterator[Row | BadRow]:
         BadInput: The file as a whole cannot be read: unreadable, not UTF-8 text, a broken archive.
     """
     kind, bad = suffix(path), 0
+    rows: Iterator[Row | BadRow]
     if kind == ".parquet":
         rows = (_table_row(path, number, fields) for number, fields in enumerate(parquet_rows(path), 1))
     else:

@@ -17,7 +17,7 @@ from typing import Any, Final
 from accord.models.client import ChatCompletions, failures, request_of
 from accord.models.flow import IN_BATCH
 from accord.models.model import CallFailed, Prompt, Reply
-from accord.models.replies import MALFORMED, an_error_code, an_object, chat_reply, parsed
+from accord.models.replies import MALFORMED, an_error_code, an_object, chat_reply, parsed, short
 from accord.models.wrappers import decode_reply, kept_key
 from accord.store import Store
 
@@ -35,6 +35,7 @@ FILE_SECONDS = 900.0
 GONE = "gone"
 AGAIN = re.compile(r"HTTP (408|409|429|5\d\d)|malformed|batch_expired|expired|cancelled|batch_cancelled|gone")
 """Reasons of requests that are worth handing in again; a refusal or a rejected request will be the same again."""
+_NAME = re.compile(r"[\w:-][\w.:-]{0,199}", re.ASCII)
 RUNNING = frozenset({"validating", "in_progress", "finalizing", "cancelling"})
 
 
@@ -129,7 +130,11 @@ class BatchEndpoint:
         """The batch that was started with a mark, among the provider's latest; see `submit` for what is raised."""
         async with self._asking():
             page = await self._wire.client.batches.list(limit=LATEST)
-            return next((_batch(found) for found in page.data if (found.metadata or {}).get(MARK) == mark), None)
+            listed = page.data if isinstance(getattr(page, "data", None), list) else []
+            marks = ((found, getattr(found, "metadata", None)) for found in listed)
+            return next(
+                (_batch(found) for found, own in marks if isinstance(own, dict) and own.get(MARK) == mark), None
+            )
 
     async def look(self, batch: str) -> Batch:
         """How far a batch is, `gone` where the provider does not know it; see `submit` for what is raised."""
@@ -155,10 +160,10 @@ class BatchEndpoint:
                     continue  # the provider keeps files for some weeks; what it held is lost
             for key, found in _read(content, self._wire.name):
                 if isinstance(found, Reply):
-                    replies[key] = found
-                elif key not in replies:
-                    lost[key] = found
-        return replies, lost
+                    replies.setdefault(key, found)  # of a line that comes twice the first one is meant
+                else:
+                    lost.setdefault(key, found)
+        return replies, {key: reason for key, reason in lost.items() if key not in replies}
 
 
 def batch_files(pending: Mapping[str, Prompt], model: str) -> Iterator[tuple[list[str], bytes]]:
@@ -180,13 +185,25 @@ def batch_files(pending: Mapping[str, Prompt], model: str) -> Iterator[tuple[lis
 
 
 def _batch(found: Any) -> Batch:
-    if not getattr(found, "id", None) or not getattr(found, "status", None):
-        raise CallFailed("malformed", "the endpoint answered 200 without a batch")
-    counts = found.request_counts
-    completed, failed, total = (counts.completed, counts.failed, counts.total) if counts is not None else (0, 0, 0)
-    errors = getattr(found.errors, "data", None) or []
-    says = "; ".join(str(error.message) for error in errors[:3] if getattr(error, "message", None))
-    return Batch(found.id, found.status, completed, failed, total, found.output_file_id, found.error_file_id, says)
+    """What the provider says of a batch, with the types that it should have; nothing of it is taken on trust.
+
+    Raises:
+        CallFailed: `malformed`: it is no batch.
+    """
+    names = [getattr(found, name, None) for name in ("id", "status")]
+    files = [getattr(found, name, None) for name in ("output_file_id", "error_file_id")]
+    if not all(map(_is_name, names)) or not all(file is None or _is_name(file) for file in files):
+        raise CallFailed(MALFORMED, "the endpoint answered 200 without a proper batch")
+    counted = (getattr(getattr(found, "request_counts", None), name, 0) for name in ("completed", "failed", "total"))
+    counts = [count if type(count) is int and 0 <= count <= MOST_REQUESTS else 0 for count in counted]
+    errors = getattr(getattr(found, "errors", None), "data", None)
+    told = [getattr(error, "message", None) for error in (errors if isinstance(errors, list) else [])[:3]]
+    return Batch(*names, *counts, *files, "; ".join(short(message) for message in told if message))
+
+
+def _is_name(value: Any) -> bool:
+    """Whether a value can stand in an address and on a line: an id, a status."""
+    return isinstance(value, str) and _NAME.fullmatch(value) is not None
 
 
 def _read(content: bytes, model: str) -> Iterable[tuple[str, Reply | str]]:
@@ -203,7 +220,7 @@ def _read(content: bytes, model: str) -> Iterable[tuple[str, Reply | str]]:
         if response.get("status_code") != 200:
             code = an_error_code(error.get("code")) if isinstance(error, dict) else ""
             status = response.get("status_code")
-            yield key, code or (f"HTTP {status}" if isinstance(status, int) else MALFORMED)
+            yield key, code or (f"HTTP {status}" if type(status) is int and 100 <= status < 600 else MALFORMED)
             continue
         try:
             yield key, chat_reply(response.get("body"), model)

@@ -230,7 +230,8 @@ def _finished(store: Store, model: Batched, endpoint: BatchEndpoint, run: dict[s
     wanted = set(run["settings"]["keys"])
     # A line under another key answers nothing that was asked here.
     add_paid(store, [paid_reply(key, model.name, reply) for key, reply in replies.items() if key in wanted])
-    for_good = {key: reason for key, reason in failed.items() if key in wanted and not AGAIN.fullmatch(reason)}
+    failed = {key: reason for key, reason in failed.items() if key in wanted}
+    for_good = {key: reason for key, reason in failed.items() if not AGAIN.fullmatch(reason)}
     model.failed |= for_good
     store.finish_run(run["id"], "done", {**state.to_json(), "for_good": for_good})
     silent = len(wanted - replies.keys() - failed.keys())
