@@ -229,7 +229,7 @@ def test_what_a_batch_says_of_itself_is_taken_as_far_as_it_can_be(api_key: None)
     odd = {"request_counts": {"completed": "many", "failed": -1, "total": 3}, "metadata": 7}
     said = {**SOUND, **odd, "errors": {"data": [{"message": "no\x1b[31m" + "x" * 100_000}, {"message": 5}]}}
     listed = {"object": "list", "data": [said, {**SOUND, "metadata": {"accord": "mine"}}]}
-    with ChatServer(lambda request: Wire(listed if request["_path"].endswith("/batches") else said)) as server:
+    with ChatServer(lambda request: Wire(said if "b1" in request["_path"] else listed)) as server:
         wire = ChatCompletions("m1", server.url)
         found = wait(BatchEndpoint(wire).look("b1"))
         mine = wait(BatchEndpoint(wire).marked("mine"))

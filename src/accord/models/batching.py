@@ -190,15 +190,21 @@ def _batch(found: Any) -> Batch:
     Raises:
         CallFailed: `malformed`: it is no batch.
     """
-    names = [getattr(found, name, None) for name in ("id", "status")]
-    files = [getattr(found, name, None) for name in ("output_file_id", "error_file_id")]
-    if not all(map(_is_name, names)) or not all(file is None or _is_name(file) for file in files):
+    name, status, output, errors = (
+        getattr(found, field, None) for field in ("id", "status", "output_file_id", "error_file_id")
+    )
+    if not all(map(_is_name, (name, status, output or status, errors or status))):
         raise CallFailed(MALFORMED, "the endpoint answered 200 without a proper batch")
-    counted = (getattr(getattr(found, "request_counts", None), name, 0) for name in ("completed", "failed", "total"))
-    counts = [count if type(count) is int and 0 <= count <= MOST_REQUESTS else 0 for count in counted]
-    errors = getattr(getattr(found, "errors", None), "data", None)
-    told = [getattr(error, "message", None) for error in (errors if isinstance(errors, list) else [])[:3]]
-    return Batch(*names, *counts, *files, "; ".join(short(message) for message in told if message))
+    counts = getattr(found, "request_counts", None)
+    completed, failed, total = (_count(getattr(counts, field, 0)) for field in ("completed", "failed", "total"))
+    listed = getattr(getattr(found, "errors", None), "data", None)
+    told = [getattr(error, "message", None) for error in (listed if isinstance(listed, list) else [])[:3]]
+    says = "; ".join(short(message) for message in told if message)
+    return Batch(str(name), str(status), completed, failed, total, output or None, errors or None, says)
+
+
+def _count(value: Any) -> int:
+    return value if type(value) is int and 0 <= value <= MOST_REQUESTS else 0
 
 
 def _is_name(value: Any) -> bool:
