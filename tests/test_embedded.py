@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import http.server
 import json
+import os
 import shutil
 import threading
 import zipfile
@@ -41,7 +42,9 @@ from accord.models import (
     wait,
 )
 from accord.models.embedded import catalogue
+from accord.models.embedded.files import convert
 from accord.models.embedded.gguf import open_gguf
+from accord.models.embedded.hf import model_folder
 from accord.models.embedded.pulling import pull
 from accord.values import BadInput, MissingExtra, ModelError, UnknownName
 
@@ -254,6 +257,43 @@ def test_llama_cpp_agrees_with_the_forward_pass(tiny: LanguageModel, gguf_file: 
     assert isinstance(long, CallFailed) and long.failure.reason == "too long"
 
 
+def test_a_damaged_gguf_file_is_one_line_wherever_it_is_damaged(gguf_file: Path, tmp_path: Path) -> None:
+    whole, drawn, path, refused = gguf_file.read_bytes(), np.random.default_rng(0), tmp_path / "odd.gguf", 0
+    cut = [whole[: len(whole) * part // 8] for part in range(8)]
+    for place in drawn.integers(0, 4000, 60):
+        changed = bytearray(whole)
+        changed[place : place + 8] = drawn.choice([b"\xff" * 8, b"\0" * 8, b"\xff\xff\xff\x7f\0\0\0\0"])
+        cut.append(bytes(changed))
+    for content in cut:
+        path.write_bytes(content)
+        try:
+            convert(path, tmp_path)
+        except BadInput as error:
+            refused += 1
+            assert "\n" not in str(error) and "odd.gguf" in str(error)
+    assert refused >= 8
+
+
+@pytest.mark.parametrize(
+    ("key", "size"),
+    [
+        ("block_count", 1 << 31),
+        ("attention.head_count", 0),
+        ("rope.dimension_count", 1 << 30),
+        ("context_length", 1 << 31),
+    ],
+)
+def test_sizes_that_no_model_has_make_nothing_as_large(key: str, size: int, gguf_file: Path, tmp_path: Path) -> None:
+    name = f"llama.{key}".encode()
+    content = bytearray(gguf_file.read_bytes())
+    place = content.index(name) + len(name) + 4  # behind the kind of the value, a number of 32 bits
+    content[place : place + 4] = size.to_bytes(4, "little")
+    path = tmp_path / "odd.gguf"
+    path.write_bytes(content)
+    with pytest.raises(BadInput, match="it may be damaged"):
+        convert(path, tmp_path)
+
+
 def test_a_gguf_file_that_is_none(tmp_path: Path) -> None:
     pytest.importorskip("xllamacpp", reason="accord[gguf] is not installed")
     with pytest.raises(BadInput, match="no GGUF file"):
@@ -433,3 +473,18 @@ def test_the_embedder_knows_what_is_alike() -> None:
     assert not embedder.embed("").any()
     long = embedder.embed("the cat sits on the mat and " * 200)
     assert np.linalg.norm(long) == pytest.approx(1.0) and long @ cat > 0.5
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes have no names here")
+@pytest.mark.parametrize("name", ["tokenizer.json", "more.safetensors"])
+def test_a_pipe_in_a_models_folder_is_not_waited_for(name: str, tmp_path: Path) -> None:
+    for file in ("config.json", "model.safetensors"):
+        (tmp_path / file).write_text("{}")
+    assert model_folder(tmp_path) == tmp_path
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(BadInput, match=f"{name} is a named pipe"):
+        model_folder(tmp_path)
+    (tmp_path / name).unlink()
+    (tmp_path / name).symlink_to(tmp_path / "nothing")
+    with pytest.raises(BadInput, match=f"{name} is a link to nothing"):
+        model_folder(tmp_path)

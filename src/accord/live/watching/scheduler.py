@@ -20,7 +20,7 @@ from accord.evidence import EvidenceTable
 from accord.live.watching.alarms import LEVEL, Alarm
 from accord.live.watching.watch import Watch, see_to, tell
 from accord.store import Store
-from accord.values import AccordError, BadInput, is_web_address
+from accord.values import AccordError, BadInput, is_web_address, one_line
 from accord.version import __version__
 
 SECONDS, ATTEMPTS = 10.0, 3
@@ -48,7 +48,7 @@ def post(url: str, alarms: Sequence[Mapping[str, Any]], wait: float = 1.0, secon
         BadInput: The address is none.
         NotTold: Nobody took them, after some attempts; the address is not named, since it may hold a secret.
     """
-    text = "\n".join(str(alarm["said"]) for alarm in alarms)
+    text = "\n".join(one_line(str(alarm["said"])) for alarm in alarms)
     body = json.dumps({"text": text, "alarms": list(alarms)}).encode()
     reason = ""
     for attempt in range(ATTEMPTS):

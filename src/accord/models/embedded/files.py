@@ -13,13 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.models.embedded.catalogue import CONFIG, TOKENIZER, WEIGHTS, opened
-from accord.models.embedded.llama import Shape
+from accord.models.embedded.llama import Llama, Prefix, Shape
 from accord.values import BadInput, MissingExtra
 
 _REQUIRED = {"token_embd.weight", "output_norm.weight"}
 _CONTROL = {3, 4}
 """Token types that text must never produce: control and user-defined."""
 _DIGITS_APART = {"smollm": True, "gpt-2": False, "default": False}
+_ODD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
+"""What fields of a wrong type, or sizes that do not fit each other, raise."""
 _ELSEWHERE = "to run it in llama.cpp, name it to a judge as model: gguf:PATH"
 
 
@@ -42,21 +44,49 @@ def convert(path: Path, folder: Path) -> None:
         reader = gguf.GGUFReader(path)
         fields = {name: field.contents() for name, field in reader.fields.items()}
         tensors = {t.name: gguf.quants.dequantize(t.data, t.tensor_type) for t in reader.tensors}
-    except (OSError, ValueError, KeyError, IndexError, NotImplementedError) as error:
-        raise BadInput(f"{path.name} cannot be read as GGUF ({type(error).__name__}); it may be damaged") from None
-    shape = _shape(path, fields)
+    except Exception as error:  # the reader trusts every count and offset of the file
+        raise _damaged(path, error) from None
+    try:
+        shape = _shape(path, fields)
+        _check_sizes(shape, len(tensors))
+    except _ODD as error:
+        raise _damaged(path, error) from None
     strange = sorted(set(tensors) - _known_tensors(shape.layers))
     if strange or _REQUIRED - set(tensors):
         raise BadInput(
             f"{path.name} has other weights than a Llama ({(strange or ['some are missing'])[0]}); {_ELSEWHERE}"
         )
-    tokenizer = _tokenizer(path, fields)
+    if not all(np.isfinite(array).all() for array in tensors.values()):
+        raise BadInput(f"{path.name} has weights that are no finite numbers; it may be damaged")
+    try:
+        tokenizer = _tokenizer(path, fields)
+        whole = Llama(shape, {name: np.asarray(array, dtype=np.float32) for name, array in tensors.items()})
+        with np.errstate(all="ignore"):
+            whole.log_probabilities(whole.read([[0]], Prefix(shape))[0])  # sizes that do not fit show here
+    except _ODD as error:
+        raise _damaged(path, error) from None
     save_file(
         {name: np.ascontiguousarray(array, dtype=np.float32) for name, array in tensors.items()}, folder / WEIGHTS
     )
     tokenizer.save(str(folder / TOKENIZER))
     about = {"shape": asdict(shape), "system": _system(str(fields.get("tokenizer.chat_template", "")))}
     (folder / CONFIG).write_text(json.dumps(about, indent=1), encoding="utf-8")
+
+
+def _damaged(path: Path, error: Exception) -> BadInput:
+    return BadInput(f"{path.name} cannot be read as GGUF ({type(error).__name__}); it may be damaged")
+
+
+def _check_sizes(shape: Shape, tensors: int) -> None:
+    """Refuse sizes that no model has, before anything is made as large as they say.
+
+    Raises:
+        ValueError: Some are.
+    """
+    parts = (shape.layers, tensors), (shape.heads, shape.width), (shape.key_heads, shape.heads)
+    whole = (*parts, (shape.head_width, shape.width), (shape.context, 1 << 24), (shape.width, 1 << 20))
+    if any(not 0 < size <= most for size, most in whole):
+        raise ValueError("a size that no model has")
 
 
 def _known_tensors(layers: int) -> set[str]:

@@ -17,10 +17,11 @@ from accord.models.embedded.gguf import fingerprint
 from accord.models.embedded.language_model import drawn
 from accord.models.embedded.llama import Floats
 from accord.models.model import HF, IN_PROCESS_CONTEXT, CallFailed, ChatMessage, Prompt, Reply, Usage
-from accord.values import BadInput, MissingExtra, ModelError
+from accord.values import BadInput, MissingExtra, ModelError, one_line, regular
 
 MADE = "accord.json"
 """In a model's folder: how Accord taught it."""
+LONGEST_SAID = 500
 BETWEEN = "\n\n"
 """What ends each message where a tokenizer has no chat template."""
 
@@ -65,6 +66,11 @@ def model_folder(path: str | Path) -> Path:
         raise BadInput(f"no folder at {folder}: download the model there first, and give the folder's path")
     if not (folder / "config.json").is_file() or not any(folder.glob("*.safetensors")):
         raise BadInput(f"{folder} is no model: a Hugging Face folder has config.json and its weights as *.safetensors")
+    for path in sorted(folder.iterdir()):
+        try:
+            _ = path.is_dir() or regular(path)  # a pipe would be waited for
+        except FileNotFoundError:
+            raise BadInput(f"{path} is a link to nothing: download the model again") from None
     return folder
 
 
@@ -86,7 +92,6 @@ def open_folder(folder: Path) -> Opened:
     """
     try:
         import torch
-        from safetensors import SafetensorError
         from transformers import AutoModelForCausalLM, AutoTokenizer
     except ImportError:
         raise MissingExtra("a Hugging Face folder as a model", "finetune") from None
@@ -95,8 +100,8 @@ def open_folder(folder: Path) -> Opened:
         with without_bars():
             tokenizer = AutoTokenizer.from_pretrained(folder, **local)
             model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", use_safetensors=True, **local)
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
-        said = str(error).strip().partition("\n")[0]
+    except Exception as error:  # whatever the folder's JSON makes of them: tokenizers raises nothing narrower
+        said = one_line(str(error).strip().partition("\n")[0], LONGEST_SAID) or type(error).__name__
         raise ModelError(f"transformers cannot open {folder}: {said}") from None
     if torch.cuda.is_available():
         model = model.to("cuda")
