@@ -14,12 +14,35 @@ import numpy as np
 import pytest
 
 from accord import Conversation, Document, Store, Turn
-from accord.evidence import FOLDS, MetricSession, Pair, Relatedness, fold_of, measure, pairs_of, turn_metrics
+from accord.evidence import (
+    FOLDS,
+    MetricSession,
+    Pair,
+    Relatedness,
+    SourceContext,
+    fold_of,
+    make_source,
+    measure,
+    pairs_of,
+    turn_metrics,
+)
 from accord.evidence.bank import embedding, ruber
-from accord.models import ClientOptions, EmbeddingsEndpoint, Local, Remote, asked_on, embedded, embedders, open_embedder
+from accord.models import (
+    Caps,
+    ClientOptions,
+    EmbeddingsEndpoint,
+    Local,
+    Remote,
+    asked_on,
+    embedded,
+    embedders,
+    memory_models,
+    open_embedder,
+    run,
+)
 from accord.project import train_ruber
 from accord.testing import ChatServer, Wire
-from accord.values import BadInput, MissingExtra, ModelError, Sample, UnknownName, Unmeasured
+from accord.values import BadInput, BudgetReached, MissingExtra, ModelError, Sample, UnknownName, Unmeasured
 
 WORDS = ["heron", "fish", "opening", "hours", "router", "return", "order", "monday"]
 
@@ -34,8 +57,8 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     opened: list[Remote] = []
     begin = Remote.__init__
 
-    def noted(self: Remote, *given: Any) -> None:
-        begin(self, *given)
+    def noted(self: Remote, *given: Any, **more: Any) -> None:
+        begin(self, *given, **more)
         opened.append(self)
 
     monkeypatch.setattr(Remote, "__init__", noted)
@@ -397,3 +420,16 @@ def test_the_referenced_part_pools_words(monkeypatch: pytest.MonkeyPatch) -> Non
     session = MetricSession({"r": turn_metrics.get("ruber-referenced")}, ["two", ""])
     assert session.reply("one")["r"] == pytest.approx(2 / np.sqrt(2) / 2)  # (1, 1, 0, 0) with (1, 1, 1, 1)
     assert MetricSession({"r": turn_metrics.get("ruber-referenced")}).reply("one") == {"r": None}
+
+
+def test_what_metrics_ask_an_endpoint_is_stopped_by_the_budget(monkeypatch: pytest.MonkeyPatch, rubric: Any) -> None:
+    bank = make_source("metrics", {"names": ["cosine-user@endpoint:small"]}, SourceContext(rubric, 0))
+    samples = [Sample(chat(f"heron {place}?", f"fish {place}", name=f"c{place}")) for place in range(100)]
+    with ChatServer(serve) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("OPENAI_API_KEY", "hush")
+        models = memory_models()
+        models.budget.caps = Caps(requests=3)
+        with pytest.raises(BudgetReached):
+            run(bank.measure(samples), models)
+        assert len(server.requests) == models.budget.to_json()["requests"] == 3

@@ -164,7 +164,7 @@ class Metrics(Source):
 
     def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
         """Each metric of each sample; of a whole conversation, a metric of replies is the mean over them."""
-        return nothing(self._measured(samples))
+        return (yield from nothing(self._measured(samples)))
 
     def _measured(self, samples: Sequence[Sample]) -> EvidenceTable:
         if self._chosen is None or [column.name for column in self._chosen.columns] != self.names:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache, lru_cache
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.models.budget import Budget
+from accord.models.budget import Budget, Budgeted
 from accord.models.client import EmbeddingsEndpoint, Texts, Vectors
 from accord.models.embedded.minilm import SentenceEmbedder, open_sentence_embedder
 from accord.models.flow import OUT_OF_BUDGET
@@ -32,6 +34,19 @@ PASSING = frozenset({"timeout", "unreachable", "rate-limited", "server", OUT_OF_
 KEPT = 16_384
 FIRST_WORD = 1996
 """Place of the most frequent word in BERT's vocabulary; before it stand marks, letters and unused entries."""
+
+
+_payer: ContextVar[Budget | None] = ContextVar("payer", default=None)
+
+
+@contextmanager
+def paid_from(budget: Budget) -> Iterator[None]:
+    """Whatever an endpoint's embedder is asked for by name meanwhile, as metrics do, is paid from the budget."""
+    before = _payer.set(budget)
+    try:
+        yield
+    finally:
+        _payer.reset(before)
 
 
 class Embedder(Protocol):
@@ -61,7 +76,7 @@ def open_remote(name: str, budget: Budget | None = None) -> Remote:
     """The endpoint's embedder of a name `endpoint:MODEL`; what it is asked is paid from the budget."""
     wire = EmbeddingsEndpoint(name.removeprefix(ENDPOINT))
     terms = ClientOptions() if budget is None else ClientOptions(budget=budget)
-    return Remote(name, asked_on(wire, terms), wire.endpoint)
+    return Remote(name, asked_on(wire, terms), wire.endpoint, is_paid=budget is not None)
 
 
 @cache
@@ -175,11 +190,12 @@ def _sentence_transformer(name: str) -> Any:
 class Remote:
     """An embeddings endpoint; what it answered is remembered as long as this process lives."""
 
-    def __init__(self, name: str, model: Model[Texts, Vectors], address: str = "") -> None:
-        """`address` is where the model answers, without a secret."""
+    def __init__(self, name: str, model: Model[Texts, Vectors], address: str = "", is_paid: bool = True) -> None:
+        """`address` is where the model answers, without a secret; one that is not paid yet pays from `paid_from`."""
         self.name = name
         self._address = address
         self._model = model
+        self._is_paid = is_paid
         self._known: dict[str, Floats | str] = {}
         self._width = 0
         self._over = ""
@@ -224,24 +240,26 @@ class Remote:
         for old in list(self._known)[: max(len(self._known) + len(new) - KEPT, 0) if new else 0]:
             del self._known[old]
         parts = [new[start : start + AT_ONCE] for start in range(0, len(new), AT_ONCE)]
-        for part in wait(_gathered([self._asked(part) for part in parts])) if parts else ():
+        payer = None if self._is_paid else _payer.get()
+        model = self._model if payer is None else Budgeted(self._model, payer)
+        for part in wait(_gathered([self._asked(part, model) for part in parts])) if parts else ():
             self._known.update(part)
 
     def close(self) -> None:
         """Let go of connections."""
         wait(self._model.close())
 
-    async def _asked(self, texts: Sequence[str]) -> dict[str, Floats | str]:
+    async def _asked(self, texts: Sequence[str], model: Model[Texts, Vectors]) -> dict[str, Floats | str]:
         """Vectors, or reasons why there are none."""
         try:
-            found = await self._model.ask(Texts(tuple(text or " " for text in texts)))
+            found = await model.ask(Texts(tuple(text or " " for text in texts)))
         except BudgetReached as error:
             self._over = str(error)
             return dict.fromkeys(texts, OUT_OF_BUDGET)
         except CallFailed as error:
             if len(texts) == 1 or error.failure.reason in PASSING:
                 return dict.fromkeys(texts, error.failure.reason)
-            singly = await asyncio.gather(*(self._asked([text]) for text in texts))
+            singly = await asyncio.gather(*(self._asked([text], model) for text in texts))
             return {text: vector for each in singly for text, vector in each.items()}
         return {text: self._checked(vector) for text, vector in zip(texts, found.vectors, strict=True)}
 

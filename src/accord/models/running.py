@@ -16,7 +16,7 @@ import numpy as np
 from accord.models.batching import Batched, BatchEndpoint
 from accord.models.budget import Budget, Caps
 from accord.models.client import Texts
-from accord.models.embedders import AT_ONCE, ENDPOINT, Embedder, Remote, open_embedder, open_remote
+from accord.models.embedders import AT_ONCE, ENDPOINT, Embedder, Remote, open_embedder, open_remote, paid_from
 from accord.models.flow import Flow, Request, all_of
 from accord.models.judging import kept_answers
 from accord.models.kept_embeddings import embedded, foreseen
@@ -269,9 +269,10 @@ def run(flow: Flow[T], models: Models, step: Step = lambda purpose: None) -> T:
         ModelError: No call can succeed.
     """
     try:
-        requests = next(flow)
-        while True:
-            requests = flow.send(wait(models.answer(requests, step)))
+        with paid_from(models.budget):
+            requests = next(flow)
+            while True:
+                requests = flow.send(wait(models.answer(requests, step)))
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
 
@@ -280,9 +281,10 @@ def plan(flow: Flow[Any], models: Models) -> Plan:
     """What running a flow would cost: it is run with what is kept and with stand-ins; nobody is asked."""
     found = Plan()
     try:
-        requests = next(flow)
-        while True:
-            requests = flow.send(models.price(requests, found))
+        with paid_from(models.budget):
+            requests = next(flow)
+            while True:
+                requests = flow.send(models.price(requests, found))
     except StopIteration:
         found.price(models.budget)
         return found
