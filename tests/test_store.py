@@ -7,8 +7,8 @@ import re
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -436,11 +436,20 @@ def test_a_full_disk_is_one_clear_line_and_keeps_what_was_written(tmp_path: Path
 
 @pytest.mark.parametrize(
     ("url", "reason"),
-    [("mysql://u:secret@h/d", "a store is SQLite or PostgreSQL, got mysql"), ("://", "the store is no database URL")],
+    [
+        ("mysql://u:secret@h/d", "a store is SQLite or PostgreSQL, got mysql"),
+        ("://", "the store is no database URL"),
+        ("postgresql://secret@127.0.0.1:9:9/d", "the store is no database URL"),
+        ("sqlite://secret/d.db", "a SQLite store is a file and has no host"),
+        ("sqlite://:secret@/d.db", "a SQLite store is a file and has no host"),
+    ],
 )
-def test_a_url_that_names_no_store_is_refused_without_showing_it(url: str, reason: str) -> None:
+@pytest.mark.parametrize("use", [Store, check_store])
+def test_a_url_that_names_no_store_is_refused_without_showing_it(
+    url: str, reason: str, use: Callable[[str], object]
+) -> None:
     with pytest.raises(BadInput, match=reason) as caught:
-        Store(url)
+        use(url)
     assert "secret" not in str(caught.value)
 
 
@@ -454,6 +463,12 @@ def test_a_file_that_is_no_database_and_a_store_from_the_future(tmp_path: Path) 
     store.close()
     with pytest.raises(BadInput, match="written by a newer Accord"):
         Store(f"sqlite:///{tmp_path}/new.db")
+    with closing(sqlite3.connect(tmp_path / "new.db")) as database, database:
+        database.execute("UPDATE alembic_version SET version_num = char(27) || '[2J'")
+    with pytest.raises(BadInput, match=r"its version \?\[2J, ours 0"):
+        Store(f"sqlite:///{tmp_path}/new.db")
+    [damage] = check_store(f"sqlite:///{tmp_path}/new.db").damage
+    assert damage.what.startswith("its version is ?[2J, the newest this Accord knows")
 
 
 def test_a_damaged_file_is_one_line_that_names_the_check(tmp_path: Path) -> None:

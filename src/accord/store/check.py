@@ -22,10 +22,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from sqlalchemy import Connection, Table, inspect, make_url, select, text
+from sqlalchemy import Connection, Table, inspect, select, text
 from sqlalchemy.exc import DBAPIError
 
-from accord.store.engine import RECOVER, StoreError, connected, newest_migration, said, version_of
+from accord.store.engine import (
+    RECOVER,
+    StoreError,
+    connected,
+    migrations,
+    newest_migration,
+    parsed_url,
+    said,
+    version_of,
+)
 from accord.store.paid import spool_folders
 from accord.store.parts import COMPUTED, VECTOR, WIRE
 from accord.store.rows import annotation_from
@@ -75,7 +84,7 @@ def check_store(url: str) -> Checked:
         BadInput: There is no store of that name.
         StoreError: The database cannot be reached at all.
     """
-    parsed = make_url(url if "://" in url else f"sqlite:///{url}")
+    parsed = parsed_url(url)
     file = Path(str(parsed.database)) if parsed.get_backend_name() == "sqlite" and parsed.database else None
     if file is not None and not file.is_file():
         raise BadInput(f"there is no store {file} to check; name one in accord.yaml: store: sqlite:///FILE")
@@ -102,7 +111,7 @@ def _look(connection: Connection, found: Checked, file: Path | None) -> None:
         found.damage.append(Damage("it has no table of versions: it is no store of Accord", "name another database"))
         return
     found.version, newest = version_of(connection), newest_migration()
-    if found.version is None or found.version > newest:
+    if found.version not in migrations():
         what = f"its version is {found.version}, the newest this Accord knows {newest}"
         found.damage.append(Damage(what, "upgrade Accord, or go back to a copy of the store"))
         return

@@ -10,7 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, inspect, make_url, text
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import QueuePool
 
@@ -46,8 +46,12 @@ def open_engine(url: str) -> Engine:
     return engine
 
 
-def connected(url: str) -> Engine:
-    """Connect to a database, whatever is in it; see `open_engine` for what is raised."""
+def parsed_url(url: str) -> URL:
+    """What a store's URL, or the path of a SQLite file, names.
+
+    Raises:
+        BadInput: No database that Accord knows.
+    """
     keep_url_secrets(url)
     try:
         parsed = make_url(url if "://" in url else f"sqlite:///{url}")
@@ -59,6 +63,15 @@ def connected(url: str) -> Engine:
         raise BadInput(
             f"a store is SQLite or PostgreSQL, got {kind}; write sqlite:///accord.db or postgresql://host/name"
         )
+    if kind == "sqlite" and (parsed.host or parsed.username or parsed.password or parsed.port):
+        raise BadInput("a SQLite store is a file and has no host; write sqlite:///accord.db, with three slashes")
+    return parsed
+
+
+def connected(url: str) -> Engine:
+    """Connect to a database, whatever is in it; see `open_engine` for what is raised."""
+    parsed = parsed_url(url)
+    kind = parsed.get_backend_name()
     if kind == "postgresql":
         parsed = parsed.set(drivername="postgresql+psycopg")
     in_memory = kind == "sqlite" and parsed.database in {None, "", ":memory:"}
@@ -128,10 +141,15 @@ def read_json(content: str) -> Any:
         raise StoreError(f"the store is damaged: a row of it is no JSON any more ({reason}). {CHECK}") from None
 
 
+def migrations() -> list[str]:
+    """The numbers of the migrations this version of Accord knows, the first one first."""
+    folder = files(_MIGRATIONS) / "versions"
+    return sorted(entry.name[:4] for entry in folder.iterdir() if entry.name.endswith(".py"))
+
+
 def newest_migration() -> str:
     """The number of the last migration this version of Accord knows."""
-    folder = files(_MIGRATIONS) / "versions"
-    return max(entry.name[:4] for entry in folder.iterdir() if entry.name.endswith(".py"))
+    return migrations()[-1]
 
 
 def _version(engine: Engine) -> str | None:
@@ -140,16 +158,17 @@ def _version(engine: Engine) -> str | None:
 
 
 def version_of(connection: Connection) -> str | None:
-    """The number of the last migration of a store; `None` where it has none."""
+    """The number of the last migration of a store, as it may be shown; `None` where it has none."""
     if not inspect(connection).has_table("alembic_version"):
         return None
-    return connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    return None if found is None else "".join(each if each.isprintable() else "?" for each in str(found)[:20])
 
 
 def _migrate(engine: Engine) -> None:
     """Bring the tables up to date: of an empty database all at once, of any other one migration after another."""
     found = _version(engine)
-    if found is not None and found > newest_migration():
+    if found is not None and found not in migrations():
         raise BadInput(
             f"the store was written by a newer Accord (its version {found}, ours {newest_migration()}); upgrade"
         )

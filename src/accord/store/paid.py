@@ -21,9 +21,9 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
-from sqlalchemy import delete, make_url, select, update
+from sqlalchemy import delete, select, update
 
-from accord.store.engine import StoreError, said
+from accord.store.engine import StoreError, parsed_url, said
 from accord.store.parts import WIRE, Embedded
 from accord.store.rows import BATCH, batches
 from accord.store.schema import claims
@@ -292,7 +292,7 @@ def spool_folders(url: str) -> list[Path]:
     """Where a store's spool may lie, the first that can be written first; nowhere for a store in memory."""
     from platformdirs import user_state_path
 
-    parsed = make_url(url if "://" in url else f"sqlite:///{url}")
+    parsed = parsed_url(url)
     if parsed.get_backend_name() == "sqlite":
         if parsed.database in {None, "", ":memory:"}:
             return []
