@@ -118,6 +118,17 @@ def test_every_evaluator_is_the_same_after_save_and_load(name: str, tmp_path: Pa
     assert json.dumps(loaded.describe()) == json.dumps(fitted.describe())
 
 
+@pytest.mark.parametrize("count", [8, 15])
+def test_what_was_learned_from_few_conversations_can_be_loaded(count: int, tmp_path: Path) -> None:
+    corpus = everything(BINARY)
+    few = list(dict.fromkeys(target.conversation for target in corpus.evidence.targets))[:count]
+    made = Evaluator(corpus.question, (), make_head("mixed", corpus.question, {}), name="mine", head_name="mixed")
+    fitted = made.fitted_on(corpus.evidence.filter(few), corpus.labels.filter(few))
+    fitted.save(tmp_path)
+    nobody = [None] * len(corpus.evidence)
+    assert load_evaluator(tmp_path).score(corpus.evidence, nobody) == fitted.score(corpus.evidence, nobody)
+
+
 def test_a_digest_is_another_one_wherever_anything_is_another() -> None:
     corpus = planted(conversations=40)
     context = SourceContext(Rubric(name="r", questions=(corpus.question,), main="main"))

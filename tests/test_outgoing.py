@@ -18,7 +18,11 @@ from accord.evidence import text_table
 from accord.formats import QueueWriter, ScoreWriter
 from accord.values import ROW, BadInput, Target, inert, on_page, one_line, visible, written
 
-CONTROLS = [*map(chr, range(32)), *map(chr, range(127, 160)), *"\u202a\u202e\u2066\u2069\u2028\u2029\ud800\udfff"]
+CONTROLS = [
+    *map(chr, range(32)),
+    *map(chr, range(127, 160)),
+    *"\u202a\u202e\u2066\u2069\u2028\u2029\ud800\udfff\ufffe\uffff",
+]
 HOSTILE = "a\x1b[31m\x9b2J\u202eb\x00\nc\rd"
 ACTED_ON = set(CONTROLS) - {"\n"}
 
@@ -38,7 +42,7 @@ def test_what_a_terminal_obeys_is_shown(letter: str) -> None:
 @given(text=st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=40))
 def test_every_script_is_left_as_it_is(text: str) -> None:
     assert visible(text) == text or any(
-        letter in "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069" for letter in text
+        letter in "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufffe\uffff" for letter in text
     )
 
 
@@ -139,3 +143,14 @@ def test_pages_show_controls_and_escape_markup() -> None:
     page = Environment(autoescape=True, finalize=on_page).from_string("<p>{{ said }}</p>{{ chart }}")
     shown = page.render(said=f"<script>{HOSTILE}", chart=Markup("<svg>\n</svg>"))
     assert is_inert(shown) and "<script>" not in shown and shown.endswith("<svg>\n</svg>") and "\\u202e" in shown
+
+
+def test_a_chart_draws_any_text() -> None:
+    """The library that draws aborts the whole process at a character that XML does not know."""
+    import altair as alt
+
+    from accord.report.charts import inline, svg
+
+    rows = [{"name": f"{place} \\{letter}<b>", "value": place} for place, letter in enumerate(CONTROLS)]
+    drawn = svg(alt.Chart(inline(rows)).mark_bar().encode(x="value:Q", y="name:N"))
+    assert is_inert(drawn) and "\\\\b&lt;b&gt;" in drawn and "\\u001b" in drawn and "\\ufffe" in drawn

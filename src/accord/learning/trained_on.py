@@ -139,7 +139,7 @@ class OutOfDistribution:
             "familiar.mean": self.mean,
             "familiar.scale": self.scale,
             "familiar.precision": self.precision,
-            "familiar.limit": np.array([self.limit]),
+            "familiar.limit": np.array([self.limit] if np.isfinite(self.limit) else []),  # what is saved is finite
             "familiar.usual": self.usual.astype(np.float64),
         }
 
@@ -147,7 +147,10 @@ class OutOfDistribution:
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """The inverse of `arrays`."""
         mean, scale, precision = (np.asarray(arrays[f"familiar.{name}"]) for name in ("mean", "scale", "precision"))
-        return cls(mean, scale, precision, float(arrays["familiar.limit"][0]), arrays["familiar.usual"] > 0)
+        limit = arrays["familiar.limit"]
+        return cls(
+            mean, scale, precision, float(limit[0]) if len(limit) else float("inf"), arrays["familiar.usual"] > 0
+        )
 
 
 HISTORY = 400

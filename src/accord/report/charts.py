@@ -10,7 +10,7 @@ from typing import Any
 
 from accord.evidence import Curves, Histogram, Point, Points, number, percent
 from accord.methods import GroupCounts, KindAtScore, KindCounts
-from accord.values import on_page, redacted
+from accord.values import in_lines, on_page, redacted
 
 
 def page(name: str, content: object) -> str:
@@ -35,7 +35,6 @@ def page(name: str, content: object) -> str:
     return redacted(environment.get_template(name).render(style=read("style.css"), **vars(content)))
 
 
-_CONTROL = re.compile(r"(?<!\\)\\u(?:00[01][0-9a-f]|d[89a-f][0-9a-f]{2})", re.IGNORECASE)
 # A colour nobody would choose stands for the page's own ink; the SVG is told afterwards.
 _INK = "#010203"
 _FAINT = "#040506"
@@ -229,7 +228,8 @@ def svg(chart: Any) -> str:
         **axis, titleFontWeight="normal", gridOpacity=0.35
     )
     styled = styled.configure_legend(labelColor=_INK).configure_header(labelColor=_INK).configure_view(stroke=None)
-    svg = str(vl_convert.vegalite_to_svg(_CONTROL.sub(" ", styled.to_json())))  # it would abort the process
+    drawn = in_lines(styled.to_dict())  # a character that XML does not know would abort the process
+    svg = str(vl_convert.vegalite_to_svg(drawn))
     svg = svg.replace(_INK, "currentColor").replace(_FAINT, "var(--line)")
     return re.sub(r"^<svg ", '<svg role="img" ', svg)
 

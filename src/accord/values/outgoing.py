@@ -4,7 +4,7 @@ r"""The one edge for texts that go out: what came from outside is shown, never o
 |---|---|---|
 | ESC and every other C0 or C1 control, DEL, NUL, carriage return | terminal, page, log line | shown: `\u001b`, `\r` |
 | bidi embeddings, overrides and isolates; U+2028 and U+2029 | the same | shown: `\u202e` |
-| half a surrogate pair, which no encoding can hold | the same | shown: `\ud800` |
+| half a surrogate pair, U+FFFE and U+FFFF, which no encoding or no chart can hold | the same | shown: `\ud800` |
 | a line break or a tab inside a name, an id, a cell of a table | terminal, log line, metrics | shown: `\n`, `\t` |
 | an id of megabytes | errors, logs, cells of tables, metrics | its beginning and end, and how much is left out |
 | `=1+1`, `@SUM(A1)`, a leading tab or line break | CSV, Parquet | behind an apostrophe, which reading takes away |
@@ -34,7 +34,7 @@ _MARK = "'"
 _LIVE = frozenset("=+-@\t\r\n'\uff1d\uff0b\uff0d\uff20")
 """A cell that begins with one of these may be run by a spreadsheet, or carries a mark of its own."""
 
-_ACTED_ON = "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
+_ACTED_ON = "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff"
 _IN_TEXT = re.compile(f"[{_ACTED_ON}]")
 _IN_LINE = re.compile(f"[{_ACTED_ON}\\t\\n]")
 _SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\b": "\\b", "\f": "\\f"}
