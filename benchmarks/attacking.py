@@ -31,7 +31,7 @@ BOUND_MB = 300.0
 KEY = "sk-live-9fQxT4uLw0BzR7ydKc2N"
 """The key of every process: nothing that any of them shows or keeps may hold a part of it."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-_LONGEST_LINE = 2000
+_LONGEST_LINE = 2100  # 2,000 of what is told, and what says that the rest is left out
 
 
 @dataclass(frozen=True)
