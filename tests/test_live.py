@@ -294,7 +294,7 @@ def test_one_conversation_alone_is_bounded_too_and_its_scores_say_what_is_gone(e
 
 
 def test_what_was_let_go_of_is_held_by_nothing(evaluator: Evaluator) -> None:
-    scorer = bounded(evaluator, memory_mb=0.05)
+    scorer = bounded(evaluator, memory_mb=0.03)
     scorer.message("a", "user", "hello there", id="1")
     scorer.message("a", "assistant", "hello", documents=["Open at nine."], id="2")
     gone = weakref.ref(scorer._open["a"])

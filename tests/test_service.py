@@ -649,7 +649,7 @@ def test_labels_hold_no_control_characters(evaluator: Evaluator) -> None:
         client.post(said("c", "assistant", "Hello.", system='a\x1b[31m\r\n"b"\u202e\x85é'))
         text = client.ask("GET", "/metrics")[1].decode()
     assert all(each.isprintable() or each == "\n" for each in text)
-    assert r'system="a\\x1b[31m\\r\\n\"b\"\\u202e\\x85é"' in text
+    assert r'system="a\\u001b[31m\\r\\n\"b\"\\u202e\\u0085é"' in text
 
 
 def test_memory_is_bounded_and_told(evaluator: Evaluator) -> None:
