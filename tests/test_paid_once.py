@@ -173,7 +173,8 @@ def test_what_another_could_not_get_is_asked_here(store: Store, other: Store) ->
 
     async def both() -> None:
         first = asyncio.create_task(one.all(KEYS[:5]))
-        await asyncio.sleep(0)
+        while not one.asked:  # it holds all of them by then, or has given them up again
+            await asyncio.sleep(0.001)
         await two.all(KEYS[:5])
         await first
 
