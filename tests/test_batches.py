@@ -255,7 +255,7 @@ def test_wrong_input(project: Path) -> None:
         assert "has no model 'm1', or does not speak this wire" in refused()
     with ChatServer(lambda request: Wire({"id": "file-1"} if request["_path"].endswith("/files") else {})) as server:
         configure(server.url)
-        assert "200 without a batch" in refused()
+        assert "200 without a proper batch" in refused()
     with ChatServer(lambda request: Wire({"error": {"message": "sk-secret"}}, status=401)) as server:
         configure(server.url)
         assert "refused the key" in refused()
