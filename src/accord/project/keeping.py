@@ -29,7 +29,7 @@ _LIBRARIES = ("numpy", "scipy", "scikit-learn", "jax", "jaxlib", "optax")
 _ARRAYS = ("probabilities", "value", "anybody", "scored", "band")
 
 
-FEW = 5_000
+FEW = 50_000
 """Up to so many ratings, linear algebra is quicker on one core than on several that wait for each other."""
 
 
