@@ -2,7 +2,7 @@
 
     python benchmarks/compare_speed.py [--data ../shared/data] [--only sample,topical-usr] [--baseline SRC] --json OUT
 
-sample         `accord compare` on the sample that ships with Accord: 127 ratings of 40 conversations.
+sample         `accord compare` on the sample that ships with Accord: 507 ratings of 150 conversations.
 topical-usr    `accord compare` on Topical-USR's 1,080 overall ratings, every evaluator that needs no model
                (`metrics: [bank]`).
 report         `accord report` on the same, after that comparison.

@@ -16,7 +16,6 @@ import numpy as np
 from scipy import linalg, optimize, sparse
 
 from accord.learning.layout import (
-    DENSE_CELLS,
     FIXED,
     GROUP,
     OFFSET,
@@ -34,6 +33,7 @@ _START = 0.05
 SAMPLED_EFFECTS, SAMPLED_ROWS = 600, 12_000
 """With more effects the variance ratios are found on the ratings of some annotators, of about so many rows at most."""
 _ROWS_AT_ONCE = 1024
+_DENSE_CELLS = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -69,17 +69,20 @@ class Design(Layout):
     """Few enough effects to solve their equations densely, from cross products of x = [w, y] (q + 1 columns)."""
 
     @cached_property
+    def _x(self) -> sparse.csr_array:
+        """(n, q + 1) a row a rating."""
+        return sparse.hstack([self.rows, sparse.csr_array(self.y[:, None])], format="csr")
+
+    @cached_property
     def _whole(self) -> Floats:
         """(q + 1, q + 1) cross products of the ratings."""
-        x = sparse.hstack([self.rows, sparse.csr_array(self.y[:, None])], format="csr")
-        return dense(x.T @ x)
+        return dense(self._x.T @ self._x)
 
     @cached_property
     def _texts(self) -> Rows:
-        """(T, q + 1) x summed by text."""
-        design, said = self.text_design, self.text_sum[:, None]
-        dense = isinstance(design, np.ndarray)
-        return np.hstack([design, said]) if dense else sparse.hstack([design, sparse.csr_array(said)], format="csr")
+        """(T, q + 1) x summed by text; dense where that is small, since then nothing is as quick."""
+        summed = self.nesting.by_text() @ self._x
+        return dense(summed) if np.prod(summed.shape) <= _DENSE_CELLS else summed
 
     @cached_property
     def _sizes(self) -> tuple[Floats, Indices]:
@@ -91,7 +94,7 @@ class Design(Layout):
     def _by_size(self) -> Floats | None:
         """(sizes, q + 1, q + 1) cross products of the texts of each size; `None` where they would fill the memory."""
         sizes, of = self._sizes
-        if len(sizes) * (len(self.block) + 1) ** 2 > DENSE_CELLS:
+        if len(sizes) * (len(self.block) + 1) ** 2 > _DENSE_CELLS:
             return None
         return np.stack([self._crossed(np.flatnonzero(of == place)) for place in range(len(sizes))])
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
+from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, cg
 
 from accord.learning.equations import Learned, of_some_annotators
@@ -18,6 +20,16 @@ _TOLERANCE = 1e-7
 
 class LargeDesign(Layout):
     """More effects than that: by conjugate gradients, the variance ratios from a sample of whole annotators."""
+
+    @cached_property
+    def text_design(self) -> sparse.csr_array:
+        """(T, q) W summed by text."""
+        return self.nesting.by_text() @ self.rows
+
+    @cached_property
+    def text_sum(self) -> Floats:
+        """(T,) y summed by text."""
+        return np.asarray(self.nesting.by_text() @ self.y)
 
     def best_ratios(self) -> Floats:
         """The ratios with the highest restricted likelihood on a sample of whole annotators."""

@@ -18,7 +18,6 @@ Rows = Floats | Any
 SLOPE, OFFSET, OWN_SLOPE, TEXT, GROUP = range(5)
 """Places of the variance ratios; a second source's slopes and own slopes come after them, then a third's."""
 FIXED = -1
-DENSE_CELLS = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -132,17 +131,6 @@ class Layout:
         W, block, count = _laid_out(Z, who, people, own_slopes, source)
         nesting = Nesting.of(len(y), text, np.zeros(0, dtype=np.intp) if group is None else group)
         return cls(W, y, block, count, Z, who, people, nesting, own_slopes, source)
-
-    @cached_property
-    def text_design(self) -> Rows:
-        """(T, q) W summed by text; dense where that is small, since then nothing is as quick."""
-        summed = self.nesting.by_text() @ self.rows
-        return summed.toarray() if np.prod(summed.shape) <= DENSE_CELLS else summed
-
-    @cached_property
-    def text_sum(self) -> Floats:
-        """(T,) y summed by text."""
-        return np.asarray(self.nesting.by_text() @ self.y)
 
 
 def own_effects(p: int, source: Indices | None, own_slopes: bool) -> tuple[Indices, Indices, int]:
