@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 OUT ?= accord-demo
 DATA ?=
 TORCH ?= torch==2.13.0
+# Hundreds of tests start `accord` as a process of its own: none compiles what another has.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 

@@ -10,9 +10,11 @@ from pathlib import Path
 from types import ModuleType
 
 # Before anything imports NumPy: two tests at once on two cores must not wait for each other's linear algebra, and what
-# JAX compiled for one test, one worker or one child process serves all others.
+# Python or JAX compiled for one test, one worker or one child process serves all others.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".jax_cache"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 

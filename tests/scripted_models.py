@@ -1,12 +1,13 @@
-"""A scripted model that finds planted issues on the wire."""
+"""Scripted models: one that finds planted issues on the wire, and what likelihood models of tests share."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from accord.models import Failure, Measured, Passage
 from accord.testing import SIGNS, Wire, completion, decisions, verdict
 
 _FENCE = re.compile(r"^(=====\[\w+\]=====)\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
@@ -58,3 +59,27 @@ def _replies(text: str) -> Iterator[tuple[int, str]]:
     for place, role, said in _TURN.findall(transcript):
         if role == "assistant":
             yield int(place), said
+
+
+class ScriptedLikelihood:
+    """A likelihood model that remembers what it was asked; `_one` says what it makes of a passage."""
+
+    def __init__(self, fail: str = "") -> None:
+        self.asked: list[Passage] = []
+        self.fail = fail
+
+    def made_from(self, passage: Passage) -> Mapping[str, Any]:
+        return {"said": [[m.role, m.content] for m in passage.messages], "spoken": list(passage.spoken)}
+
+    def requests(self, passages: Sequence[Passage]) -> Sequence[Any]:
+        return ()
+
+    async def measure(self, passages: Sequence[Passage]) -> list[Measured]:
+        self.asked += passages
+        return [Failure(self.fail) if self.fail else self._one(passage) for passage in passages]
+
+    async def close(self) -> None:
+        pass
+
+    def _one(self, passage: Passage) -> Measured:
+        raise NotImplementedError

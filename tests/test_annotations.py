@@ -333,6 +333,11 @@ def test_the_commands_export_and_import(tmp_path: Path, monkeypatch: pytest.Monk
     kept = json.loads(accord("export", "people.csv", "--kind", "person", "--json"))
     assert kept["annotations"]["person"] > 100 and kept["out"] == "people.csv"
     assert "by people, 0 by models, 0 by metrics" in accord("export", "all.parquet")
+    asked = json.loads(accord("export", "q1.jsonl", "--question", "Q1", "--json"))["annotations"]
+    rows = [json.loads(row) for row in (tmp_path / "q1.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert {row["question"] for row in rows} == {"Q1"} and 0 < asked["person"] == len(rows) < kept["annotations"][
+        "person"
+    ]
     (tmp_path / "accord.db").rename(tmp_path / "before.db")
     done = json.loads(accord("import", "people.csv", chats, "--json"))
     assert done["annotations"] == {"new": kept["annotations"]["person"], "known": 0}

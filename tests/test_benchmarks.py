@@ -18,7 +18,8 @@ FOLDER = ROOT / "benchmarks"
 HELPERS = {
     "adoror_planted", "adoror_prefixes", "adoror_systems", "attack_files", "attack_pages", "attack_service",
     "attack_wires", "attacking", "ciu_selection", "ciu_tables", "eager", "harness", "hostile", "llm_rubric_paper",
-    "load", "rated", "rubicon_baselines", "rubicon_planted", "rubicon_recorded",
+    "llm_rubric_people", "load", "rated", "rubicon_baselines", "rubicon_planted", "rubicon_recorded",
+    "true_heads", "true_labels", "true_shared", "true_texts", "true_watch",
 }  # fmt: skip
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in HELPERS)
 DATA = os.environ.get("ACCORD_DATA")
@@ -189,3 +190,17 @@ def test_the_log_that_is_rotated_holds_every_reply_that_was_written(load, tmp_pa
     assert follow.held(tmp_path) == set(range(int(done.stdout))) and int(done.stdout) > 0
     endings = {path.suffix for path in tmp_path.glob("log.jsonl.*")}
     assert endings == {".gz"} if how == "packed" else ".1" in endings
+
+
+@needs_data
+def test_the_papers_table_of_means_per_system_and_question_is_that_of_its_data(load):
+    load("llm_rubric")
+    rows = {
+        (row["dataset"], row["system"], row["question"]): row for row in load("llm_rubric_people").means(Path(DATA))
+    }
+    paper = {"DS1": (3.329, 3.473, 3.552), "DS2": (3.197, 3.436, 3.295), "DS3": (3.066, 3.473, 3.500)}
+    for system, figures in paper.items():
+        found = [rows["llm_rubric_real", system, question] for question in ("Q1", "Q6", "Q7")]
+        assert [row["mean"] for row in found] == pytest.approx(figures, abs=2e-3)
+        assert all(0.1 < row["mean_high"] - row["mean"] < 0.26 for row in found), "the paper says .24"
+    assert "mean_low" not in rows["llm_rubric_synth", "DS1", "Q2"], "all answers are equal"

@@ -585,7 +585,7 @@ def test_folders_missing_damaged_and_from_the_future(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"written by Accord 9.9 in folder format 99; this Accord"):
         load_evaluator(folder)
     (folder / "evaluator.json").write_text(json.dumps({**card, "format": 1, "accord_version": "0.1.0"}))
-    with pytest.raises(BadInput, match=r"in folder format 1; this Accord .* reads 3. Fit it again: accord fit"):
+    with pytest.raises(BadInput, match=r"in folder format 1; this Accord .* reads 4. Fit it again: accord fit"):
         load_evaluator(folder)
     (folder / "evaluator.json").write_text(json.dumps(card)[:-20])
     with pytest.raises(BadInput, match="damaged evaluator"):
@@ -606,3 +606,35 @@ def test_thresholds_that_would_cross_promise_no_more_than_one_in_all() -> None:
     scores = [score for score in fitted.predict(corpus.evidence, "p1") if isinstance(score, Score)]
     chance = [dict(zip((1, 2, 3, 4), score.probabilities, strict=True))[ends[score.target]] for score in scores]
     assert -np.log(chance).mean() < np.log(2) + 0.05, "as good as saying one end or the other"
+
+
+def test_support_vectors_learn_a_bend_and_are_those_of_scikit_learn(tmp_path: Path) -> None:
+    from sklearn.svm import SVR
+
+    corpus = planted(conversations=200, options=7)
+    bent, place = corpus.evidence, dict(zip(corpus.evidence.targets, corpus.evidence.values[:, 0], strict=True))
+    values = [int(np.clip(round(1 + 3 * abs(place[label.target])), 1, 7)) for label in corpus.labels]
+    labels = Labels(replace(label, value=value) for label, value in zip(corpus.labels, values, strict=True))
+    old, new = ({f"c{place:04d}" for place in range(*ends)} for ends in ((0, 120), (120, 200)))
+    rated, found = ratings(bent, labels.filter(new), corpus.question), {}
+    for name in ("svr", "mixed"):
+        learned = make_head(name, corpus.question, {}).fit(bent.filter(old), labels.filter(old))
+        scores = learned.predict_each(bent.take(rated.row), [None] * len(rated))
+        found[name] = pearson(rated.value, np.array([s.value for s in scores if isinstance(s, Score)])) or 0.0
+    assert found["svr"] > 0.8 and found["mixed"] < 0.3
+    learned = Calibration(corpus.question, core="svr").fit(bent.filter(old), labels.filter(old))
+    core = learned.core_
+    assert core is not None and set(core.describe()) == {"strength", "tube", "support_vectors"}
+    texts = ratings(bent, labels.filter(old), corpus.question)
+    rows = np.unique(texts.row)
+    X, y = bent.values[rows], np.array([texts.value[texts.row == row].mean() for row in rows])
+    Z = (X - X.mean(axis=0)) / X.std(axis=0)
+    weight, (strength, tube) = np.bincount(texts.row)[rows], core.cell_  # type: ignore[attr-defined]
+    theirs = SVR(C=strength, epsilon=tube, gamma=1 / 3).fit(Z, y - 1, weight).predict(Z)
+    spread = core.distributions(bent.take(rows), [None] * len(rows)) @ corpus.question.scale.numbers
+    assert stats.spearmanr(theirs, spread).statistic > 0.9999
+    Evaluator(corpus.question, (), learned, head_name="svr").save(tmp_path)
+    again = load_evaluator(tmp_path).head.predict(bent)
+    assert [s.value for s in again if isinstance(s, Score)] == pytest.approx(
+        [s.value for s in learned.predict(bent) if isinstance(s, Score)]
+    )

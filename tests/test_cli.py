@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import html
+import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,8 +21,10 @@ import yaml
 from small_sample import sources
 from typer.testing import CliRunner
 
+from accord import open as open_project
 from accord.cli import commands  # noqa: F401 - registers the commands
 from accord.cli.app import app
+from accord.cli.show import Progress
 from accord.evidence import Column, EvidenceTable, Learned, Source, Training
 from accord.evidence import sources as sources_of_evidence
 from accord.models import Flow, nothing
@@ -123,9 +127,9 @@ def test_demo_and_real_data_are_one_command(project: Path, data: Path) -> None:
     Path("accord.yaml").write_text("evaluators: {calibration: {head: mixed}}\n")  # the network has tests of its own
     synth = str(data / "llm_rubric_synth")
     result = json.loads(accord("run", synth, "--recorded", synth, "--out", "real", "--json"))
-    best = result["comparison"]["rows"][0]
-    assert best["system"] == "calibration" and best["n"] == 662
-    assert best["rmse"] < 0.75 and best["pearson"] > 0.42
+    rows = {row["system"]: row for row in result["comparison"]["rows"]}
+    assert rows["calibration"]["n"] == 662, "beside `all`, whose head tries more and errs as little"
+    assert rows["calibration"]["rmse"] < 0.73 and rows["calibration"]["pearson"] > 0.46
 
 
 @pytest.mark.slow
@@ -279,6 +283,8 @@ def test_wrong_input_ends_in_one_line(arguments: list[str], says: str) -> None:
         ("models: {judge: {mode: logprobs}}\n", "the judge needs a model: models: {judge: {model: NAME}}"),
         ("models: {judge: {model: m}}\n", "gives distributions; say how: mode: decisions, logprobs"),
         ("models: {judge: {mode: recorded}}\n", "needs the paths"),
+        ("models: {judge: {mode: logprobs, model: m, base_url: ''}}\n", "base_url: an endpoint is an address that begins with http://"),
+        ("models: {judge: {mode: logprobs, model: m, base_url: 'localhost:8000'}}\n", "base_url: an endpoint is an address that begins with http://"),
         ("models: {judge: {mode: logprobs, model: m}}\n", "set OPENAI_API_KEY"),
         ("sources: {isues: {}}\n", "unknown source 'isues'. Did you mean 'issues'?"),
         ("sources: {issues: {taxonmy: x}}\n", "unknown key 'taxonmy'. Did you mean 'taxonomy'?"),
@@ -416,7 +422,7 @@ def test_plugins_and_schema() -> None:
     }  # fmt: skip
     assert set(listed["selection policies"]) == {"correctness", "all"}
     assert set(listed["presets"]) == {
-        "calibration", "mixture", "issues", "learned-rubric", "in-context", "label-free",
+        "calibration", "mixture", "svr", "issues", "learned-rubric", "in-context", "label-free",
     }  # fmt: skip
     assert all(says.strip() for found in listed.values() for says in found.values())
     schema: dict[str, Any] = json.loads(accord("schema"))
@@ -885,6 +891,60 @@ def test_run_ends_in_one_line_where_there_is_nothing_to_learn_from(
     assert says in refused("run", write(name, content), "--out", "out")
 
 
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_in_a_terminal_shows_count_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with Progress("judged", 3000) as progress:
+        time.sleep(0.1)
+        progress.at(1000)
+        time.sleep(0.2)
+    shown = sys.stderr.getvalue()  # type: ignore[attr-defined]
+    assert re.search(r"judged.*1,000 of 3,000\s+[\d,.]+/s\s+0:00 left", shown)
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with Progress("rows read") as progress:
+        progress.at(7)
+        time.sleep(0.2)
+    shown = sys.stderr.getvalue()  # type: ignore[attr-defined]
+    assert re.search(r"rows read\s+7\s+[\d,.]+/s", shown) and "left" not in shown
+
+
+def test_judging_knows_how_much_there_is_to_do(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    accord("import", chats(), rated_c("Q0"))
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    with ChatServer(answer_any) as server:
+        config = f"models: {{judge: {{mode: decisions, model: m1, base_url: '{server.url}'}}}}\n"
+        Path("accord.yaml").write_text(config)
+        steps: list[None] = []
+        with open_project("accord.yaml") as opened:
+            total = opened.plan_judge().steps
+            opened.judge(on_step=lambda: steps.append(None))
+            assert total == len(steps) == 24
+
+
+def test_traces_that_yield_nothing_end_with_what_to_do(project: Path) -> None:
+    quiet = [
+        {"span_id": str(place), "trace_id": "t", "attributes": {"gen_ai.operation.name": "chat"}} for place in (1, 2)
+    ]
+    write("spans.jsonl", "".join(json.dumps(row) + "\n" for row in quiet))
+    assert "is the capture of content on? OTEL_INSTRUMENTATION_GENAI" in refused("import", "spans.jsonl")
+    other = {"span_id": "3", "trace_id": "u", "attributes": {"http.method": "GET"}}
+    write("other.jsonl", json.dumps(other) + "\n")
+    assert "hold no model call that can be read" in refused("import", "other.jsonl")
+    told = {"gen_ai.prompt": json.dumps([{"role": "user", "content": "Hi"}]), "gen_ai.completion": "Hello."}
+    write("some.jsonl", "".join(json.dumps(row) + "\n" for row in [*quiet, {**other, "attributes": told}]))
+    assert "1 conversations imported" in accord("import", "some.jsonl")
+    said = json.loads(accord("import", "some.jsonl", "--json"))
+    assert said["passed_over"] == {"a model call without its messages": 2}
+
+
 def test_judging_by_a_recording_ends_well_where_a_question_was_never_recorded(project: Path) -> None:
     accord("import", chats(), rated_c("Q0"))
     rows = [{"item_id": f"c{i}", "question": "Q0", "judge_model": "m", "value": 1 + i % 4} for i in range(24)]
@@ -953,3 +1013,14 @@ def test_recorded_judgements_are_never_read_as_peoples_labels(project: Path) -> 
     result = CliRunner().invoke(app, ["import", "d"])
     assert result.exit_code == 0 and "0 labels imported" in result.stdout
     assert "judge.jsonl: a judge's recorded answers" in result.stderr
+
+
+@pytest.mark.parametrize("said", ["nan", "inf", "-inf"])
+@pytest.mark.parametrize("given", ["gate --min-mean", "judge --max-money", "finetune issues --base x --learning-rate"])
+def test_an_option_is_a_finite_number(given: str, said: str) -> None:
+    *command, option = given.split()
+    result = CliRunner().invoke(app, [*command, f"{option}={said}"])
+    assert (
+        result.exit_code == 1
+        and result.stderr == f"accord: {option} takes a finite number, got {said}; give a number\n"
+    )

@@ -37,6 +37,7 @@ from accord.learning import (
     Choice,
     Constant,
     EvaluatorSettings,
+    HeldOut,
     JudgeArgmax,
     JudgeExpected,
     RandomDraw,
@@ -177,7 +178,11 @@ def test_an_evaluator_scores_what_it_learned_on(level: str, tmp_path: Path) -> N
     with rated(tmp_path, level, metrics=["bank", "turns"]) as project:
         fitted = project.fit("mine", tmp_path / "e")
         assert fitted.evaluator.level == load_evaluator(tmp_path / "e").level == level
-        done = project.score(sources()[0], tmp_path / "scores.jsonl", tmp_path / "e")
+        expected: list[int] = []
+        done = project.score(
+            sources()[0], tmp_path / "scores.jsonl", tmp_path / "e", on_scored=expected.append, on_total=expected.append
+        )
+        assert expected[0] == expected[-1] == done.scored
         last = project.score(
             sources()[0], tmp_path / "last.jsonl", tmp_path / "e", options=accord.project.ScoreOptions(turns="last")
         )
@@ -192,6 +197,24 @@ def test_an_evaluator_scores_what_it_learned_on(level: str, tmp_path: Path) -> N
         kept = [json.loads(line) for line in (tmp_path / "last.jsonl").read_text().splitlines()]
         assert {row["conversation"]: row["turn"] for row in kept} == ends and last.scored == len(chats)
         assert all(row in rows for row in kept), "a reply is scored the same, whatever else is scored"
+
+
+def test_drift_counts_replies_to_the_same_turns_once(tmp_path: Path) -> None:
+    words = [f"word{place}" for place in range(15)]
+    with rated(tmp_path, "turn", metrics=["bank"]) as project:
+        project.fit("mine", tmp_path / "e")
+        for contexts, is_compared in ((10, False), (40, True)):
+            rows = [
+                {"id": f"{place}", "messages": [
+                    {"role": "user", "content": " ".join(np.random.default_rng(place % contexts).permutation(words))},
+                    {"role": "assistant", "content": f"It was number {place}, I think."},
+                ]}
+                for place in range(120)
+            ]  # fmt: skip
+            new = tmp_path / f"{contexts}.jsonl"
+            new.write_text("\n".join(map(json.dumps, rows)))
+            found = project.score(new, tmp_path / "scores.jsonl", tmp_path / "e").drift
+            assert bool(found) == is_compared, "ten contexts are too few to compare, however many replies they have"
 
 
 @pytest.mark.slow
@@ -536,6 +559,30 @@ def test_an_evaluator_inside_itself_is_refused(saved: Path, tmp_path: Path) -> N
     (folder / "also" / "0").symlink_to(folder)
     with pytest.raises(BadInput, match="stands inside itself"):
         load_evaluator(folder)
+
+
+def test_a_card_whose_scale_was_changed_is_refused(saved: Path, tmp_path: Path) -> None:
+    folder = damaged(saved, tmp_path)
+    card = json.loads((folder / "evaluator.json").read_text(encoding="utf-8"))
+    card["question"]["scale"] = {"kind": "ordinal", "options": [1, 2, 3, 4, 5, 6, 7, 8, 9]}
+    (folder / "evaluator.json").write_text(json.dumps(card), encoding="utf-8")
+    with pytest.raises(BadInput, match="damaged evaluator"):
+        load_evaluator(folder)
+
+
+def test_held_out_answers_that_are_no_options_are_refused() -> None:
+    shares, group = np.full((3, 2), 0.5), np.arange(3)
+    right = {
+        "own": shares,
+        "anybody": shares,
+        "answer": np.array([0, 1, 1]),
+        "group": group,
+        "options": np.array([1.0, 2]),
+    }
+    assert len(HeldOut.restored(right).answer) == 3
+    for answer in (np.array([0, 1, 2]), np.array([-1, 0, 1]), np.array([0.0, 1.0, 1.0])):
+        with pytest.raises(ValueError, match="no options"):
+            HeldOut.restored({**right, "answer": answer})
 
 
 def misshapen(array: np.ndarray) -> list[np.ndarray]:

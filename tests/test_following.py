@@ -364,17 +364,38 @@ def test_a_log_that_is_not_there_and_a_format_that_is_none(evaluator: Evaluator,
         follower(tmp_path, evaluator, rows, format="nosuch")
 
 
+def command(evaluator: Evaluator, tmp_path: Path) -> list[str]:
+    """`accord follow` on the log of a project that has fitted an evaluator."""
+    evaluator.save(tmp_path / "evaluators" / "mixture")
+    (tmp_path / "accord.yaml").write_text("evaluator: mixture\n")
+    return [sys.executable, "-m", "accord", "follow", "log.jsonl", "--out", "rows.jsonl"]
+
+
+@pytest.mark.slow
+def test_the_command_that_is_stopped_ends_with_5_where_something_was_lost(
+    chats: list[Conversation], evaluator: Evaluator, tmp_path: Path
+) -> None:
+    rows = messages(chats[:4])
+    write(tmp_path / "log.jsonl", rows[:8])
+    following = command(evaluator, tmp_path)
+    subprocess.run([*following, "--once"], cwd=tmp_path, check=True, capture_output=True)
+    write(tmp_path / "log.jsonl", rows[8:10], "w")  # cut short by whoever copied it; what came before the cut is gone
+    process = subprocess.Popen(following, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    noted = process.stderr and process.stderr.readline()
+    process.send_signal(signal.SIGTERM)
+    told, rest = process.communicate(timeout=60)
+    assert noted and "cut short" in noted + rest and process.returncode == 5 and "Traceback" not in rest
+
+
 @pytest.mark.slow
 def test_the_command_follows_goes_on_and_stops_when_told(
     chats: list[Conversation], evaluator: Evaluator, tmp_path: Path
 ) -> None:
-    evaluator.save(tmp_path / "evaluators" / "mixture")
-    (tmp_path / "accord.yaml").write_text("evaluator: mixture\n")
     rows = messages(chats[:10])
     write(tmp_path / "log.jsonl", rows[:30])
-    command = [sys.executable, "-m", "accord", "follow", "log.jsonl", "--out", "rows.jsonl", "--every", "0.05"]
+    following = [*command(evaluator, tmp_path), "--every", "0.05"]
     process = subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}
+        following, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}
     )
     try:
         limit = time.monotonic() + 30
@@ -386,7 +407,7 @@ def test_the_command_follows_goes_on_and_stops_when_told(
         told, _ = process.communicate(timeout=30)
     assert process.returncode == 0 and "30 lines read" in told
     write(tmp_path / "log.jsonl", rows[30:])
-    done = subprocess.run([*command, "--once"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = subprocess.run([*following, "--once"], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert f"{len(rows) - 30} lines read" in done.stdout
     values = {(row["conversation"], row["turn"]): row["value"] for row in kept(tmp_path)}
     assert values == pytest.approx(expected(chats[:10], evaluator)) and len(kept(tmp_path)) == len(values)

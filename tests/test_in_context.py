@@ -14,6 +14,7 @@ from accord import Conversation, Label, Labels, Question, Scale, Score, Target, 
 from accord.evidence import SourceContext, make_source
 from accord.learning import Calibration, Evaluator, JudgeExpected
 from accord.methods import (
+    AMBIGUOUS,
     COPY,
     DIALOGUE,
     ECHO,
@@ -226,9 +227,20 @@ def test_demonstrations_are_shortened_by_whole_turns_then_dropped_and_the_input_
         ("(1-5): 2", 2.0),
         ("25e-1", 2.5),
         ("OVERALL score: 3", 3.0),
+        ("Out of 5, I'd give it 4", 4.0),
+        ("Of the 3 questions 2 were answered. Score: 4", 4.0),
+        ("On a 5-point scale this is a 2.", 2.0),
+        ("From 1 (worst) to 5 (best), I'd rate the reply a 3.", 3.0),
+        ("4 because it answers 2 of 3 questions", 4.0),
+        ("4\n\noverall score: 2", 4.0),
+        ("Rating: 4/5, since 2 facts are wrong", 4.0),
+        ("fluency score: 2, overall score: 4", 4.0),
+        ("It deserves a 2, not a 4", 2.0),
+        ("It asks 3 times for 2024 figures, so 2", 2.0),
+        ("1. It is polite.\n2. It is short.\nThat makes 5.", 5.0),
     ],
 )
-def test_the_first_number_is_the_score(text: str, value: float) -> None:
+def test_the_number_that_is_meant_is_the_score(text: str, value: float) -> None:
     found = read(PromptTemplate(QUESTION, DIALOGUE), ASKED, Reply(text))
     assert isinstance(found, Reading) and found.value == value
     assert np.array(found.shares) @ np.arange(1, 6) == pytest.approx(value) and sum(found.shares) == pytest.approx(1)
@@ -239,6 +251,8 @@ def test_the_first_number_is_the_score(text: str, value: float) -> None:
     [
         ("I cannot rate this.", NO_NUMBER), ("", NO_NUMBER), ("7", OUTSIDE), ("-2", OUTSIDE), ("0.5 of 1", OUTSIDE),
         ("the roses in our garden need some water. 3", ECHO), ("[0] user: I have 3 dogs", ECHO),
+        ("8/10", OUTSIDE), ("Score: 3 out of 10", OUTSIDE), ("Score: 7, as 4 would be low", OUTSIDE), ("4 or 5", AMBIGUOUS), ("3 or maybe 4", AMBIGUOUS),
+        ("between 3 and 4", AMBIGUOUS), ("I'd give it a 3-4", AMBIGUOUS), ("Score: 2. Or rather: Score: 3", AMBIGUOUS),
         ("=====[abc]===== 4", ECHO), ("NaN", NO_NUMBER), ("The last turn, [1]: is good. 5", ECHO), ("1,000", OUTSIDE),
     ],
 )  # fmt: skip

@@ -14,9 +14,21 @@ from scripted_models import Finder
 from typer.testing import CliRunner
 
 import accord
-from accord import Conversation, Label, Labels, Question, Scale, Score, Target, Turn, Unscored, load_evaluator
+from accord import (
+    Conversation,
+    Label,
+    Labels,
+    Question,
+    Scale,
+    Score,
+    Target,
+    Turn,
+    Unscored,
+    load_evaluator,
+)
 from accord.cli import commands  # noqa: F401 - registers the commands
 from accord.cli.app import app  # noqa: F401 - registers the commands
+from accord.cli.findings import fitted_text
 from accord.evidence import MEANING, Column, EvidenceTable, SourceContext, judge_samples, make_source
 from accord.learning import (
     DIRECTIONS,
@@ -57,11 +69,20 @@ from accord.models import (
     memory_models,
     run,
 )
+from accord.project import Fitted
 from accord.report import write_issues_page
-from accord.statistics import Clusters, grouped_folds
+from accord.statistics import Clusters, grouped_folds, krippendorff_alpha, two_valued_alpha
 from accord.store import IssueAnnotations, Store
 from accord.testing import SIGNS, ChatServer, Misbehaving, Wire, completion, dialogues, ratings, verdict
-from accord.validation import Called, cross_validate_labels, rows_of
+from accord.validation import (
+    ABOVE_CHANCE,
+    ALWAYS,
+    MACRO,
+    Called,
+    cross_validate_labels,
+    no_better_than_chance,
+    rows_of,
+)
 from accord.values import ISSUE, BadInput, BudgetReached, Issue, IssueAnnotation, Sample, UnknownName, load_taxonomy
 from accord.workbench import open_study, outcomes
 
@@ -276,6 +297,47 @@ def test_marks_are_tried_on_dialogues_that_were_not_learned_from() -> None:
     assert len(Clusters(list("abcd"))) == 4
 
 
+def test_a_finder_that_knows_nothing_is_named_and_stands_beside_calling_everywhere() -> None:
+    made = dialogues(60, rate=0.3)
+    evidence, rng = table(made, turns=True), np.random.default_rng(0)
+    told, drawn_ = "Coherence", "Repetition"
+    labels = Labels(
+        Label(Target(chat.id, place), kind, "ann", int(said if kind == told else rng.random() < 0.3))
+        for chat in made
+        for place, turn in enumerate(chat.turns)
+        if turn.role == "assistant"
+        for said in [SIGNS[told].lower() in turn.content.lower()]
+        for kind in (told, drawn_)
+    )
+    found = rows_of(*cross_validate_labels(evidence, labels, list(grouped_folds([chat.id for chat in made]))))
+    rows = {(row.system, row.issue): row.to_json() for row in found}
+    share = rows["issues", drawn_]["marked"]
+    assert rows[ALWAYS, drawn_]["f1"] == pytest.approx(2 * share / (1 + share)) and rows[ALWAYS, drawn_]["called"] == 1
+    assert rows["issues", drawn_]["called"] > 0.5 > rows["issues", told]["called"]  # the threshold of highest F1
+    assert rows["issues", drawn_]["alpha_low"] <= 0 < rows["issues", told]["alpha_low"]
+    assert no_better_than_chance(found) == [drawn_]
+    both = rows["issues", told]["f1"] + rows["issues", drawn_]["f1"]
+    assert rows["issues", MACRO]["f1"] == pytest.approx(both / 2)
+    assert rows["issues", ABOVE_CHANCE]["f1"] == rows["issues", told]["f1"]
+    assert rows[ALWAYS, ABOVE_CHANCE]["f1"] == rows[ALWAYS, told]["f1"]
+    question = kind_question(told)
+    text = fitted_text(Fitted(Evaluator(question, (), IssueLabels(question)), labels=found))
+    assert f"{drawn_}: agreement with people is not above chance" in text and f"{told}: agreement" not in text
+    for kind, warning in ((told, None), (drawn_, "agreement with people is not above chance")):
+        head = IssueLabels(kind_question(kind)).fit(evidence, labels)
+        again = IssueLabels(kind_question(kind)).restore(*head.state())
+        assert {score.notes.get("warning") for score in again.predict(evidence)} == {warning}  # type: ignore[union-attr]
+
+
+def test_the_alpha_of_calls_is_krippendorff_s() -> None:
+    rng = np.random.default_rng(1)
+    for rate in (0.1, 0.5):
+        marked, called = rng.random(50) < rate, rng.random(50) < 0.5
+        units = [{"a": float(m), "b": float(c)} for m, c in zip(marked, called, strict=True)]
+        counts = (np.array([each.sum()], dtype=float) for each in (marked & called, marked, called))
+        assert two_valued_alpha(*counts, np.array([50.0]))[0] == pytest.approx(krippendorff_alpha(units, "nominal"))
+
+
 def test_marks_of_another_taxonomy_count_as_marks_of_their_counterparts() -> None:
     def mark(kind: str, value: int | None, person: str = "ann") -> Label:
         return Label(Target("c", 1), kind, person, value)
@@ -339,6 +401,18 @@ def test_labels_of_a_kind_are_learned_and_kept(tmp_path: Path) -> None:
     unknown = EvidenceTable.from_rows(list(evidence.columns), {Target("new", 1): {}})
     [score] = loaded.head.predict(unknown)
     assert isinstance(score, Unscored) and score.reason == "not assessed"
+
+
+def test_a_finder_that_never_finds_is_learned_from_and_loaded_again(tmp_path: Path) -> None:
+    made = dialogues(40, rate=0.5)
+    evidence = table(made, turns=True)
+    silent = np.isin([column.name for column in evidence.columns], ["issue:Coherence", "issue:Coherence:worst"])
+    evidence = replace(evidence, values=np.where(silent, 0.0, evidence.values))
+    labels = Labels(Label(t, "Coherence", "ann", place % 2) for place, t in enumerate(evidence.targets))
+    question = kind_question("Coherence")
+    fitted = Evaluator(question, (), IssueLabels(question), "Coherence", "issue-labels").fitted_on(evidence, labels)
+    fitted.save(tmp_path)
+    assert load_evaluator(tmp_path).head.predict(evidence) == fitted.head.predict(evidence)
 
 
 def test_what_cannot_be_learned_says_what_is_missing() -> None:
@@ -443,7 +517,7 @@ def test_from_dialogues_to_scores_that_say_what_is_wrong(project: Path, monkeypa
         result = json.loads(fitted.stdout)
         systems = {row["system"]: row for row in result["comparison"]["rows"]}
         assert systems["issues"]["rmse"] < systems["lowest-turn"]["rmse"] < systems["constant"]["rmse"]
-        assert "mean-turn" in systems and {row["issue"] for row in result["labels"]} == {*SIGNS, "macro"}
+        assert "mean-turn" in systems and {row["issue"] for row in result["labels"]} == {*SIGNS, MACRO, ABOVE_CHANCE}
         assert len(finder.asked) == 40
         scored = invoke("score", "chats.jsonl", "--evaluator", "evaluators/issues", "--out", "scores.jsonl")
         assert scored.exit_code == 0, scored.output
@@ -491,6 +565,37 @@ def test_a_decisions_judge_finds_issues_too(project: Path, monkeypatch: pytest.M
         fitted = json.loads(invoke("fit", "issues", "--json").stdout)
         assert next(row["f1"] for row in fitted["labels"] if row["issue"] == "macro") > 0.95
         assert invoke("issues").exit_code == 1
+
+
+def test_kinds_that_were_never_recorded_are_missing_and_counted_as_answers(project: Path) -> None:
+    Path("two.yaml").write_text(
+        "name: two\nissues: [{name: rude, definition: It is rude.}, {name: vague, definition: It is vague.}]\n"
+    )
+    Path("accord.yaml").write_text(
+        "rubric: rubric.yaml\nmetrics: []\nmodels: {judge: {mode: recorded, paths: [judge.jsonl]}}\n"
+        "sources: {issues: {by: judge, taxonomy: two.yaml}}\n"
+    )
+    assert invoke("import", "chats.jsonl", "labels.csv").exit_code == 0
+    chats = [json.loads(line) for line in Path("chats.jsonl").read_text().splitlines()]
+    turns = [
+        str(Target(chat["id"], place))
+        for chat in chats
+        for place, turn in enumerate(chat["messages"])
+        if turn["role"] == "assistant"
+    ]
+    rows = [
+        {"item_id": turn, "question": "rude", "judge_model": "m", "value": 1}
+        for turn in turns + [chat["id"] for chat in chats]
+    ]
+    Path("judge.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = invoke("judge", "--source", "issues", "--json")
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.stdout)
+    assert said["answered"] == len(turns) == said["unanswered"]["not recorded"] and said["known"] == {"issues": 40}
+    with accord.open("accord.yaml") as opened:
+        found = opened.measure([opened.source("issues")], [Sample(each) for each in opened.store.conversations()])
+    present = dict(zip([column.name for column in found.columns], found.present.any(axis=0), strict=True))
+    assert present["issue:rude"] and not present["issue:vague"]
 
 
 def test_a_budget_stops_before_the_call_and_the_command_goes_on(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

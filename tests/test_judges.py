@@ -335,7 +335,11 @@ def test_a_cap_is_a_number_that_caps(cap: str, tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     for command in (["judge"], ["fit", "in-context"]):
         result = CliRunner().invoke(app, [*command, f"--max-money={cap}"])
-        assert result.exit_code == 1 and "is no cap" in result.stderr and result.stderr.count("\n") == 1
+        assert (
+            result.exit_code == 1
+            and ("is no cap" if cap == "-1" else "takes a finite number") in result.stderr
+            and result.stderr.count("\n") == 1
+        )
     Path("accord.yaml").write_text(f"budget: {{money: {cap.replace('nan', '.nan').replace('inf', '.inf')}}}\n")
     result = CliRunner().invoke(app, ["judge"])
     said = "budget.money" if cap == "-1" else "is no finite number"
@@ -476,6 +480,22 @@ def test_an_endpoint_is_believed_only_what_it_shows() -> None:
     )
     assert found["best_mode"] == "decisions"
     assert "8192 tokens" in str(found)
+
+
+def test_llama_cpp_states_its_context_and_why_it_does_not_do_something() -> None:
+    def llama(request: Any) -> Wire:
+        if request["_path"].endswith("/models"):
+            about = {"id": "/models/a.gguf", "owned_by": "llamacpp", "meta": {"n_ctx_train": 131072, "n_ctx": 4096}}
+            return Wire({"object": "list", "data": [about]})
+        if request["_path"].endswith("/chat/completions"):
+            return answer_any(request)
+        return Wire(
+            {"error": {"code": 501, "message": "This server does not support it. Start it with --x"}}, status=501
+        )
+
+    shown = {c["capability"]: (c["able"], c["shown_by"]) for c in checked(llama)["capabilities"]}
+    assert shown["context length"] == (True, "4096 tokens")
+    assert not shown["echo"][0] and "HTTP 501): This server does not support it. Start it with --x" in shown["echo"][1]
 
 
 def test_an_endpoint_that_ignores_what_it_is_asked_for() -> None:

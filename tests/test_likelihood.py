@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
+from scripted_models import ScriptedLikelihood
 
 from accord import Conversation, Document, Store, Turn
 from accord.evidence import LIKELIHOOD, EvidenceTable, measure_likelihoods, passages_of
@@ -16,7 +16,6 @@ from accord.models import (
     Budget,
     Caps,
     ClientOptions,
-    Failure,
     Likelihood,
     Measured,
     Passage,
@@ -33,27 +32,10 @@ CHAT = Conversation(
 )
 
 
-class Scripted:
+class Scripted(ScriptedLikelihood):
     """A likelihood model whose tokens are words: the more was said before, the likelier each."""
 
     name = "scripted"
-
-    def __init__(self, fail: str = "") -> None:
-        self.asked: list[Passage] = []
-        self.fail = fail
-
-    def made_from(self, passage: Passage) -> Mapping[str, Any]:
-        return {"said": [[m.role, m.content] for m in passage.messages], "spoken": list(passage.spoken)}
-
-    def requests(self, passages: Sequence[Passage]) -> Sequence[Any]:
-        return ()
-
-    async def measure(self, passages: Sequence[Passage]) -> list[Measured]:
-        self.asked += passages
-        return [Failure(self.fail) if self.fail else self._one(passage) for passage in passages]
-
-    async def close(self) -> None:
-        pass
 
     def _one(self, passage: Passage) -> Measured:
         found = []
@@ -171,9 +153,11 @@ def test_no_fault_is_a_likelihood(kind: str, memory: Store, api_key: None) -> No
 def test_an_endpoint_that_ignores_echo_is_no_likelihood_model(memory: Store, api_key: None) -> None:
     with ChatServer(lambda request: answer_any({**request, "echo": False})) as server:
         model = open_likelihood("m1", server.url, ClientOptions(attempts=1))
-        table = measure_likelihoods(model, [Sample(CHAT)], memory)
+        chats = [Sample(Conversation(f"c{place}", CHAT.turns[: place + 1])) for place in range(len(CHAT.turns))]
+        table = measure_likelihoods(model, [Sample(CHAT), *chats], memory)
         wait(model.close())
-    assert set(table.absences.values()) == {"no echo"}
+        assert len(server.requests) == 1, "one that does not echo is asked nothing more"
+    assert "no echo" in set(table.absences.values()) and not table.present.any()
 
 
 def test_likelihoods_keep_to_the_budget(memory: Store, api_key: None) -> None:

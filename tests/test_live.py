@@ -249,8 +249,8 @@ def test_no_less_is_counted_than_is_kept(evaluator: Evaluator, shape: str) -> No
         for turn in range(3):
             scorer.message("c", "user", f"{turn} {text}", [text, f"{turn} {text}"], id=f"u{turn}")
             scorer.message("c", "assistant", f"{turn} {text}", id=f"a{turn}")
-        for table in (words._STEMS, words._UNITS, words.words_in, words.stems_in):
-            table.clear()
+        for are_apart in (True, False):
+            words.vocabulary(words.ENGLISH, are_apart).forget()
         gc.collect()
         kept = tracemalloc.get_traced_memory()[0] - before
     finally:

@@ -26,6 +26,7 @@ from accord.models import (
     PromptFlow,
     RecordedJudge,
     Reply,
+    Retrying,
     ScriptedModel,
     Unanswered,
     answer_labels,
@@ -198,12 +199,26 @@ def test_what_can_never_succeed_stops_everything_without_showing_the_key(serve: 
     assert "sk-secret" not in str(caught.value)
 
 
+def test_the_reason_behind_a_501_is_shown_and_it_is_not_asked_again(serve: Any) -> None:
+    reason = "This server does not support logprobs; bad key sk-secret-key.\nStart it otherwise"
+    server, client = serve(lambda request: Wire({"error": {"code": 501, "message": reason}}, status=501))
+    with pytest.raises(ModelError, match=r"HTTP 501\): This server does not support logprobs") as caught:
+        asked(Retrying(client, attempts=3), ask_prompt())
+    assert "sk-secret" not in str(caught.value) and "\n" not in str(caught.value) and len(server.requests) == 1
+    _, client = serve(lambda request: Wire("<html>" * 1000, status=501))
+    with pytest.raises(ModelError, match=r"\(HTTP 501\)$"):
+        asked(client, ask_prompt())
+
+
 def test_slow_and_dead_endpoints(serve: Any) -> None:
     import time
 
     _, client = serve(lambda request: time.sleep(0.5) or completion("late"), timeout=0.1)
     with pytest.raises(CallFailed, match="timeout"):
         asked(client, ask_prompt())
+    for nowhere in ("", "localhost:1/v1"):
+        with pytest.raises(BadInput, match="begins with http://"):
+            ChatCompletions("m1", base_url=nowhere, api_key="k")
     dead = ChatCompletions("m1", base_url="http://127.0.0.1:1/v1", api_key="k")
     with pytest.raises(CallFailed, match="unreachable"):
         asked(dead, ask_prompt())

@@ -354,7 +354,7 @@ def test_a_store_that_fails_loses_nothing_and_nothing_is_paid_again(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     table = lost if lost == "claims" else KEPT_AS.get(part, "cache")
     payment.then[2] = lambda: execute(store.url, f"ALTER TABLE {table} RENAME TO elsewhere")
     with pytest.raises(StoreError, match=table) as caught:
@@ -365,12 +365,13 @@ def test_a_store_that_fails_loses_nothing_and_nothing_is_paid_again(
     later(store.url)
     spooled = re.search(r"(\d+) answers that were paid for are in (\S+);", str(caught.value))
     if lost == "answers":
-        assert spooled and private(Path(spooled[2])) and len(list(Path(spooled[2]).iterdir()))
+        assert spooled and tmp_path in Path(spooled[2]).parents, "wherever the next command is run"
+        assert private(Path(spooled[2])) and len(list(Path(spooled[2]).iterdir()))
     for line in Spool(store).take_in():
         assert (
             spooled and line == f"took in {spooled[1]} answers that were paid for when the store could not be written"
         )
-    assert not [path for path in tmp_path.iterdir() if "unsaved" in path.name], "what was taken in is removed"
+    assert not list(tmp_path.rglob("*.unsaved")), "what was taken in is removed"
     again = said(payment.ask(store))
     assert payment.paid == once
     assert again == said(payment.ask(store)) and payment.paid == once

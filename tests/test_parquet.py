@@ -46,7 +46,7 @@ def test_a_row_may_be_bad_alone(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     pl.DataFrame({"id": ["a", "b"], "text": ["x" * (33 << 20), "hello"]}).write_parquet(path)
     bad, good = read_rows(path)
-    assert isinstance(bad, BadRow) and "longer than 32 MB" in bad.reason
+    assert isinstance(bad, BadRow) and "longer than 8 MB" in bad.reason
     assert not isinstance(good, BadRow) and good.fields == {"id": "b", "text": "hello"}
 
 

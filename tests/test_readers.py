@@ -169,6 +169,111 @@ def test_otlp_batches_and_system_instructions(tmp_path: Path) -> None:
     assert said(only(path)) == [("system", "be kind"), *HELLO]
 
 
+CONVENTIONS: dict[str, dict[str, Any]] = {
+    "openinference": {
+        "openinference.span.kind": "LLM", "llm.model_name": "m1", "session.id": "s",
+        "llm.input_messages.0.message.role": "system", "llm.input_messages.0.message.content": "be kind",
+        "llm.input_messages.1.message.role": "user",
+        "llm.input_messages.1.message.contents.0.message_content.type": "text",
+        "llm.input_messages.1.message.contents.0.message_content.text": "hello",
+        "llm.output_messages.0.message.role": "assistant", "llm.output_messages.0.message.content": "hi there",
+    },
+    "openinference, values alone": {
+        "openinference.span.kind": "LLM", "llm.model_name": "m1", "session.id": "s", "input.mime_type": "application/json",
+        "input.value": json.dumps({"messages": [{"role": "system", "content": "be kind"}, MESSAGES[0]]}),
+        "output.mime_type": "application/json", "output.value": json.dumps({"choices": [{"message": MESSAGES[1]}]}),
+    },
+    "openllmetry": {
+        "gen_ai.request.model": "m1", "session.id": "s", "gen_ai.prompt.0.role": "system",
+        "gen_ai.prompt.0.content": "be kind", "gen_ai.prompt.1.role": "user",
+        "gen_ai.prompt.1.content": json.dumps([{"type": "text", "text": "hello"}]),
+        "gen_ai.completion.0.role": "assistant", "gen_ai.completion.0.content": "hi there",
+    },
+    "the AI SDK": {
+        "ai.model.id": "m1", "session.id": "s", "ai.response.text": "hi there",
+        "ai.prompt.messages": json.dumps([{"role": "system", "content": "be kind"}, MESSAGES[0]]),
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CONVENTIONS)
+def test_messages_under_each_convention_of_spans(name: str, tmp_path: Path) -> None:
+    path = lines(tmp_path / "spans.jsonl", {"span_id": "1", "trace_id": "t", "attributes": CONVENTIONS[name]})
+    found = only(path)
+    assert said(found) == [("system", "be kind"), *HELLO] and (found.id, found.metadata["model"]) == ("s", "m1")
+
+
+def test_openinference_spans_with_tool_calls_documents_and_chains(tmp_path: Path) -> None:
+    kinds = ("CHAIN", "RETRIEVER", "LLM", "CHAIN")
+    call = "llm.output_messages.0.message.tool_calls.0.tool_call"
+    attributes: list[dict[str, Any]] = [
+        {"input.value": "hello", "output.value": "hi there"},
+        {"retrieval.documents.0.document.content": "Herons eat fish.", "retrieval.documents.0.document.id": "d1"},
+        {"llm.input_messages.0.message.role": "user", "llm.input_messages.0.message.content": "hello",
+         f"{call}.function.name": "look", f"{call}.function.arguments": "{}"},
+        {"input.value": '{"question": "hello"}', "output.value": "a prompt"},
+    ]  # fmt: skip
+    rows = [
+        {"span_id": str(place), "trace_id": "t", "parent_id": None if place == 0 else "0", "start_time": str(place),
+         "attributes": {"openinference.span.kind": kind, **own}}
+        for place, (kind, own) in enumerate(zip(kinds, attributes, strict=True))
+    ]  # fmt: skip
+    found = only(lines(tmp_path / "a.jsonl", *rows))
+    assert [turn.role for turn in found.turns] == ["user", "assistant"] and found.turns[0].content == "hello"
+    assert found.turns[1].extra["tool_calls"] == [{"function": {"name": "look", "arguments": "{}"}}]
+    assert [(each.id, each.text) for each in found.documents] == [("d1", "Herons eat fish.")]
+    assert said(only(lines(tmp_path / "b.jsonl", rows[0], rows[3]))) == HELLO  # no model call: the root tells
+
+
+def test_messages_that_are_events_or_log_records(tmp_path: Path) -> None:
+    def event(name: str, time: int, **attributes: str) -> dict[str, Any]:
+        return {"name": name, "timeUnixNano": str(time), "attributes": attributes}
+
+    older = [
+        event("gen_ai.user.message", 1, content="hello"),
+        event("gen_ai.choice", 2, message=json.dumps(MESSAGES[1])),
+    ]
+    oldest = [
+        event("gen_ai.content.prompt", 1, **{"gen_ai.prompt": json.dumps(MESSAGES[:1])}),
+        event("gen_ai.content.completion", 2, **{"gen_ai.completion": json.dumps(MESSAGES[1:2])}),
+    ]
+    azure = [
+        event("gen_ai.user.message", 1, **{"gen_ai.event.content": json.dumps(MESSAGES[0])}),
+        event("gen_ai.choice", 2, **{"gen_ai.event.content": json.dumps({"index": 0, "message": MESSAGES[1]})}),
+    ]
+    for place, events in enumerate((older, oldest, azure)):
+        row = {"span_id": "1", "trace_id": "t", "attributes": {"gen_ai.system": "openai"}, "events": events}
+        assert said(only(lines(tmp_path / f"{place}.jsonl", row))) == HELLO
+    again = {"role": "user", "content": "bye"}
+    records = [
+        {"traceId": "t", "spanId": span, "timeUnixNano": str(place), "eventName": name, "body": body}
+        for place, (span, name, body) in enumerate([
+            ("1", "gen_ai.user.message", MESSAGES[0]), ("1", "gen_ai.choice", {"message": MESSAGES[1]}),
+            ("2", "gen_ai.user.message", MESSAGES[0]), ("2", "gen_ai.assistant.message", MESSAGES[1]),
+            ("2", "gen_ai.user.message", again), ("2", "gen_ai.choice", {"message": {"content": "see you"}}),
+        ])
+    ]  # fmt: skip
+    whole = [*HELLO, ("user", "bye"), ("assistant", "see you")]
+    assert said(only(lines(tmp_path / "logs.jsonl", *records))) == whole  # the second call repeats the first
+    export = {"resourceLogs": [{"scopeLogs": [{"logRecords": list(reversed(records))}]}]}
+    assert said(only(lines(tmp_path / "otlp.jsonl", export))) == whole
+
+
+def test_spans_that_say_nothing_are_passed_over_with_the_reason(tmp_path: Path) -> None:
+    rows = [
+        {"span_id": "1", "trace_id": "t", "attributes": {"http.method": "GET"}},
+        {"span_id": "2", "trace_id": "t", "attributes": {"gen_ai.operation.name": "chat"}},
+        {"span_id": "3", "trace_id": "t", "attributes": {"gen_ai.operation.name": "embeddings", "gen_ai.request.model": "e"}},
+        {"span_id": "4", "trace_id": "t", "attributes": {"openinference.span.kind": "LLM"}},
+        {"traceId": "t", "spanId": "5", "eventName": "gen_ai.user.message", "body": {}},
+    ]  # fmt: skip
+    reasons: list[str] = []
+    path = lines(tmp_path / "spans.jsonl", *rows)
+    assert list(read(path, on_passed_over=reasons.append)) == []
+    lost = "a model call without its messages"
+    assert reasons == ["no model call", lost, "no model call", lost, lost]
+
+
 def test_langfuse_sessions_and_human_scores(tmp_path: Path) -> None:
     rows = [
         {
@@ -745,11 +850,11 @@ def bomb(head: bytes, unit: bytes) -> Callable[[Path], None]:
 
 HOSTILE = {
     "zeros.jsonl": (sparse(b""), "line 1: longer than 128 MB"),
-    "zeros.csv": (sparse(b""), "line 2: a row is longer than 32 MB"),
-    "cell.csv": (sparse(b'role,content\nuser,"'), "line 2: a row is longer than 32 MB"),
+    "zeros.csv": (sparse(b""), "begins with a line of 1,048,576 characters or more"),
+    "cell.csv": (sparse(b'role,content\nuser,"'), "line 2: a row is longer than 8 MB"),
     "after.jsonl": (sparse(CHAT), "line 2: longer than 128 MB"),
-    "array.json": (sparse(b'[{"messages": "'), "an element is longer than 32 MB"),
-    "wrapper.json": (sparse(b'{\n"data": ['), "an element is longer than 32 MB"),
+    "array.json": (sparse(b'[{"messages": "'), "an element is longer than 8 MB"),
+    "wrapper.json": (sparse(b'{\n"data": ['), "an element is longer than 8 MB"),
     "object.json": (sparse(b'{\n"strange": ['), "one JSON value of more than 32 MB"),
     "zeros.jsonl.gz": (bomb(b"", b"\0"), "line 1: longer than 128 MB"),
     "spaces.json.gz": (bomb(b"[", b" "), "200 times its size"),
@@ -817,9 +922,18 @@ def test_rows_and_columns_beyond_every_use(tmp_path: Path) -> None:
     assert [record.conversation.id for record in read(path, on_bad_row=bad.append)] == ["rows-1", "rows-5"]
     assert [(row.line, row.reason) for row in bad] == [
         (2, "not JSON that is read: nested deeper than 100 levels"),
-        (3, "a row is longer than 32 MB or holds more than 2,000,000 values"),
-        (4, "a row is longer than 32 MB or holds more than 2,000,000 values"),
+        (3, "a row is longer than 8 MB or holds more than 2,000,000 values"),
+        (4, "a row is longer than 8 MB or holds more than 2,000,000 values"),
     ]
+
+
+def test_a_document_of_many_rows_may_be_longer_than_a_row(tmp_path: Path) -> None:
+    path, inner = tmp_path / "export.json", {"messages": [{"role": "user", "content": "word " * 1_000_000}]}
+    path.write_text(json.dumps({"a": inner, "b": inner}), encoding="utf-8")
+    assert [record.conversation.id for record in read(path)] == ["a", "b"]
+    path.write_text(json.dumps({"messages": inner["messages"] * 2}), encoding="utf-8")
+    with pytest.raises(BadInput, match="longer than 8 MB"):
+        list(read(path))
 
 
 def test_a_wrapper_that_is_larger_than_any_row_is_read_row_by_row(tmp_path: Path) -> None:

@@ -81,12 +81,17 @@ class Client:
 
 @contextmanager
 def served(
-    ingestor: Any, token: str | None = None, most: int = 2048, http: Any = "auto", **limits: Any
+    ingestor: Any,
+    token: str | None = None,
+    most: int = 2048,
+    http: Any = "auto",
+    say: Any = lambda text: None,
+    **limits: Any,
 ) -> Iterator[Client]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    app = make_app(Service(ingestor, lambda: {"days": []}, most), token, **limits)
+    app = make_app(Service(ingestor, lambda: {"days": []}, most, say), token, **limits)
     server = uvicorn.Server(uvicorn.Config(app, "127.0.0.1", port, log_level="error", lifespan="on", http=http))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -321,9 +326,8 @@ def test_a_token_is_asked_of_everyone_but_the_health_check(evaluator: Evaluator)
 
 def test_pages_describe_what_is_there_and_need_nobody_else(client: Client) -> None:
     _, openapi, _ = client.ask("GET", "/v1/openapi.json")
-    assert {"/v1/scores", "/v1/traces", "/metrics", "/healthz", "/v1/watch", "/v1/schema", "/v1/evaluator"} == set(
-        openapi["paths"]
-    )
+    paths = ("scores", "traces", "logs", "watch", "schema", "evaluator")
+    assert {"/metrics", "/healthz", *(f"/v1/{path}" for path in paths)} == set(openapi["paths"])
     status, page, headers = client.ask("GET", "/docs")
     assert status == 200 and headers["content-type"].startswith("text/html")
     text = page.decode()
@@ -413,6 +417,66 @@ def test_traces_repeat_what_was_said_and_each_reply_is_scored_once(evaluator: Ev
         alone.message("t1", role, content)
     expected = alone.message("t1", "assistant", "On Friday.")
     assert rows[1]["value"] == pytest.approx(expected.value)  # type: ignore[union-attr]
+
+
+def test_traces_that_say_nothing_are_counted_and_told_of_once(evaluator: Evaluator) -> None:
+    told: list[str] = []
+
+    def span(place: int, **attributes: str) -> dict[str, Any]:
+        named = [{"key": key, "value": {"stringValue": value}} for key, value in attributes.items()]
+        return {"traceId": "a" * 32, "spanId": f"{place:016}", "attributes": named}
+
+    mute = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
+    quiet = [span(1, **{"http.method": "GET"}), span(2, **mute), span(3, **mute)]
+    with served(Ingestor(LiveScorer(evaluator)), say=told.append) as client:
+        for _ in range(2):
+            assert client.post({"resourceSpans": [{"scopeSpans": [{"spans": quiet}]}]}, "/v1/traces") == (200, {})
+        assert client.post(spans("t", ([("user", "Hi")], "Hello.")), "/v1/traces") == (200, {})
+        figures = client.ask("GET", "/metrics")[1].decode()
+    assert 'accord_spans_passed_over_total{reason="no model call"} 2.0' in figures
+    assert 'accord_spans_passed_over_total{reason="a model call without its messages"} 4.0' in figures
+    assert len(told) == 2 and sum("capture of content on?" in line for line in told) == 1
+
+
+def test_messages_that_come_as_log_records_are_scored(evaluator: Evaluator, tmp_path: Path) -> None:
+    def record(time: int, name: str, body: dict[str, Any]) -> dict[str, Any]:
+        values = [{"key": key, "value": {"stringValue": value}} for key, value in body.items()]
+        return {"timeUnixNano": str(time), "eventName": name, "traceId": "b" * 32, "spanId": "c" * 16,
+                "body": {"kvlistValue": {"values": values}}}  # fmt: skip
+
+    records = [
+        record(3, "gen_ai.choice", {"message": json.dumps({"content": "It was sent on Monday."})}),
+        record(1, "gen_ai.system.message", {"content": "Be brief."}),
+        record(2, "gen_ai.user.message", {"content": "Where is my order?"}),
+    ]
+    export = {"resourceLogs": [{"scopeLogs": [{"logRecords": records}]}]}
+    with RowLog(tmp_path / "rows.jsonl") as log, served(Ingestor(LiveScorer(evaluator), keep=log.write)) as client:
+        for _ in range(2):
+            assert client.post(export, "/v1/logs") == (200, {})
+        assert client.post({"resourceSpans": []}, "/v1/logs")[0] == 200
+        assert client.post({"resourceLogs": 7}, "/v1/logs")[0] == 400
+        broken = {"resourceLogs": [{"scopeLogs": [{"logRecords": [{"attributes": 7, "traceId": "x"}]}]}]}
+        assert client.post(broken, "/v1/logs")[1]["partialSuccess"]["rejectedLogRecords"] == 1
+        logs = pytest.importorskip(
+            "opentelemetry.proto.collector.logs.v1.logs_service_pb2", reason="needs accord[serve]"
+        )
+        request = logs.ExportLogsServiceRequest()
+        part = request.resource_logs.add().scope_logs.add().log_records.add()
+        part.trace_id, part.span_id, part.event_name = (
+            b"\x01" * 16,
+            b"\x02" * 8,
+            "gen_ai.client.inference.operation.details",
+        )
+        for key, text in (("input", "Hi"), ("output", "Hello.")):
+            found = part.attributes.add()
+            found.key = f"gen_ai.{key}.messages"
+            role = "user" if key == "input" else "assistant"
+            found.value.string_value = json.dumps([{"role": role, "parts": [{"type": "text", "content": text}]}])
+        about = {"Content-Type": "application/x-protobuf"}
+        assert client.ask("POST", "/v1/logs", request.SerializeToString(), about)[0] == 200
+        assert client.ask("POST", "/v1/logs", b"\xff\xff", about)[0] == 400
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    assert [(row["conversation"], row["turn"]) for row in rows] == [("b" * 32, 2), ("01" * 16, 1)]
 
 
 def test_traces_as_protobuf(evaluator: Evaluator) -> None:

@@ -238,7 +238,7 @@ def test_the_command_line_and_the_report_tell_its_findings(example, project, mon
     monkeypatch.setattr(LineFindings, "cautions", ["a line is not much"])
     fitted = project.fit("mine", tmp_path / "mine")
     slope = next(each for each in fitted.evaluator.sources if each.name == "politeness").line[0]
-    assert f"\n\npoliteness counts {slope:.2f} per answer\n\nsaved in" in fitted_text(fitted)
+    assert f"\n\npoliteness counts {slope:.2f} per answer\n\n" in fitted_text(fitted)
     assert fitted.to_json()["findings"] == {"politeness": {"slope": slope}} and "a line is not much" in fitted.cautions
     html = write_report(project, tmp_path / "report.html", fitted).read_text()
     assert "<h2>Politeness &amp; co</h2>" in html and "What &lt;politeness&gt; is worth." in html

@@ -62,6 +62,13 @@ def test_conversations_come_back_as_they_went_in(store: Store) -> None:
     assert store.count_conversations() == 3
 
 
+def test_whoever_reads_row_by_row_may_ask_for_others_between_two(store: Store) -> None:
+    with closing(Store("sqlite://")) as in_memory:
+        for each in (store, in_memory):
+            each.add_conversations([chat("a"), chat("b")])
+            assert [(found.id, each.count_conversations()) for found in each.conversations()] == [("a", 2), ("b", 2)]
+
+
 def test_the_same_id_with_other_content_is_refused_and_the_others_are_kept(store: Store) -> None:
     store.add_conversations([chat("a")])
     with pytest.raises(BadInput, match="'a' is in the store with other content"):

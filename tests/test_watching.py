@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
@@ -110,7 +110,9 @@ def test_a_drop_and_longer_replies_are_told_and_the_same_bot_on_other_days_is_no
     }  # fmt: skip
     mean = next(alarm for alarm in found if alarm.kind == "mean")
     assert (
-        mean.then == pytest.approx(3.4, abs=0.1) and mean.now == pytest.approx(2.9, abs=0.1) and "from 3.4" in mean.said
+        mean.then == pytest.approx(3.4, abs=0.1)
+        and mean.now == pytest.approx(2.9, abs=0.1)
+        and "from 3.39" in mean.said
     )
     assert see_to(store, now=NOW) == []  # told once
     told = report(store, now=NOW)
@@ -118,6 +120,59 @@ def test_a_drop_and_longer_replies_are_told_and_the_same_bot_on_other_days_is_no
     assert all(row["low"] < row["mean"] < row["high"] for row in told["days"])
     variances = [each["variance"] for each in told["label_next"]]
     assert len(variances) == 10 and variances == sorted(variances, reverse=True)
+
+
+def a_week(watch: Watch, rng: np.random.Generator, monday: datetime, drop: float = 0.0) -> None:
+    """Weekends are worse, and their replies longer; by `drop` worse than they always are."""
+    for place in range(7):
+        day, off = f"{monday + timedelta(days=place):%F}", place >= 5
+        a_day(watch, rng, day, 3.4 - (0.3 + drop) * off, 20 + 8 * off, chats=60 if off else 80)
+
+
+def test_a_weekend_like_those_before_is_no_alarm_and_a_worse_one_is(store: Store) -> None:
+    rng, watch, first = np.random.default_rng(12), Watch("m", COLUMNS), datetime(2026, 2, 2, 12, tzinfo=UTC)
+    for week in range(4):
+        a_week(watch, rng, first + timedelta(weeks=week), drop=0.4 * (week == 3))
+        watch.flush(store)
+        found = see_to(store, now=first + timedelta(weeks=week + 1))
+        days = {alarm.day for alarm in found if alarm.kind == "mean"}
+        assert days == ({"2026-02-28", "2026-03-01"} if week == 3 else set())
+        assert week == 3 or not found
+
+
+def test_the_first_weekend_without_scores_is_alarming(store: Store) -> None:
+    rng, watch, saturday = np.random.default_rng(13), Watch("m", COLUMNS), "2026-03-07"
+    for day in range(2, 7):
+        a_day(watch, rng, f"2026-03-0{day}", 3.4)
+    for place in range(50):
+        watch.add("bot", saturday, Unscored(Target(f"lost-{place}"), "population", "no", Signature("m")), {})
+    watch.flush(store)
+    assert [(alarm.kind, alarm.day) for alarm in see_to(store, now=NOW)] == [("unscored", saturday)]
+
+
+def test_intervals_stay_on_the_scale_and_an_estimated_count_is_called_one(store: Store) -> None:
+    watch = Watch("m", [])
+    for name, value in (("a", 1.6), ("b", 4.4)):
+        watch.add("few", "2026-03-09", score(value, name), {})
+    for place in range(1500):
+        watch.add("many", "2026-03-09", score(3.0, f"c{place}"), {})
+    watch.flush(store)
+    few, many = report(store, now=NOW)["days"]
+    assert (few["low"], few["mean"], few["high"]) == (1, 3, 5)
+    assert few["conversations_low"] == few["conversations"] == few["conversations_high"] == 2
+    assert many["conversations_low"] < min(many["conversations"], 1500)
+    assert many["conversations_high"] > max(many["conversations"], 1500)
+
+
+def test_the_interval_of_an_estimated_count_holds() -> None:
+    held = 0
+    for draw in range(60):
+        day = Day()
+        for place in range(600):
+            day.add(Unscored(Target(f"{draw} {place}"), "population", "no", Signature("m")), [])
+        low, high = day.conversations_between()
+        held += low <= 600 <= high
+    assert 53 <= held <= 60
 
 
 @pytest.mark.slow
@@ -268,6 +323,23 @@ def test_inputs_unlike_what_was_learned_from_are_told_once(store: Store) -> None
     a_day(watch, rng, "2026-03-09", 3.0)
     watch.flush(store)
     assert see_to(store, learned=learned, now=NOW) == []
+
+
+def test_what_was_learned_from_turns_that_are_alike_is_no_alarm_at_other_conversations() -> None:
+    raised = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        level = rng.normal(20, 5, 230)  # of the replies of each conversation: thirty then, two hundred today
+        names = tuple(Target(f"group {group}", turn) for group in range(30) for turn in range(13))
+        values = np.repeat(level[:30], 13)[:, None] + rng.normal(0, 0.1, (390, 1))
+        learned = EvidenceTable(names, (COLUMNS[0],), values, np.ones_like(values, dtype=bool))
+        store, watch = Store("sqlite://"), Watch("m", COLUMNS[:1])
+        for chat in range(30, 230):
+            watch.add("bot", "2026-03-08", score(3.0, f"c{chat}"), {"words": level[chat]})
+        watch.flush(store)
+        raised += bool(see_to(store, 0.05, learned=learned, now=NOW))
+        store.close()
+    assert raised <= 1
 
 
 def test_what_two_processes_saw_is_added_up_and_a_flush_can_be_repeated(store: Store) -> None:

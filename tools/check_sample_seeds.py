@@ -16,8 +16,8 @@ from accord.evidence import EvidenceTable
 from accord.learning import held_out, make_head
 from accord.project import Config, Project
 from accord.sample import sources
-from accord.statistics import FOLDS, Clusters
-from accord.validation import baselines, differences_of, folds_of, is_better
+from accord.statistics import FOLDS
+from accord.validation import baselines, compared, folds_of, is_better
 from accord.values import Labels, Question
 
 DRAWS = 1000
@@ -43,7 +43,7 @@ def holds(seed: int, ratings: Path) -> bool:
     rated, splits, _ = folds_of(table, labels, question, FOLDS, 0)
     ours = held_out("mixed", lambda asked: make_head("mixed", asked, {}), question, table, labels, rated, splits)
     systems = [ours, *baselines(table, labels, question, rated, splits)]
-    found = [d for d in differences_of(systems, rated, Clusters(rated.group), DRAWS, 0) if d.statistic == "rmse"]
+    found = [d for d in compared(question, rated, systems, FOLDS, 0, DRAWS).differences if d.statistic == "rmse"]
     beaten = all(is_better(d) and d.p_holm < SURE for d in found)
     shown = ", ".join(f"{d.against} {d.test.difference:+.3f} [{d.test.low:+.3f}, {d.test.high:+.3f}]" for d in found)
     error = float(((ours.value - rated.value) ** 2).mean() ** 0.5)

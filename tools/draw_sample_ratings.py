@@ -11,6 +11,7 @@ import csv
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
 OUT = HERE.parent / "src" / "accord" / "sample" / "ratings.csv"
@@ -34,7 +35,7 @@ def main_quality(quality: dict[str, float | None], leans_on: dict[str, float]) -
     return base + sum(weight * ((quality[name] or 2.5) - 2.5) for name, weight in leans_on.items())
 
 
-def rate(quality: dict[str, float | None], question: str, habit: dict, rng: random.Random) -> str:
+def rate(quality: dict[str, float | None], question: str, habit: dict[str, Any], rng: random.Random) -> str:
     """One answer on the question's scale, or NA where there are no documents to judge by."""
     value = quality[question]
     if value is None:

@@ -23,7 +23,7 @@ def help_of(*command: str) -> str:
 def commands_page() -> str:
     """docs/commands.md."""
     parts = ["# Commands", "Generated from the commands' own help by `make docs`.", f"```text\n{help_of()}\n```"]
-    named = [(str(registered.name),) for registered in app.registered_commands]
+    named: list[tuple[str, ...]] = [(str(registered.name),) for registered in app.registered_commands]
     for group in app.registered_groups:
         assert group.typer_instance is not None
         named += [(str(group.name), str(inner.name)) for inner in group.typer_instance.registered_commands]

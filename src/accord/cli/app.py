@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import functools
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
@@ -52,6 +53,7 @@ def guarded(function: Callable[..., Any]) -> Callable[..., None]:
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> None:
         try:
+            _check_finite(kwargs)
             function(*args, **kwargs)
         except KeyboardInterrupt:
             stop("interrupted. What was done is kept; the same command goes on from there.", INTERRUPTED)
@@ -67,6 +69,19 @@ def guarded(function: Callable[..., Any]) -> Callable[..., None]:
             stop(str(error), error.exit_code)
 
     return run
+
+
+def _check_finite(given: Mapping[str, Any]) -> None:
+    """Refuse an option that is NaN or infinite: no bound would hold it, and no comparison with it says anything.
+
+    Raises:
+        BadInput: Names it.
+    """
+    for name, value in given.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            from accord.values import BadInput
+
+            raise BadInput(f"--{name.replace('_', '-')} takes a finite number, got {value}; give a number")
 
 
 def stop(reason: str, code: int) -> NoReturn:

@@ -11,7 +11,14 @@ if TYPE_CHECKING:
     from accord.project import Fitted
     from accord.validation import CalledRow
 
-_OF_LABELS = {"precision": "precision", "recall": "recall", "f1": "F1", "alpha": "α", "calibration_error": "smECE"}
+_OF_LABELS = {
+    "called": "called",
+    "precision": "precision",
+    "recall": "recall",
+    "f1": "F1",
+    "alpha": "α",
+    "calibration_error": "smECE",
+}
 
 
 def fitted_text(done: Fitted) -> str:
@@ -27,12 +34,21 @@ def fitted_text(done: Fitted) -> str:
     if done.labels:
         parts.append(_labels(done.labels))
     parts += [line for found in done.findings.values() for line in found.lines()]
+    if done.evaluator.is_fitted:
+        parts += done.evaluator.head.remarks()
     return "\n\n".join([*parts, f"saved in {done.folder}"])
 
 
 def _labels(rows: Sequence[CalledRow]) -> str:
+    from accord.validation import no_better_than_chance
+
     about = "Labels of issues, on conversations that were not learned from; 95 % intervals"
-    return f"{about}\n\n{table(['issue', 'labels', *_OF_LABELS.values()], map(_cells, rows))}"
+    shown = f"{about}\n\n{table(['issue', 'labels', *_OF_LABELS.values()], map(_cells, rows))}"
+    unknown = no_better_than_chance(rows)
+    if not unknown:
+        return shown
+    kinds = ", ".join(unknown)
+    return f"{shown}\n\n{kinds}: agreement with people is not above chance (α may be 0); do not go by these calls"
 
 
 def _cells(row: CalledRow) -> list[str]:

@@ -62,11 +62,14 @@ def show_each(results: Iterable[R], as_json: bool, text: Callable[[R], str]) -> 
 
 
 class Progress:
-    """A count that moves: a bar on a terminal, a plain line every few seconds elsewhere; always on stderr."""
+    """A count that moves, its rate, and the time that is left where the total is known; always on stderr.
+
+    A bar on a terminal, a plain line every few seconds elsewhere.
+    """
 
     def __init__(self, what: str, total: int | None = None) -> None:
         self.what, self.total, self.done = what, total, 0
-        self._last = time.monotonic()
+        self._begun = self._last = time.monotonic()
         self._bar = _bar(what, total) if sys.stderr.isatty() else None
 
     def __enter__(self) -> Progress:
@@ -78,14 +81,27 @@ class Progress:
         if self._bar is not None:
             self._bar.stop()
 
+    def expect(self, total: int) -> None:
+        """Note how many there are."""
+        self.total = total
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], total=total)
+
     def at(self, done: int) -> None:
         """Note how many are done by now."""
         self.done = done
         if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], completed=done)
+            self._bar.update(self._bar.task_ids[0], completed=done, figures="  ".join(self._figures()))
         elif time.monotonic() - self._last > _PLAIN_SECONDS:
             self._last = time.monotonic()
-            say(f"{self.what}: {done}" + (f" of {self.total}" if self.total else ""), is_aside=True)
+            say(f"{self.what}: {', '.join(self._figures())}", is_aside=True)
+
+    def _figures(self) -> list[str]:
+        """The count, how many were done a second on average, and the time left if it goes on so."""
+        rate = self.done / max(time.monotonic() - self._begun, 1e-3)
+        count = f"{self.done:,} of {self.total:,}" if self.total else f"{self.done:,}"
+        left = (self.total or 0) - self.done
+        return [count, f"{rate:,.1f}/s", *([f"{_time(left / rate)} left"] if left > 0 and rate > 0 else [])]
 
     def step(self, _: object = None) -> None:
         """One more is done."""
@@ -147,16 +163,21 @@ def stage(name: str) -> None:
     say_line(f"{name} ...")
 
 
+def _time(seconds: float) -> str:
+    """Minutes and seconds, or hours, minutes and seconds."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
 def _bar(what: str, total: int | None) -> Any:
     from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
-    from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = (*Bar.get_default_columns(), TimeElapsedColumn()) if total else (
-        SpinnerColumn(), TextColumn("{task.description}"), TextColumn("{task.completed:.0f}"), TimeElapsedColumn()
-    )  # fmt: skip
-    bar = Bar(*columns, console=Console(stderr=True), transient=True)
-    bar.add_task(what, total=total)
+    shown = (TextColumn(f"{{task.{name}}}") for name in ("description", "fields[figures]"))
+    bar = Bar(BarColumn(), *shown, TimeElapsedColumn(), console=Console(stderr=True), transient=True)
+    bar.add_task(what, total=total, figures="")
     return bar
 
 
@@ -301,6 +322,7 @@ def imported_text(result: Mapping[str, Any]) -> str:
     if result["other_questions"]:
         named = ", ".join(f"{name} ({count})" for name, count in result["other_questions"].items())
         lines.append(f"labels on questions that the rubric does not ask: {named}")
+    lines += [f"{count} spans or log records passed over: {why}" for why, count in result["passed_over"].items()]
     if result["skipped"]:
         lines += [f"{result['skipped']} bad rows skipped:", *(f"  {row}" for row in result["bad_rows"])]
     return "\n".join(lines)

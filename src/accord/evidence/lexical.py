@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterable
 from statistics import fmean
 
+from accord.evidence.bank.languages import ENGLISH, recognised
+from accord.evidence.bank.words import pieces, vocabulary
 from accord.evidence.bank.words import tokens as words
 from accord.evidence.metrics import metrics
 from accord.values import Conversation
@@ -24,8 +26,11 @@ STOP_WORDS = frozenset(
 
 
 def content_words(texts: Iterable[str]) -> set[str]:
-    """The distinct words of some texts, stop words left out."""
-    return {word for text in texts for word in words(text)} - STOP_WORDS
+    """The distinct words of some texts in one language, its function words left out."""
+    every = list(texts)
+    language = recognised(pieces(" ".join(every)), ENGLISH)
+    left_out = STOP_WORDS if language is ENGLISH else language.function_words
+    return {word for text in every for word in vocabulary(language).tokens(text)} - left_out
 
 
 def _rate(conversation: Conversation, pattern: re.Pattern[str]) -> float | None:

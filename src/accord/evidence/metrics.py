@@ -13,11 +13,12 @@ import numpy as np
 from pydantic import Field
 
 from accord.evidence.bank import BANK, BERTSCORE, EMBEDDING, NOTHING, REFERENCE, WORDLESS
+from accord.evidence.bank.languages import ENGLISH, LANGUAGES, Language, named_language, recognised
 from accord.evidence.bank.message import TurnMetric, parsed_document, turn_metrics
 from accord.evidence.bank.session import MetricSession
-from accord.evidence.bank.words import WORDS, tokens
+from accord.evidence.bank.words import WORDS, pieces, tokens
 from accord.evidence.source import Settings, Source, SourceContext, State, sources
-from accord.evidence.table import Column, EvidenceTable
+from accord.evidence.table import Column, EvidenceTable, Note
 from accord.models import Flow, is_remote, nothing
 from accord.values import Conversation, Registry, Sample, Signature
 
@@ -27,17 +28,19 @@ Metric = Callable[[Conversation], float | None]
 metrics: Registry[Metric] = Registry("metric")
 
 
-def measure(samples: Iterable[Sample], names: Sequence[str]) -> EvidenceTable:
+def measure(samples: Iterable[Sample], names: Sequence[str], language: str | None = None) -> EvidenceTable:
     """Each named metric of each sample, as a table.
 
     A sample that is one turn is measured on that turn, given the conversation up to it; of a whole conversation, a
     metric of replies (`accord.evidence.bank`) is the mean over them. Where no reply has a letter or a digit, nothing is
-    measured: every column is missing, for that reason.
+    measured: every column is missing, for that reason. Without a `language`, by its code, that of each text is
+    recognised, and a note names it where it is not English, with a warning where it is none that is known.
 
     Raises:
-        UnknownName: No metric is called so.
+        UnknownName: No metric, or no language, is called so.
     """
-    return _Chosen.of(names).measure(list(samples))
+    named = None if language is None else named_language(language)
+    return _Chosen.of(names, language=named).measure(list(samples))
 
 
 @dataclass(frozen=True)
@@ -48,18 +51,19 @@ class _Chosen:
     of_conversations: Mapping[str, Metric]
     columns: tuple[Column, ...]
     embedded: tuple[Any, ...]
+    language: Language | None = None
 
     @classmethod
-    def of(cls, names: Sequence[str], source: str | None = None) -> _Chosen:
+    def of(cls, names: Sequence[str], source: str | None = None, language: Language | None = None) -> _Chosen:
         of_replies = {name: turn_metrics.get(name) for name in names if name in turn_metrics}
         others = {name: metrics.get(name) for name in names if name not in of_replies}
-        columns = tuple(Column(name, str(signature_of(name)), source=source) for name in names)
+        columns = tuple(Column(name, str(signature_of(name, language)), source=source) for name in names)
         embedded = tuple(metric for metric in of_replies.values() if hasattr(metric, "embedder"))
-        return cls(of_replies, others, columns, embedded)
+        return cls(of_replies, others, columns, embedded, language)
 
     def new_session(self) -> MetricSession:
         """What is kept of one conversation."""
-        return MetricSession(self.of_replies)
+        return MetricSession(self.of_replies, language=self.language)
 
     def measure(
         self, samples: Sequence[Sample], session: Callable[[Sample], MetricSession] | None = None
@@ -73,24 +77,38 @@ class _Chosen:
         self._prepare(samples, sessions)
         found = [self._of(sample, mine) for sample, mine in zip(samples, sessions, strict=True)]
         names, targets = [column.name for column in self.columns], tuple(sample.target for sample in samples)
-        rows = np.array([[row[name] for name in names] for row, _ in found], dtype=float)  # None becomes NaN
+        rows = np.array([[row[name] for name in names] for row, *_ in found], dtype=float)  # None becomes NaN
         rows = rows.reshape(len(samples), len(names))
         present = ~np.isnan(rows)
         absences = {
             (targets[row], names[place]): found[row][1].get(names[place], NOTHING)
             for row, place in np.argwhere(~present).tolist()
         }
-        return EvidenceTable(targets, self.columns, np.where(present, rows, 0.0), present, absences)
+        notes = {target: note for target, (*_, note) in zip(targets, found, strict=True) if note}
+        return EvidenceTable(targets, self.columns, np.where(present, rows, 0.0), present, absences, notes=notes)
 
-    def _of(self, sample: Sample, session: MetricSession) -> tuple[dict[str, float | None], dict[str, str]]:
-        """Each metric of a sample, and why some have no value."""
+    def _of(self, sample: Sample, session: MetricSession) -> _Found:
+        """Each metric of a sample, why some have no value, and what is to be said of it."""
         values, reasons = session.measure(sample) if self.of_replies else ({}, {})
         if not self.of_conversations:
-            return values, reasons
+            return values, reasons, self._note(session.spoken, session.copies)
         conversation = sample.conversation.at(sample.turn)
-        if any(tokens(turn.content) for turn in conversation.replies):
-            return values | {name: metric(conversation) for name, metric in self.of_conversations.items()}, reasons
-        return values | dict.fromkeys(self.of_conversations), reasons | dict.fromkeys(self.of_conversations, WORDLESS)
+        said = pieces(" ".join(turn.content for turn in conversation.replies))
+        note = self._note([recognised(said, ENGLISH)], session.copies)
+        if any(map(tokens, said)):
+            of_all = {name: metric(conversation) for name, metric in self.of_conversations.items()}
+            return values | of_all, reasons, note
+        lacking = dict.fromkeys(self.of_conversations, WORDLESS)
+        return values | dict.fromkeys(self.of_conversations), reasons | lacking, note
+
+    def _note(self, spoken: Sequence[Language], copies: Sequence[str]) -> Note | None:
+        """The languages of the replies that were recognised, which of them is not known, and what is a copy."""
+        foreign = [] if self.language else [each for each in spoken if each is not ENGLISH]
+        if not foreign and not copies:
+            return None
+        shown = {"language": ", ".join(dict.fromkeys(each.code for each in foreign))} if foreign else {}
+        cautions = [*copies, *(each.caution for each in foreign if each.caution)]
+        return Note(shown, "; ".join(dict.fromkeys(cautions)) or None)
 
     def _prepare(self, samples: Sequence[Sample], sessions: Sequence[MetricSession]) -> None:
         """Let embedders read ahead what they will be asked for, where that is cheaper together."""
@@ -106,11 +124,20 @@ class _Chosen:
             embedder.prepare(list(texts))
 
 
-def signature_of(name: str) -> Signature:
-    """How a metric is made: one of replies also by its words and stems, or by what it says itself."""
+_Found = tuple[dict[str, float | None], dict[str, str], Note | None]
+
+
+def signature_of(name: str, language: Language | None = None) -> Signature:
+    """How a metric is made: one of replies also by its words and stems, or by what it says itself.
+
+    The words are those of `language`, or of each text's own where it is to be recognised.
+    """
     if name not in turn_metrics:
         return Signature.of("metric", name=name)
-    return Signature.of("metric", name=name, words=_made_with(turn_metrics.get(name)))
+    made = _made_with(turn_metrics.get(name))
+    if language is not None:
+        made = made.replace(WORDS, language.made_with)
+    return Signature.of("metric", name=name, words=made)
 
 
 def _made_with(metric: TurnMetric) -> str:
@@ -136,7 +163,16 @@ def _members(name: str) -> list[str]:
     return [f"{part}{at}{argument}" for part in GROUPS[group]] if group in GROUPS else [name]
 
 
-class MetricSettings(Settings):
+class GroupSettings(Settings):
+    """A group of metrics has its name for all that is measured; only the language can be named."""
+
+    language: str | None = Field(
+        default=None,
+        description=f"The texts' language ({', '.join(LANGUAGES)}); without one, each text's own is recognised.",
+    )
+
+
+class MetricSettings(GroupSettings):
     """Which metrics are measured."""
 
     names: tuple[str, ...] = Field(default=("lexical",), description="Metrics and groups of them: `accord plugins`.")
@@ -155,6 +191,8 @@ class Metrics(Source):
         for name in self.names:
             if name not in turn_metrics:
                 metrics.get(name)
+        code = getattr(settings, "language", None)
+        self._language = None if code is None else named_language(code)
         self._chosen: _Chosen | None = None
 
     @property
@@ -168,7 +206,7 @@ class Metrics(Source):
 
     def _measured(self, samples: Sequence[Sample]) -> EvidenceTable:
         if self._chosen is None or [column.name for column in self._chosen.columns] != self.names:
-            self._chosen = _Chosen.of(self.names, self.name or None)
+            self._chosen = _Chosen.of(self.names, self.name or None, self._language)
         new = self._chosen.new_session
         return self._chosen.measure(samples, lambda sample: self.session(sample, new))
 
@@ -186,10 +224,6 @@ class Metrics(Source):
         """The same with the metrics that were learned from."""
         self.names = list(state.card["names"])
         return self
-
-
-class GroupSettings(Settings):
-    """A group of metrics has no settings: its name says all."""
 
 
 def _group(name: str) -> type[Metrics]:

@@ -149,4 +149,5 @@ def judge_samples(
                     on_judged(judged)
 
     wait(run())
-    return answer_table(judge, rubric, (found[sample.target] for sample in order), context is not None)
+    table = answer_table(judge, rubric, (found[sample.target] for sample in order), context is not None)
+    return replace(table, metadata=EvidenceTable.of(order).metadata)

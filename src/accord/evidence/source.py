@@ -71,6 +71,15 @@ class Training:
         """The group that splits keep together."""
         return self.labels.group_of(target)
 
+    def rated(self) -> Training:
+        """The part that somebody rated on the question itself; of one that compares, all of it."""
+        if self.question.compares:
+            return self
+        rated = frozenset(self.labels.on(self.question.id).targets)
+        samples = tuple(sample for sample in self.samples if sample.target in rated)
+        labels = Labels((x for x in self.labels if x.target in rated or x.against in rated), self.labels.groups)
+        return replace(self, samples=samples, labels=labels)
+
     def only(self, groups: Iterable[str]) -> Training:
         """The part that belongs to some groups."""
         kept = frozenset(groups)
@@ -303,7 +312,11 @@ def measure_all(parts: Sequence[Source], samples: Sequence[Sample]) -> Flow[Evid
     for source in parts:
         found = yield from source.measure(samples)
         table = _named(found, source.name) if table is None else joined(table, found, source.name)
-    return EvidenceTable.from_rows([], {sample.target: {} for sample in samples}) if table is None else table
+    if table is None:
+        return EvidenceTable.of(samples)
+    # A live reply's conversation often says nothing of itself: that costs it nothing.
+    about = {sample.target: sample.conversation.metadata for sample in samples if sample.conversation.metadata}
+    return replace(table, metadata=about) if about else table
 
 
 def joined(table: EvidenceTable, more: EvidenceTable, source: str) -> EvidenceTable:

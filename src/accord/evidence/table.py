@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.values import BadInput, Target
+from accord.values import BadInput, Sample, Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,7 @@ class EvidenceTable:
         absences: Why a value is missing, by (target, question or column name).
         versions: Which version of the judge answered about a target, where its endpoint said so.
         notes: What sources attach to a target's score.
+        metadata: What each target's conversation says of itself: the system that spoke, and every other entry.
     """
 
     targets: tuple[Target, ...]
@@ -70,11 +71,19 @@ class EvidenceTable:
     absences: Mapping[tuple[Target, str], str] = field(default_factory=dict)
     versions: Mapping[Target, str] = field(default_factory=dict)
     notes: Mapping[Target, Note] = field(default_factory=dict)
+    metadata: Mapping[Target, Mapping[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         shape = (len(self.targets), len(self.columns))
         if self.values.shape != shape or self.present.shape != shape:
             raise ValueError(f"values {self.values.shape} and mask {self.present.shape} must be {shape}")
+
+    @classmethod
+    def of(cls, samples: Iterable[Sample]) -> EvidenceTable:
+        """A table of samples without any column: what evidence is joined to."""
+        about = {sample.target: sample.conversation.metadata for sample in samples}
+        nothing = np.zeros((len(about), 0))
+        return cls(tuple(about), (), nothing, nothing.astype(bool), metadata=about)
 
     @classmethod
     def from_rows(
@@ -115,8 +124,9 @@ class EvidenceTable:
         kept = frozenset(targets)
         absences = {key: reason for key, reason in self.absences.items() if key[0] in kept}
         return EvidenceTable(
-            targets, self.columns, self.values[index], self.present[index], absences, self.versions, self.notes
-        )
+            targets, self.columns, self.values[index], self.present[index], absences, self.versions, self.notes,
+            self.metadata,
+        )  # fmt: skip
 
     def filter(
         self, groups: Iterable[str], group_of: Callable[[Target], str] = lambda target: target.conversation
@@ -146,6 +156,7 @@ class EvidenceTable:
             {**self.absences, **other.absences},
             {**self.versions, **other.versions},
             _both(self.notes, other.notes),
+            {**self.metadata, **other.metadata},
         )
 
     def join(self, other: EvidenceTable) -> EvidenceTable:
@@ -160,6 +171,7 @@ class EvidenceTable:
             {**self.absences, **other.absences},
             {**self.versions, **other.versions},
             _both(self.notes, other.notes),
+            {**self.metadata, **other.metadata},
         )
 
     def align(self, columns: Sequence[Column]) -> EvidenceTable:
@@ -220,6 +232,7 @@ class EvidenceTable:
             self.absences,
             self.versions,
             self.notes,
+            self.metadata,
         )
 
     def distribution(self, question: str) -> tuple[tuple[float, ...], NDArray[np.float64], NDArray[np.bool_]]:

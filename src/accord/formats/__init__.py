@@ -25,6 +25,7 @@ from accord.formats.record import Fields, Format, Record, Row, WrongShape, forma
 from accord.formats.row_writer import QueueWriter, ScoreWriter
 from accord.formats.rows import locate, read_rows
 from accord.formats.soda_eval import REPEAT
+from accord.formats.spans import NO_CONTENT, NO_MESSAGES, SAYS_A_CALL
 
 __all__ = [
     "AnnotationWriter",
@@ -32,11 +33,14 @@ __all__ = [
     "Fields",
     "Format",
     "NOT_APPLICABLE",
+    "NO_CONTENT",
+    "NO_MESSAGES",
     "OnBadRow",
     "QueueWriter",
     "REPEAT",
     "Record",
     "Row",
+    "SAYS_A_CALL",
     "ScoreWriter",
     "T",
     "UNNAMED",

@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
-from accord.formats import benchmark, langfuse, mlflow, soda_eval, table, traces  # noqa: F401
+from accord.formats import benchmark, langfuse, mlflow, otel, soda_eval, table  # noqa: F401
 from accord.formats.annotations import looks_like_annotations
 from accord.formats.label_files import looks_like_labels, mapped, read_labels
 from accord.formats.record import Fields, Format, Record, Row, WrongShape, admitted, formats, grouped
@@ -22,6 +22,7 @@ __all__ = ["Record", "columns_of", "detect", "formats", "is_label_file", "read",
 _MOST_TELLING_FIRST = ("benchmark", "soda-eval", "openai-messages", "sharegpt", "mlflow", "langfuse", "otel", "table")
 T = TypeVar("T")
 OnBadRow = Callable[[BadRow], None]
+OnPassedOver = Callable[[str], None]
 
 
 def read(
@@ -29,6 +30,7 @@ def read(
     format: str = "auto",
     columns: Mapping[str, str] | None = None,
     on_bad_row: OnBadRow | None = None,
+    on_passed_over: OnPassedOver = lambda reason: None,
 ) -> Iterator[Record]:
     """Every conversation of a file, one after another, with the labels that stand beside it.
 
@@ -37,6 +39,7 @@ def read(
         format: A name of `accord plugins`, or `auto` to tell by the first readable row.
         columns: Our column name to the file's, for tables whose columns are called otherwise.
         on_bad_row: Called with each bad row, which is then skipped; without it a bad row is raised.
+        on_passed_over: Called with the reason for each row, or part of one, that is well-formed and says nothing.
 
     Raises:
         BadInput: The file cannot be read, or its format cannot be told.
@@ -46,7 +49,7 @@ def read(
     complain = on_bad_row or _raise
     rows = _good_rows(found, columns, complain)
     if format != "auto":
-        yield from _records(found, formats.get(format), rows, complain)
+        yield from _records(found, formats.get(format), rows, complain, on_passed_over)
         return
     for first in rows:
         try:
@@ -56,7 +59,7 @@ def read(
                 raise
             on_bad_row(BadRow(str(found), first.line, str(error)))
         else:
-            yield from _records(found, formats.get(name), chain([first], rows), complain)
+            yield from _records(found, formats.get(name), chain([first], rows), complain, on_passed_over)
             return
     raise BadInput(f"{path} holds no row in a format that can be told; name one with --format")
 
@@ -115,9 +118,11 @@ def _good_rows(path: Path, columns: Mapping[str, str] | None, complain: OnBadRow
             yield row
 
 
-def _records(path: Path, format: Format, rows: Iterator[Row], complain: OnBadRow) -> Iterator[Record]:
+def _records(
+    path: Path, format: Format, rows: Iterator[Row], complain: OnBadRow, passed_over: OnPassedOver
+) -> Iterator[Record]:
     groups: Generator[list[Row]] = (
-        ([row] for row in rows) if format.key is None else grouped(_keyed(path, format, rows, complain))
+        ([row] for row in rows) if format.key is None else grouped(_keyed(path, format, rows, complain, passed_over))
     )
     with closing(groups):  # a bad row that is raised must not leave what was spooled behind
         for group in groups:
@@ -132,7 +137,9 @@ def _converted(format: Format, fields: Sequence[Fields], default_id: str) -> Rec
     return None if record is None else admitted(record)
 
 
-def _keyed(path: Path, format: Format, rows: Iterator[Row], complain: OnBadRow) -> Iterator[tuple[str | None, Row]]:
+def _keyed(
+    path: Path, format: Format, rows: Iterator[Row], complain: OnBadRow, passed_over: OnPassedOver
+) -> Iterator[tuple[str | None, Row]]:
     """Rows, split where one bundles several, each with the id of its conversation."""
     key = format.key
     assert key is not None
@@ -141,6 +148,9 @@ def _keyed(path: Path, format: Format, rows: Iterator[Row], complain: OnBadRow) 
         for part in parts or ():
             name = _guarded(path, row.line, complain, lambda part=part: (key(part),))
             if name is not None:
+                reason = format.passed_over(part) if format.passed_over else None
+                if reason is not None:
+                    passed_over(reason)
                 yield name[0], Row(row.line, part)
 
 

@@ -67,12 +67,14 @@ class Format:
             Raises `WrongShape`.
         key: The id that rows of one conversation share, where a conversation spans rows; else `None`.
         split: One row of the file to the rows it bundles (an OTLP batch holds many spans); else `None`.
+        passed_over: Why nothing is read from a row (or a part of one), or `None` where something is.
     """
 
     recognises: Callable[[Fields], bool]
     convert: Callable[[Sequence[Fields], str], Record | None]
     key: Callable[[Fields], str | None] | None = None
     split: Callable[[Fields], Sequence[Fields]] | None = None
+    passed_over: Callable[[Fields], str | None] | None = None
 
 
 def admitted(record: Record) -> Record:

@@ -20,9 +20,13 @@ from accord.formats.record import Row
 from accord.values import DEEPEST, MB, BadInput, BadRow, is_too_deep, open_unpacked, regular, shown_size, unpacked_name
 
 TABLE_SUFFIXES = {".csv", ".tsv", ".parquet"}
-ROW_BYTES = 32 * MB
-"""The longest row: a book of 5,000 pages."""
-_SKIPPED = 4 * ROW_BYTES
+ROW_BYTES = 8 * MB
+"""The longest row: more than any model takes in. Reading one takes some seventeen times its size in memory."""
+_WHOLE_BYTES = 4 * ROW_BYTES
+"""The longest JSON document that is parsed at once: many rows in an object."""
+_HEADER = MB
+"""The longest header of a table, in characters."""
+_SKIPPED = 4 * _WHOLE_BYTES
 """A line that is longer than this is not looked for the end of."""
 _BAD_AT_ONCE = 10_000
 """So many bad rows one after another are no file of rows."""
@@ -114,7 +118,7 @@ def _json_rows(path: Path) -> Iterator[Row | BadRow]:
         except _OneLargeValue:
             if not wraps:
                 raise BadInput(
-                    f"{path} is one JSON value of more than {shown_size(ROW_BYTES)}; write one conversation a line"
+                    f"{path} is one JSON value of more than {shown_size(_WHOLE_BYTES)}; write one conversation a line"
                 ) from None
     with _open(path) as stream:
         yield from _array_rows(path, stream, wrapped=True)
@@ -132,12 +136,12 @@ def _lines(path: Path, stream: IO[bytes], wraps: bool) -> Iterator[tuple[int, by
         BadInput: The end of such a line is far.
     """
     line, empty = 0, 0
-    while raw := stream.readline(ROW_BYTES + 1):
+    while raw := stream.readline((ROW_BYTES if line else _WHOLE_BYTES) + 1):
         line += 1
         empty = empty + 1 if raw.isspace() else 0
         if empty > _EMPTY_AT_ONCE:
             raise BadInput(f"{path}: {_EMPTY_AT_ONCE:,} empty lines one after another, up to line {line}")
-        if len(raw) <= ROW_BYTES:
+        if len(raw) <= (ROW_BYTES if line > 1 else _WHOLE_BYTES):
             yield line, raw
             continue
         if line == 1 and wraps:
@@ -172,14 +176,20 @@ def _line_rows(path: Path, stream: IO[bytes], wraps: bool) -> Iterator[Row | Bad
         row = _parsed(path, line, text)
         if not begun and isinstance(row, BadRow) and text.strip().endswith((b"{", b"[", b",")):
             # Not a line of its own but the opening of one pretty-printed value.
-            whole = text + stream.read(ROW_BYTES + 1 - len(text))
-            if len(whole) > ROW_BYTES:
+            whole = text + stream.read(_WHOLE_BYTES + 1 - len(text))
+            if len(whole) > _WHOLE_BYTES:
                 raise _OneLargeValue
             row = _parsed(path, line, whole)
             if isinstance(row, BadRow):
                 raise BadInput(f"{path} is neither JSON lines nor one JSON value: {row.reason}")
-        yield from _unwrapped(path, row) if not begun else (row,)
+        rows = _unwrapped(path, row) if not begun else (row,)
+        yield from rows if len(text) <= ROW_BYTES else (_alone(path, each, row) for each in rows)
         begun = True
+
+
+def _alone(path: Path, found: Row | BadRow, whole: Row | BadRow) -> Row | BadRow:
+    """What a first line holds that is longer than a row may be: the rows inside it, never itself."""
+    return BadRow(str(path), 1, _too_long("a row")) if found is whole and isinstance(found, Row) else found
 
 
 def _unwrapped(path: Path, row: Row | BadRow) -> Iterator[Row | BadRow]:
@@ -322,12 +332,14 @@ def _csv_rows(path: Path, delimiter: str | None) -> Iterator[Row | BadRow]:
     csv.field_size_limit(ROW_BYTES)
     with _open(path) as stream, io.TextIOWrapper(stream, encoding="utf-8-sig", newline="") as text:
         try:
-            header, before = text.readline(ROW_BYTES), 1
+            header, before = text.readline(_HEADER), 1
             if header.lower().startswith("sep="):  # what spreadsheets write to name the delimiter
-                delimiter, header, before = header.strip()[4:5], text.readline(ROW_BYTES), 2
+                delimiter, header, before = header.strip()[4:5], text.readline(_HEADER), 2
             delimiter = delimiter or _delimiter(header)
             if header.count(delimiter) >= COLUMNS:
                 raise BadInput(f"{path} has more than {COLUMNS:,} columns; a table of conversations has few")
+            if len(header) == _HEADER:
+                raise BadInput(f"{path} begins with a line of {_HEADER:,} characters or more, which no header is")
             names = [name.strip() for name in next(csv.reader([header], delimiter=delimiter), [])]
             twice = next((name for name, times in Counter(names).items() if name and times > 1), None)
             if twice is not None:

@@ -11,14 +11,14 @@ from accord.learning.baselines import (
     RandomDraw,
 )
 from accord.learning.calibration import FEWEST_LABELS, Calibration
-from accord.learning.conformal import band_width, bands
+from accord.learning.conformal import band_width, bands, groups_needed
 from accord.learning.core import matrix
 from accord.learning.curves import BINS, Additive, Bins, predicted
-from accord.learning.evaluator import Evaluator, learns, level_of, load_evaluator, with_notes
+from accord.learning.evaluator import Evaluator, learns, level_of, with_notes
 from accord.learning.experts import ExpertParameters, parts
 from accord.learning.folder import Level, saved_as
 from accord.learning.head import Head, check_settings, heads, make_head, settings_of
-from accord.learning.held_out import Choice, Factory, System, held_out
+from accord.learning.held_out import Choice, Factory, HeldOut, System, held_out
 from accord.learning.importance import Importance, importance
 from accord.learning.issue_labels import (
     DIRECTIONS,
@@ -39,13 +39,16 @@ from accord.learning.labelling import suggest_labels
 from accord.learning.large_equations import LargeDesign
 from accord.learning.layout import GROUP, OFFSET, OWN_SLOPE, SLOPE, TEXT
 from accord.learning.link import OrdinalLink
+from accord.learning.loading import load_evaluator
 from accord.learning.mixed import MixedCore
 from accord.learning.mixed_effects import MixedEffects
 from accord.learning.mixture import Mixture
 from accord.learning.network import Shape, blocks, chances, inputs, predict
 from accord.learning.network_core import PAPER, NetworkSettings, answers_to
+from accord.learning.other_questions import FEWEST_SHEETS, OtherQuestions, other_sheets
 from accord.learning.out_of_fold import Fitting, out_of_fold
 from accord.learning.panel import RULES, predict_panel
+from accord.learning.plausibility import KINDS, Plausibility, fakes
 from accord.learning.presets import EVIDENCE, PRESETS, EvaluatorSettings, make_evaluator
 from accord.learning.trained_on import MOST_LEVELS, Levels
 
@@ -65,16 +68,19 @@ __all__ = [
     "EvaluatorSettings",
     "ExpertParameters",
     "FEWEST_LABELS",
+    "FEWEST_SHEETS",
     "Factory",
     "Fitting",
     "GROUP",
     "Head",
+    "HeldOut",
     "ISOTONIC",
     "Importance",
     "IssueCalibration",
     "IssueLabels",
     "JudgeArgmax",
     "JudgeExpected",
+    "KINDS",
     "LabelFree",
     "LargeDesign",
     "Level",
@@ -89,10 +95,12 @@ __all__ = [
     "OFFSET",
     "OWN_SLOPE",
     "OrdinalLink",
+    "OtherQuestions",
     "PAPER",
     "PLATT",
     "PMI",
     "PRESETS",
+    "Plausibility",
     "RIDGE",
     "RULES",
     "RandomDraw",
@@ -107,7 +115,9 @@ __all__ = [
     "blocks",
     "chances",
     "check_settings",
+    "fakes",
     "finding",
+    "groups_needed",
     "heads",
     "held_out",
     "importance",
@@ -121,6 +131,7 @@ __all__ = [
     "make_evaluator",
     "make_head",
     "matrix",
+    "other_sheets",
     "out_of_fold",
     "parts",
     "predict",

@@ -10,7 +10,7 @@ over the completions; the best next question is the one after whose answer it is
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,7 +99,7 @@ class AdaptiveRubric:
         completed = np.where(self._asked & ~present, self.table.values, features.values[row])
         weight = self._likeness(features.values[row], present & self.table.present.all(axis=0))
         there = np.broadcast_to(self._asked | present, completed.shape)
-        whole = EvidenceTable(self.table.targets, self.table.columns, completed, there)
+        whole = replace(features.take([row] * len(self.table)), values=completed, present=there)
         each = [self.evaluator.distributions(whole, [name] * len(whole)) for name in annotators]
         shares = np.mean(each, axis=0)
         predicted = shares @ self.side.options

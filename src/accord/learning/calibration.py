@@ -13,12 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.evidence import Arrays, Column, EvidenceTable, Ratings
-from accord.learning.core import Core, known_ratings, why_nothing
+from accord.learning.core import Core, inner_folds, known_ratings, why_nothing
+from accord.learning.group_shifts import JUDGE_VERSION, GroupShifts
 from accord.learning.head import Head, heads
 from accord.learning.mixed import BEST, MixedCore
 from accord.learning.mixture import CurvesCore
 from accord.learning.network_core import NetworkCore, NetworkSettings
+from accord.learning.other_questions import OtherQuestions
 from accord.learning.stack import CANDIDATES, FEWEST_FOR_STACK, ConstantCore, StackCore, as_json, stacked
+from accord.learning.svr import SupportVectorCore
 from accord.learning.trained_on import Levels, TrainedOn
 from accord.values import (
     POPULATION,
@@ -36,7 +39,7 @@ from accord.values import (
 from accord.version import __version__
 
 Floats = NDArray[np.float64]
-CORES = ("auto", *CANDIDATES)
+CORES = ("auto", *CANDIDATES, "svr")
 FEWEST_LABELS = 8
 
 
@@ -48,7 +51,8 @@ class Calibration(Head):
         core: How answers follow from evidence: `mixed` is a linear mixed model by REML under an ordered probit,
             `network` the paper's network or its regularised variant, `curves` the additive mixture, `judge` the judge's
             answer to the question itself, `column` the one column that follows the ratings best, `constant` how often
-            each option was chosen; `auto` tries all that apply on inner folds and averages those that help.
+            each option was chosen, `svr` a support vector regression; `auto` tries all that apply but the last on inner
+            folds and averages those that help.
         own_slopes: Of `mixed`: whether annotators may weigh the evidence differently, or differ in level alone.
         threshold_spread: Of `mixed`: prior standard deviation of an annotator's own thresholds around the common
             ones, in units of the latent scale.
@@ -58,10 +62,14 @@ class Calibration(Head):
         coverage: Share of new ratings that the conformal band of a score should hold.
         groups: Patterns of annotators (`user-*`) who are treated as one: end users who each leave a thumb or two.
         candidates: Of `auto`: which of the others are tried; by default all.
+        even_by: What groups of conversations are made by whose scores are to be right on the mean: `system`,
+            `judge-version`, or another entry of the conversations' metadata. Groups that inner folds show to be put
+            too high or too low are shifted (footnote 17); with `[]` none is.
         seconds: Of `auto`: what is expected to take longer on one core (the network, on many ratings) is not tried.
     """
 
     method = "calibration"
+    takes_every_sheet = True
 
     def __init__(
         self,
@@ -74,6 +82,7 @@ class Calibration(Head):
         coverage: float = 0.9,
         groups: Sequence[str] = (),
         candidates: Sequence[str] = (),
+        even_by: Sequence[str] = ("system", JUDGE_VERSION),
         seconds: float = 60.0,
     ) -> None:
         super().__init__(question)
@@ -83,10 +92,12 @@ class Calibration(Head):
             raise BadInput(f"domain_correlation is a correlation from 0 to 1, got {domain_correlation}")
         if not 0 < coverage < 1:
             raise BadInput(f"coverage is a share between 0 and 1, got {coverage}")
-        if isinstance(groups, str):
-            raise BadInput(f"groups is a list of patterns, got {groups!r}; write [{groups!r}]")
-        if isinstance(candidates, str):
-            raise BadInput(f"candidates is a list of cores, got {candidates!r}; write [{candidates!r}]")
+        lists = {"groups": (groups, "patterns"), "candidates": (candidates, "cores"), "even_by": (even_by, "names")}
+        for setting, (given, of) in lists.items():
+            if isinstance(given, str):
+                raise BadInput(f"{setting} is a list of {of}, got {given!r}; write [{given!r}]")
+            if not isinstance(given, list | tuple) or not all(isinstance(each, str) for each in given):
+                raise BadInput(f"{setting} is a list of {of}, got {given!r}")
         for name in candidates:
             if name not in CANDIDATES:
                 raise UnknownName("core", name, CANDIDATES)
@@ -101,6 +112,7 @@ class Calibration(Head):
         self.coverage = coverage
         self.groups = groups
         self.candidates = candidates
+        self.even_by = even_by
         self.seconds = seconds
         self.core_: Core | None = None
 
@@ -115,7 +127,7 @@ class Calibration(Head):
         return [] if self.core_ is None else self.core_.annotators
 
     def fit(self, evidence: EvidenceTable, labels: Labels) -> Self:
-        """Learn from every label on the main question whose target has some evidence.
+        """Learn from every label on the main question whose target has some evidence, and from sheets without one.
 
         Raises:
             BadInput: Fewer than `FEWEST_LABELS` such labels, or a label outside the scale.
@@ -129,9 +141,15 @@ class Calibration(Head):
                 "Import more labels, or gather evidence for the conversations they rate."
             )
         levels = Levels.fit(rated)
-        core, distributions, self.tried_ = self._learned(evidence, levels.coarse(rated), said)
-        side = TrainedOn.of(core.shown(evidence), rated, levels, distributions, core.annotators, self.coverage)
-        return self._take(core, side, domain=None)
+        coarse = levels.coarse(rated)
+        others, told = OtherQuestions.learn(evidence, said, self.question.id)
+        core, distributions, self.tried_ = self._learned(told, coarse, said)
+        shifts, shares = GroupShifts.learn(
+            self.even_by, evidence, rated, levels.fine(distributions), inner_folds(coarse)
+        )  # fmt: skip
+        side = TrainedOn.of(core.shown(evidence), rated, levels, shares, core.annotators, self.coverage)
+        self.others_ = others
+        return self._take(core, side, shifts, domain=None)
 
     def _learned(
         self, evidence: EvidenceTable, rated: Ratings, labels: Labels
@@ -159,6 +177,7 @@ class Calibration(Head):
             "column": lambda: MixedCore(False, 0.0, BEST, "column"),
             "mixed": lambda: MixedCore(self.own_slopes, self.threshold_spread),
             "curves": CurvesCore,
+            "svr": SupportVectorCore,
             "network": lambda: NetworkCore(NetworkSettings.of(self.network or {})),
         }
         return makers[core]()
@@ -177,7 +196,8 @@ class Calibration(Head):
     def in_new_domain(self) -> Calibration:
         """This evaluator for conversations from another place, before anyone has labelled any of them there."""
         core = self._fitted().in_new_domain(self.domain_correlation)
-        return copy(self)._take(core, self.trained_on_, domain="new")
+        shifts = self.shifts_.scaled(self.domain_correlation)
+        return copy(self)._take(core, self.trained_on_, shifts, domain="new")
 
     def adapt(self, evidence: EvidenceTable, labels: Labels) -> Calibration:
         """This evaluator for another place, after a few labels per annotator from there.
@@ -194,13 +214,14 @@ class Calibration(Head):
         if not len(rated):
             raise BadInput(f"no label on {self.question.id!r} has evidence; adapting needs at least one")
         home = self.trained_on_
-        here = core.adapt(features, home.levels.coarse(rated), self.domain_correlation)
+        here = core.adapt(self._beside(features), home.levels.coarse(rated), self.domain_correlation)
         given = rated.counts(here.annotators)
         counts = {name: home.counts.get(name, 0) + count for name, count in given.items()}
-        return copy(self)._take(here, replace(home, counts=counts), domain="adapted")
+        # Labels from there have said how high its conversations are to be put.
+        return copy(self)._take(here, replace(home, counts=counts), GroupShifts(), domain="adapted")
 
-    def _take(self, core: Core, side: TrainedOn, domain: str | None) -> Self:
-        self.core_, self.trained_on_, self.domain_ = core, side, domain
+    def _take(self, core: Core, side: TrainedOn, shifts: GroupShifts, domain: str | None) -> Self:
+        self.core_, self.trained_on_, self.shifts_, self.domain_ = core, side, shifts, domain
         return self
 
     def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
@@ -263,7 +284,13 @@ class Calibration(Head):
 
     def distributions(self, features: EvidenceTable, annotators: Sequence[str | None]) -> Floats:
         """(n, K) each row's distribution for its annotator; `features` are this evaluator's own columns."""
-        return self.trained_on_.levels.fine(self._fitted().distributions(features, annotators))
+        side = self.trained_on_
+        shares = side.levels.fine(self._fitted().distributions(self._beside(features), annotators))
+        return self.shifts_.apply(features, side.options, shares)
+
+    def _beside(self, features: EvidenceTable) -> EvidenceTable:
+        """This evaluator's own columns as its core reads them."""
+        return features if self.others_ is None else self.others_.beside(features)
 
     def features(self, evidence: EvidenceTable) -> EvidenceTable:
         """The evidence as this evaluator's own columns, in their order.
@@ -291,6 +318,8 @@ class Calibration(Head):
             spread=self.threshold_spread if mixed else None,
             domain=self.domain_,
             domain_correlation=self.domain_correlation if self.domain_ else None,
+            beside="+".join(self.others_.sheets) if self.others_ else None,
+            even_by="+".join(self.shifts_.tilts) or None,
             coverage=self.coverage,
             evidence="+".join(judges) or None,
             rubric=content_hash(sorted(makers), length=8) if makers else None,
@@ -315,30 +344,40 @@ class Calibration(Head):
             "signature": str(self.signature()),
             "coverage": self.coverage,
             **self.trained_on_.describe(),
+            "other_questions": dict(self.others_.sheets) if self.others_ else {},
+            "group_shifts": self.shifts_.to_json(),
             **learned,
             "annotators": people,
         }
+
+    def remarks(self) -> list[str]:
+        """Which other questions were learned from, and which groups' scores are shifted."""
+        self.check_fitted()
+        return [*(self.others_.lines() if self.others_ else []), *self.shifts_.lines()]
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """What was learned, as JSON and arrays."""
         core = self._fitted()
         (parts_of_core, of_core), (side, of_side) = core.state(), self.trained_on_.state()
         learned = {"trained_on": side, "core": list(_parts(core)), "parts": parts_of_core}
-        card = {**learned, "domain": self.domain_, "tried": self.tried_}
-        parts = {"core": of_core, "trained_on": of_side}
+        card = {**learned, "domain": self.domain_, "tried": self.tried_, "shifts": self.shifts_.to_json()}
+        card["others"], of_others = self.others_.state() if self.others_ else (None, {})
+        parts = {"core": of_core, "trained_on": of_side, "others": of_others}
         return card, {f"{part}.{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
 
     def restore(self, card: Mapping[str, Any], arrays: Arrays) -> Self:
         """The inverse of `state`."""
-        core, side = (
+        core, side, others = (
             {name.removeprefix(f"{part}."): array for name, array in arrays.items() if name.startswith(f"{part}.")}
-            for part in ("core", "trained_on")
+            for part in ("core", "trained_on", "others")
         )
+        self.others_ = None if card["others"] is None else OtherQuestions.restored(card["others"], others)
         self.tried_ = dict(card["tried"])
         cores = {name: self._made(name) for name in card["core"]}
         empty = StackCore(cores, card["parts"]["weights"]) if len(cores) > 1 else next(iter(cores.values()))
         made = empty.restore(card["parts"], core)
-        return self._take(made, TrainedOn.restored(card["trained_on"], side), card["domain"])
+        shifts = GroupShifts.from_json(card["shifts"])
+        return self._take(made, TrainedOn.restored(card["trained_on"], side), shifts, card["domain"])
 
     @property
     def columns(self) -> tuple[Column, ...] | None:
@@ -370,6 +409,12 @@ def auto(question: Question, **settings: Any) -> Calibration:
 def mixed(question: Question, **settings: Any) -> Calibration:
     """Personalised calibration by linear mixed effects (REML) under an ordered probit."""
     return Calibration(question, **{"core": "mixed", **settings})
+
+
+@heads.register("svr")
+def svr(question: Question, **settings: Any) -> Calibration:
+    """Support vector regression on each text's mean rating, as MoE-CIU's paper learns its reward."""
+    return Calibration(question, **{"core": "svr", **settings})
 
 
 @heads.register("network")

@@ -18,50 +18,38 @@ from typing import Any
 import numpy as np
 
 from accord.evidence import (
-    Arrays,
     EvidenceTable,
     Source,
-    SourceContext,
-    State,
     Training,
     in_pairs,
     joined,
-    make_source,
     measure_all,
 )
 from accord.learning.folder import (
-    DAMAGED,
     FOLDER_FORMAT,
+    HELD_OUT,
     Card,
     Level,
     SourceCard,
-    read_arrays,
-    saved_as,
-    under,
     write_folder,
 )
 from accord.learning.head import Head, make_head
-from accord.learning.held_out import Choice
-from accord.models import Flow, ModelSettings
+from accord.learning.held_out import Choice, HeldOut
+from accord.learning.plausibility import Plausibility
+from accord.models import LIKELIHOOD, Flow, ModelSettings
 from accord.values import (
-    CARD_BYTES,
     BadInput,
     Labels,
     NotFitted,
     Question,
-    Rubric,
     Sample,
     Score,
     Signature,
     Target,
     Unscored,
     content_hash,
-    read_text,
 )
 from accord.version import __version__
-
-_NESTED = 2
-"""How deep evaluators of other questions stand inside each other: theirs have none."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +67,9 @@ class Evaluator:
         also: Evaluators of other questions (of kinds of issues), whose answers go into the notes of a score.
         choose: Settings of the head that are chosen inside the training side: values by name, the simplest first.
         seed: Of the folds of that choice.
+        held_out: What it said of ratings out of fold, where it was tried before it learned from everything.
+        checks_plausibility: Whether learning includes a gate against replies that a language model finds implausible.
+        plausibility: That gate; `None` where there is none.
     """
 
     question: Question
@@ -91,6 +82,9 @@ class Evaluator:
     also: tuple[Evaluator, ...] = ()
     choose: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     seed: int = 0
+    held_out: HeldOut | None = None
+    checks_plausibility: bool = False
+    plausibility: Plausibility | None = None
 
     @property
     def is_fitted(self) -> bool:
@@ -106,7 +100,13 @@ class Evaluator:
     def roles(self) -> tuple[str, ...]:
         """Whom scoring may ask."""
         every = (self, *self.also)
-        return tuple(dict.fromkeys(role for each in every for source in each.sources for role in source.roles))
+        asked = [role for each in every for source in each.sources for role in source.roles]
+        return tuple(dict.fromkeys([*asked, LIKELIHOOD] if self.checks_plausibility else asked))
+
+    @property
+    def takes_every_sheet(self) -> bool:
+        """Whether it learns from what people said of samples that nobody rated on its own question."""
+        return self.head.takes_every_sheet and not any(map(learns, self.sources))
 
     @property
     def is_live(self) -> bool:
@@ -115,7 +115,8 @@ class Evaluator:
 
     def signature(self) -> Signature:
         """How its scores are made."""
-        return self.head.signature().with_part("sources", "+".join(source.name for source in self.sources))
+        made = self.head.signature().with_part("sources", "+".join(source.name for source in self.sources))
+        return made if self.plausibility is None else made.with_part("plausibility", self.plausibility.model)
 
     # --- learning -----------------------------------------------------------------------------------------------
 
@@ -127,7 +128,7 @@ class Evaluator:
         Raises:
             BadInput: There is too little to learn from, or both turns and conversations are rated.
         """
-        table = known or EvidenceTable.from_rows([], {target: {} for target in train.targets})
+        table = known or EvidenceTable.of(train.samples)
         learned = []
         for source in self.sources:
             if known is not None and not learns(source):
@@ -166,6 +167,21 @@ class Evaluator:
         own = ((source, tuple(c for c in columns if c.source == source.name)) for source in learned or self.sources)
         kept = [part for source, mine in own if (part := source.keep_only(mine))]
         return replace(self, head=head, sources=tuple(kept), level=level_of(labels.on(self.question.id).targets))
+
+    def with_gate(self, train: Training) -> Flow[Evaluator]:
+        """The evaluator with its gate learned, where it is to have one; asks the likelihood model.
+
+        Raises:
+            BadInput: There are too few replies to learn it from.
+        """
+        if not self.checks_plausibility:
+            return self
+        learned = yield from Plausibility.learn(train.samples, train.group_of, self.seed)
+        return replace(self, plausibility=learned)
+
+    def without_gate(self) -> Evaluator:
+        """The evaluator for scores that nobody is asked about."""
+        return replace(self, checks_plausibility=False, plausibility=None)
 
     def _chosen(self, evidence: EvidenceTable, labels: Labels) -> Head:
         """The head after learning, with the settings that predict inner folds best where some are to be chosen."""
@@ -208,7 +224,9 @@ class Evaluator:
         return with_notes(self.head.predict_each(evidence, annotators), evidence)
 
     def with_others(self, samples: Sequence[Sample], scores: list[Score | Unscored]) -> Flow[list[Score | Unscored]]:
-        """The scores, with what the evaluators of other questions say of the samples' turns in their notes."""
+        """The scores as the gate leaves them, with what the evaluators of other questions say of the samples' turns."""
+        if self.plausibility is not None:
+            scores = yield from self.plausibility.gated(samples, scores)
         if not self.also:
             return scores
         turns = [turn for sample in samples for turn in _turns_of(sample)]
@@ -249,6 +267,7 @@ class Evaluator:
             card,
             {name: _sha(array) for name, array in arrays.items()},
             [other.digest() for other in self.also],
+            *([] if self.plausibility is None else [self.plausibility.to_json()]),
         ]
         for source in self.sources:
             state = source.state()
@@ -268,6 +287,8 @@ class Evaluator:
             raise NotFitted(f"the evaluator {self.name!r} has learned nothing yet; fit it first")
         card, arrays = self.head.state()
         every = {f"head.{name}": array for name, array in arrays.items()}
+        if self.held_out is not None:
+            every |= {f"{HELD_OUT}.{name}": array for name, array in self.held_out.arrays().items()}
         parts: list[SourceCard] = []
         files: dict[str, str] = {}
         for source in self.sources:
@@ -291,68 +312,11 @@ class Evaluator:
                 if role in self.roles
             },
             "also": [other.question.id for other in self.also],
+            "plausibility": None if self.plausibility is None else self.plausibility.to_json(),
         }
         write_folder(Path(folder), about, every, files)
         for place, other in enumerate(self.also):
             other.save(Path(folder) / "also" / str(place))
-
-
-def load_evaluator(folder: str | Path) -> Evaluator:
-    """Read an evaluator that `save` wrote.
-
-    Raises:
-        BadInput: The folder holds none, is damaged, was edited where it may not be, or was written by another Accord
-            whose folders this one does not read; or a number in it is none.
-    """
-    return _loaded(folder, 0)
-
-
-def _loaded(folder: str | Path, depth: int) -> Evaluator:
-    about, source = saved_as(folder), Path(folder)
-    if depth > _NESTED:
-        raise BadInput(f"{folder} stands inside itself; fit the evaluator again")
-    try:
-        arrays = read_arrays(source)
-        if about["level"] not in (None, "turn", "conversation") or not isinstance(about["name"], str):
-            raise ValueError("a level or a name that is none")
-        question = Question.model_validate(about["question"])
-        head = make_head(about["head"]["name"], question, about["head"]["settings"])
-        _check_scores(head.restore(about["head"]["learned"], under("head", arrays)), about["level"])
-        # A source that needs a rubric keeps its own; the evaluator's question stands in for the project's.
-        context = SourceContext(Rubric.model_construct(questions=(question,), main=question.id), about["seed"])
-        parts = tuple(_restored(row, arrays, source, context) for row in about["sources"])
-        models = {role: ModelSettings.model_validate(row) for role, row in about["models"].items()}
-        also = tuple(_loaded(source / "also" / str(place), depth + 1) for place in range(len(about["also"])))
-    except FileNotFoundError as error:
-        raise BadInput(f"{folder} holds no evaluator: {Path(str(error.filename)).name} is missing") from None
-    except DAMAGED as error:
-        raise BadInput(f"{folder} holds a damaged evaluator ({type(error).__name__}); fit it again") from None
-    return Evaluator(question, parts, head, about["name"], about["head"]["name"], about["level"], models, also)
-
-
-def _check_scores(head: Head, level: Level | None) -> None:
-    """Let a head that was read score evidence that is there, and that is not, for everybody, and describe itself.
-
-    What was learned in arrays of a wrong shape or type is found out here, and not amid somebody's conversations.
-
-    Raises:
-        Exception: One of `DAMAGED`: it cannot score, or a score is none.
-    """
-    speakers = [None, *head.annotators]
-    targets = tuple(Target(f"trial {place}", 0 if level == "turn" else None) for place in range(2 * len(speakers)))
-    columns = head.columns or ()
-    present = np.zeros((len(targets), len(columns)), dtype=bool)
-    present[: len(speakers)] = True
-    try:
-        with np.errstate(all="ignore"):
-            scores = head.predict_each(EvidenceTable(targets, columns, 0.5 * present, present), speakers * 2)
-            head.describe()
-    except BadInput as error:
-        if head.columns is None:
-            return  # it learned no columns, and asks for those that it needs
-        raise ValueError(str(error)) from None
-    if len(scores) != len(targets):
-        raise ValueError("not one score a sample")
 
 
 def learns(source: Source) -> bool:
@@ -390,14 +354,6 @@ def with_notes(scores: Sequence[Score | Unscored], evidence: EvidenceTable) -> l
         else:
             found.append(replace(score, notes=notes))
     return found
-
-
-def _restored(row: SourceCard, arrays: Arrays, folder: Path, context: SourceContext) -> Source:
-    made = make_source(row["name"], row["settings"], context)
-    files = {path.name: read_text(path, CARD_BYTES) for path in folder.iterdir() if path.suffix in {".yaml", ".jsonl"}}
-    restored = made.restored(State(row["learned"], under(row["name"], arrays), files))
-    restored.name = row["name"]
-    return restored
 
 
 def _known(evidence: EvidenceTable) -> EvidenceTable:

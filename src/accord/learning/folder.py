@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +14,13 @@ from accord.evidence import Arrays
 from accord.values import ARRAYS_BYTES, BadInput, Json, read_card, read_whole
 from accord.version import __version__
 
-FOLDER_FORMAT = 3
+FOLDER_FORMAT = 4
 _CARD, _ARRAYS = "evaluator.json", "arrays.safetensors"
 _WITH_ABSENCES = (".history", ".seen")
 """How arrays of kept evidence are called, where NaN is an absence."""
 DAMAGED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 """What building an evaluator from a card raises that is not of its shape."""
+HELD_OUT = "held-out"
 Level = Literal["turn", "conversation"]
 
 
@@ -40,7 +41,10 @@ class SourceCard(TypedDict):
 
 
 class Card(TypedDict):
-    """What `evaluator.json` holds. `models` are settings by role, `also` the questions of the evaluators beside it."""
+    """What `evaluator.json` holds. `models` are settings by role, `also` the questions of the evaluators beside it.
+
+    `plausibility` is the gate of implausible replies, of evaluators that were learned since there is one.
+    """
 
     format: int
     accord_version: str
@@ -52,6 +56,7 @@ class Card(TypedDict):
     seed: int
     models: dict[str, dict[str, Json]]
     also: list[str]
+    plausibility: NotRequired[dict[str, Any] | None]
 
 
 def write_folder(folder: Path, card: Card, arrays: Arrays, files: Mapping[str, str]) -> None:

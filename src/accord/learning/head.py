@@ -25,11 +25,13 @@ from accord.values import (
 class Head(ABC):
     """Learns from evidence and labels how people answer one question, and predicts how they would.
 
-    Constructor arguments beyond the question are settings, stored untouched; learned attributes end in `_`.
+    Constructor arguments beyond the question are settings, stored untouched; learned attributes end in `_`. A head that
+    `takes_every_sheet` learns from answers to other questions about samples that nobody rated on its own.
     """
 
     method: ClassVar[str]
     needs_labels: ClassVar[bool] = True
+    takes_every_sheet: ClassVar[bool] = False
 
     def __init__(self, question: Question) -> None:
         self.question = question
@@ -56,6 +58,10 @@ class Head(ABC):
     @abstractmethod
     def describe(self) -> dict[str, Any]:
         """What was learned, as JSON that a report can show."""
+
+    def remarks(self) -> list[str]:
+        """Sentences on what was learned that whoever reads the scores should know."""
+        return []
 
     @abstractmethod
     def state(self) -> tuple[dict[str, Any], Arrays]:

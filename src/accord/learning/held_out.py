@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,7 @@ class System:
         anybody: (n,) what a person nobody has met is predicted to say; NaN without a prediction.
         scored: (n,) which rows have a prediction.
         band: (n, 2) ends of the conformal interval; NaN where a prediction comes without one.
+        strangers: (n, K) the distribution for a person nobody has met; rows without a prediction are 0.
         reasons: Why the others have none, counted.
     """
 
@@ -57,6 +58,7 @@ class System:
     anybody: Floats
     scored: NDArray[np.bool_]
     band: Floats
+    strangers: Floats
     reasons: Mapping[str, int] = field(default_factory=dict)
 
     def with_rows(self, other: System, rated: Ratings, split: Split) -> System:
@@ -67,7 +69,7 @@ class System:
         return System(
             self.name, np.where(wide, other.probabilities, self.probabilities), np.where(mine, other.value, self.value),
             np.where(mine, other.anybody, self.anybody), np.where(mine, other.scored, self.scored),
-            np.where(wide, other.band, self.band), reasons,
+            np.where(wide, other.band, self.band), np.where(wide, other.strangers, self.strangers), reasons,
         )  # fmt: skip
 
     def paired(self, rated: Ratings) -> Paired:
@@ -75,14 +77,57 @@ class System:
         return Paired(rated.options, rated.answer, self.probabilities, self.value, self.band)
 
 
+@dataclass(frozen=True)
+class HeldOut:
+    """What an evaluator said of ratings that it had not learned from: what its calls are worth on new ones.
+
+    Attributes:
+        own: (n, K) the distribution for the rating's own annotator.
+        anybody: (n, K) that for a person nobody has met.
+        answer: (n,) index of the option that was chosen.
+        group: (n,) number of the group.
+        options: (K,) of the question.
+    """
+
+    own: Floats
+    anybody: Floats
+    answer: NDArray[np.intp]
+    group: NDArray[np.intp]
+    options: Floats
+
+    @classmethod
+    def of(cls, system: System, rated: Ratings) -> HeldOut:
+        """The ratings that a system scored."""
+        rows = np.flatnonzero(system.scored & (system.strangers.sum(axis=1) > 0))
+        group = np.unique(rated.group[rows].astype(str), return_inverse=True)[1].astype(np.intp)
+        return cls(system.probabilities[rows], system.strangers[rows], rated.answer[rows], group, rated.options)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The same as arrays to save."""
+        return {name: np.asarray(array) for name, array in vars(self).items()}
+
+    @classmethod
+    def restored(cls, arrays: Mapping[str, NDArray[Any]]) -> HeldOut:
+        """The inverse of `arrays`.
+
+        Raises:
+            ValueError: They do not fit each other.
+        """
+        found = cls(**{name: arrays[name] for name in cls.__dataclass_fields__})
+        n, options = len(found.answer), len(found.options)
+        if found.own.shape != (n, options) or found.anybody.shape != (n, options) or found.group.shape != (n,):
+            raise ValueError("held-out predictions of another shape")
+        if found.answer.dtype.kind not in "iu" or ((found.answer < 0) | (found.answer >= options)).any():
+            raise ValueError("held-out answers that are no options")
+        return found
+
+
 def unscored(name: str, rated: Ratings, split: Split | None = None, reason: str = "") -> System:
     """No prediction of any rating; where a split's side could not be learned from, with the reason."""
     n, lost = len(rated), 0 if split is None else sum(each in split.test for each in rated.group)
     nobody, band = np.full(n, np.nan), np.full((n, 2), np.nan)
-    none = np.zeros(n, dtype=bool)
-    return System(
-        name, np.zeros((n, len(rated.options))), np.zeros(n), nobody, none, band, {reason: lost} if lost else {}
-    )
+    none, nothing = np.zeros(n, dtype=bool), np.zeros((n, len(rated.options)))
+    return System(name, nothing, np.zeros(n), nobody, none, band, nothing, {reason: lost} if lost else {})
 
 
 def held_out(
@@ -100,7 +145,7 @@ def held_out(
     """
     n, options = len(rated), len(rated.options)
     probabilities, value, scored = np.zeros((n, options)), np.zeros(n), np.zeros(n, dtype=bool)
-    anybody, band = np.full(n, np.nan), np.full((n, 2), np.nan)
+    anybody, band, shares = np.full(n, np.nan), np.full((n, 2), np.nan), np.zeros((n, options))
     reasons: dict[str, int] = {}
     group = rated.group
     for split in splits:
@@ -113,14 +158,15 @@ def held_out(
         except AccordError as error:
             reasons[str(error)] = reasons.get(str(error), 0) + len(rows)
             continue
-        anybody[rows] = [score.value if isinstance(score, Score) else np.nan for score in strangers]
-        for row, score in zip(rows, scores, strict=True):
+        for row, score, stranger in zip(rows, scores, strangers, strict=True):
+            if isinstance(stranger, Score):
+                anybody[row], shares[row] = stranger.value, stranger.probabilities
             if isinstance(score, Score):
                 probabilities[row], value[row], scored[row] = score.probabilities, score.value, True
                 band[row] = score.band or (np.nan, np.nan)
             else:
                 reasons[score.reason] = reasons.get(score.reason, 0) + 1
-    return System(name, probabilities, value, anybody, scored, band, reasons)
+    return System(name, probabilities, value, anybody, scored, band, shares, reasons)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from accord.evidence import MEANING, Arrays, Column, EvidenceTable
 from accord.learning.head import Head, heads
 from accord.methods import WORST
-from accord.statistics import INNER_FOLDS, grouped_folds
+from accord.statistics import INNER_FOLDS, alpha_interval, grouped_folds
 from accord.values import ISSUE, POPULATION, BadInput, Labels, Question, Score, Unscored, score_from
 
 Floats = NDArray[np.float64]
@@ -44,14 +44,15 @@ class Design:
     directions: Floats
 
     @classmethod
-    def fit(cls, evidence: EvidenceTable) -> Self:
-        """What these rows ask for; columns that never vary, or are never there, are left out."""
+    def fit(cls, evidence: EvidenceTable, always: str = "") -> Self:
+        """What these rows ask for; columns that never vary, or are never there, are left out, but for one of a name."""
         plain = [place for place, column in enumerate(evidence.columns) if not column.name.startswith(MEANING)]
         of_meaning = [place for place, column in enumerate(evidence.columns) if column.name.startswith(MEANING)]
         counts = np.maximum(evidence.present.sum(axis=0), 1)
         mean = evidence.values.sum(axis=0) / counts
         scale = np.sqrt((np.where(evidence.present, evidence.values - mean, 0.0) ** 2).sum(axis=0) / counts)
-        kept = [place for place in plain if scale[place] > 0]
+        kept = [place for place in plain if scale[place] > 0 or evidence.columns[place].name == always]
+        scale = np.where(scale > 0, scale, 1.0)
         known = evidence.present[:, of_meaning].all(axis=1) if of_meaning else np.zeros(len(evidence), dtype=bool)
         vectors = evidence.values[known][:, of_meaning]
         centre = vectors.mean(axis=0) if len(vectors) else np.zeros(len(of_meaning))
@@ -111,6 +112,8 @@ PENALTIES = (0.003, 0.01, 0.03, 0.1)
 """Inverse strengths of the ridge."""
 FEWEST_LABELLED = 5
 """Of a kind: with fewer turns marked, and fewer not marked, nothing is learned."""
+DRAWS = 500
+"""Bootstrap samples of groups, for the interval of α."""
 _LEAST = 1e-4
 
 
@@ -126,6 +129,7 @@ class IssueCalibration:
         threshold: The probability from which on calling it there has the highest expected F1.
         losses: Of the ways that were tried: mean log loss on the inner folds, in nats.
         marked: Share of the marks that were learned from.
+        alpha_low: Where the 95 % interval, over groups, of the α of calls on the inner folds with marks begins.
     """
 
     mode: str
@@ -135,6 +139,12 @@ class IssueCalibration:
     threshold: float
     losses: Mapping[str, float]
     marked: float
+    alpha_low: float | None = None
+
+    @property
+    def warning(self) -> str | None:
+        """Why calls say nothing, where they do."""
+        return None if (self.alpha_low or 0.0) > 0 else "agreement with people is not above chance"
 
     def probabilities(self, own: Floats, inputs: Floats) -> Floats:
         """(n,) from a model's own findings (n,) and all inputs (n, d)."""
@@ -148,7 +158,7 @@ class IssueCalibration:
         return {
             "mode": self.mode, "weights": self.weights.tolist(), "intercept": self.intercept,
             "steps": self.steps.tolist(), "threshold": self.threshold, "losses": dict(self.losses),
-            "marked": self.marked,
+            "marked": self.marked, "alpha_low": self.alpha_low,
         }  # fmt: skip
 
     @classmethod
@@ -188,8 +198,9 @@ def learn_calibration(
     best = min(losses, key=lambda name: losses[name])
     found = _fitted(*modes[best], own, inputs, marked)
     threshold = best_threshold(unseen[best])
+    alpha = alpha_interval(marked, unseen[best] >= threshold, groups, DRAWS, seed)
     return IssueCalibration(
-        found.mode, found.weights, found.intercept, found.steps, threshold, losses, float(marked.mean())
+        found.mode, found.weights, found.intercept, found.steps, threshold, losses, float(marked.mean()), alpha.low
     )
 
 
@@ -209,7 +220,7 @@ def _fitted(mode: str, strength: float, own: Floats, inputs: Floats, marked: Fla
     if mode == ISOTONIC:
         from sklearn.isotonic import IsotonicRegression
 
-        # One imaginary mark and one imaginary miss a level keep small levels from certainty.
+        # Two imaginary labels per level, marked as often as all are, keep small levels from certainty.
         levels, place = np.unique(own, return_inverse=True)
         rate = marked.mean()
         count = np.bincount(place)
@@ -299,7 +310,7 @@ class IssueLabels(Head):
         turns = [row for row, target in enumerate(evidence.targets) if target.turn is not None]
         evidence = evidence.take(turns) if turns else evidence  # a label of a whole dialogue is of another kind
         own, known = finding(evidence, self.kind)
-        self.design_ = Design.fit(evidence)
+        self.design_ = Design.fit(evidence, ISSUE + self.kind)
         inputs = self.design_.of(evidence)
         rows, marked = labels_of(evidence, labels, self.kind)
         rows, marked = rows[known[rows]], marked[known[rows]]
@@ -327,13 +338,15 @@ class IssueLabels(Head):
         return self.calibration_.threshold
 
     def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
-        """One score per row on the scale of 0 and 1; its value is the probability, its note says whether to call it."""
+        """One score per row on the scale of 0 and 1: its value is the probability, its notes say whether to call it."""
         chances, known = self.chances(evidence)
         signature, found = self.signature(), list[Score | Unscored]()
+        warning = None if self.calibration_ is None else self.calibration_.warning
         for row, (target, chance) in enumerate(zip(evidence.targets, chances, strict=True)):
             if known[row]:
                 score = score_from(target, POPULATION, (0.0, 1.0), (1.0 - float(chance), float(chance)), signature)
-                found.append(replace(score, notes={"called": bool(chance >= self.threshold)}))
+                notes = {"called": bool(chance >= self.threshold), **({"warning": warning} if warning else {})}
+                found.append(replace(score, notes=notes))
             else:
                 found.append(Unscored(target, POPULATION, "not assessed", signature))
         return found
@@ -358,7 +371,7 @@ class IssueLabels(Head):
         assert self.calibration_ is not None
         own = self.calibration_
         return {"method": self.method, "mode": own.mode, "threshold": own.threshold, "marked": own.marked,
-                "losses": dict(own.losses)}  # fmt: skip
+                "alpha_low": own.alpha_low, "warning": own.warning, "losses": dict(own.losses)}  # fmt: skip
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """What was learned, as JSON and arrays."""

@@ -103,20 +103,6 @@ class MixedEffects(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         own = np.vstack([self.own_slopes_, np.zeros(Z.shape[1])])[who]
         return np.asarray(self.intercept_ + Z @ self.coef_ + offsets + (Z * own).sum(axis=1))
 
-    def posterior(
-        self, X: ArrayLike, annotator: ArrayLike, text: ArrayLike, group: ArrayLike | None = None
-    ) -> tuple[Floats, float]:
-        """What the rows it was fitted on leave unknown: the effects' covariance over s² (q, q), and s².
-
-        Effects come as m, b, u, g (annotator by annotator).
-        """
-        Z = self.standardised(np.asarray(X, dtype=float))
-        who = self.index_of(annotator, len(Z))
-        (_, which), (_, of_group) = _indexed(text), _indexed(group)
-        nothing, people = np.zeros(len(Z)), len(self.annotators_)
-        design = Design.of(Z, nothing, who, people, which, self.own_slopes, of_group, self.sources_)
-        return design.solve(design.of_present(self.ratios_)).covariance, self.noise_
-
     def habit_variance(self, X: ArrayLike) -> Floats:
         """(n,) how much one person differs from another on each row: the variance of u + z·g."""
         Z = self.standardised(np.asarray(X, dtype=float))

@@ -72,7 +72,7 @@ class CurvesCore(Core):
     def _fitted(self, features: EvidenceTable, rated: Ratings) -> tuple[Floats, NDArray[np.intp]]:
         """Learn; (n,) what is predicted of each rating without its fold of groups, and that fold."""
         texts, first, place = np.unique(rated.row, return_index=True, return_inverse=True)
-        X, y, weight = _by_text(matrix(features), rated, texts)
+        X, y, weight = by_text(matrix(features), rated, texts)
         fold, group = inner_folds(rated), np.unique(rated.group.astype(str), return_inverse=True)[1]
         ends = self.ends or (float(rated.options[0]), float(rated.options[-1]))
         if self.form == "additive":
@@ -197,7 +197,7 @@ class Mixture(Head):
             raise BadInput("all rated texts belong to one conversation; what is learned cannot be checked on another")
         levels = Levels.fit(rated)
         self.core_ = self._made((float(rated.options[0]), float(rated.options[-1])))
-        shares = self.core_.learn(features, levels.coarse(rated), labels)
+        shares = levels.fine(self.core_.learn(features, levels.coarse(rated), labels))
         self.trained_on_ = TrainedOn.of(features, rated, levels, shares, [], self.coverage)
         return self
 
@@ -348,7 +348,7 @@ def _of(name: str, arrays: Arrays) -> Arrays:
     return {key.removeprefix(f"{name}."): array for key, array in arrays.items() if key.startswith(f"{name}.")}
 
 
-def _by_text(values: Floats, rated: Ratings, texts: NDArray[np.intp]) -> tuple[Floats, Floats, Floats]:
+def by_text(values: Floats, rated: Ratings, texts: NDArray[np.intp]) -> tuple[Floats, Floats, Floats]:
     """Each rated text's (M,) evidence, mean rating, and number of ratings."""
     place = np.searchsorted(texts, rated.row)
     count = np.bincount(place).astype(float)

@@ -27,15 +27,21 @@ if TYPE_CHECKING:
 MOST_OPTIONS = 10
 
 
-def answers_to(rated: Ratings, labels: Labels) -> tuple[NDArray[np.intp], tuple[int, ...]]:
-    """Every question's answers on the sheets of the main question's ratings.
+Sheet = tuple[Target, str]
+"""What was asked about, and who answered."""
+
+
+def answers_to(
+    rated: Ratings, labels: Labels, beyond: Sequence[Sheet] = ()
+) -> tuple[NDArray[np.intp], tuple[int, ...]]:
+    """Every question's answers on the sheets of the main question's ratings, then on those `beyond` them.
 
     A question counts as a task where at least two of its options were chosen; its options are those that somebody
     chose, or, where those are more than `MOST_OPTIONS`, as many ranges of them. Where a person rated a text several
     times, their k-th answer to any question belongs to their k-th rating.
 
     Returns:
-        (n, Q) index of the chosen option, the main question first, -1 where nobody answered; and the number of
+        (n + beyond, Q) index of the chosen option, the main question first, -1 where nobody answered; and the number of
         options of each question.
     """
     main = rated.labels[0].question if len(rated.labels) else ""
@@ -51,12 +57,27 @@ def answers_to(rated: Ratings, labels: Labels) -> tuple[NDArray[np.intp], tuple[
         sheet = {q: values[again[who]] for q, values in said[who].items() if again[who] < len(values)}
         again[who] += 1
         sheets.append(sheet)
+    sheets += [{question: values[0] for question, values in said[who].items()} for who in beyond]
+    for sheet in sheets:
         for question, value in sheet.items():
             chosen[question].add(value)
     tasks = {question: _places(values) for question, values in sorted(chosen.items()) if len(values) > 1}
     others = [[tasks[q][sheet[q]] if q in sheet else -1 for q in tasks] for sheet in sheets]
-    answers = np.column_stack([rated.answer, np.array(others, dtype=np.intp).reshape(len(sheets), len(tasks))])
+    main_answers = np.append(rated.answer, np.full(len(beyond), -1))
+    answers = np.column_stack([main_answers, np.array(others, dtype=np.intp).reshape(len(sheets), len(tasks))])
     return answers.astype(np.intp), (len(rated.options), *(max(place.values()) + 1 for place in tasks.values()))
+
+
+def sheets_beyond(features: EvidenceTable, rated: Ratings, labels: Labels) -> list[Sheet]:
+    """The sheets without a main rating of what there is evidence of (eq. 1 sums over them too)."""
+    main = {label.question for label in rated.labels}
+    own: set[Sheet] = {(label.target, label.annotator) for label in rated.labels}
+    known = {features.targets[row] for row in np.flatnonzero(features.present.any(axis=1))}
+    return list(dict.fromkeys(
+        (each.target, each.annotator) for each in labels
+        if each.question not in main and each.value is not None and each.against is None
+        and each.target in known and (each.target, each.annotator) not in own
+    ))  # fmt: skip
 
 
 def _places(values: set[Value]) -> dict[Value, int]:
@@ -175,18 +196,32 @@ class NetworkCore(Core):
         from accord.learning.network_training import Sheets
 
         with_mask = self.settings.dropout > 0
+        # Without pre-training no answer but the main one is looked at.
+        beyond = sheets_beyond(features, rated, labels) if self.settings.pretrain else []
+        rows = np.append(rated.row, features.rows_of(target for target, _ in beyond))
         self.inputs_ = Inputs.fit(features.take(np.unique(rated.row)), with_mask)
-        answers, options = answers_to(rated, labels)
-        self.people_, who = np.unique(rated.annotator.astype(str), return_inverse=True)
-        values, present = self.inputs_.of(features.take(rated.row))
-        sheets = Sheets(values, present, self.inputs_.group, who.astype(np.intp), answers)
+        answers, options = answers_to(rated, labels, beyond)
+        names = [*map(str, rated.annotator), *(str(name) for _, name in beyond)]
+        self.people_ = np.unique(rated.annotator.astype(str))
+        place = {name: number for number, name in enumerate(dict.fromkeys([*self.people_, *sorted(names)]))}
+        who = np.array([place[name] for name in names], dtype=np.intp)
+        values, present = self.inputs_.of(features.take(rows))
+        sheets = Sheets(values, present, self.inputs_.group, who, answers)
         width = values.shape[1] + present.shape[1]
-        self.shape_ = Shape(width, self.settings.hidden, options, len(self.people_), self.settings.head)
+        self.shape_ = Shape(width, self.settings.hidden, options, len(place), self.settings.head)
         self._sheets = sheets
-        fold = inner_folds(rated, self.settings.seed)
+        fold = self._folds(rated, labels, beyond)
         if self.settings.search is not None:
             self._search(sheets, fold)
         return self._choose(sheets, rated, fold)
+
+    def _folds(self, rated: Ratings, labels: Labels, beyond: Sequence[Sheet]) -> Indices:
+        """The inner fold of each sheet; -1 for one that is always learned from, as nothing of its group is rated."""
+        fold = inner_folds(rated, self.settings.seed)
+        several = len(set(rated.group)) > 1
+        place = dict(zip(rated.group if several else rated.text, fold, strict=True))
+        others = [place.get(labels.group_of(target) if several else str(target), -1) for target, _ in beyond]
+        return np.append(fold, np.array(others, dtype=np.intp))
 
     def operations(self, features: EvidenceTable, rated: Ratings) -> float:
         """About how many operations learning takes, so that it can be known beforehand whether that is affordable."""
@@ -224,7 +259,9 @@ class NetworkCore(Core):
         """The second half of `learn`: the members, trained on everything."""
         everything = np.ones(len(self._sheets.annotator), dtype=bool)
         wanted = [(everything, self.pooling_, member) for member in range(self.settings.members)]
-        self.members_ = self._networks(self._sheets, wanted)
+        # Whoever gave no main rating has taught the shared weights; nobody asks for their own.
+        self.members_ = [_first(network, len(self.people_)) for network in self._networks(self._sheets, wanted)]
+        self.shape_ = replace(self.shape_, annotators=len(self.people_))
         del self._sheets
 
     def _networks(self, sheets: Sheets, wanted: Sequence[tuple[NDArray[np.bool_], float, int]]) -> list[Parameters]:
@@ -237,12 +274,13 @@ class NetworkCore(Core):
         return train(self.shape_, sheets, Schedule(own.pretrain, own.finetune, own.batch, own.dropout, penalised), jobs)
 
     def _held_out(self, sheets: Sheets, nets: Sequence[Parameters], fold: Indices) -> Floats:
-        """(n, K) each row predicted by the network that did not learn from its fold."""
-        x = inputs(np, sheets.values, sheets.present, sheets.group)
+        """(n, K) each rating predicted by the network that did not learn from its fold."""
+        rated = sheets.answers[:, 0] >= 0
+        x, fold = inputs(np, sheets.values[rated], sheets.present[rated], sheets.group), fold[rated]
         shares = np.zeros((len(x), self.shape_.options[0]))
         for each in range(INNER_FOLDS):
             rows = fold == each
-            shares[rows] = predict(self.shape_, [nets[each]], x[rows], sheets.annotator[rows])
+            shares[rows] = predict(self.shape_, [nets[each]], x[rows], sheets.annotator[rated][rows])
         return shares
 
     def distributions(self, features: EvidenceTable, annotators: Sequence[str | None]) -> Floats:
@@ -312,3 +350,8 @@ class NetworkCore(Core):
 def _squares(own: Any) -> Floats:
     """(annotators,) the sum of squares of each annotator's weights of a layer, (annotators, ...)."""
     return np.asarray((np.ascontiguousarray(own, dtype=float).reshape(len(own), -1) ** 2).sum(axis=1))
+
+
+def _first(network: Parameters, people: int) -> Parameters:
+    """A network with its first annotators' own weights alone."""
+    return {name: {**weights, "own": weights["own"][:people]} for name, weights in network.items()}

@@ -26,6 +26,7 @@ from accord.learning.network_training import (
     Sheets,
     Tables,
     initial,
+    on_main,
     phase,
     schedules,
     settings,
@@ -109,10 +110,12 @@ def losses(
     longest = max(grid.epochs)
     terms = Schedule(longest, longest, batch, dropout=0.0, penalised=False)
     jobs = [Job(rows, rate, 0.0, 0.0, seed) for rate in grid.rate for rows in folds]
-    steps = schedules(sheets.annotator, shape.annotators, jobs[: len(folds)], terms)
+    first = jobs[: len(folds)]
+    both = (first, on_main(sheets, first))
+    steps, last = (schedules(sheets.annotator, shape.annotators, some, terms) for some in both)
     stops = tuple(epochs - 1 for epochs in grid.epochs)
     found = _losses(
-        shape, terms, stops, tables(sheets, shape.widest), steps, _unseen(shape, sheets, folds), settings(jobs)
+        shape, terms, stops, tables(sheets, shape.widest), (steps, last), _unseen(shape, sheets, folds), settings(jobs)
     )
     surprise, count = (np.asarray(each, dtype=float) for each in found)
     by_fold = surprise.reshape(len(grid.rate), len(folds), len(stops), len(stops))
@@ -129,14 +132,21 @@ def _unseen(shape: Shape, sheets: Sheets, folds: Sequence[NDArray[np.bool_]]) ->
 # Each program is compiled once and runs for a minute: half the compiler's effort costs it nothing.
 @partial(jax.jit, static_argnums=(0, 1, 2), compiler_options={"xla_backend_optimization_level": 1})
 def _losses(
-    shape: Shape, terms: Schedule, stops: tuple[int, ...], sheets: Tables, steps: Array, unseen: Array, jobs: Settings
+    shape: Shape,
+    terms: Schedule,
+    stops: tuple[int, ...],
+    sheets: Tables,
+    steps: tuple[Array, Array],
+    unseen: Array,
+    jobs: Settings,
 ) -> tuple[Array, Array]:
     """Each job's (P, F) sums of held-out -log p̂, and how many answers they are sums of."""
     alone = main_alone(shape, initial(shape, jax.random.key(0)))[0]
 
     def one(place: Array) -> tuple[Array, Array]:
         job: Settings = jax.tree.map(lambda each: each[place], jobs)
-        mine, key, rows = steps[place % len(steps)], jax.random.key(job["seed"]), unseen[place % len(unseen)]
+        mine, last = (each[place % len(each)] for each in steps)
+        key, rows = jax.random.key(job["seed"]), unseen[place % len(unseen)]
         x = inputs(jnp, sheets["values"][rows], sheets["present"][rows], sheets["group"])
 
         def measured(parameters: Parameters) -> Array:
@@ -148,7 +158,7 @@ def _losses(
 
         def finetuned(begun: Parameters) -> Array:
             main = main_alone(shape, begun)[1]
-            return phase(alone, terms, sheets, mine, job, key, main, terms.finetune, missed)[1][jnp.array(stops)]
+            return phase(alone, terms, sheets, last, job, key, main, terms.finetune, missed)[1][jnp.array(stops)]
 
         _, on_the_way = phase(
             shape, terms, sheets, mine, job, key, initial(shape, key), terms.pretrain, lambda parameters, _: parameters

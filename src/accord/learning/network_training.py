@@ -9,7 +9,7 @@ has met missing answers can do without them).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -100,22 +100,35 @@ def train(shape: Shape, sheets: Sheets, terms: Schedule, jobs: Sequence[Job]) ->
     Returns:
         The networks for the main question alone.
     """
-    steps = schedules(sheets.annotator, shape.annotators, jobs, terms)
+    steps, last = (schedules(sheets.annotator, shape.annotators, some, terms) for some in (jobs, on_main(sheets, jobs)))
     laid, each = tables(sheets, shape.widest), settings(jobs)
     # One network after another: a network's arrays then stay in the processor's cache (docs/decisions/0011).
     found = [
-        _train(shape, terms, laid, steps[min(place, len(steps) - 1)], {name: of[place] for name, of in each.items()})
+        _train(
+            shape,
+            terms,
+            laid,
+            steps[min(place, len(steps) - 1)],
+            last[min(place, len(last) - 1)],
+            {name: of[place] for name, of in each.items()},
+        )
         for place in range(len(jobs))
     ]
     return [jax.tree.map(np.asarray, network) for network in found]
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _train(shape: Shape, terms: Schedule, sheets: Tables, steps: Array, job: Settings) -> Parameters:
+def _train(shape: Shape, terms: Schedule, sheets: Tables, steps: Array, last: Array, job: Settings) -> Parameters:
     key = jax.random.key(job["seed"])
     learned, _ = phase(shape, terms, sheets, steps, job, key, initial(shape, key), terms.pretrain)
     main, begun = main_alone(shape, learned)
-    return phase(main, terms, sheets, steps, job, key, begun, terms.finetune)[0]
+    return phase(main, terms, sheets, last, job, key, begun, terms.finetune)[0]
+
+
+def on_main(sheets: Sheets, jobs: Sequence[Job]) -> Sequence[Job]:
+    """The jobs on the sheets with a main rating alone: what the last epochs learn from."""
+    rated = sheets.answers[:, 0] >= 0
+    return jobs if rated.all() else [replace(job, rows=job.rows & rated) for job in jobs]
 
 
 def initial(shape: Shape, key: Array) -> Parameters:

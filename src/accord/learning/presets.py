@@ -36,17 +36,22 @@ class EvaluatorSettings(BaseModel):
     level: Level | None = Field(
         default=None, description="What is scored, where people rated both turns and whole conversations."
     )
+    plausibility: bool = Field(
+        default=False,
+        description="Whether the model `likelihood` lowers scores of replies that nobody would say there.",
+    )
 
 
 PRESETS: Mapping[str, EvaluatorSettings] = {
     "calibration": EvaluatorSettings(),
     "mixture": EvaluatorSettings(head="curves"),
+    "svr": EvaluatorSettings(head="svr"),
     "issues": EvaluatorSettings(sources=("issues",), head="mixed"),
     "learned-rubric": EvaluatorSettings(sources=("learned-rubric",), head="mixed", settings={"own_slopes": False}),
     "in-context": EvaluatorSettings(sources=("in-context",), head="mixed", settings={"own_slopes": False}),
     "label-free": EvaluatorSettings(sources=("likelihood",), head="label-free"),
 }
-"""LLM-RUBRIC, MoE-CIU, SODA-EVAL, RUBICON and ADOROR as sources with a head, and a score without labels."""
+"""LLM-RUBRIC, MoE-CIU, its paper's SVR, SODA-EVAL, RUBICON, ADOROR as sources with a head; a score without labels."""
 
 
 def make_evaluator(
@@ -79,5 +84,5 @@ def make_evaluator(
     head = make_head(about.head, question, {**about.settings, **first})
     return Evaluator(
         question, tuple(parts), head, name, about.head, about.level, dict(models or {}), choose=about.choose,
-        seed=context.seed,
+        seed=context.seed, checks_plausibility=about.plausibility,
     )  # fmt: skip

@@ -179,6 +179,7 @@ class TrainedOn:
         out_of_distribution: How far inputs like these lie from each other.
         versions: Of the judge, sorted; none where its endpoint does not say.
         history: (m, d) evidence of texts of which the judge gave all answers; NaN where something else is missing.
+        history_group: (m,) which of these texts belong together.
         of_turns: Whether the texts were single turns, not whole conversations.
     """
 
@@ -190,6 +191,7 @@ class TrainedOn:
     out_of_distribution: OutOfDistribution
     versions: tuple[str, ...]
     history: Floats
+    history_group: NDArray[np.intp]
     of_turns: bool = False
     groups: int = 0
     coverage: float = 0.9
@@ -204,18 +206,21 @@ class TrainedOn:
         annotators: list[str],
         coverage: float,
     ) -> Self:
-        """From the evaluator's own evidence, its ratings, and what its core said of each without its group."""
+        """From the evaluator's own evidence, its ratings, and (n, K) what was said of each without its group."""
         rows, first = np.unique(rated.row, return_index=True)
         learned_from, groups = features.take(rows), [str(name) for name in rated.group]
+        kept = _complete(learned_from)
+        group = np.unique(groups, return_inverse=True)[1][first]
         return cls(
             columns=features.columns,
             options=rated.options,
             levels=levels,
             counts=rated.counts(annotators),
-            width=band_width(rated.options, levels.fine(distributions), rated.value, coverage, groups),
+            width=band_width(rated.options, distributions, rated.value, coverage, groups),
             out_of_distribution=OutOfDistribution.fit(learned_from, [groups[row] for row in first]),
             versions=tuple(judge_versions(features, rated)),
-            history=_complete(learned_from),
+            history=matrix(learned_from)[kept],
+            history_group=group[kept],
             of_turns=all(target.turn is not None for target in rated.target),
             groups=len(set(groups)),
             coverage=coverage,
@@ -255,8 +260,8 @@ class TrainedOn:
         return content_hash(sorted(column.signature for column in self.columns), length=8)
 
     def texts(self) -> EvidenceTable:
-        """The history as a table, without the texts' names."""
-        names = tuple(Target(f"learned from {place}") for place in range(len(self.history)))
+        """The history as a table, without the texts' names: a group of them is a conversation, a text a turn of it."""
+        names = tuple(Target(f"group {group}", place) for place, group in enumerate(self.history_group.tolist()))
         present = np.isfinite(self.history)
         return EvidenceTable(names, self.columns, np.where(present, self.history, 0.0), present)
 
@@ -319,7 +324,8 @@ class TrainedOn:
             "of_turns": self.of_turns,
         }
         levels = {"level_of": self.levels.of, "share_within": self.levels.within}
-        return card, {"options": self.options, **levels, "history": self.history, **self.out_of_distribution.arrays()}
+        history = {"history": self.history, "history_group": self.history_group}
+        return card, {"options": self.options, **levels, **history, **self.out_of_distribution.arrays()}
 
     @classmethod
     def restored(cls, card: Mapping[str, Any], arrays: Arrays) -> Self:
@@ -335,6 +341,7 @@ class TrainedOn:
             out_of_distribution=OutOfDistribution.from_arrays(arrays),
             versions=tuple(card["versions"]),
             history=arrays["history"],
+            history_group=arrays.get("history_group", np.arange(len(arrays["history"]))),
             of_turns=card.get("of_turns", False),
         )
 
@@ -351,9 +358,9 @@ def judge_versions(evidence: EvidenceTable, rated: Ratings) -> list[str]:
     return sorted({version for target in rated.target if (version := evidence.versions.get(target, ""))})
 
 
-def _complete(features: EvidenceTable) -> Floats:
-    """(m, d) the rows with all answers, evenly spaced ones where they are more than `HISTORY`."""
+def _complete(features: EvidenceTable) -> NDArray[np.intp]:
+    """(m,) the rows with all answers, evenly spaced ones where they are more than `HISTORY`."""
     answers = [place for place, column in enumerate(features.columns) if column.question is not None]
     whole = np.flatnonzero(features.present[:, answers].all(axis=1))
     spaced = np.linspace(0, len(whole) - 1, min(len(whole), HISTORY)).astype(int)
-    return np.asarray(matrix(features)[whole[spaced]])
+    return np.asarray(whole[spaced])

@@ -26,7 +26,7 @@ from accord.live.service.schemas import media_type, message_schema
 from accord.live.watching.alarms import Alarm, alarms, looks
 from accord.live.watching.day import KEPT, UNSURE, Day, DayMean
 from accord.live.watching.scheduler import NotTold, Scheduler, post
-from accord.live.watching.watch import Watch, WatchReport, report, see_to, tell
+from accord.live.watching.watch import DayRow, Watch, WatchReport, report, see_to, tell
 
 if TYPE_CHECKING:
     from accord.live.service.app import Service, make_app
@@ -52,6 +52,7 @@ __all__ = [
     "Busy",
     "Day",
     "DayMean",
+    "DayRow",
     "Follower",
     "Guard",
     "Guesses",

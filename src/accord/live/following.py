@@ -24,7 +24,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from accord.formats import formats
 from accord.live.ingest import Ingestor, Row, RowLog, is_kept, refused
 from accord.live.logfiles import LONGEST_LINE, SECOND, Line, LogFile, Mark, is_json, stripped
-from accord.live.messages import CONVERSATIONS, HistoryDeduplicator, Message
+from accord.live.messages import CONVERSATIONS, HistoryDeduplicator, Message, Once
 from accord.live.rotation import Chain, waits
 from accord.values import MB, AccordError, BadInput, read_text, reasons
 
@@ -142,7 +142,7 @@ class Follower:
         self.stop, self.say = stop or Event(), say
         self.gaps = 0
         """How many times something could not be found, of which `say` was told."""
-        self._unfolding = HistoryDeduplicator(room=ingestor.scorer.room)
+        self._unfolding = HistoryDeduplicator(room=ingestor.scorer.room, on_passed_over=Once(say))
         self._begun: OrderedDict[str, tuple[int, int]] = OrderedDict()  # where each conversation under way begins
         self._written: Counter[tuple[Any, ...]] = Counter()  # rows behind the place that are there already
         self._noted, self._noted_at, self._is_behind = Place(), 0.0, False

@@ -19,7 +19,18 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from accord.formats import Fields, Format, Record, detect, documents_from, formats, role_named, under_our_names
+from accord.formats import (
+    NO_CONTENT,
+    NO_MESSAGES,
+    Fields,
+    Format,
+    Record,
+    detect,
+    documents_from,
+    formats,
+    role_named,
+    under_our_names,
+)
 from accord.live.memory import DIGEST, Room
 from accord.values import NOBODY, BadInput, Conversation, Turn, content_hash, reasons, sendable
 
@@ -142,16 +153,35 @@ class _Known(NamedTuple):
     size: int = 0
 
 
+class Once:
+    """Says of each reason why traces say nothing, the first time, what could be done about it."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self.say, self._said = say, set[str]()
+
+    def __call__(self, reason: str) -> None:
+        """Say it, unless it was said."""
+        if reason not in self._said:
+            self._said.add(reason)
+            self.say(NO_CONTENT if reason == NO_MESSAGES else f"spans or log records are passed over: {reason}")
+
+
 class HistoryDeduplicator:
     """Rows to messages; remembers by their digests what conversations that repeat themselves have said.
 
     Args:
         conversations: How many are remembered.
         room: Where the bytes of that are counted, and by whom let go of; without one they are not.
+        on_passed_over: Called with the reason for each part of a row that is well-formed and says nothing.
     """
 
-    def __init__(self, conversations: int = CONVERSATIONS, room: Room | None = None) -> None:
-        self.conversations, self.room = conversations, room or Room()
+    def __init__(
+        self,
+        conversations: int = CONVERSATIONS,
+        room: Room | None = None,
+        on_passed_over: Callable[[str], None] = lambda reason: None,
+    ) -> None:
+        self.conversations, self.room, self.on_passed_over = conversations, room or Room(), on_passed_over
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self.room.share(self.oldest, self.let_go_oldest)
 
@@ -200,6 +230,9 @@ class HistoryDeduplicator:
             except _SHAPES as error:
                 yield partial(_raise, error)
             else:
+                reason = reader.passed_over(part) if reader.passed_over else None
+                if reason is not None:
+                    self.on_passed_over(reason)
                 groups.setdefault(name, []).append(part)
         for name, group in groups.items():
             yield from self._together(reader, group, name)

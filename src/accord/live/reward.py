@@ -11,7 +11,7 @@ from typing import Any
 
 from accord.learning import Evaluator
 from accord.live.scorer import check_live
-from accord.models import Models, memory_models, run
+from accord.models import LIKELIHOOD, Models, memory_models, run
 from accord.values import BadInput, Conversation, Document, Sample, Score, Turn, sendable
 
 Said = str | Sequence[Mapping[str, Any]]
@@ -22,7 +22,9 @@ class Reward:
     """What a person nobody has met is expected to say of each reply, in units of the scale.
 
     Without a score (an empty reply, one of punctuation or emoji alone, or one that nothing is known of) the reward is
-    the scale's floor: what says nothing is never better than the worst that can be said.
+    the scale's floor: what says nothing is never better than the worst that can be said. An evaluator with a gate
+    (`plausibility: true`) has its likelihood model asked about every reply, since what is rewarded is learned: words in
+    no order, or a reply to something else, are worth little then.
 
     Args:
         evaluator: A fitted one whose sources are live, unless `models` are given.
@@ -42,7 +44,8 @@ class Reward:
         check_live(evaluator, asks=models is not None)
         self.evaluator = evaluator
         self.missing = float(min(evaluator.question.scale.numbers)) if missing is None else missing
-        self._models = models or memory_models()
+        gate = {LIKELIHOOD: evaluator.models[LIKELIHOOD]} if LIKELIHOOD in evaluator.models else {}
+        self._models = models or memory_models(gate)
 
     def one(self, prompt: Said, response: Said, documents: Sequence[str] = ()) -> float:
         """The reward of one reply."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from threading import RLock
 from typing import cast
+from zlib import crc32
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from accord.evidence import CHARACTERS, Column, EvidenceTable, Source, first_wor
 from accord.learning import Evaluator
 from accord.live.memory import CONVERSATION, RESULT, Documents, Room, said_size
 from accord.live.messages import CONVERSATIONS, Message, Role
-from accord.models import Flow, Models, memory_models, run
+from accord.models import LIKELIHOOD, Flow, Models, memory_models, run
 from accord.project import LiveConfig
 from accord.values import (
     POPULATION,
@@ -112,14 +113,15 @@ class _Open:
     """A conversation under way: its turns and documents so far, and what it counts among those remembered."""
 
     __slots__ = (
-        "__weakref__", "documents", "first", "given", "is_gone", "made", "said", "shortened", "shown", "size", "turn",
-        "turns", "used",
+        "__weakref__", "documents", "first", "given", "is_gone", "made", "said", "shortened", "shown", "size", "system",
+        "turn", "turns", "used",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.turns = Growing()
         self.documents: tuple[Document, ...] = ()
         self.given = hash(())  # of the documents' texts as they came
+        self.system: str | None = None  # who answers, as far as messages say
         self.shown = 0  # characters of them that are looked at
         self.shortened: str | None = None  # how much of the documents is looked at, where that is not all
         self.turn = 0  # the number of the next one: turns that were not heard count too
@@ -152,7 +154,8 @@ class LiveScorer:
             seconds: How long they are remembered after their last message.
             clock: Seconds that pass.
             models: With them, sources that are not live are taken too: they ask these models about every reply, and
-                go through its conversation so far. Without them nobody is asked.
+                go through its conversation so far; and an evaluator's gate against implausible replies is asked about
+                a share of them (`limits`). Without them nobody is asked.
             limits: Words that are looked at, and the memory of all conversations together.
 
         Raises:
@@ -161,19 +164,21 @@ class LiveScorer:
             NotFitted: It has learned nothing yet.
             UnknownName: It does not know the annotator.
         """
-        self.evaluator = evaluator
         if conversations < 1 or seconds <= 0:
             raise BadInput(f"remember at least one conversation for some time, got {conversations} for {seconds} s")
         check_live(evaluator, asks=models is not None)
+        self.limits = limits or LiveConfig()
+        share = self.limits.plausibility_share if models is not None else 0.0
+        self._gate = evaluator.plausibility if share > 0 else None
+        self.evaluator = evaluator = evaluator.without_gate()
         self.speaker, self.signature = evaluator.head.speaker(annotator), evaluator.signature()
         self.conversations, self.seconds = conversations, seconds
-        self.asks = not all(source.is_live for source in _sources(evaluator))
+        self.asks = self._gate is not None or not all(source.is_live for source in _sources(evaluator))
         self._models = models or memory_models()
-        for role in evaluator.roles:
+        for role in (*evaluator.roles, *([LIKELIHOOD] if self._gate is not None else [])):
             self._models.role(role)  # who is missing is said now, and opened when first asked
         self.columns = self._columns()
         self._clock, self._lock = clock, RLock()
-        self.limits = limits or LiveConfig()
         self.room = Room(int(self.limits.memory_mb * 1e6))
         self._documents = Documents(self.limits.document_words, self.room)
         self._open: OrderedDict[str, _Open] = OrderedDict()
@@ -263,6 +268,9 @@ class LiveScorer:
         if turn < known.turn:
             return self._passed(said, target, known.turn)
         cut = self._add(known, said)
+        if said.system and said.system != known.system:
+            known.system = said.system
+            self._weigh(known, said_size(said.system))
         missed = range(known.turn, turn)
         known.turn = turn + 1
         if said.role != "assistant":
@@ -298,7 +306,8 @@ class LiveScorer:
     def _sample(self, name: str, known: _Open) -> Sample:
         """The last turn of a conversation; whoever is asked about it gets all turns, not a view of them."""
         turns = tuple(known.turns) if self.asks else known.turns
-        return Sample(Conversation(name, turns, known.documents), len(turns) - 1)
+        named = {} if known.system is None else {"system": known.system}
+        return Sample(Conversation(name, turns, known.documents, named), len(turns) - 1)
 
     def _weigh(self, known: _Open, size: int) -> None:
         known.size += size
@@ -381,7 +390,17 @@ class LiveScorer:
         """Evidence and scores, as the batch makes them."""
         table = yield from self.evaluator.evidence(samples)
         scores = self.evaluator.score(table, [self.speaker] * len(samples))
-        return table, (yield from self.evaluator.with_others(samples, scores))
+        scores = yield from self.evaluator.with_others(samples, scores)
+        drawn = [place for place, sample in enumerate(samples) if self._is_drawn(sample.target)]
+        if self._gate is not None and drawn:
+            gated = yield from self._gate.gated([samples[each] for each in drawn], [scores[each] for each in drawn])
+            for place, score in zip(drawn, gated, strict=True):
+                scores[place] = score
+        return table, scores
+
+    def _is_drawn(self, target: Target) -> bool:
+        """Whether a reply is among those whose plausibility is checked: always the same ones."""
+        return crc32(f"{target.conversation}\n{target.turn}".encode()) < self.limits.plausibility_share * 2**32
 
 
 _Result = IngestResult | Future[IngestResult]

@@ -1,20 +1,14 @@
 """Sources that ask a model, or learn: one folder per method."""
 
 from accord.methods.in_context.asking import (
-    ECHO,
-    NO_NUMBER,
-    OUTSIDE,
     SPREAD,
     Asked,
     Counts,
     Ensemble,
-    Reading,
     as_evidence,
     common,
     ensemble_of,
-    read,
     score_each,
-    spread_out,
 )
 from accord.methods.in_context.examples import (
     DIALOGUE,
@@ -68,6 +62,15 @@ from accord.methods.in_context.nodes import (
     shared_with,
     target,
     try_pairs,
+)
+from accord.methods.in_context.reading import (
+    AMBIGUOUS,
+    ECHO,
+    NO_NUMBER,
+    OUTSIDE,
+    Reading,
+    read,
+    spread_out,
 )
 from accord.methods.in_context.recipe import Recipe, Sizes, at_level, recipe_from
 from accord.methods.in_context.selectors import (
@@ -196,6 +199,7 @@ from accord.methods.learned_rubric.writing import (
 )
 
 __all__ = [
+    "AMBIGUOUS",
     "ALPHAS",
     "ASKED",
     "AUTO",

@@ -16,24 +16,36 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 from accord.models.model import CallFailed, Prompt, Reply, Usage
 from accord.models.receiving import ENCODINGS, MOST_BYTES, receiver
 from accord.models.replies import MALFORMED, a_list, a_whole, an_error_code, an_object, chat_reply, parsed, usage_of
-from accord.values import AccordError, ModelError, keep_secret, keep_url_secrets, plain_url
+from accord.models.settings import NO_ADDRESS
+from accord.values import (
+    AccordError,
+    BadInput,
+    ModelError,
+    is_web_address,
+    keep_secret,
+    keep_url_secrets,
+    one_line,
+    plain_url,
+    redacted_message,
+)
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 
 TIMEOUT_SECONDS = 60.0
+NOT_IMPLEMENTED, LONGEST_REASON = 501, 200
 DEFAULT_URL = "https://api.openai.com/v1"
 """Where the SDK asks unless it is told otherwise."""
 
 
 def open_client(
-    model: str, base_url: str | None, api_key: str | None, timeout: float, most_bytes: int = MOST_BYTES
+    model: str, base_url: str, api_key: str | None, timeout: float, most_bytes: int = MOST_BYTES
 ) -> AsyncOpenAI:
     """A client of an OpenAI-compatible endpoint; nothing is sent yet.
 
-    The key and the base URL come from `OPENAI_API_KEY` and `OPENAI_BASE_URL` unless given. The SDK's own retries are
-    off: `Retrying` does them, where they are counted. See `receiving` for what is refused of a reply.
+    The key comes from `OPENAI_API_KEY` unless given. The SDK's own retries are off: `Retrying` does them, where they
+    are counted. See `receiving` for what is refused of a reply.
 
     Raises:
         ModelError: No key is given and `OPENAI_API_KEY` is not set.
@@ -60,16 +72,23 @@ class Endpoint(ABC):
         timeout: float = TIMEOUT_SECONDS,
         most_bytes: int = MOST_BYTES,
     ) -> None:
-        """See `open_client` for where the key and the base URL come from; a key is needed once something is asked.
+        """See `open_client` for where the key comes from; it is needed once something is asked.
 
-        `timeout` seconds after it was sent a request is over, whatever arrived by then.
+        The base URL comes from `OPENAI_BASE_URL` unless given. `timeout` seconds after it was sent a request is over,
+        whatever arrived by then.
+
+        Raises:
+            BadInput: The base URL is no web address: nothing would ever answer.
         """
         keep_secret(api_key)
-        keep_url_secrets(base_url or os.environ.get("OPENAI_BASE_URL"))
+        url = (os.environ.get("OPENAI_BASE_URL") or DEFAULT_URL) if base_url is None else base_url
+        if not is_web_address(url):
+            raise BadInput(f"the endpoint of {model!r} is {plain_url(url) if url else 'empty'}: {NO_ADDRESS}")
+        keep_url_secrets(url)
         self.name = model
         self.timeout = timeout
-        self._options = (base_url, api_key, timeout, most_bytes)
-        self.endpoint = plain_url(base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_URL).rstrip("/") + "/"
+        self._options = (url, api_key, timeout, most_bytes)
+        self.endpoint = plain_url(url).rstrip("/") + "/"
 
     @cached_property
     def client(self) -> AsyncOpenAI:
@@ -108,12 +127,13 @@ class Endpoint(ABC):
 
 @contextmanager
 def failures(endpoint: str, model: str) -> Iterator[None]:
-    """Turn the SDK's exceptions into ours; no message repeats a key or a body.
+    """Turn the SDK's exceptions into ours; no message repeats a key, or a body but for the reason behind a 501.
 
     Raises:
         CallFailed: This call failed: `timeout`, `unreachable`, `rate-limited`, `server`, `too long`, `rejected`,
             `malformed`.
-        ModelError: No call can succeed: wrong key, no permission, no such model.
+        ModelError: No call can succeed: wrong key, no permission, no such model, or the server does not do it at all,
+            with the reason that it gives.
     """
     import openai
 
@@ -131,12 +151,21 @@ def failures(endpoint: str, model: str) -> Iterator[None]:
     except openai.NotFoundError:
         raise ModelError(f"{endpoint} has no model {model!r}, or does not speak this wire (HTTP 404)") from None
     except openai.APIStatusError as error:
+        if error.status_code == NOT_IMPLEMENTED:
+            said = _reason_in(error.body)
+            raise ModelError(f"{endpoint} cannot do what is asked of {model!r} (HTTP 501){said}") from None
         raise _status_failure(endpoint, error) from None
     except (
         openai.APIResponseValidationError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError,
         RecursionError,
     ):  # fmt: skip
         raise CallFailed(MALFORMED, f"{endpoint} answered something of another shape") from None
+
+
+def _reason_in(body: object) -> str:
+    """The reason that a server gives in an error's body, in a line without secrets; nothing where it gives none."""
+    said = body.get("message") if isinstance(body, Mapping) else None
+    return f": {one_line(redacted_message(said), LONGEST_REASON)}" if isinstance(said, str) and said.strip() else ""
 
 
 def _status_failure(endpoint: str, error: Any) -> CallFailed:

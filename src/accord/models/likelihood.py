@@ -18,6 +18,7 @@ from accord.models.model import EMBEDDED, CallFailed, ChatMessage, Failure, Mode
 from accord.models.replies import a_list, a_log_probability, a_text, a_whole, an_object, usage_of
 from accord.values import BudgetReached, content_hash
 
+NO_ECHO = "no echo"
 PASSAGES_AT_ONCE = 16
 """Passages that one piece of work reads: an interrupt waits for no more than these."""
 
@@ -153,7 +154,7 @@ def echoed_in(found: Any, text: str, endpoint: str) -> Echoed:
     mass = a_list(about.get("token_logprobs") or [], "list of log probabilities")
     given = a_text(choice.get("text"), "text")
     if not given.startswith(text) or not offsets or len(offsets) != len(mass):
-        raise CallFailed("no echo", f"{endpoint} gave no probabilities of the prompt's own tokens")
+        raise CallFailed(NO_ECHO, f"{endpoint} gave no probabilities of the prompt's own tokens")
     return Echoed(
         tuple(a_whole(offset, "offset of a token", len(given) + 1) for offset in offsets),
         tuple(None if each is None else a_log_probability(each) for each in mass),
@@ -162,13 +163,20 @@ def echoed_in(found: Any, text: str, endpoint: str) -> Echoed:
 
 
 class EchoLikelihood:
-    """Likelihoods by an endpoint that echoes: the passage as plain text, a line `role: content` a message."""
+    """Likelihoods by an endpoint that echoes: the passage as plain text, a line `role: content` a message.
+
+    Whether it echoes at all is found out by the first request, which is waited for alone; one that does not is asked
+    nothing more.
+    """
 
     def __init__(self, model: Model[Echo, Echoed], endpoint: str = "") -> None:
         """`model` is the echoing wire, or wrappers around it; `endpoint` is where it answers."""
         self.name = model.name
         self.endpoint = endpoint
         self._model = model
+        self._is_tried = False
+        self._silent: Failure | None = None
+        self._first: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
     def made_from(self, passage: Passage) -> Mapping[str, Any]:
         """The endpoint, the model, and the text."""
@@ -179,7 +187,7 @@ class EchoLikelihood:
         return [Echo(_plain(passage)[0]) for passage in passages]
 
     async def measure(self, passages: Sequence[Passage]) -> list[Measured]:
-        """One request a passage."""
+        """One request per passage, as long as the endpoint echoes."""
         return list(await asyncio.gather(*map(self._one, passages)))
 
     async def close(self) -> None:
@@ -187,6 +195,24 @@ class EchoLikelihood:
         await self._model.close()
 
     async def _one(self, passage: Passage) -> Measured:
+        if not self._is_tried:
+            async with self._alone():
+                if not self._is_tried:
+                    found = await self._asked(passage)
+                    self._is_tried = True
+                    if isinstance(found, Failure) and found.reason == NO_ECHO:
+                        self._silent = found
+                    return found
+        return self._silent or await self._asked(passage)
+
+    def _alone(self) -> asyncio.Lock:
+        """A lock of the event loop that runs: each run of flows has one of its own."""
+        loop = asyncio.get_running_loop()
+        if self._first is None or self._first[0] is not loop:
+            self._first = loop, asyncio.Lock()
+        return self._first[1]
+
+    async def _asked(self, passage: Passage) -> Measured:
         text, spans = _plain(passage)
         try:
             echoed = await self._model.ask(Echo(text))

@@ -14,10 +14,12 @@ from accord.models.model import Usage, estimated_usage, in_process
 class Plan:
     """The calls a run would make, counted without making one.
 
-    Tokens are estimates from the prompts' lengths: an upper bound for most scripts, four bytes a token.
+    Tokens are estimates from the prompts' lengths: an upper bound for most scripts, four bytes a token. `steps` is how
+    often a run tells that one more is done.
     """
 
     samples: int = 0
+    steps: int = 0
     questions: int = 0
     answered: int = 0
     requests: int = 0
@@ -45,6 +47,7 @@ class Plan:
 
     def plus(self, other: Plan) -> None:
         """Count what another plan counts."""
+        self.steps += other.steps
         self.questions, self.answered = self.questions + other.questions, self.answered + other.answered
         self.requests += other.requests
         self.input_tokens += other.input_tokens
@@ -61,4 +64,4 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """The counts."""
-        return {name: value for name, value in vars(self).items() if name not in {"used", "seen"}}
+        return {name: value for name, value in vars(self).items() if name not in {"used", "seen", "steps"}}

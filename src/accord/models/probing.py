@@ -158,9 +158,14 @@ async def _context(model: str, base_url: str | None, api_key: str | None, timeou
         rows = a_list(an_object(await wire.fetch("/models"), "list of models").get("data"), "list of models")
     finally:
         await wire.close()
-    about: dict[str, Any] = next((row for row in rows if isinstance(row, dict) and row.get("id") == model), {})
-    names = ("max_model_len", "context_length", "context_window")
-    stated = [about[name] for name in names if isinstance(about.get(name), int) and about[name] > 0]
+    objects = [row for row in rows if isinstance(row, dict)]
+    # llama.cpp serves one model, by its file's name, and answers to any.
+    alone = objects[0] if len(objects) == 1 and objects[0].get("owned_by") == "llamacpp" else {}
+    about: dict[str, Any] = next((row for row in objects if row.get("id") == model), alone)
+    meta = about.get("meta")
+    places = [*((about, name) for name in ("max_model_len", "context_length", "context_window")),
+              (meta if isinstance(meta, dict) else {}, "n_ctx")]  # fmt: skip
+    stated = [place[name] for place, name in places if isinstance(place.get(name), int) and place[name] > 0]
     return bool(stated), f"{stated[0]} tokens" if stated else "not stated"
 
 

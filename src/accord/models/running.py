@@ -226,6 +226,7 @@ class Models:
             if isinstance(content, Prompt):
                 role = self.role(request.role)
                 kept = role.kept_reply(content, request.about)
+                plan.steps += 1
                 # What is assumed may make requests the same that will differ: those are all counted.
                 if request.stand_in is not None or plan.is_new(role.key_of(content, request.about)):
                     plan.questions += 1
@@ -235,6 +236,7 @@ class Models:
             elif isinstance(content, Questions):
                 role = self.role(request.role)
                 judge = role.judge(content.rubric)
+                plan.steps += 1
                 if plan.is_new(key_of(request.role, [content.sample, *(q.key for q in content.rubric.judged)])):
                     role.price_judging([content], plan)
                 found += kept_answers(judge, content.rubric, [content.sample], self.store, role.context)
@@ -244,6 +246,7 @@ class Models:
                 if plan.is_new(key_of(request.role, content)):
                     plan.questions += 1
                     plan.answered += known is not None
+                    plan.steps += known is None
                     plan.add(role.likelihood.name, role.likelihood.requests([content]) if known is None else [])
                 found.append(known or Failure("not measured yet"))
             elif isinstance(content, Text):

@@ -1,5 +1,6 @@
 """A project: `accord.yaml` opened, with the verbs of daily work, each giving back a typed result."""
 
+from accord.project.certifying import Certificate, certify
 from accord.project.config import (
     FILE,
     Config,
@@ -20,12 +21,14 @@ from accord.project.project import ALL, Project, open_project
 from accord.project.recordings import RecordedAgreement, chosen_recording, recorded_agreement, with_recorded
 from accord.project.results import Compared, Estimates, Fitted, JudgeRun, NextLabel, ScoreRun
 from accord.project.scoring import Perspective, ScoreOptions, latest, latest_drift, latest_scores, samples_of, score
+from accord.project.selecting import LEFT, Selection
 from accord.project.surveying import Survey, files_in, is_recording, survey
 
 __all__ = [
     "ALL",
     "AuditRun",
     "BatchRun",
+    "Certificate",
     "Compared",
     "Config",
     "Estimates",
@@ -35,6 +38,7 @@ __all__ = [
     "Imported",
     "Insights",
     "JudgeRun",
+    "LEFT",
     "LiveConfig",
     "NextLabel",
     "Observed",
@@ -46,10 +50,12 @@ __all__ = [
     "ScoreOptions",
     "ScoreRun",
     "Selected",
+    "Selection",
     "Survey",
     "WatchConfig",
     "annotated_pairs",
     "audit_judge",
+    "certify",
     "chosen_recording",
     "config_from",
     "export_annotations",

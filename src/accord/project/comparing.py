@@ -51,13 +51,15 @@ def compare(
     made, unmade = _made(project, names)
     if not made:
         raise BadInput(f"none of these evaluators can be made: {'; '.join(f'{n}: {w}' for n, w in unmade.items())}")
-    singles, groups = project.training(next(iter(made.values())))
+    # Whoever takes every sheet is given them; the others what is rated on the question.
+    singles, groups = project.training(max(made.values(), key=lambda each: each.takes_every_sheet))
+    own = {name: singles if each.takes_every_sheet else singles.rated() for name, each in made.items()}
     on_step("evidence")
     tables = _tables(project, made, singles)
     whole, train = in_question(_union(list(tables.values()), singles), singles)
     config, question = project.config, project.question
     rated, splits, seen = folds_of(whole, train.labels, question, config.folds, config.seed, project.rubric.learned_on)
-    work = {name: (each, *in_question(_known(each, tables, singles), singles)) for name, each in made.items()}
+    work = {name: (each, *in_question(_known(each, tables, own[name]), own[name])) for name, each in made.items()}
     with calm(len(rated)):
         systems = _systems(project, work, unmade, rated, splits, jobs, on_step)
     on_step("baselines")
@@ -137,7 +139,7 @@ def _key(source: Source) -> str:
 
 def _union(tables: Collection[EvidenceTable], train: Training) -> EvidenceTable:
     """All columns once; none where every source learns."""
-    whole = EvidenceTable.from_rows([], {target: {} for target in train.targets})
+    whole = EvidenceTable.of(train.samples)
     for table in tables:
         there = {column.name for column in whole.columns}
         whole = whole.join(table.select([p for p, column in enumerate(table.columns) if column.name not in there]))
@@ -146,7 +148,7 @@ def _union(tables: Collection[EvidenceTable], train: Training) -> EvidenceTable:
 
 def _known(evaluator: Evaluator, tables: Mapping[str, EvidenceTable], train: Training) -> EvidenceTable:
     """The evidence of an evaluator's sources that do not learn."""
-    known = EvidenceTable.from_rows([], {target: {} for target in train.targets})
+    known = EvidenceTable.of(train.samples)
     for source in evaluator.sources:
         if not learns(source):
             known = joined(known, tables[_key(source)], source.name)

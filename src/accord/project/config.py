@@ -83,6 +83,12 @@ class LiveConfig(_Strict):
     document_words: int = Field(
         default=8000, ge=1, description="Words of the documents of a message that are looked at, of all together."
     )
+    plausibility_share: float = Field(
+        default=0.1,
+        ge=0,
+        le=1,
+        description="Share of live replies whose plausibility is checked, where an evaluator does so and may ask.",
+    )
     memory_mb: float = Field(
         default=512,
         gt=0,

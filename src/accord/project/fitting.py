@@ -14,6 +14,7 @@ from accord.evidence import EvidenceTable, Training, in_pairs, joined, ratings
 from accord.learning import (
     Evaluator,
     EvaluatorSettings,
+    HeldOut,
     learns,
     make_evaluator,
     out_of_fold,
@@ -28,6 +29,7 @@ from accord.validation import (
     CalledRow,
     Comparison,
     Leak,
+    always_learned,
     baselines,
     compare_held_out,
     compared,
@@ -165,7 +167,8 @@ def _with_labels(project: Project, evaluator: Evaluator, models: Models, step: S
         else:
             fitted, found = _held_out(project, evaluator, train, known, side, models, step, on_stage)
     others, rows = own or ([], [])
-    fitted = replace(fitted, also=tuple(others))
+    tried_on = HeldOut.of(found.comparison.systems[0], found.comparison.ratings)
+    fitted = replace(fitted, also=tuple(others), held_out=tried_on)
     findings = {source.name: said for source in fitted.sources if (said := source.findings())}
     cautions = [line for said in findings.values() for line in said.cautions]
     cautions += _beaten(found.comparison) if side is not None else []
@@ -211,6 +214,7 @@ def _cross_validated(
     on_stage(f"{evaluator.name}: all labels")
     whole = Kept(project.store, known, train.labels, question)
     fitted = whole.fitted(evaluator, lambda: run(evaluator.fit(train, known), models, step))
+    fitted = run(fitted.with_gate(train), models, step)
     return fitted, Compared(comparison, known, train)
 
 
@@ -233,7 +237,8 @@ def leak_of(
     if train.question.compares:
         return None
     single = replace(train, labels=train.labels.grouped(alone))
-    always = {alone[target] for target in known.targets if train.group_of(target) in found.seen}
+    never = always_learned(known, train.labels, train.question, found.seen)
+    always = {alone[target] for target in known.targets if train.group_of(target) in never}
     rows = ratings(known, single.labels, train.question)
     tested = rows.take(np.flatnonzero([name not in always for name in rows.group]))
     about = settings_of(evaluator)
@@ -270,7 +275,7 @@ def _held_out(
     fitted = run(evaluator.fit(own, seen), models, step)
     on_stage(f"{evaluator.name}: the side that was held out")
     parts = [run(source.examine(other), models, step) for source in fitted.sources]
-    fitted = replace(fitted, sources=tuple(parts))
+    fitted = run(replace(fitted, sources=tuple(parts)).with_gate(own), models, step)
     table = seen.concat(known.filter(side.test, train.group_of))
     for source in parts:
         if learns(source):

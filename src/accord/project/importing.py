@@ -60,6 +60,7 @@ class Imported:
         beside: Columns beside the text that are called like a question of the rubric, and were not read as labels.
         annotators: Who gave the labels.
         roles: Who speaks in conversations without an assistant, by role.
+        passed_over: Why spans and log records of traces said nothing, counted.
     """
 
     conversations: Added = Added()
@@ -73,6 +74,7 @@ class Imported:
     beside: Counter[str] = field(default_factory=Counter)
     annotators: set[str] = field(default_factory=set)
     roles: Counter[str] = field(default_factory=Counter)
+    passed_over: Counter[str] = field(default_factory=Counter)
 
     _MOST_SHOWN = 20
 
@@ -96,7 +98,12 @@ class Imported:
             "beside": dict(self.beside),
             "positions": positions_among(self.annotators),
             "roles": dict(self.roles),
+            "passed_over": dict(self.passed_over),
         }
+
+    def pass_over(self, reason: str) -> None:
+        """Count a row that said nothing."""
+        self.passed_over[reason] += 1
 
 
 @dataclass(frozen=True)
@@ -182,7 +189,11 @@ def import_files(
 
 
 def export_annotations(
-    store: Store, path: Path, kinds: Sequence[str] | None = None, on_progress: Callable[[int], None] | None = None
+    store: Store,
+    path: Path,
+    kinds: Sequence[str] | None = None,
+    on_progress: Callable[[int], None] | None = None,
+    question: str | None = None,
 ) -> dict[str, int]:
     """Write the store's annotations to a file that `import_files` reads back to the last field.
 
@@ -191,6 +202,7 @@ def export_annotations(
         path: JSON lines, CSV or Parquet, by its ending.
         kinds: Only what these said: `person`, `model`, `metric`; all of them by default.
         on_progress: Called with the number of annotations written so far, now and then.
+        question: Only answers to this question, as `issue:Other`.
 
     Returns:
         How many of each kind were written.
@@ -204,7 +216,7 @@ def export_annotations(
         raise UnknownName("kind of annotation", unknown, ANNOTATOR_KINDS)
     counts = dict.fromkeys((kind for kind in ANNOTATOR_KINDS if kind in (kinds or ANNOTATOR_KINDS)), 0)
     with AnnotationWriter(path) as writer:
-        for count, annotation in enumerate(store.annotations(list(counts)), 1):
+        for count, annotation in enumerate(store.annotations(list(counts), question), 1):
             writer.write(annotation)
             counts[annotation.kind] += 1
             if on_progress is not None and count % ROWS_AT_ONCE == 0:
@@ -267,7 +279,7 @@ def _import_conversations(
     """A file's conversations with the labels beside them; each batch is kept before the next is read."""
     seen = 0
     asked = {question.id for question in rubric.questions}
-    for records in batches(read(path, format, columns, on_bad_row), ROWS_AT_ONCE):
+    for records in batches(read(path, format, columns, on_bad_row, done.pass_over), ROWS_AT_ONCE):
         records = [replace(record, conversation=reading.spoken(record.conversation)) for record in records]
         for record in records:
             _note(record.conversation, asked - set(reading.beside), done)

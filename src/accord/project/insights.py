@@ -22,6 +22,7 @@ from accord.validation import (
     Group,
     Point,
     adaptive_curve,
+    always_learned,
     annotator_quality,
     by_group,
     learning_curve,
@@ -64,7 +65,8 @@ def insights(store: Store, rubric: Rubric, tried: Compared, evaluator: Evaluator
     rated, system, labels, draws = comparison.ratings, comparison.systems[0], train.labels, comparison.draws
     scored = np.flatnonzero(system.scored)
     clusters = Clusters(rated.group[scored])
-    question, folds, seed, seen = comparison.question, comparison.folds, comparison.seed, comparison.seen
+    question, folds, seed = comparison.question, comparison.folds, comparison.seed
+    always = always_learned(evidence, labels, question, comparison.seen)
     groups = [g for by in AUTOMATIC for g in groups_of(comparison, train.samples, evidence, by)]
     own = replace(evaluator, head=make_head(evaluator.head_name, question, evaluator.head.chosen()), choose={})
     kept, about, splits = Kept(store, evidence, labels, question), settings_of(own), folds > 1
@@ -74,7 +76,17 @@ def insights(store: Store, rubric: Rubric, tried: Compared, evaluator: Evaluator
 
     def curve() -> list[Point]:
         return learning_curve(
-            lambda _: Fitting(own), question, evidence, labels, rated, system, folds, seed, seen, draws=draws, keep=keep
+            lambda _: Fitting(own),
+            question,
+            evidence,
+            labels,
+            rated,
+            system,
+            folds,
+            seed,
+            always,
+            draws=draws,
+            keep=keep,
         )
 
     with calm(len(rated)):
@@ -171,7 +183,8 @@ def _adaptive(evaluator: Evaluator, comparison: Comparison, evidence: EvidenceTa
     if not any(column.option is not None for column in evidence.columns):
         return []
     rated = comparison.ratings
-    splits = list(grouped_folds(list(rated.group), comparison.folds, comparison.seed, comparison.seen))
+    always = always_learned(evidence, labels, comparison.question, comparison.seen)
+    splits = list(grouped_folds(list(rated.group), comparison.folds, comparison.seed, always))
     if len(rated) > _CURVE_RATINGS:
         splits = splits[:1]
     tested = {name for split in splits for name in split.test}

@@ -9,7 +9,7 @@ grow; nor are heads of other packages, whose code is not known here.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import astuple
 from functools import cache
@@ -26,7 +26,7 @@ from accord.values import Labels, Question, content_hash
 
 _CODE = ("values", "statistics", "evidence", "models", "methods", "learning")
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "jax", "jaxlib", "optax")
-_ARRAYS = ("probabilities", "value", "anybody", "scored", "band")
+_ARRAYS = ("probabilities", "value", "anybody", "scored", "band", "strangers")
 
 
 FEW = 50_000
@@ -155,6 +155,7 @@ def _evidence(table: EvidenceTable) -> str:
                 [astuple(column) for column in table.columns],
                 sorted((str(target), target.turn is None, name, why) for (target, name), why in table.absences.items()),
                 sorted((str(target), target.turn is None, name) for target, name in table.versions.items()),
+                [_words(table.metadata.get(target, {})) for target in table.targets],
             ],
             default=str,
         ).encode()
@@ -162,6 +163,11 @@ def _evidence(table: EvidenceTable) -> str:
     for array in (table.values, table.present):
         found.update(f"{array.dtype} {array.shape}".encode() + array.tobytes())
     return "s256:" + found.hexdigest()
+
+
+def _words(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries that groups can be made by; others hold whole files."""
+    return {name: value for name, value in metadata.items() if isinstance(value, str | int | float)}
 
 
 _DIGESTS: WeakKeyDictionary[Labels, str] = WeakKeyDictionary()

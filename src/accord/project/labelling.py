@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from accord.learning import Fitting, suggest_labels
 from accord.project.results import Estimates, NextLabel
+from accord.project.scoring import latest_scores
+from accord.project.selecting import LEFT, left_for_people
 from accord.statistics import groups_of
 from accord.validation import gaps, system_means
 from accord.values import BadInput, Labels
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 def label_next(project: Project, count: int, annotators: Collection[str] = ()) -> list[NextLabel]:
     """The labels on the main question that would teach most, the best first; asks no model.
 
+    What the latest selective scores left for a person comes before everything else.
+
     Raises:
         BadInput: Too few labels to say, nothing left to label, or a main question that compares.
         UnknownName: An annotator who has not labelled yet.
@@ -25,9 +29,15 @@ def label_next(project: Project, count: int, annotators: Collection[str] = ()) -
     _check_rates(project)
     samples = list(project.every_sample(project.level()))
     evidence = project.measure(project.evaluator().sources, samples)
-    found = suggest_labels(evidence, project.store.labels(), project.question, count, annotators)
+    labels, question = project.store.labels(), project.question
+    left = left_for_people(project.store, latest_scores(project.store), question.id)
+    first = suggest_labels(evidence, labels, question, count, annotators, only=left) if left else []
+    known = {each.target for each in first}
+    rest = suggest_labels(evidence, labels, question, count, annotators) if len(first) < count else []
+    others = [each for each in rest if each.target not in known][: count - len(first)]
     return [
-        NextLabel(each.target.conversation, each.target.turn, project.question.id, each.annotator, each.gain)
+        NextLabel(each.target.conversation, each.target.turn, question.id, each.annotator, each.gain, reason)
+        for found, reason in ((first, LEFT), (others, None))
         for each in found
     ]
 
@@ -45,7 +55,8 @@ def _check_rates(project: Project) -> None:
 def estimate(project: Project) -> Estimates:
     """Each system's mean rating from its labels and the scores of all its conversations, and every difference.
 
-    Conversations that the rubric was learned on are left out.
+    Conversations that the rubric was learned on are left out. Systems are compared by what they share: the same first
+    message, or what `group_by` names.
 
     Raises:
         BadInput: Labels are about turns or comparisons, or a system has too few labelled conversations.
@@ -59,7 +70,8 @@ def estimate(project: Project) -> Estimates:
     samples = [sample for sample in project.every_sample() if sample.conversation.id not in seen]
     evaluator = project.evaluator()
     evidence = project.measure(evaluator.sources, samples)
-    labels = labels.grouped(groups_of(project.samples(labels.on(question.id).targets), config.group_by).of)
+    topics = [name for name in config.group_by if name != "system"]  # what is compared is no topic
+    labels = labels.grouped(groups_of(samples, topics, by_input=True).of)
     systems = {sample.conversation.id: sample.conversation.system or "not said" for sample in samples}
     found = system_means(evidence, labels, question, lambda _: Fitting(evaluator), systems, config.folds, config.seed)
     return Estimates(question.id, found, gaps(found))

@@ -25,6 +25,7 @@ from accord.learning import (
     level_of,
     load_evaluator,
     make_evaluator,
+    other_sheets,
 )
 from accord.models import Budget, Caps, Models, Plan, Step, load_prices, run
 from accord.project import comparing, fitting, judging, labelling, scoring
@@ -249,7 +250,7 @@ class Project:
     # --- learning -----------------------------------------------------------------------------------------------
 
     def training(self, evaluator: Evaluator) -> tuple[Training, Groups]:
-        """What an evaluator may learn from: everything that is rated on its question, grouped.
+        """What an evaluator may learn from: all that is rated on its question, and other sheets if it takes them.
 
         Raises:
             BadInput: Nobody has rated it.
@@ -263,7 +264,10 @@ class Project:
                 f"no label on the main question {evaluator.question.id!r}; import some: accord import chats.jsonl "
                 "labels.csv"
             )
-        samples = self.samples(rated.targets)
+        own = {name for source in evaluator.sources for name in source.own_questions()}
+        takes = evaluator.takes_every_sheet and not evaluator.question.compares
+        others = other_sheets(labels, rated, own) if takes else []
+        samples = self.samples([*rated.targets, *others])
         found = groups_of(samples, self.config.group_by)
         about = frozenset(sample.target for sample in samples)
         kept = Labels(each for each in labels if each.target in about or each.against in about)
@@ -286,7 +290,7 @@ class Project:
         step: Step | None = None,
     ) -> EvidenceTable:
         """The evidence of some sources; without models, as far as the store holds it."""
-        table = EvidenceTable.from_rows([], {sample.target: {} for sample in samples})
+        table = EvidenceTable.of(samples)
         for source in parts:
             found = run(source.measure(samples), models or self.kept, step or (lambda purpose: None))
             table = joined(table, found, source.name)

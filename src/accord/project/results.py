@@ -131,6 +131,8 @@ class ScoreRun:
         run: The run's id in the store.
         skipped: Bad rows that were skipped, and the first of them in `bad_rows`.
         drift: How far each feature moved from what was learned from, and a sentence on it.
+        selection: What was promised of selective scores, and what that rests on (`Selection.to_json`).
+        certificate: What fresh labels said of the bands in a new domain (`Certificate.to_json`).
     """
 
     scored: int
@@ -144,6 +146,8 @@ class ScoreRun:
     bad_rows: Sequence[str] = ()
     drift: Sequence[Mapping[str, Any]] = ()
     drift_said: str | None = None
+    selection: Mapping[str, Any] | None = None
+    certificate: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Everything."""
@@ -152,13 +156,17 @@ class ScoreRun:
 
 @dataclass(frozen=True)
 class NextLabel:
-    """A label worth having: of what, by whom, and the share of the remaining uncertainty that it takes away."""
+    """A label worth having: of what, by whom, and the share of the remaining uncertainty that it takes away.
+
+    `reason` says why it comes before what would take more away.
+    """
 
     conversation: str
     turn: int | None
     question: str
     annotator: str
     gain: float
+    reason: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """A flat row."""

@@ -10,15 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from accord.evidence import EvidenceTable
-from accord.formats import Record, ScoreWriter, locate, read
+from accord.formats import Record, ScoreWriter, locate, read, read_labels
 from accord.learning import RULES, Evaluator, Level, predict_panel, with_notes
 from accord.models import run
 from accord.project.adaptive import ask_adaptively, asking
+from accord.project.certifying import Certificate, certify
 from accord.project.importing import Imported
 from accord.project.results import ScoreRun
+from accord.project.selecting import LEFT, Selection
+from accord.statistics import groups_of
 from accord.store import Store, batches
 from accord.validation import Shift, said, shifts
-from accord.values import BadInput, Conversation, Sample, Score, UnknownName, Unscored, decision
+from accord.values import BadInput, Conversation, Labels, Sample, Score, UnknownName, Unscored, decision
 
 if TYPE_CHECKING:
     from accord.project.project import Project
@@ -39,6 +42,11 @@ class ScoreOptions:
         until: Of the adaptive rubric: ask no further once the score varies less than this, in units of the scale.
         loss: Whose least expectation the value is.
         turns: Of an evaluator of turns: every reply is scored, or the last one of each conversation.
+        agree: Selective scores: what is called good or bad agrees with people at least so often; what is not sure
+            enough has no value, and is left for a person (`accord.project.selecting`).
+        good: With `agree`: the lowest answer that counts as good; by default the first above the scale's middle.
+        certify: In a new domain: a file of fresh labels of some of the conversations, on which the bands are tried.
+        adapt: With `certify`: bands that are not certified are measured anew on these labels, and not refused.
     """
 
     new_domain: bool = False
@@ -46,13 +54,30 @@ class ScoreOptions:
     until: float = 0.0
     loss: str = "squared"
     turns: Turns = "all"
+    agree: float | None = None
+    good: float | None = None
+    certify: Path | None = None
+    adapt: bool = False
 
     def check(self) -> None:
         """Refuse what cannot be.
 
         Raises:
+            BadInput: Selective scores where no held-out labels speak for them.
             UnknownName: No loss is called so, or no choice of turns.
         """
+        if self.certify is not None and not self.new_domain:
+            raise BadInput("--certify tries the bands in a new place; name --new-domain too")
+        if self.adapt and self.certify is None:
+            raise BadInput("--adapt measures bands anew on the labels of --certify; name a file of them")
+        if self.good is not None and self.agree is None:
+            raise BadInput("--good is the lowest answer that --agree takes for good; name --agree too, for example .9")
+        if self.agree is not None and (self.new_domain or self.ask is not None):
+            other = "--new-domain" if self.new_domain else "--ask"
+            raise BadInput(
+                "--agree rests on labels of conversations like those that were learned from, judged in full; leave "
+                f"out {other}"
+            )
         decision(self.loss)
         if self.turns not in ("all", "last"):
             raise UnknownName("choice of turns", self.turns, ("all", "last"))
@@ -106,18 +131,29 @@ def score_file(
     columns: Mapping[str, str] | None = None,
     skip_bad_rows: bool = False,
     on_scored: Callable[[int], None] = lambda done: None,
+    on_total: Callable[[int], None] | None = None,
 ) -> ScoreRun:
     """Score a file of conversations into another, at the level that the evaluator learned; the store notes the run.
+
+    Where somebody wants to know how many samples there are (`on_total`), they are counted first.
 
     Raises:
         BadInput: A file cannot be read or written, or an adaptive rubric is asked to speak for a panel.
         UnknownName: Nobody of that name was learned from.
     """
     locate(source)
+    options.check()
+    certificate = None
+    if options.certify is not None:
+        certificate = _certificate(project, evaluator, read(source, format, columns), options)
+    if on_total is not None:
+        records = read(source, format, columns, lambda error: None)
+        on_total(sum(len(samples_of(each.conversation, evaluator.level, options.turns)) for each in records))
     imported = Imported()
     on_bad_row = imported.skip if skip_bad_rows else None
     conversations = _unique(source, read(source, format, columns, on_bad_row), on_bad_row)
-    return score(project, evaluator, conversations, Path(out), str(source), perspective, options, on_scored, imported)
+    return score(project, evaluator, conversations, Path(out), str(source), perspective, options, on_scored, imported,
+                 certificate=certificate)  # fmt: skip
 
 
 def score(
@@ -132,9 +168,11 @@ def score(
     imported: Imported | None = None,
     command: str = "score",
     samples: Iterable[Sample] | None = None,
+    certificate: Certificate | None = None,
 ) -> ScoreRun:
     """Score conversations as they come, or given samples of them; memory does not grow with their number."""
     options.check()
+    selection = _selection(evaluator, perspective, options)
     evaluator = evaluator.in_new_domain() if options.new_domain else evaluator
     score_batch, watch = _scoring(project, evaluator, perspective, options)
     settings = {"evaluator": evaluator.name, "source": source, **project.config.shown()}
@@ -146,7 +184,13 @@ def score(
         def scores() -> Iterator[Score | Unscored]:
             done = 0
             for batch in batches(samples, SCORED_AT_ONCE):
-                for one in score_batch(batch):
+                found = score_batch(batch)
+                if selection is not None:
+                    found = [selection.call(one) for one in found]
+                    _keep_left(project.store, batch, found)
+                if certificate is not None:
+                    found = [certificate.banded(one) for one in found]
+                for one in found:
                     yield one.decoded(options.loss) if isinstance(one, Score) and options.loss != "squared" else one
                 done += len(batch)
                 on_scored(done)
@@ -156,10 +200,54 @@ def score(
         done = ScoreRun(
             **counts, level=evaluator.level or "conversation", out=str(out), run=kept.id, skipped=skipped.skipped,
             bad_rows=tuple(skipped.bad_rows), drift=[shift.to_json() for shift in moved],
-            drift_said=said(moved) if moved else None,
+            drift_said=said(moved) if moved else None, selection=None if selection is None else selection.to_json(),
+            certificate=None if certificate is None else certificate.to_json(),
         )  # fmt: skip
         kept.results.update(done.to_json())
     return done
+
+
+def _certificate(
+    project: Project, evaluator: Evaluator, records: Iterable[Record], options: ScoreOptions
+) -> Certificate:
+    """What the fresh labels of some of the records say of the evaluator's bands.
+
+    Raises:
+        BadInput: The file cannot be read, or labels are no fresh ones.
+        GateFailed: The bands are not certified.
+    """
+    assert options.certify is not None
+    fresh = Labels(read_labels(options.certify, project.rubric)).on(evaluator.question.id)
+    known = set(project.store.labels().on(evaluator.question.id).targets)
+    if old := [str(target) for target in fresh.targets if target in known]:
+        raise BadInput(
+            f"{options.certify}: {old[0]} has labels in the store already; fresh ones are used for nothing else"
+        )
+    wanted = {target.conversation for target in fresh.targets}
+    found = {each.conversation.id: each.conversation for each in records if each.conversation.id in wanted}
+    samples = [Sample(found[t.conversation], t.turn) for t in fresh.targets if t.conversation in found]
+    evidence = project.measure(evaluator.sources, samples, project.models)
+    return certify(evaluator.in_new_domain(), evidence, fresh, options.adapt)
+
+
+def _selection(evaluator: Evaluator, perspective: Perspective, options: ScoreOptions) -> Selection | None:
+    """Which scores are sure enough, where that is asked; found out before anything is paid for.
+
+    Raises:
+        BadInput: For a panel, or nothing is sure enough.
+    """
+    if options.agree is None:
+        return None
+    if perspective.panel:
+        raise BadInput("--agree speaks for one annotator or for anybody; leave out --panel")
+    return Selection.of(evaluator, options.agree, options.good, anybody=perspective.annotator is None)
+
+
+def _keep_left(store: Store, samples: Sequence[Sample], scores: Scores) -> None:
+    """Keep the conversations that were left for a person, so that `label next` can name them; known ones stay."""
+    left = {score.target for score in scores if isinstance(score, Unscored) and score.reason == LEFT}
+    wanted = {s.conversation.id: s.conversation for s in samples if s.target in left}
+    store.add_conversations(wanted.values(), on_changed=lambda name: None)
 
 
 def _scoring(
@@ -173,7 +261,7 @@ def _scoring(
     """
     for name in (*perspective.panel, *([perspective.annotator] if perspective.annotator is not None else [])):
         evaluator.head.speaker(name)  # before anything is paid for
-    watch = _Watch(evaluator)
+    watch = _Watch(evaluator, project.config.group_by)
     predict: Callable[[EvidenceTable], Scores] = partial(evaluator.head.predict, annotator=perspective.annotator)
     gather = partial(project.measure, evaluator.sources, models=project.models)
     if options.ask is not None:
@@ -190,7 +278,7 @@ def _scoring(
 
     def score_batch(samples: Sequence[Sample]) -> Scores:
         # Answers that were chosen to be asked are no sample of all: only a full rubric shows a drift.
-        evidence = adaptively(samples) if options.ask is not None else watch.see(gather(samples))
+        evidence = adaptively(samples) if options.ask is not None else watch.see(samples, gather(samples))
         scores = with_notes(predict(evidence), evidence)
         return run(evaluator.with_others(samples, scores), project.models)
 
@@ -200,23 +288,32 @@ def _scoring(
 class _Watch:
     """The evidence of the first samples that are scored, to be compared with what was learned from."""
 
-    def __init__(self, evaluator: Evaluator) -> None:
-        self.head = evaluator.head
+    def __init__(self, evaluator: Evaluator, group_by: Iterable[str]) -> None:
+        self.head, self.group_by = evaluator.head, group_by
+        self.ends: dict[str, list[Sample]] = {}
         self.then: EvidenceTable | None = None
         self.now: EvidenceTable | None = None
 
-    def see(self, evidence: EvidenceTable) -> EvidenceTable:
+    def see(self, samples: Sequence[Sample], evidence: EvidenceTable) -> EvidenceTable:
         """Note some more evidence, up to `WATCHED` rows, and hand it on."""
         if self.now is None or len(self.now) < WATCHED:
             found = self.head.seen(evidence)
             if found is not None:
+                for sample in samples:
+                    ends = self.ends.setdefault(sample.conversation.id, [])
+                    ends[1:] = [sample]
                 self.then = found[0]
                 self.now = found[1] if self.now is None else self.now.concat(found[1])
         return evidence
 
     def found(self) -> list[Shift]:
         """How far each feature moved; none where nothing can be compared."""
-        return [] if self.then is None or self.now is None else shifts(self.then, self.now)
+        if self.then is None or self.now is None:
+            return []
+        # The first and the last sample of a conversation say what it shares; all between are many long texts.
+        ends = [sample for each in self.ends.values() for sample in each]
+        joined = {target.conversation: group for target, group in groups_of(ends, self.group_by).of.items()}
+        return shifts(self.then, self.now, lambda target: joined.get(target.conversation, target.conversation))
 
 
 def _unique(

@@ -123,6 +123,7 @@ class LearnedHead:
     chart: str | None = None
     variance: Sequence[tuple[str, float]] = ()
     levels: Sequence[tuple[str, int, float]] = ()
+    remarks: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -223,7 +224,7 @@ def _last_spent(store: Store) -> Mapping[str, Any] | None:
 
 
 def _data(tried: Compared, rubric: Rubric | None) -> RatedData:
-    rated, samples = tried.comparison.ratings, tried.train.samples
+    rated, samples = tried.comparison.ratings, tried.train.rated().samples
     # What made a column, without which of its questions or metrics it is.
     makers = Counter(column.signature.split("|name:")[0].split("|question:")[0] for column in tried.evidence.columns)
     systems = Counter(sample.conversation.system or "not said" for sample in samples)
@@ -360,17 +361,17 @@ def _unscored(found: Comparison, evidence: EvidenceTable) -> Absent:
 
 def _learned(evaluator: Evaluator) -> LearnedHead:
     """How scores are made, and charts of what the head says of itself."""
-    said, signature = evaluator.head.describe(), str(evaluator.signature())
+    said, signature, remarks = evaluator.head.describe(), str(evaluator.signature()), evaluator.head.remarks()
     if "reach" in said:
         rows = [{"feature": name, "weight": reach} for name, reach in said["reach"].items()]
-        return LearnedHead(signature, reach=charts.reach(rows))
+        return LearnedHead(signature, reach=charts.reach(rows), remarks=remarks)
     if "variance_ratios" not in said:
-        return LearnedHead(signature)
+        return LearnedHead(signature, remarks=remarks)
     rows = [{"feature": name, "weight": weight} for name, weight in said["weights"].items()]
     levels = sorted(
         ((name, a["labels"], a["level"]) for name, a in said["annotators"].items()), key=lambda line: -line[2]
     )
-    return LearnedHead(signature, None, charts.weights(rows), _variance_shares(said), levels)
+    return LearnedHead(signature, None, charts.weights(rows), _variance_shares(said), levels, remarks)
 
 
 def _variance_shares(described: Mapping[str, Any]) -> list[tuple[str, float]]:

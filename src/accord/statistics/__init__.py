@@ -21,8 +21,18 @@ from accord.statistics.agreement import (
     summary,
     within,
 )
+from accord.statistics.grouped_t import Part, p_value, reach, spread_of
 from accord.statistics.groups import Groups, groups_of
-from accord.statistics.kappa import cohen_kappa, counted, fleiss_kappa, mean_kappa, no_fleiss, pairwise_kappas
+from accord.statistics.kappa import (
+    alpha_interval,
+    cohen_kappa,
+    counted,
+    fleiss_kappa,
+    mean_kappa,
+    no_fleiss,
+    pairwise_kappas,
+    two_valued_alpha,
+)
 from accord.statistics.reliability import Diagram, diagrams
 from accord.statistics.resampling import (
     CONFIDENCE,
@@ -42,6 +52,7 @@ from accord.statistics.resampling import (
     interval,
     paired_test,
 )
+from accord.statistics.selective import Tested, fixed_sequence, upper_bound
 
 __all__ = [
     "CONFIDENCE",
@@ -57,18 +68,22 @@ __all__ = [
     "MeanStatistic",
     "Paired",
     "PairedTest",
+    "Part",
     "RANK_DRAWS",
     "RankStatistic",
     "STATISTICS",
     "Split",
     "Statistic",
     "TWO_VALUED",
+    "Tested",
     "WeightedStatistic",
+    "alpha_interval",
     "bootstrap",
     "bootstrap_all",
     "cohen_kappa",
     "counted",
     "diagrams",
+    "fixed_sequence",
     "fleiss_kappa",
     "fold_of",
     "grouped_folds",
@@ -80,13 +95,18 @@ __all__ = [
     "mean_kappa",
     "no_fleiss",
     "number",
+    "p_value",
     "paired_test",
     "pairwise_kappas",
     "pearson",
     "range_names",
+    "reach",
     "smece",
     "smece_by_option",
     "smece_of",
+    "spread_of",
     "summary",
+    "two_valued_alpha",
+    "upper_bound",
     "within",
 ]

@@ -21,6 +21,7 @@ ALIKE = 0.8
 FEWEST_WORDS = 12
 """Shorter openings, of conversations that go on after the reply, are greetings: they join nothing."""
 OPENING, TEXT = "the same turns before the reply", "the same text"
+INPUT = "the same first message to several systems"
 _WORD = re.compile(r"\w+")
 _GRAM, _BANDS, _ROWS = 5, 16, 4
 _PRIME = (1 << 61) - 1
@@ -51,17 +52,20 @@ class Groups:
         return f"{self.count} groups of conversations (joined: {why})" if why else "whole conversations"
 
 
-def groups_of(samples: Sequence[Sample], group_by: Iterable[str] = ()) -> Groups:
+def groups_of(samples: Sequence[Sample], group_by: Iterable[str] = (), by_input: bool = False) -> Groups:
     """The groups of some samples.
 
     Args:
         samples: What was rated.
         group_by: Names of metadata entries, or `system`: conversations with the same value stay together.
+        by_input: Whether conversations of several systems belong together that begin with the same message; what one
+            system was told several times (a greeting) joins nothing.
     """
     union = _Union()
     for sample in samples:
         union.find(sample.target.conversation)
-    for reason, keys in _keys(samples, tuple(group_by)).items():
+    joined = {**_keys(samples, tuple(group_by)), **({INPUT: _same_inputs(samples)} if by_input else {})}
+    for reason, keys in joined.items():
         for names in keys:
             union.join(names, reason)
     members: dict[str, list[str]] = {}
@@ -116,6 +120,20 @@ def _keys(samples: Sequence[Sample], group_by: Sequence[str]) -> dict[str, list[
                 values.setdefault(str(value), []).append(about.id)
         found[f"the same {by}"] = [names for names in values.values() if len(set(names)) > 1]
     return found
+
+
+def _same_inputs(samples: Sequence[Sample]) -> list[list[str]]:
+    """Lists of conversations of several systems, one of each, that begin with the same message."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for about in {sample.conversation.id: sample.conversation for sample in samples}.values():
+        words = " ".join(_words([turn for turn in about.turns if turn.role == "user"][:1]))
+        if words:
+            found.setdefault(words, {}).setdefault(about.system or "", []).append(about.id)
+    return [
+        [name for names in of.values() for name in names]
+        for of in found.values()
+        if len(of) > 1 and all(len(names) == 1 for names in of.values())
+    ]
 
 
 def _texts(sample: Sample, openings: Collection[str]) -> Iterator[tuple[str, str]]:

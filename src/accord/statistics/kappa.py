@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
+from accord.statistics.resampling import Clusters, Interval, interval
+
 Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 Counts = NDArray[np.intp]
 
 
@@ -79,3 +83,26 @@ def mean_kappa(answers: Floats) -> float | None:
     """The mean of all annotators' pairwise Cohen's κ; pairs for whom it is undefined are left out."""
     defined = [kappa for *_, kappa in pairwise_kappas(answers) if kappa is not None]
     return float(np.mean(defined)) if defined else None
+
+
+def two_valued_alpha(both: Floats, first: Floats, second: Floats, units: Floats) -> Floats:
+    """(D,) Krippendorff's α of two people who say 0 or 1 of the same units, from counts; NaN where all say the same.
+
+        α = 1 - (2n - 1)·disagreements / (ones·zeros), of 2n values
+
+    Args:
+        both: (D,) units of which both say 1.
+        first: (D,) units of which the one says it.
+        second: (D,) units of which the other does.
+        units: (D,) n.
+    """
+    ones = first + second
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(1.0 - (2 * units - 1) * (ones - 2 * both) / (ones * (2 * units - ones)))
+
+
+def alpha_interval(marked: Flags, called: Flags, group: Sequence[str], draws: int, seed: int = 0) -> Interval:
+    """The 95 % interval, over groups, of the α of calls with marks, each (n,)."""
+    clusters = Clusters(group)
+    counts = np.column_stack([marked & called, marked, called, np.ones(len(marked))]).astype(float)
+    return interval(two_valued_alpha(*(clusters.counts(draws, seed) @ clusters.sums(counts)).T))

@@ -68,13 +68,18 @@ def parsed_url(url: str) -> URL:
     return parsed
 
 
+def is_in_memory(url: URL) -> bool:
+    """Whether a database is gone with its one connection."""
+    return url.get_backend_name() == "sqlite" and url.database in {None, "", ":memory:"}
+
+
 def connected(url: str) -> Engine:
     """Connect to a database, whatever is in it; see `open_engine` for what is raised."""
     parsed = parsed_url(url)
     kind = parsed.get_backend_name()
     if kind == "postgresql":
         parsed = parsed.set(drivername="postgresql+psycopg")
-    in_memory = kind == "sqlite" and parsed.database in {None, "", ":memory:"}
+    in_memory = is_in_memory(parsed)
     # A database in memory is its connection: every thread shares the one, and waits for its turn.
     alone = {"poolclass": QueuePool, "pool_size": 1, "max_overflow": 0, "pool_timeout": LOCK_WAIT_MS / 1000}
     shared: dict[str, Any] = {**alone, "connect_args": {"check_same_thread": False}} if in_memory else {}

@@ -23,7 +23,7 @@ import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from sqlalchemy import delete, select, update
 
-from accord.store.engine import StoreError, parsed_url, said
+from accord.store.engine import StoreError, is_in_memory, parsed_url, said
 from accord.store.parts import WIRE, Embedded
 from accord.store.rows import BATCH, batches
 from accord.store.schema import claims
@@ -289,19 +289,21 @@ class Spool:
 
 
 def spool_folders(url: str) -> list[Path]:
-    """Where a store's spool may lie, the first that can be written first; nowhere for a store in memory."""
+    """Where a store's spool may lie, the better place first; nowhere for a store in memory.
+
+    A file's is beside it, for whoever opens it; a server's with its user, for whatever folder is worked in.
+    """
     from platformdirs import user_state_path
 
     parsed = parsed_url(url)
+    if is_in_memory(parsed):
+        return []
     if parsed.get_backend_name() == "sqlite":
-        if parsed.database in {None, "", ":memory:"}:
-            return []
         file = Path(str(parsed.database)).absolute()
-        beside, name = file.with_name(f"{file.name}.unsaved"), str(file)
+        beside, name = [file.with_name(f"{file.name}.unsaved")], str(file)
     else:
-        name = parsed.render_as_string(hide_password=True)
-        beside = Path.cwd() / f"accord-{_digest(name)}.unsaved"
-    return [beside, user_state_path("accord", appauthor=False) / f"{_digest(name)}.unsaved"]
+        beside, name = [], parsed.render_as_string(hide_password=True)
+    return [*beside, user_state_path("accord", appauthor=False) / f"{_digest(name)}.unsaved"]
 
 
 def _digest(name: str) -> str:

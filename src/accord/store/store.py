@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Table, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from accord.store.engine import StoreError, open_engine, read_json, said
+from accord.store.engine import StoreError, is_in_memory, open_engine, read_json, said
 from accord.store.rows import (
     BATCH,
     Added,
@@ -391,6 +391,11 @@ class Store:
         try:
             with said(self.url), self._engine.connect() as connection:
                 reading = connection.execution_options(reading=True, yield_per=BATCH)
+                if is_in_memory(self._engine.url):  # whoever reads row by row may ask for others between two of them
+                    found = reading.execute(query).all()
+                    connection.close()
+                    yield from found
+                    return
                 with reading.execute(query) as rows:
                     try:
                         yield from rows

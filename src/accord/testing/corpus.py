@@ -93,6 +93,40 @@ def planted_turns(
     return _as_planted(targets, x, labels, 5, weights, levels)
 
 
+def planted_thumbs(
+    ratings: int = 50, users: int = 200, each: int = 5, conversations: int = 600, features: int = 12, seed: int = 0
+) -> tuple[Planted, Labels]:
+    """Draw staff's ratings of a few conversations, users' thumbs on others, and the ratings that are to be predicted.
+
+    y = round(3 + x·w + level of the conversation + level of the annotator + noise) on a scale of five is what one of
+    three members of staff says; a thumb is 1 where the same, of the user, is above 0 rather than 0. Users show thumbs
+    on half of the conversations, `ratings` of which staff rated too.
+
+    Returns:
+        The corpus with what may be learned from, and staff's ratings of the other half.
+    """
+    rng = np.random.default_rng(seed)
+    x, order = rng.normal(size=(conversations, features)), rng.permutation(conversations)
+    weights = rng.normal(size=features)
+    weights *= 0.8 / np.linalg.norm(weights)
+    worth = x @ weights + rng.normal(scale=0.5, size=conversations)
+    levels, own = _levels(3, 0.4), rng.normal(scale=0.5, size=users)
+    targets, names = tuple(Target(f"c{place:04d}") for place in range(conversations)), list(levels)
+
+    def rated(place: int) -> Label:
+        name = names[place % 3]
+        value = 3 + worth[place] + levels[name] + rng.normal(scale=0.8)
+        return Label(targets[place], "main", name, int(np.clip(round(value), 1, 5)))
+
+    old, new = np.split(order, 2)
+    labels = [rated(int(place)) for place in old[:ratings]]
+    for user in range(users):
+        for place in rng.choice(old, each, replace=False):
+            thumb = worth[place] + own[user] + rng.normal() > 0
+            labels.append(Label(targets[place], "thumb", f"user-{user}", int(thumb)))
+    return _as_planted(targets, x, labels, 5, weights, levels), Labels([rated(int(place)) for place in new])
+
+
 def _as_planted(
     targets: tuple[Target, ...],
     x: Floats,

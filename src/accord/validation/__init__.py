@@ -6,6 +6,7 @@ from accord.validation.comparison import (
     Comparison,
     Difference,
     Keep,
+    always_learned,
     baselines,
     compare,
     compare_held_out,
@@ -14,14 +15,27 @@ from accord.validation.comparison import (
     folds_of,
     is_better,
 )
-from accord.validation.drift import SHIFTED, Shift, said, shifts, stability
-from accord.validation.estimation import Estimate, Gap, estimate, gaps, system_means
+from accord.validation.drift import SHIFTED, Shift, chance, one_per_group, said, shifts, stability
+from accord.validation.estimation import Estimate, Gap, Labelled, estimate, estimates, gaps, system_means
 from accord.validation.fairness import Group, annotator_quality, by_group
-from accord.validation.issue_labels import RAW, Called, CalledFigures, CalledRow, cross_validate_labels, rows_of
+from accord.validation.issue_labels import (
+    ABOVE_CHANCE,
+    ALWAYS,
+    MACRO,
+    RAW,
+    Called,
+    CalledFigures,
+    CalledRow,
+    cross_validate_labels,
+    no_better_than_chance,
+    rows_of,
+)
 from accord.validation.judge_audit import PADDING, Finding, Probe, audit, audit_requests, injections, ways_to_ask
 from accord.validation.learning_curve import Asked, Point, adaptive_curve, learning_curve
 
 __all__ = [
+    "ABOVE_CHANCE",
+    "ALWAYS",
     "Asked",
     "Called",
     "CalledFigures",
@@ -33,7 +47,9 @@ __all__ = [
     "Gap",
     "Group",
     "Keep",
+    "Labelled",
     "Leak",
+    "MACRO",
     "PADDING",
     "Point",
     "Probe",
@@ -44,22 +60,27 @@ __all__ = [
     "Table",
     "Within",
     "adaptive_curve",
+    "always_learned",
     "annotator_quality",
     "audit",
     "audit_requests",
     "baselines",
     "by_group",
+    "chance",
     "compare",
     "compare_held_out",
     "compared",
     "cross_validate_labels",
     "differences_of",
     "estimate",
+    "estimates",
     "folds_of",
     "gaps",
     "injections",
     "is_better",
     "learning_curve",
+    "no_better_than_chance",
+    "one_per_group",
     "other_people",
     "people_alpha",
     "rows_of",

@@ -287,7 +287,8 @@ def other_people(rated: Ratings) -> System | None:
                 value[row], scored[row] = rated.value[others].mean(), True
     if not scored.any():
         return None
-    return System("other people", probabilities, value, np.full(n, np.nan), scored, np.full((n, 2), np.nan))
+    return System("other people", probabilities, value, np.full(n, np.nan), scored, np.full((n, 2), np.nan),
+                  np.zeros_like(probabilities))  # fmt: skip
 
 
 def people_alpha(rated: Ratings) -> float | None:

@@ -226,7 +226,16 @@ def folds_of(
     rated = everything.take(np.flatnonzero([name not in shaped for name in everything.group]))
     if not len(rated):
         raise BadInput("every rated conversation was seen when the rubric was learned; label others to try it on")
-    return rated, list(grouped_folds(list(rated.group), folds, seed, shaped)), shaped
+    always = always_learned(evidence, labels, question, shaped)
+    return rated, list(grouped_folds(list(rated.group), folds, seed, always)), shaped
+
+
+def always_learned(
+    evidence: EvidenceTable, labels: Labels, question: Question, shaped: Collection[str]
+) -> frozenset[str]:
+    """The groups that are never tested: those of `shaped`, and those that nobody rated on the question."""
+    rated = {labels.group_of(target) for target in labels.on(question.id).targets}
+    return frozenset(shaped) | ({labels.group_of(target) for target in evidence.targets} - rated)
 
 
 def baselines(

@@ -1,22 +1,27 @@
-"""Whether new conversations are like those that were learned from: each feature's distribution, then and now."""
+"""Whether new conversations are like those that were learned from: each feature's distribution, then and now.
+
+Turns of one conversation, and whatever else belongs together, are alike: taken for independent ones they raise an alarm
+at any few conversations. So one row of each group is drawn, and these are compared.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.evidence import EvidenceTable
+from accord.evidence import Column, EvidenceTable
 from accord.statistics import holm
+from accord.values import Target
 
 Floats = NDArray[np.float64]
 
 BINS = 10
 FEWEST = 20
-"""Rows on either side that a comparison needs."""
+"""Groups on either side that a comparison needs."""
 LEVEL = 0.05
 SHIFTED = 0.2
 """Stability index from which a feature is commonly called shifted."""
@@ -50,25 +55,51 @@ class Shift:
         return {**{name: getattr(self, name) for name in names}, "is_shifted": self.is_shifted}
 
 
-def shifts(then: EvidenceTable, now: EvidenceTable) -> list[Shift]:
-    """Each feature's shift, the largest first; features with too few values on a side are left out."""
-    from scipy.stats import ks_2samp
+def shifts(
+    then: EvidenceTable,
+    now: EvidenceTable,
+    group_of: Callable[[Target], str] = lambda target: target.conversation,
+) -> list[Shift]:
+    """Each feature's shift, the largest first; features of too few groups on a side are left out.
 
-    found: list[tuple[str, Floats, Floats]] = []
-    place = {column.name: index for index, column in enumerate(now.columns)}
-    for index, column in enumerate(then.columns):
-        if column.name not in place:
-            continue
-        before = then.values[then.present[:, index], index]
-        after = now.values[now.present[:, place[column.name]], place[column.name]]
-        if len(before) >= FEWEST and len(after) >= FEWEST:
-            found.append((column.name, before, after))
-    corrected = holm([float(ks_2samp(before, after).pvalue) for _, before, after in found])
+    Args:
+        then: What was learned from; its groups are its conversations (`TrainedOn.texts`).
+        now: What is new.
+        group_of: The group of each new row.
+    """
+    after = {column.name: values for column, values in one_per_group(now, group_of).items()}
+    found = [
+        (column.name, values, after[column.name])
+        for column, values in one_per_group(then).items()
+        if min(len(values), len(after.get(column.name, ()))) >= FEWEST
+    ]
+    corrected = holm([chance(old, new) for _, old, new in found])
     all_shifts = [
-        Shift(name, float(before.mean()), float(after.mean()), stability(before, after), p)
-        for (name, before, after), p in zip(found, corrected, strict=True)
+        Shift(name, float(old.mean()), float(new.mean()), stability(old, new), p)
+        for (name, old, new), p in zip(found, corrected, strict=True)
     ]
     return sorted(all_shifts, key=lambda shift: -shift.stability)
+
+
+def one_per_group(
+    table: EvidenceTable, group_of: Callable[[Target], str] = lambda target: target.conversation
+) -> dict[Column, Floats]:
+    """The (G,) values of each column in one row, drawn at random, of each group that has it."""
+    order = np.random.default_rng(0).permutation(len(table))
+    groups = np.array([group_of(table.targets[row]) for row in order], dtype=str)
+    drawn = {}
+    for place, column in enumerate(table.columns):
+        rows = table.present[order, place]
+        _, first = np.unique(groups[rows], return_index=True)
+        drawn[column] = table.values[order[rows][first], place]
+    return drawn
+
+
+def chance(then: Floats, now: Floats) -> float:
+    """How probable so different values are by chance: the two-sample Kolmogorov-Smirnov test, asymptotically."""
+    from scipy.stats import ks_2samp
+
+    return float(ks_2samp(then, now, method="asymp").pvalue)  # the exact one gives up, with a warning, at some sizes
 
 
 def stability(then: Floats, now: Floats) -> float:

@@ -1,9 +1,14 @@
-"""How well labels of issues are predicted where nothing was learned from: a row per kind, the raw finding beside it."""
+"""How well labels of issues are predicted where nothing was learned from: a row per kind, the raw finding beside it.
+
+Calling an issue everywhere has an F1 of 2p/(1 + p) of a share of p marks, and so has a finder that knows nothing, under
+the threshold of highest expected F1. So that calling everywhere stands beside it, and what agrees with people no better
+than chance (α's 95 % interval reaches 0) is named and left out of a second mean.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,13 +17,17 @@ from numpy.typing import NDArray
 from accord.evidence import EvidenceTable
 from accord.learning import IssueLabels, finding, kinds_of, labels_of
 from accord.methods import kind_question
-from accord.statistics import Clusters, Split, interval, krippendorff_alpha, smece
+from accord.statistics import Clusters, Split, alpha_interval, interval, krippendorff_alpha, smece
 from accord.values import BadInput, Labels
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
-RAW = "as it was found"
+CALIBRATED = "issues"
+"""What the evaluator of issues calls, under its name."""
+RAW, ALWAYS = "as it was found", "always"
+MACRO, ABOVE_CHANCE = "macro", "macro, above chance"
+"""The mean F1 over all kinds, and over those whose calibrated calls agree with people better than chance."""
 CALLED = 0.5
 """A raw finding, a count or a probability, counts as a call from here on."""
 DRAWS = 500
@@ -32,7 +41,8 @@ class CalledFigures:
         marks: How many labels there are.
         marked, called: Shares of them, 0 to 1.
         f1_low, f1_high: Ends of the 95 % interval over conversations.
-        alpha: Krippendorff's, of the calls with people.
+        alpha: Krippendorff's, of the calls with people; 0 is chance.
+        alpha_low, alpha_high: Ends of its 95 % interval over conversations.
         calibration_error: smECE of the probabilities.
     """
 
@@ -45,12 +55,19 @@ class CalledFigures:
     f1_low: float | None
     f1_high: float | None
     alpha: float | None
+    alpha_low: float | None
+    alpha_high: float | None
     calibration_error: float | None
+
+    @property
+    def is_above_chance(self) -> bool:
+        """Whether the calls agree with people better than chance."""
+        return (self.alpha_low or 0.0) > 0
 
 
 @dataclass(frozen=True)
 class CalledRow:
-    """The figures of a system and a kind of issue; of `macro` the mean F1 over kinds alone."""
+    """The figures of a system and a kind of issue; of `MACRO` and `ABOVE_CHANCE` a mean F1 over kinds alone."""
 
     system: str
     issue: str
@@ -80,13 +97,14 @@ class Called:
     conversation: list[str] = field(default_factory=list)
 
     def figures(self, draws: int = DRAWS, seed: int = 0) -> CalledFigures:
-        """Precision, recall, F1 with its interval over conversations, α with people, calibration error."""
+        """Precision, recall, F1 and α with people with their intervals over conversations, calibration error."""
         marked, called = np.array(self.marked, dtype=bool), np.array(self.called, dtype=bool)
         counts = np.column_stack([marked & called, called, marked]).astype(float)
         clusters = Clusters(self.conversation)
         drawn = clusters.counts(draws, seed) @ clusters.sums(counts)
         spread = interval(2 * drawn[:, 0] / np.maximum(drawn[:, 1] + drawn[:, 2], 1e-9))
         both, said, true = counts.sum(axis=0)
+        alpha = alpha_interval(marked, called, self.conversation, draws, seed)
         units = [{"people": float(m), "model": float(c)} for m, c in zip(marked, called, strict=True)]
         return CalledFigures(
             marks=len(marked),
@@ -98,8 +116,14 @@ class Called:
             f1_low=spread.low,
             f1_high=spread.high,
             alpha=krippendorff_alpha(units, "nominal"),
+            alpha_low=alpha.low,
+            alpha_high=alpha.high,
             calibration_error=smece(np.array(self.chance), marked),
         )
+
+    def everywhere(self) -> Called:
+        """The same marks, where the issue is called each time."""
+        return replace(self, called=[True] * len(self.marked), chance=[1.0] * len(self.marked))
 
 
 def cross_validate_labels(
@@ -128,14 +152,26 @@ def cross_validate_labels(
 
 
 def rows_of(calibrated: dict[str, Called], raw: dict[str, Called], seed: int = 0) -> list[CalledRow]:
-    """A row per system and a kind, then one a system with its mean F1 over kinds."""
+    """A row per system and kind, then its mean F1 over all kinds, and over those told better than by chance."""
+    always = {kind: called.everywhere() for kind, called in calibrated.items()}
+    figures = {
+        system: {kind: called.figures(seed=seed) for kind, called in by_kind.items()}
+        for system, by_kind in ((CALIBRATED, calibrated), (RAW, raw), (ALWAYS, always))
+    }
+    told = {kind for kind, found in figures[CALIBRATED].items() if found.is_above_chance}
     rows = []
-    for system, by_kind in (("issues", calibrated), (RAW, raw)):
-        each = {kind: called.figures(seed=seed) for kind, called in by_kind.items()}
-        scores = [found.f1 for found in each.values() if found.f1 is not None]
+    for system, each in figures.items():
         rows += [CalledRow(system, kind, found.f1, found) for kind, found in each.items()]
-        rows.append(CalledRow(system, "macro", sum(scores) / len(scores) if scores else None))
+        for name, kinds in ((MACRO, each.keys()), (ABOVE_CHANCE, told)):
+            scores = [each[kind].f1 or 0.0 for kind in each if kind in kinds]
+            rows.append(CalledRow(system, name, sum(scores) / len(scores) if scores else None))
     return rows
+
+
+def no_better_than_chance(rows: Sequence[CalledRow]) -> list[str]:
+    """The kinds whose calibrated calls agree with people no better than chance."""
+    ours = [row for row in rows if row.system not in (RAW, ALWAYS)]
+    return [row.issue for row in ours if row.figures is not None and not row.figures.is_above_chance]
 
 
 def _add(to: Called, marked: Flags, called: Flags, chance: Floats, conversations: Sequence[str]) -> None:

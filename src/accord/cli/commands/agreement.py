@@ -10,7 +10,7 @@ import typer
 
 from accord.cli.app import app, command, guarded
 from accord.cli.options import AsJson, ConfigFile, Setting, open_project
-from accord.cli.show import Steps, comparison_text, groups_text, show, table
+from accord.cli.show import Steps, comparison_text, figure_text, groups_text, show, table
 
 
 @command("compare")
@@ -79,15 +79,17 @@ def next_(
 
 
 def _label_text(result: Mapping[str, Any]) -> str:
+    reasons = any(row["reason"] for row in result["labels"])
     rows = [
         [
             row["conversation"] + ("" if row["turn"] is None else f"#{row['turn']}"),
             row["annotator"],
             f"{row['gain']:.1%}",
+            *([row["reason"] or ""] if reasons else []),
         ]
         for row in result["labels"]
     ]
-    shown = table(["conversation", "annotator", "uncertainty reduced by"], rows)
+    shown = table(["conversation", "annotator", "uncertainty reduced by", *(["why first"] if reasons else [])], rows)
     return shown + (f"\n\nto fill in: {result['out']}" if result["out"] else "")
 
 
@@ -101,18 +103,23 @@ def estimate(config_file: ConfigFile = None, as_json: AsJson = False) -> None:
 def _estimate_text(result: Mapping[str, Any]) -> str:
     rows = [
         [row["system"], str(row["labelled"]), str(row["scored"]),
-         f"{row['mean']:.3f} [{row['low']:.2f}, {row['high']:.2f}]",
-         f"{row['label_mean']:.3f} [{row['label_low']:.2f}, {row['label_high']:.2f}]", f"{row['worth']:.2f}"]
+         *(figure_text(row[f"{of}mean"], row[f"{of}low"], row[f"{of}high"], digits=3) for of in ("", "label_")),
+         "–" if row["worth"] is None else f"{row['worth']:.2f}"]
         for row in result["systems"]
     ]  # fmt: skip
     lines = [table(["system", "labelled", "scored", "labels and scores", "labels alone", "worth"], rows)]
-    lines += [
-        f"{gap['first']} - {gap['second']}: {gap['difference']:+.3f} [{gap['low']:+.2f}, {gap['high']:+.2f}], "
-        f"p = {gap['p_holm']:.3f}"
-        for gap in result["differences"]
-    ]
+    lines += [f"{row['system']}: {row['reason']}" for row in result["systems"] if row["reason"]]
+    lines += [_gap_text(gap) for gap in result["differences"]]
     about = "worth: as many times more labels alone would give as short an interval. Valid where the labelled "
     return "\n".join([*lines, "", about + "conversations are a random part of each system's; 95 % intervals"])
+
+
+def _gap_text(gap: Mapping[str, Any]) -> str:
+    said = f"{gap['first']} - {gap['second']}: {gap['difference']:+.3f}"
+    if gap["p_holm"] is None:
+        return f"{said}, without an interval"
+    paired = f", paired by {gap['shared']} shared inputs" if gap["shared"] else ""
+    return f"{said} [{gap['low']:+.2f}, {gap['high']:+.2f}], p = {gap['p_holm']:.3f}{paired}"
 
 
 @command("report")

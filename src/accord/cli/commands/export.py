@@ -20,6 +20,9 @@ def export(
         list[str] | None,
         typer.Option("--kind", help="Only annotations by a person, model or metric; repeat. Default: all."),
     ] = None,
+    question: Annotated[
+        str | None, typer.Option("--question", help="Only answers to this question, e.g. issue:Other.")
+    ] = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -28,7 +31,7 @@ def export(
 
     with open_project(config_file) as project:
         with Progress("annotations written") as progress:
-            counts = export_annotations(project.store, out, kind, progress.at)
+            counts = export_annotations(project.store, out, kind, progress.at, question)
         show({"annotations": counts, "out": str(out)}, as_json, _text)
 
 

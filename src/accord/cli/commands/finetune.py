@@ -28,7 +28,7 @@ def issues(
     epochs: Annotated[
         int, typer.Option("--epochs", min=1, help="The one with the lowest validation loss is kept.")
     ] = 3,
-    rate: Annotated[float, typer.Option("--learning-rate", help="Of AdamW.")] = 2e-4,
+    learning_rate: Annotated[float, typer.Option("--learning-rate", help="Of AdamW.")] = 2e-4,
     batch: Annotated[int, typer.Option("--batch", min=1, help="Examples a step.")] = 16,
     at_once: Annotated[int, typer.Option("--at-once", min=1, help="Of them, read at once: what memory allows.")] = 2,
     max_tokens: Annotated[int, typer.Option("--max-tokens", min=32, help="The longest example.")] = 2048,
@@ -47,7 +47,7 @@ def issues(
     with open_project(config_file) as project:
         together = next(size for size in range(min(at_once, batch), 0, -1) if batch % size == 0)
         settings = Settings(
-            rank=rank, alpha=2.0 * max(rank, 1), learning_rate=rate, epochs=epochs, batch=together,
+            rank=rank, alpha=2.0 * max(rank, 1), learning_rate=learning_rate, epochs=epochs, batch=together,
             accumulate=batch // together, max_tokens=max_tokens, seed=project.config.seed,
         )  # fmt: skip
         folder = out or project.folder("issues-small")

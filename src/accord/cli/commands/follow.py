@@ -42,7 +42,7 @@ def follow(
 ) -> None:
     """Score every reply in a log once, rotated files included, continuing where it stopped; SIGTERM or Ctrl-C ends it.
 
-    What was lost before it was read (a rotated file deleted, a log cut short) is noted; with --once, exit code 5.
+    What was lost before it was read (a rotated file deleted, a log cut short) is noted; it then ends with exit code 5.
     """
     from accord.live import Follower, RowLog, opened
     from accord.values import BadInput
@@ -64,5 +64,5 @@ def follow(
             follower = Follower(log, ingestor, rows, noted, format, stop, note)
             lines = follower.run(once, every, progress.at)
     say(f"{lines} lines read; scores in {out}, the place in {noted}")
-    if once and follower.gaps:
+    if follower.gaps:
         end("some replies could not be found and stay unscored, as noted above", PARTLY_UNSCORED)

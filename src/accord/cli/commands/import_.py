@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -88,8 +89,25 @@ def import_(
         note(f"columns {', '.join(names)} match the rubric; to read them as labels: accord import {files_said} {flags}")
     if result["positions"] and not unnamed:
         note(positions_said(result["positions"]))
+    _check_traces(result)
     if len(result["roles"]) > 1:
         note(
             f"conversations without an assistant: {', '.join(result['roles'])} speak; whoever speaks last is scored. "
             "To say who is who: --role NAME=assistant, in a store of its own"
         )
+
+
+def _check_traces(result: Mapping[str, Any]) -> None:
+    """Say what traces lack.
+
+    Raises:
+        BadInput: Nothing could be read from them.
+    """
+    from accord.formats import NO_CONTENT, NO_MESSAGES, SAYS_A_CALL
+    from accord.values import BadInput
+
+    is_lost = NO_MESSAGES in result["passed_over"]
+    if result["passed_over"] and not sum(result["conversations"].values()):
+        raise BadInput(NO_CONTENT if is_lost else f"these traces hold no model call that can be read; {SAYS_A_CALL}")
+    if is_lost:
+        note(NO_CONTENT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -63,7 +64,8 @@ def judge(
                 raise BadInput("--batch asks the judge of the rubric; leave out --source")
             _brought(judge_in_batches(project, selected), as_json)
             return
-        with spending(project.budget), Progress("judged") as progress:
+        total = project.plan_judge(source or (), selected).steps if sys.stderr.isatty() else None
+        with spending(project.budget), Progress("judged", total) as progress:
             done = project.judge(source or (), selected, progress.step)
         show(done.to_json(), as_json, lambda _: _text(done))
         if not done.samples and not everything:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -56,6 +57,22 @@ def score(
         str,
         typer.Option("--turns", help="For an evaluator of turns: score all replies, or the last of each conversation."),
     ] = "all",
+    agree: Annotated[
+        float | None,
+        typer.Option(
+            "--agree", help="Call good or bad only what agrees with people at least so often; leave the rest to them."
+        ),
+    ] = None,
+    good: Annotated[
+        float | None, typer.Option("--good", help="With --agree: the lowest answer that counts as good.")
+    ] = None,
+    certify: Annotated[
+        Path | None,
+        typer.Option("--certify", help="With --new-domain: fresh labels on which to try whether the bands hold there."),
+    ] = None,
+    adapt: Annotated[
+        bool, typer.Option("--adapt", help="With --certify: measure bands that do not hold anew, in place of stopping.")
+    ] = False,
     config_file: ConfigFile = None,
     format: Format = "auto",
     columns: Columns = None,
@@ -63,18 +80,19 @@ def score(
     as_json: AsJson = False,
 ) -> None:
     """Score conversations in batches; predicts an unseen annotator by default, see --annotator and --panel."""
-    from accord.project import Perspective, ScoreOptions
+    from accord.project import LEFT, Perspective, ScoreOptions
 
     with open_project(config_file) as project:
         speaker = Perspective.named(annotator, tuple(panel or ()), rule)
-        options = ScoreOptions(new_domain, ask, until, loss, turns)  # type: ignore[arg-type]
+        options = ScoreOptions(new_domain, ask, until, loss, turns, agree, good, certify, adapt)  # type: ignore[arg-type]
         with Progress("scored") as progress:
             result = project.score(
                 source, out, evaluator, speaker, options, format=format, columns=column_map(columns),
                 skip_bad_rows=skip_bad_rows, on_scored=progress.at,
+                on_total=progress.expect if sys.stderr.isatty() else None,
             ).to_json()  # fmt: skip
         show(result, as_json, _text)
-        if result["unscored"]:
+        if set(result["unscored"]) - {LEFT}:
             stop("some conversations stayed unscored, each with its reason in the file", PARTLY_UNSCORED)
 
 
@@ -82,6 +100,7 @@ def _text(result: Mapping[str, Any]) -> str:
     mean = "–" if result["mean"] is None else f"{result['mean']:.3f}"
     lines = [f"{result['scored']} {result['level']}s scored, mean {mean}, in {result['out']}"]
     lines += [f"  {count} unscored: {reason}" for reason, count in result["unscored"].items()]
+    lines += [f"  {result[name]['said']}" for name in ("selection", "certificate") if result.get(name)]
     lines += [f"  {count} with a warning: {warning}" for warning, count in result["warnings"].items()]
     lines += [f"  {result['drift_said']}"] if result.get("drift_said") else []
     lines += [f"  {row}" for row in result["bad_rows"]]

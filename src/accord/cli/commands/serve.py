@@ -34,7 +34,9 @@ def serve(
         int, typer.Option("--conversations", min=1, help="The most that are remembered.")
     ] = 10_000,
     minutes: Annotated[float, typer.Option("--minutes", min=0.1, help="How long after their last message.")] = 60.0,
-    body: Annotated[float, typer.Option("--max-body", min=0.001, max=1024, help="MB that a request may have.")] = 4.0,
+    max_body: Annotated[
+        float, typer.Option("--max-body", min=0.001, max=1024, help="MB that a request may have.")
+    ] = 4.0,
     watch: IsWatched = True,
     ask: Asks = False,
     config_file: ConfigFile = None,
@@ -61,5 +63,5 @@ def serve(
         ) as ingestor:
             watched = None if ingestor.watch is None else partial(report, project.store, before=ingestor.watch.flush)
             note(f"serving {ingestor.scorer.signature} at http://{host}:{port}/docs")
-            listen(make_app(Service(ingestor, watched), token, int(body * 2**20)), host, port)
+            listen(make_app(Service(ingestor, watched, say=note), token, int(max_body * 2**20)), host, port)
     note("stopped")

@@ -11,7 +11,7 @@ from accord.cli.options import AsJson, ConfigFile, open_project
 from accord.cli.show import figure_text, show, table
 
 if TYPE_CHECKING:
-    from accord.live import WatchReport
+    from accord.live import DayRow, WatchReport
 
 
 @command("watch")
@@ -45,7 +45,7 @@ def _text(found: WatchReport) -> str:
     numbers = {signature: str(place) for place, signature in enumerate(_evaluators(found), 1)}
     rows = [
         [
-            row["system"], row["day"], numbers[row["evaluator"]], str(row["replies"]), str(row["conversations"]),
+            row["system"], row["day"], numbers[row["evaluator"]], str(row["replies"]), _conversations(row),
             figure_text(row["mean"], row["low"], row["high"]), str(sum(row["unscored"].values())), str(row["warned"]),
         ]
         for row in found["days"]
@@ -63,6 +63,11 @@ def _text(found: WatchReport) -> str:
         lines += [f"  {each['conversation']} turn {each['turn']}: {each['score']:.2f}, variance {each['variance']:.2f}"
                   for each in found["label_next"]]  # fmt: skip
     return "\n".join(lines)
+
+
+def _conversations(row: DayRow) -> str:
+    low, high = row["conversations_low"], row["conversations_high"]
+    return str(row["conversations"]) if low == high else f"about {row['conversations']} [{low}, {high}]"
 
 
 def _evaluators(found: WatchReport) -> list[str]:

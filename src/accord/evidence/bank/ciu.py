@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from accord.evidence.bank.message import ParsedDocument, ParsedText, TurnHistory, turn_metrics
-from accord.evidence.bank.words import STOP_WORDS, stems, tokens
+from accord.evidence.bank.words import ENGLISH_WORDS, Vocabulary
 
-_BREAK = re.compile(r"[.,;:!?()\[\]{}\"\n\t–—/]+")
+_BREAK = re.compile(r"[.,;:!?()\[\]{}\"\n\t–—/。、！？；：।؟،]+")
 
 
-def phrases(text: str) -> list[tuple[str, ...]]:
+def phrases(text: str, words: Vocabulary = ENGLISH_WORDS) -> list[tuple[str, ...]]:
     """A text's phrases, the best first: runs of content words, scored by Σ degree(word) / frequency(word).
 
     The degree of a word is the number of words in the phrases it stands in, itself included.
@@ -21,8 +21,8 @@ def phrases(text: str) -> list[tuple[str, ...]]:
     found: list[tuple[str, ...]] = []
     for part in _BREAK.split(text):
         run: list[str] = []
-        for word in [*tokens(part), None]:
-            if word is None or word in STOP_WORDS:
+        for word in [*words.tokens(part), None]:
+            if word is None or word in words.language.function_words:
                 found += [tuple(run)] if run else []
                 run = []
             else:
@@ -36,9 +36,9 @@ def phrases(text: str) -> list[tuple[str, ...]]:
     return sorted(score, key=lambda phrase: (-score[phrase], phrase))
 
 
-def best_phrases(text: str, count: int) -> frozenset[str]:
+def best_phrases(text: str, count: int, words: Vocabulary = ENGLISH_WORDS) -> frozenset[str]:
     """The content stems of a text's best phrases."""
-    return frozenset(stem for phrase in phrases(text)[:count] for stem in stems(list(phrase)) if stem)
+    return frozenset(stem for phrase in phrases(text, words)[:count] for stem in words.stems(phrase) if stem)
 
 
 NAMES = ("ciu",)
@@ -77,7 +77,7 @@ class CIU:
 
     def _held(self, source: ParsedDocument) -> frozenset[str]:
         """The content stems of a document that count."""
-        return source.content if self.phrases is None else best_phrases(source.text, self.phrases)
+        return source.content if self.phrases is None else best_phrases(source.text, self.phrases, source.words)
 
     def _worth(self, reply: ParsedText, history: TurnHistory, counted: frozenset[str]) -> float:
         """Σ γ / freq over those content stems of the reply that are to be counted."""

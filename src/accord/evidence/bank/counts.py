@@ -104,17 +104,19 @@ def rouge_l(reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDoc
     """ROUGE-L F1 of the reply's words with the passage it has most in common with, stemmed; 0 to 1."""
     if not sources:
         return None
-    own = reply.units
-    return max([_f1(_common(own, part), len(own), part.length) for source in sources for part in source.passages])
+    count = len(reply.units)
+    return max(
+        [_f1(_common(reply.places(part), part), count, part.length) for source in sources for part in source.passages]
+    )
 
 
-def _common(own: Sequence[str], passage: Passage) -> int:
+def _common(places: Sequence[int], passage: Passage) -> int:
     """The length of the longest common subsequence, a word of the passage a bit (Hyyrö, 2004).
 
     Whatever makes it longer carries one bit out at the top.
     """
     free = (1 << passage.length) - 1
-    for here in filter(None, map(passage.places.get, own)):
+    for here in filter(None, places):
         matched = free & here
         free = (free + matched) | (free - matched)
     return free.bit_length() - passage.length
@@ -129,18 +131,17 @@ def copied_run(reply: ParsedText, history: TurnHistory, sources: Sequence[Parsed
     """The longest run of words that stands like this in a document, in words."""
     if not sources:
         return None
-    own = reply.units[:LONGEST_RUN]
-    return float(max([_run(own, part) for source in sources for part in source.passages]))
+    return float(max([_run(reply.places(part)[:LONGEST_RUN], part) for source in sources for part in source.passages]))
 
 
-def _run(own: Sequence[str], passage: Passage) -> int:
+def _run(places: Sequence[int], passage: Passage) -> int:
     """The longest run: a diagonal in the table of what matches, a row a word of the reply, a column one of the passage.
 
     The table is one number, its rows one after another and each with a column to spare. A shift by n rows and columns
     leaves, of the ends of runs, those of runs that are n words longer: the length is found by doubling, then halving.
     """
-    here, width = passage.places.get, passage.length // 8 + 1
-    rows = [here(word, 0).to_bytes(width, "little") for word in own]
+    width = passage.length // 8 + 1
+    rows = [here.to_bytes(width, "little") for here in places]
     ends, step = int.from_bytes(b"".join(rows), "little"), 8 * width + 1
     doubled: list[int] = []  # the ends of runs of 1, 2, 4, ... words
     while ends:

@@ -7,7 +7,8 @@ from itertools import islice
 from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
-from accord.evidence.bank.words import counted_stems, pieces, stems, stems_in, units, words_in
+from accord.evidence.bank.languages import ENGLISH, Language
+from accord.evidence.bank.words import Vocabulary, counted, pieces, taken_apart
 from accord.values import Registry
 
 T = TypeVar("T")
@@ -30,11 +31,14 @@ class lazy(Generic[T]):
 
 
 LONGEST_MESSAGE, LONGEST_DOCUMENT = 20_000, 100_000
-"""What stands between blanks beyond so many of a message, or of a document, is not looked at."""
+"""What stands between blanks beyond so many of a message, or of a document, or their length, is not looked at."""
 PASSAGE, SHARED, COMPARED = 1000, 100, 20_000
 """Words are compared in their order within passages of so many words, neighbours sharing some, of a document's first
 words."""
 
+
+TOLD_BY = 200
+"""What stands between blanks at a document's beginning tells its language."""
 
 ENTRY = 150
 """Bytes that an entry of a table of words takes, as measured where all of them differ."""
@@ -45,28 +49,31 @@ class ParsedText:
 
     Attributes:
         text: As it was said.
+        words: The words of its language, with their stems.
         content: How often each content stem occurs, in the order of first occurrence.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, before: Language = ENGLISH, named: Language | None = None) -> None:
+        """Take it apart as `named` has it, else as its own words tell, else as what was said `before`."""
         self.text = text
-        self._pieces = pieces(text)[:LONGEST_MESSAGE]
-        self.content = counted_stems(self._pieces)
+        self._pieces = pieces(text, LONGEST_MESSAGE)
+        self.words, parts = taken_apart(self._pieces, before, named)
+        self.content = counted(parts)
 
     @property
     def has_words(self) -> bool:
         """Whether there is a letter or a digit in it."""
-        return bool(self.content) or any(map(words_in.__getitem__, self._pieces))
+        return bool(self.content) or any(map(self.words.words_in.__getitem__, self._pieces))
 
     @lazy
     def tokens(self) -> list[str]:
         """Its words."""
-        return list(words_in.of(self._pieces))
+        return list(self.words.words_in.of(self._pieces))
 
     @lazy
     def stems(self) -> list[str]:
         """Their stems, '' for stop words; as many as tokens."""
-        return stems(self.tokens)
+        return self.words.stems(self.tokens)
 
     @lazy
     def first(self) -> dict[str, int]:
@@ -76,7 +83,19 @@ class ParsedText:
     @lazy
     def units(self) -> list[str]:
         """Its words as they are compared in order, no more than a passage has."""
-        return units(self.tokens[:PASSAGE])
+        return self.words.units(self.tokens[:PASSAGE])
+
+    @lazy
+    def _places(self) -> dict[Passage, list[int]]:
+        return {}
+
+    def places(self, passage: Passage) -> list[int]:
+        """Where each of its units stands in a passage, as the bits of a number."""
+        found = self._places.get(passage)
+        if found is None:
+            here = passage.places.get
+            found = self._places[passage] = [here(unit, 0) for unit in self.units]
+        return found
 
     @lazy
     def trigrams(self) -> set[tuple[str, ...]]:
@@ -147,26 +166,33 @@ class Passage:
 class ParsedDocument:
     """One document taken apart, as far as anybody asks; only what was made of it is kept beside its text."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, before: Language = ENGLISH, named: Language | None = None) -> None:
+        """See `ParsedText`."""
         self.text = _without_persona(text).strip()
+        self._before, self._named = before, named
+
+    @lazy
+    def words(self) -> Vocabulary:
+        """The words of its language, with their stems."""
+        return taken_apart(self._pieces()[:TOLD_BY], self._before, self._named)[0]
 
     def _pieces(self) -> list[str]:
-        return pieces(self.text)[:LONGEST_DOCUMENT]
+        return pieces(self.text, LONGEST_DOCUMENT)
 
     @lazy
     def tokens(self) -> list[str]:
         """Its words."""
-        return list(words_in.of(self._pieces()))
+        return list(self.words.words_in.of(self._pieces()))
 
     @lazy
     def content(self) -> frozenset[str]:
         """Its content stems."""
-        return frozenset(stems_in.of(self._pieces()))
+        return frozenset(self.words.stems_in.of(self._pieces()))
 
     @lazy
     def passages(self) -> list[Passage]:
         """Its words in their order: one passage, or several of a long document."""
-        ordered = units(list(islice(words_in.of(self._pieces()), COMPARED)))
+        ordered = self.words.units(islice(self.words.words_in.of(self._pieces()), COMPARED))
         starts = range(0, max(len(ordered) - SHARED, 1), PASSAGE - SHARED)
         return [Passage(ordered[start : start + PASSAGE]) for start in starts]
 
@@ -181,14 +207,15 @@ def _without_persona(text: str) -> str:
     return "\n".join(line.strip().removeprefix(PERSONA).strip() for line in text.splitlines())
 
 
-_in_use: WeakValueDictionary[str, ParsedDocument] = WeakValueDictionary()
+_in_use: WeakValueDictionary[tuple[str, str, bool], ParsedDocument] = WeakValueDictionary()
 
 
-def parsed_document(text: str) -> ParsedDocument:
+def parsed_document(text: str, before: Language = ENGLISH, named: Language | None = None) -> ParsedDocument:
     """A document taken apart, shared with whoever else uses it; it is kept as long as anybody does."""
-    found = _in_use.get(text)
+    key = text, (named or before).code, named is not None
+    found = _in_use.get(key)
     if found is None:
-        found = _in_use[text] = ParsedDocument(text)
+        found = _in_use[key] = ParsedDocument(text, before, named)
     return found
 
 

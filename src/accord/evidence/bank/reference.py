@@ -6,12 +6,12 @@ that share a synset of WordNet, is left out: it needs a download, and NLTK looks
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
 from accord.evidence.bank.message import COMPARED, ParsedDocument, ParsedText, TurnHistory, turn_metrics
-from accord.evidence.bank.words import WORDS, stem_of
+from accord.evidence.bank.words import ENGLISH_WORDS, WORDS
 from accord.values import MissingExtra
 
 NAMES = ("bleu", "chrf", "meteor")
@@ -20,7 +20,8 @@ NAMES = ("bleu", "chrf", "meteor")
 class _Stemmer:
     """The bank's stems, which are remembered; as NLTK asks for them."""
 
-    stem = staticmethod(stem_of)
+    def __init__(self, stem: Callable[[str], str]) -> None:
+        self.stem = stem
 
 
 class _NoWordNet:
@@ -31,7 +32,9 @@ class _NoWordNet:
         return ()
 
 
-def score(hypothesis: Sequence[str], reference: Sequence[str]) -> float:
+def score(
+    hypothesis: Sequence[str], reference: Sequence[str], stem: Callable[[str], str] = ENGLISH_WORDS.stem_of
+) -> float:
     """METEOR of some words with those of a reference, 0 to 1.
 
         F = P·R / (α·P + (1 - α)·R)        score = F·(1 - γ·(chunks / matches)^β)        α = .9, β = 3, γ = .5
@@ -43,7 +46,7 @@ def score(hypothesis: Sequence[str], reference: Sequence[str]) -> float:
         from nltk.translate.meteor_score import single_meteor_score
     except ImportError:
         raise MissingExtra("METEOR", "references") from None
-    return float(single_meteor_score(reference, hypothesis, preprocess=str, stemmer=_Stemmer, wordnet=_NoWordNet))
+    return float(single_meteor_score(reference, hypothesis, preprocess=str, stemmer=_Stemmer(stem), wordnet=_NoWordNet))
 
 
 @cache
@@ -79,7 +82,10 @@ class Meteor:
 
     def __call__(self, reply: ParsedText, history: TurnHistory, sources: Sequence[ParsedDocument]) -> float | None:
         """The score; nothing where there are no documents."""
-        return max(score(reply.tokens, source.tokens[:COMPARED]) for source in sources) if sources else None
+        if not sources:
+            return None
+        own, stem = reply.tokens[:COMPARED], reply.words.stem_of
+        return max(score(own, source.tokens[:COMPARED], stem) for source in sources)
 
 
 turn_metrics.register("meteor")(Meteor())

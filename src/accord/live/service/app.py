@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.resources import files
 from threading import Lock
 from typing import Any, TypeVar
@@ -25,11 +26,11 @@ from starlette.exceptions import HTTPException
 
 from accord.live.ingest import Ingestor, Row, refused
 from accord.live.memory import Room
-from accord.live.messages import HistoryDeduplicator, Message, message_from
+from accord.live.messages import HistoryDeduplicator, Message, Once, message_from
 from accord.live.scorer import LiveScorer
 from accord.live.service import schemas
 from accord.live.service.middleware import BODY, SECONDS, App, Guard, Receive, Scope, Send
-from accord.live.service.schemas import JSON, export_of, media_type, spans_of
+from accord.live.service.schemas import JSON, LOGS, PROTOBUF, TRACES, Signal, export_of, media_type
 from accord.live.service.turns import ASKED_AT_ONCE, WAITING, Batcher, Busy, Late
 from accord.live.watching.day import Names
 from accord.live.watching.watch import WatchReport
@@ -52,6 +53,9 @@ class Gauges:
         kept = self.registry
         self.requests = Counter("accord_requests", "Requests by path and status.", ["path", "status"], registry=kept)
         self.messages = Counter("accord_messages", "Messages by what came of them.", ["status"], registry=kept)
+        self.passed_over = Counter(
+            "accord_spans_passed_over", "Spans and log records that said nothing, by reason.", ["reason"], registry=kept
+        )
         self.seconds = Histogram(
             "accord_request_seconds", "Seconds from a request's arrival to its answer.", registry=kept,
             buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5),
@@ -151,20 +155,25 @@ class Service:
         ingestor: Takes messages in.
         watched: What was scored in the last days, as JSON; without it nothing is watched.
         most: Messages that may wait.
+        say: Told in a line, once, why traces say nothing.
     """
 
     def __init__(
-        self, ingestor: Ingestor, watched: Callable[[], WatchReport] | None = None, most: int = WAITING
+        self,
+        ingestor: Ingestor,
+        watched: Callable[[], WatchReport] | None = None,
+        most: int = WAITING,
+        say: Callable[[str], None] = lambda text: None,
     ) -> None:
         scorer = ingestor.scorer
         self.ingestor, self.watched = ingestor, None if watched is None else _one_at_a_time(watched)
         self.batcher = Batcher(
             ingestor, most, scorer.limits.answer_seconds, ASKED_AT_ONCE if scorer.asks else 1, scorer.work
         )
-        self.unfolding = HistoryDeduplicator(scorer.conversations, scorer.room)
+        self.gauges, self._say = Gauges(scorer, lambda: self.batcher.waiting), Once(say)
+        self.unfolding = HistoryDeduplicator(scorer.conversations, scorer.room, self._passed_over)
         self._unfolding = Lock()
         self._reading = ThreadPoolExecutor(1, thread_name_prefix="reading")
-        self.gauges = Gauges(scorer, lambda: self.batcher.waiting)
 
     async def read(self, body: bytes, content_type: str) -> tuple[list[Message | Row], bool]:
         """A request's messages, with a row in the place of what is none; and whether they are a batch.
@@ -201,8 +210,12 @@ class Service:
         self.gauges.count(found)
         return found
 
-    async def trace(self, body: bytes, content_type: str, client: str = "") -> tuple[int, str]:
-        """Take the model calls of an export in; how many spans could not be read, and why the first.
+    def _passed_over(self, reason: str) -> None:
+        self.gauges.passed_over.labels(reason).inc()
+        self._say(reason)
+
+    async def trace(self, body: bytes, content_type: str, signal: Signal, client: str = "") -> tuple[int, str]:
+        """Take the model calls of an export in; how many parts of it could not be read, and why the first.
 
         Raises:
             BadInput: It is no export.
@@ -210,7 +223,7 @@ class Service:
             Late: Not all was done in time.
         """
         self.batcher.check_room()
-        said, bad = await self._aside(self._unfolded, body, content_type)
+        said, bad = await self._aside(partial(self._unfolded, signal), body, content_type)
         try:
             self.batcher.check_room(len(said))
             found = await self._taken(said, client)
@@ -224,8 +237,8 @@ class Service:
         self.gauges.count([refused(reason) for reason in bad])
         return len(bad), bad[0] if bad else ""
 
-    def _unfolded(self, body: bytes, content_type: str) -> tuple[list[Message], list[str]]:
-        export = spans_of(export_of(body, content_type))
+    def _unfolded(self, signal: Signal, body: bytes, content_type: str) -> tuple[list[Message], list[str]]:
+        export = signal.checked(export_of(body, content_type, signal))
         with self._unfolding:
             return self.unfolding.messages(export, "otlp", "otel")
 
@@ -345,20 +358,22 @@ def _add_scores(app: FastAPI, service: Service) -> None:
 
 
 def _add_traces(app: FastAPI, service: Service) -> None:
+    async def taken(request: Request, signal: Signal) -> Response:
+        kind = request.headers.get("content-type", "")
+        bad, why = await service.trace(await request.body(), kind, signal, _client(request))
+        if media_type(kind) == JSON:
+            return JSONResponse({"partialSuccess": {signal.rejected: bad, "errorMessage": why}} if bad else {})
+        return Response(signal.answer(bad, why), media_type=PROTOBUF)
+
     @app.post("/v1/traces", summary="OpenTelemetry traces (OTLP/HTTP)", openapi_extra=dict(schemas.traces()))
     async def traces(request: Request) -> Response:
         """Takes the model calls of GenAI spans in; conversations may repeat what was said before."""
-        kind = request.headers.get("content-type", "")
-        bad, why = await service.trace(await request.body(), kind, _client(request))
-        if media_type(kind) == JSON:
-            partial = {"partialSuccess": {"rejectedSpans": bad, "errorMessage": why}} if bad else {}
-            return JSONResponse(partial)
-        from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+        return await taken(request, TRACES)
 
-        answer = ExportTraceServiceResponse()
-        if bad:
-            answer.partial_success.rejected_spans, answer.partial_success.error_message = bad, why
-        return Response(answer.SerializeToString(), media_type="application/x-protobuf")
+    @app.post("/v1/logs", summary="OpenTelemetry log records (OTLP/HTTP)", openapi_extra=dict(schemas.traces()))
+    async def logs(request: Request) -> Response:
+        """Takes the messages of GenAI events in, which some instrumentations write beside the spans."""
+        return await taken(request, LOGS)
 
 
 def _add_pages(app: FastAPI, service: Service) -> None:

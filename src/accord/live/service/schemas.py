@@ -6,7 +6,10 @@ The schema of a message is that of `Message`, so that what is published is what 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, NotRequired, TypedDict
 
 from accord.live.messages import adapter
@@ -20,8 +23,63 @@ def media_type(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
-def export_of(body: bytes, content_type: str) -> Any:
-    """An export's `resourceSpans`, as JSON.
+@dataclass(frozen=True)
+class Signal:
+    """What an OTLP export tells of.
+
+    Attributes:
+        name: Of its package in OTLP.
+        resources: The key of its parts.
+        rejected: How an answer counts those that could not be read.
+    """
+
+    name: str
+    resources: str
+    rejected: str
+
+    def checked(self, export: Any) -> dict[str, Sequence[Any]]:
+        """The export, if it is one.
+
+        Raises:
+            BadInput: It is no export of this.
+        """
+        parts = export.get(self.resources, export.get(_snake(self.resources), ())) if isinstance(export, dict) else None
+        if not isinstance(parts, list | tuple):
+            raise BadInput(f"an export of {self.name} has a list of {self.resources}")
+        return {self.resources: parts}
+
+    def message(self, end: str) -> Any:
+        """A new message of OTLP: an export's `Request`, or its `Response`.
+
+        Raises:
+            MissingExtra: Its classes are not installed.
+        """
+        package = self.name.removesuffix("s") if self.name == "traces" else self.name
+        try:
+            module = import_module(f"opentelemetry.proto.collector.{package}.v1.{package}_service_pb2")
+        except ImportError:
+            raise MissingExtra("OTLP as protobuf", "serve") from None
+        return getattr(module, f"Export{package.title()}Service{end}")()
+
+    def answer(self, bad: int, why: str) -> bytes:
+        """The response in protobuf."""
+        response = self.message("Response")
+        if bad:
+            setattr(response.partial_success, _snake(self.rejected), bad)
+            response.partial_success.error_message = why
+        return bytes(response.SerializeToString())
+
+
+TRACES = Signal("traces", "resourceSpans", "rejectedSpans")
+LOGS = Signal("logs", "resourceLogs", "rejectedLogRecords")
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?=[A-Z])", "_", name).lower()
+
+
+def export_of(body: bytes, content_type: str, signal: Signal) -> Any:
+    """An export as JSON.
 
     Raises:
         BadInput: The body is not what its content type says, or of another type.
@@ -34,36 +92,15 @@ def export_of(body: bytes, content_type: str) -> Any:
             raise BadInput("the body is no JSON") from None
     if kind != PROTOBUF:
         raise BadInput(f"content type {content_type!r}; allowed: {PROTOBUF}, {JSON}")
-    try:
-        from google.protobuf.json_format import MessageToDict
-        from google.protobuf.message import DecodeError
-        from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-    except ImportError:
-        raise MissingExtra("OTLP as protobuf", "serve") from None
-    request = ExportTraceServiceRequest()
+    request = signal.message("Request")
+    from google.protobuf.json_format import MessageToDict
+    from google.protobuf.message import DecodeError
+
     try:
         request.ParseFromString(body)
     except DecodeError:
-        raise BadInput("the body is no export of traces") from None
+        raise BadInput(f"the body is no export of {signal.name}") from None
     return MessageToDict(request)
-
-
-class Export(TypedDict):
-    """An export of traces, as OTLP writes it in JSON."""
-
-    resourceSpans: Sequence[Any]
-
-
-def spans_of(export: Any) -> Export:
-    """The export, if it is one.
-
-    Raises:
-        BadInput: It is no export of traces.
-    """
-    resources = export.get("resourceSpans", export.get("resource_spans", ())) if isinstance(export, dict) else None
-    if not isinstance(resources, list | tuple):
-        raise BadInput("an export of traces has a list of resourceSpans")
-    return {"resourceSpans": resources}
 
 
 BATCH = 1000

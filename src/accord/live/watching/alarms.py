@@ -1,18 +1,21 @@
 """What is alarming: a day whose scores or inputs are unlike those of the days before, by more than chance.
 
-For each system and evaluator a day is held against the days before it, of which it needs enough: the mean (a z-test of
-means whose errors are over conversations), the distribution of scores and of each feature (Kolmogorov-Smirnov on one
-reply a conversation, and population stability), and the share of replies without a score. All tests of one look are
-corrected together (Holm). Inputs are also held against those that were learned from, where they are known. The present
-day is looked at when its conversations have doubled; the k-th look spends 6/(π²k²) of the level, so that looking often
-raises no more false alarms. Scores of different evaluators are never
-compared: a new evaluator begins its own past. Inputs are, as far as both measure them in the same way.
+For each system and evaluator a day is held against the same weekdays before it; where these have too few conversations,
+against the same part of the week (Monday to Friday, or the weekend), else against none: people write otherwise on a
+Sunday, and that is no news. Held against each other are the mean (a z-test of means whose errors are over
+conversations), the distribution of scores and of each feature (Kolmogorov-Smirnov on one reply a conversation, and
+population stability), and the share of replies without a score, which on the first weekend is held against all days.
+All tests of one look are corrected together (Holm). Inputs are also held against those that were learned from, where
+they are known. The present day is looked at when its conversations have doubled; the k-th look spends 6/(π²k²) of the
+level, so that looking often raises no more false alarms. Scores of different evaluators are never compared: a new
+evaluator begins its own past. Inputs are, as far as both measure them in the same way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import date
 from math import log2, pi, sqrt
 from typing import Any, NamedTuple
 
@@ -22,7 +25,7 @@ from numpy.typing import NDArray
 from accord.evidence import Column
 from accord.live.watching.day import Day
 from accord.statistics import holm
-from accord.validation import SHIFTED, stability
+from accord.validation import SHIFTED, chance, stability
 
 Floats = NDArray[np.float64]
 
@@ -31,8 +34,9 @@ FEWEST = 30
 """Conversations that a day needs to be looked at, and the days before it together."""
 FINISHED = 7
 """The last finished days are looked at: an alarm is raised once, however often it is found."""
-PAST = 14
-"""Days that a day is held against."""
+PAST = 4
+"""Weeks that a day is held against."""
+SATURDAY = 5
 MATTERS = 0.2
 """A mean has moved where it moved by so many standard deviations of conversations' means."""
 RISEN = 0.05
@@ -141,19 +145,41 @@ def looks(conversations: int) -> int:
 
 def _tests(key: Key, day: str, daily: Daily, learned: Features) -> list[_Test]:
     """Every comparison of a day with those before it; none where either has too few conversations."""
-    now, then = daily[key][day], _before(daily[key], day)
+    now, series = daily[key][day], daily[key]
     if now.conversations < FEWEST:
         return []
-    tests = [] if then.conversations < FEWEST else [*_means(then, now), *_scores(then, now), *_unscored(then, now)]
+    then, always = _before(series, day), _whole(series, _days_before(series, day))
+    tests = [] if then.conversations < FEWEST else [*_means(then, now), *_scores(then, now)]
+    if always.conversations >= FEWEST:
+        tests += _unscored(then if then.conversations >= FEWEST else always, now)
     before = _features(key, day, daily, then)
     return [*tests, *_inputs("inputs", key.columns, before, now), *_inputs(UNLIKE, key.columns, learned, now)]
 
 
 def _before(series: Mapping[str, Day], day: str) -> Day:
-    """The days before, added up."""
+    """The days before that are like this one: the same weekdays, or where these are few the same part of the week."""
+    weekday, earlier = _weekday(day), _days_before(series, day)
+    same = _whole(series, [name for name in earlier if _weekday(name) == weekday])
+    if same.conversations >= FEWEST:
+        return same
+    return _whole(series, [name for name in earlier if (_weekday(name) >= SATURDAY) == (weekday >= SATURDAY)])
+
+
+def _days_before(series: Mapping[str, Day], day: str) -> list[str]:
+    """The days of the weeks before."""
+    now = date.fromisoformat(day).toordinal()
+    return [name for name in sorted(series) if now - 7 * PAST <= date.fromisoformat(name).toordinal() < now]
+
+
+def _weekday(day: str) -> int:
+    return date.fromisoformat(day).weekday()
+
+
+def _whole(series: Mapping[str, Day], names: Sequence[str]) -> Day:
+    """Some days, added up."""
     whole = Day()
-    for each in [name for name in sorted(series) if name < day][-PAST:]:
-        whole.merge(series[each])
+    for name in names:
+        whole.merge(series[name])
     return whole
 
 
@@ -199,11 +225,8 @@ def _features(key: Key, day: str, daily: Daily, then: Day) -> Features:
 
 
 def _moved(kind: str, about: str, then: Floats, now: Floats) -> _Test:
-    from scipy.stats import ks_2samp
-
     index = stability(then, now)
-    p = float(ks_2samp(then, now).pvalue)
-    return _Test(kind, about, float(then.mean()), float(now.mean()), p, index >= SHIFTED, index)
+    return _Test(kind, about, float(then.mean()), float(now.mean()), chance(then, now), index >= SHIFTED, index)
 
 
 def _unscored(then: Day, now: Day) -> list[_Test]:

@@ -75,7 +75,7 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True)
 class DayMean:
-    """The mean score of a day, with its 95 % interval over conversations; `None` where there are too few."""
+    """The mean score of a day, with its 95 % interval over conversations, within the scale; `None` where too few."""
 
     mean: float | None
     low: float | None
@@ -95,6 +95,7 @@ class Day:
         kept: The conversations in the sketch, by hash.
         is_full: Whether there were more conversations than the sketch holds.
         unsure: (variance, conversation, turn, score) of the replies that the evaluator is least sure of.
+        ends: Of the scale; `None` before the first score.
     """
 
     replies: int = 0
@@ -105,6 +106,7 @@ class Day:
     kept: dict[int, Sampled] = field(default_factory=dict)
     is_full: bool = False
     unsure: list[tuple[float, str, int | None, float]] = field(default_factory=list)
+    ends: tuple[float, float] | None = None
 
     def add(self, score: Score | Unscored, evidence: Sequence[float | None]) -> None:
         """Take a reply into account."""
@@ -116,6 +118,7 @@ class Day:
             return
         self.scored, self.total = self.scored + 1, self.total + score.value
         self.warned += score.warning is not None
+        self._widen((score.options[0], score.options[-1]))
         values = [None if value is None else float(f"{value:.5g}") for value in evidence]
         self._keep(hashed(name), Sampled(1, score.value, hashed(score.target), float(f"{score.value:.5g}"), values))
         self._note((score.variance, name, turn, score.value))
@@ -130,6 +133,12 @@ class Day:
             self._keep(name, replace(sampled))
         for each in other.unsure:
             self._note(each)
+        if other.ends is not None:
+            self._widen(other.ends)
+
+    def _widen(self, ends: tuple[float, float]) -> None:
+        low, high = self.ends or ends
+        self.ends = min(low, ends[0]), max(high, ends[1])
 
     def _keep(self, name: int, new: Sampled) -> None:
         found = self.kept.get(name)
@@ -153,7 +162,24 @@ class Day:
     @property
     def conversations(self) -> int:
         """How many conversations there were: counted, or estimated from the hashes of those that are kept."""
-        return round((len(self.kept) - 1) / (max(self.kept) / 2**64)) if self.is_full else len(self.kept)
+        return round((len(self.kept) - 1) / self._share()) if self.is_full else len(self.kept)
+
+    def conversations_between(self) -> tuple[int, int]:
+        """The 95 % interval of their number, twice the number where they were counted.
+
+        The k-th smallest of n hashes, as a share U of their range, is about a Gamma(k) variable divided by n (Beyer et
+        al., 2007).
+        """
+        from scipy.stats import gamma
+
+        if not self.is_full:
+            return len(self.kept), len(self.kept)
+        low, high = gamma.ppf([(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], len(self.kept)) / self._share()
+        return max(round(low), len(self.kept)), round(high)
+
+    def _share(self) -> float:
+        """The largest hash that is kept, as a share of their range."""
+        return max(self.kept) / 2**64
 
     def mean(self) -> DayMean:
         """M = Σ scores / replies; its variance is that of a ratio over conversations, C/(C-1)·Σ(tᶜ - m·nᶜ)²/(Σnᶜ)²."""
@@ -167,7 +193,8 @@ class Day:
             return DayMean(mean, None, None, None)
         error = self._error(mean, np.array([each.total for each in told]), np.array([each.count for each in told]))
         reach = float(t.ppf((1 + CONFIDENCE) / 2, C - 1)) * error
-        return DayMean(mean, mean - reach, mean + reach, error)
+        lowest, highest = self.ends or (-np.inf, np.inf)  # no mean of scores lies beyond the scale
+        return DayMean(mean, max(mean - reach, lowest), min(mean + reach, highest), error)
 
     def unscored_share(self) -> tuple[float, float]:
         """The share of replies without a score, and its standard error, of no less than one reply in a conversation."""
@@ -197,7 +224,8 @@ class Day:
             str(name): [s.count, s.total, str(s.key), s.score, s.evidence, s.unscored] for name, s in self.kept.items()
         }
         about = {name: getattr(self, name) for name in ("replies", "scored", "total", "warned", "is_full")}
-        return {**about, "unscored": dict(self.unscored), "unsure": [list(each) for each in self.unsure], "kept": kept}
+        lists = {"unsure": [list(each) for each in self.unsure], "ends": self.ends and list(self.ends)}
+        return {**about, "unscored": dict(self.unscored), **lists, "kept": kept}
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Day:
@@ -205,7 +233,8 @@ class Day:
         kept = {int(name): Sampled(n, total, int(key), *rest) for name, (n, total, key, *rest) in row["kept"].items()}
         about = {name: row[name] for name in ("replies", "scored", "total", "warned", "is_full")}
         unsure = [(each[0], each[1], each[2], each[3]) for each in row["unsure"]]
-        return cls(**about, unscored=Counter(row["unscored"]), unsure=unsure, kept=kept)
+        ends = (row["ends"][0], row["ends"][1]) if row.get("ends") else None
+        return cls(**about, unscored=Counter(row["unscored"]), unsure=unsure, kept=kept, ends=ends)
 
 
 def hashed(name: str | Target) -> int:

@@ -10,9 +10,10 @@ from threading import Lock
 from typing import Any, TypedDict
 
 from accord.evidence import Column, EvidenceTable
-from accord.live.watching.alarms import LEVEL, Alarm, Daily, Features, Key, alarms
+from accord.live.watching.alarms import FINISHED, LEVEL, PAST, Alarm, Daily, Features, Key, alarms
 from accord.live.watching.day import Day, Names
 from accord.store import Store, Watched
+from accord.validation import one_per_group
 from accord.values import Score, Unscored
 
 SYSTEMS, DAYS_OPEN = 100, 200
@@ -89,13 +90,18 @@ def daily(store: Store, since: str) -> Daily:
 
 
 class DayRow(TypedDict):
-    """A system's day: its mean score with the 95 % interval, and why replies have no score, counted."""
+    """A system's day: its mean score with the 95 % interval, and why replies have no score, counted.
+
+    Of many conversations the number is estimated, with its 95 % interval; that of few is counted, and both its ends.
+    """
 
     system: str
     day: str
     evaluator: str
     replies: int
     conversations: int
+    conversations_low: int
+    conversations_high: int
     mean: float | None
     low: float | None
     high: float | None
@@ -152,12 +158,13 @@ def report(
     rows: list[DayRow] = [
         {
             "system": key.system, "day": day, "evaluator": key.evaluator, "replies": each.replies,
-            "conversations": each.conversations, "mean": mean.mean, "low": mean.low, "high": mean.high,
+            "conversations": each.conversations, "conversations_low": least, "conversations_high": most,
+            "mean": mean.mean, "low": mean.low, "high": mean.high,
             "unscored": dict(each.unscored), "warned": each.warned,
         }
         for key, series in found.items()
         for day, each in series.items()
-        for mean in [each.mean()]
+        for mean, (least, most) in [(each.mean(), each.conversations_between())]
     ]  # fmt: skip
     return {
         "days": sorted(rows, key=lambda row: (row["system"], row["day"], row["evaluator"])),
@@ -216,17 +223,15 @@ def see_to(
         The alarms that are new.
     """
     known = {} if learned is None else _by_column(learned)
-    found = alarms(daily(store, _back(BACK, now)), _back(0, now), level, looked, known)
+    since = _back(7 * PAST + FINISHED + 1, now)
+    found = alarms(daily(store, since), _back(0, now), level, looked, known)
     new = set(Watched(store).raise_alarms({alarm.key: alarm.to_json() for alarm in found}))
     return [alarm for alarm in found if alarm.key in new]
 
 
 def _by_column(table: EvidenceTable) -> Features:
-    """The values of each column that are there, under its name and how it is made, as days are kept."""
-    return {
-        Column(column.name, column.signature): table.values[table.present[:, place], place]
-        for place, column in enumerate(table.columns)
-    }
+    """What each column was in one text of each group, under its name and how it is made, as days are kept."""
+    return {Column(column.name, column.signature): values for column, values in one_per_group(table).items()}
 
 
 def tell(store: Store, send: Callable[[Sequence[Mapping[str, Any]]], None]) -> int:

@@ -1,8 +1,7 @@
-"""Replies as distributions over the scale: the first number that is written (section 4.1), or token probabilities."""
+"""Requests for scores and what they come to: an ensemble of readings about each input (section 4.1), as evidence."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -13,91 +12,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.evidence import Column, EvidenceTable
-from accord.methods.in_context.examples import Example, ends
+from accord.methods.in_context.examples import Example
+from accord.methods.in_context.reading import UNREADABLE, Reading, read
 from accord.methods.in_context.template import PromptTemplate
 from accord.models import (
     OUT_OF_BUDGET,
     SCORER,
-    Answer,
     Failure,
     Flow,
     Prompt,
     PromptFlow,
     Reply,
     answer_labels,
-    read_first_token,
     to,
 )
 from accord.values import BudgetReached, Question, Sample, Target
 
 Floats = NDArray[np.float64]
 T = TypeVar("T")
-
-NO_NUMBER, OUTSIDE, ECHO = "no number", "outside the scale", "echo"
-UNREADABLE = frozenset({NO_NUMBER, OUTSIDE, ECHO, "no option", "refused"})
-"""Reasons that lie in the reply: asked again, a model would answer the same."""
-LONGEST_ECHO = 20
-"""So many characters of the request in a reply are no answer."""
-
-_NUMBER = re.compile(r"(?<![A-Za-z0-9.,])[-−]?(?:\d+(?:[.,]\d+)?|\.\d+)(?:[eE][-+]?\d+)?")
-_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
-_TURN = re.compile(r"^\W*(?:The last turn, \[|\[\d+\]\s*\w+\s*:)")
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """The score in one reply: a distribution over the scale's options, (K,) summing to 1, and its mean."""
-
-    shares: tuple[float, ...]
-    value: float
-
-
-def read(wording: PromptTemplate, prompt: Prompt, reply: Reply | Failure) -> Reading | Failure:
-    """The score in a reply; a reply without one on the scale is a failure, never moved onto the scale."""
-    if isinstance(reply, Failure):
-        return reply
-    if not wording.reads_options:
-        return _read_number(wording.question, prompt, reply.text)
-    answer = read_first_token(wording.question, reply)
-    if not isinstance(answer, Answer):
-        return Failure(answer.reason, answer.detail)
-    scale = wording.question.scale
-    mass = np.array([answer.probabilities.get(str(option), 0.0) for option in scale.options])
-    shares = mass / mass.sum()
-    return Reading(tuple(shares.tolist()), float(shares @ np.array(scale.numbers)))
-
-
-def _read_number(question: Question, prompt: Prompt, text: str) -> Reading | Failure:
-    said = _answer(question, text)
-    found = _NUMBER.search(said)
-    before = " ".join(said[: found.start() if found else None].split())
-    copied = len(before) >= LONGEST_ECHO and before in " ".join(prompt.messages[-1].content.split())
-    if "=====[" in before or _TURN.match(said) is not None or copied:
-        return Failure(ECHO, "the reply repeats what it was shown")
-    if found is None:
-        return Failure(NO_NUMBER, f"no number in the reply {text[:60]!r}")
-    low, high = ends(question)
-    value = float(_THOUSANDS.sub("", found[0]).replace(",", ".").replace("−", "-"))
-    if not low <= value <= high:
-        return Failure(OUTSIDE, f"the reply says {value:g}, the scale is from {low:g} to {high:g}")
-    return Reading(tuple(spread_out(value, np.array(question.scale.numbers)).tolist()), value)
-
-
-def _answer(question: Question, text: str) -> str:
-    """A reply without the label that the request ends with, and without the ends of the scale where it names them."""
-    low, high = (re.escape(f"{end:g}") for end in ends(question))
-    plain = re.sub(rf"^\W*{re.escape(question.id)}\s+score\W*", " ", text, count=1, flags=re.IGNORECASE)
-    return re.sub(rf"(?<![\w.,]){low}(?:\.0+)?\s*(?:-|–|to)\s*{high}(?:\.0+)?(?![\w])", " ", plain)
-
-
-def spread_out(value: float, options: Floats) -> Floats:
-    """(K,) all mass on the option that is meant; between two options it is shared so that the mean is the value."""
-    place = int(np.clip(np.searchsorted(options, value) - 1, 0, len(options) - 2))
-    share = (value - options[place]) / (options[place + 1] - options[place])
-    shares = np.zeros(len(options))
-    shares[place], shares[place + 1] = 1 - share, share
-    return shares
-
 
 STAND_IN = "stand-in"
 """The model's name in replies that are assumed where a flow is only priced."""

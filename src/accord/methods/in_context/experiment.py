@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from accord.methods.in_context.asking import UNREADABLE, Asked, Counts, Ensemble, ask_ensembles, to_scorer
+from accord.methods.in_context.asking import Asked, Counts, Ensemble, ask_ensembles, to_scorer
 from accord.methods.in_context.examples import Examples, prompt_text
 from accord.methods.in_context.findings import (
     SETS,
@@ -32,6 +32,7 @@ from accord.methods.in_context.inversion import (
     prompt_search,
 )
 from accord.methods.in_context.nodes import Indices, Library, Pairs, Query, Vectors, pair_draws, try_pairs
+from accord.methods.in_context.reading import UNREADABLE
 from accord.methods.in_context.recipe import Recipe, Sizes
 from accord.methods.in_context.selectors import (
     AUTO,

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from accord.methods.in_context.asking import NO_PROMPTS, UNREADABLE, Asked, Counts, Reading, score_each
+from accord.methods.in_context.asking import NO_PROMPTS, Asked, Counts, score_each
 from accord.methods.in_context.examples import Example, Examples, prompt_text, unit
+from accord.methods.in_context.reading import UNREADABLE, Reading
 from accord.methods.in_context.template import PromptTemplate
 from accord.models import MARGIN, ChatMessage, Failure, Prompt, PromptFlow, estimated_usage
 from accord.values import BadInput, Frozen, Question, check, content_hash, load_yaml, parse_yaml, sendable

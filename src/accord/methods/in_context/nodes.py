@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.methods.in_context.asking import UNREADABLE, Asked, Counts, Reading, score_each
+from accord.methods.in_context.asking import Asked, Counts, score_each
 from accord.methods.in_context.examples import Examples, unit
 from accord.methods.in_context.inversion import TaskPrompt
+from accord.methods.in_context.reading import UNREADABLE, Reading
 from accord.methods.in_context.template import PromptTemplate
 from accord.models import Failure, PromptFlow
 from accord.values import BadInput, Question

@@ -28,7 +28,7 @@ from accord.models import (
 from accord.values import BadInput, Conversation, Kind, Question, Sample, content_hash
 
 NUMBER, LOGPROBS = "number", "logprobs"
-"""Modes of reading a score: the first number that is written, or the first token's probabilities."""
+"""Modes of reading a score: the number that is meant, or the first token's probabilities."""
 NUMBER_TOKENS = 16
 SEPARATOR = "\n\n***\n\n"
 OWN_SHARES = 2
@@ -71,7 +71,7 @@ class PromptTemplate:
         if self.reads_options and not self.question.can_be_judged:
             raise BadInput(
                 f"question {self.question.id!r} has too many answers for a distribution over them; "
-                f"read the first number instead: models: {{scorer: {{mode: {NUMBER}}}}}"
+                f"read the number instead: models: {{scorer: {{mode: {NUMBER}}}}}"
             )
 
     @property

@@ -31,11 +31,13 @@ class Found:
         amounts: By kind, how many issues of it, or how probable it is.
         severity: By kind, how bad, from 0 to 1.
         score: The overall score, 1 to 5, where one was given.
+        is_partial: Whether nothing is known of kinds that are not named; else they are not there.
     """
 
     amounts: Mapping[str, float]
     severity: Mapping[str, float]
     score: float | None = None
+    is_partial: bool = False
 
 
 def assessed(assessments: Iterable[IssueAnnotation]) -> dict[Target, Found]:
@@ -51,13 +53,13 @@ def assessed(assessments: Iterable[IssueAnnotation]) -> dict[Target, Found]:
 
 
 def probable(answers: EvidenceTable, taxonomy: Taxonomy) -> dict[Target, Found]:
-    """What a judge's answers to `taxonomy.rubric` say: a kind is as bad as it is probable."""
+    """What a judge's answers to `taxonomy.rubric` say: a kind is as bad as it is probable; no answer, unknown."""
     chances: dict[Target, dict[str, float]] = {target: {} for target in answers.targets}
     for name in taxonomy.names:
         _, shares, known = answers.distribution(ISSUE + name)
         for row in known.nonzero()[0]:
             chances[answers.targets[row]][name] = float(shares[row, 1])
-    return {target: Found(own, own) for target, own in chances.items() if own}
+    return {target: Found(own, own, is_partial=True) for target, own in chances.items() if own}
 
 
 def issue_table(
@@ -110,10 +112,12 @@ def column_names(taxonomy: Taxonomy, scored: bool) -> list[str]:
 def _features(turns: Sequence[Found], taxonomy: Taxonomy) -> dict[str, float]:
     features: dict[str, float] = {}
     for kind in taxonomy.issues:
-        features[ISSUE + kind.name] = sum(each.amounts.get(kind.name, 0.0) for each in turns) / len(turns)
-        features[f"{ISSUE}{kind.name}{WORST}"] = max(each.severity.get(kind.name, 0.0) for each in turns)
-    features[COUNT] = sum(features[ISSUE + kind.name] for kind in taxonomy.issues)
-    features[CRITICAL] = sum(features[ISSUE + kind.name] for kind in taxonomy.issues if kind.critical)
+        told = [each for each in turns if kind.name in each.amounts or not each.is_partial]
+        if told:
+            features[ISSUE + kind.name] = sum(each.amounts.get(kind.name, 0.0) for each in told) / len(told)
+            features[f"{ISSUE}{kind.name}{WORST}"] = max(each.severity.get(kind.name, 0.0) for each in told)
+    features[COUNT] = sum(features.get(ISSUE + kind.name, 0.0) for kind in taxonomy.issues)
+    features[CRITICAL] = sum(features.get(ISSUE + kind.name, 0.0) for kind in taxonomy.issues if kind.critical)
     scores = [each.score for each in turns if each.score is not None]
     if scores:
         features |= {SCORE: sum(scores) / len(scores), LOWEST_SCORE: min(scores)}

@@ -204,8 +204,10 @@ class Issues(Source):
 
     def gather(self, samples: Sequence[Sample]) -> Flow[Gathered]:
         """Have the turns of the samples' dialogues assessed, where a finder writes annotations."""
-        if self.settings.by == "judge":
-            return (yield from super().gather(samples))
+        if self.settings.by == "judge":  # what it came to are answers, one per turn and kind
+            answers = yield from self._answers(samples)
+            known = {target.conversation for target in probable(answers, self.taxonomy)}
+            return replace(Gathered.of(answers), known=sum(sample.conversation.id in known for sample in samples))
         found = yield from self.detect(_conversations(samples))
         return Gathered(len(found.annotations), 0, Counter(found.counts.unassessed), found.counts)
 
@@ -279,10 +281,14 @@ class Issues(Source):
     def _judged(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
         """A probability of each kind, by the project's judge."""
         [who] = yield [Request(JUDGE, Who())]
-        turns, rubric = turns_of(samples, self.settings.everyone), self.taxonomy.rubric
-        answers = yield from ask_rubric(rubric, turns, purpose="turns judged")
-        signature = str(judging_signature(who, rubric).with_part("taxonomy", self.taxonomy.hash))
+        answers = yield from self._answers(samples)
+        signature = str(judging_signature(who, self.taxonomy.rubric).with_part("taxonomy", self.taxonomy.hash))
         return issue_table(samples, probable(answers, self.taxonomy), self.taxonomy, signature, scored=False)
+
+    def _answers(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
+        """The judge's answers to the taxonomy, a row per turn."""
+        turns = turns_of(samples, self.settings.everyone)
+        return (yield from ask_rubric(self.taxonomy.rubric, turns, purpose="turns judged"))
 
     def _chosen(self, table: EvidenceTable) -> EvidenceTable:
         """The columns that the settings ask for; those of one kind say so, so that it is told what the kind added."""

@@ -1,0 +1,100 @@
+"""An evaluator read back from its folder: every number in it is finite, every array has its shape, and it is tried.
+
+Who wrote the folder is not known. What is wrong with it is one line when it is loaded, and no surprise while it scores.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from accord.evidence import Arrays, EvidenceTable, Source, SourceContext, State, make_source
+from accord.learning.evaluator import Evaluator
+from accord.learning.folder import DAMAGED, HELD_OUT, Level, SourceCard, read_arrays, saved_as, under
+from accord.learning.head import Head, make_head
+from accord.learning.held_out import HeldOut
+from accord.learning.plausibility import Plausibility
+from accord.models import ModelSettings
+from accord.values import CARD_BYTES, BadInput, Question, Rubric, Score, Target, read_text
+
+_NESTED = 2
+"""How deep evaluators of other questions stand inside each other: theirs have none."""
+
+
+def load_evaluator(folder: str | Path) -> Evaluator:
+    """Read an evaluator that `save` wrote.
+
+    Raises:
+        BadInput: The folder holds none, is damaged, was edited where it may not be, or was written by another Accord
+            whose folders this one does not read; or a number in it is none.
+    """
+    return _loaded(folder, 0)
+
+
+def _loaded(folder: str | Path, depth: int) -> Evaluator:
+    about, source = saved_as(folder), Path(folder)
+    if depth > _NESTED:
+        raise BadInput(f"{folder} stands inside itself; fit the evaluator again")
+    try:
+        arrays = read_arrays(source)
+        if about["level"] not in (None, "turn", "conversation") or not isinstance(about["name"], str):
+            raise ValueError("a level or a name that is none")
+        question = Question.model_validate(about["question"])
+        head = make_head(about["head"]["name"], question, about["head"]["settings"])
+        _check_scores(head.restore(about["head"]["learned"], under("head", arrays)), about["level"])
+        # A source that needs a rubric keeps its own; the evaluator's question stands in for the project's.
+        context = SourceContext(Rubric.model_construct(questions=(question,), main=question.id), about["seed"])
+        parts = tuple(_restored(row, arrays, source, context) for row in about["sources"])
+        models = {role: ModelSettings.model_validate(row) for role, row in about["models"].items()}
+        also = tuple(_loaded(source / "also" / str(place), depth + 1) for place in range(len(about["also"])))
+        tried = under(HELD_OUT, arrays)
+        held_out = HeldOut.restored(tried) if tried else None
+        learned = about.get("plausibility")
+        gate = None if learned is None else Plausibility.from_json(learned)
+    except FileNotFoundError as error:
+        raise BadInput(f"{folder} holds no evaluator: {Path(str(error.filename)).name} is missing") from None
+    except DAMAGED as error:
+        raise BadInput(f"{folder} holds a damaged evaluator ({type(error).__name__}); fit it again") from None
+    return Evaluator(
+        question, parts, head, about["name"], about["head"]["name"], about["level"], models, also, held_out=held_out,
+        checks_plausibility=gate is not None, plausibility=gate,
+    )  # fmt: skip
+
+
+def _check_scores(head: Head, level: Level | None) -> None:
+    """Let a head that was read score evidence that is there, and that is not, for everybody, and describe itself.
+
+    What was learned in arrays of a wrong shape or type is found out here, and not amid somebody's conversations.
+
+    Raises:
+        Exception: One of `DAMAGED`: it cannot score, or a score is none.
+    """
+    speakers = [None, *head.annotators]
+    targets = tuple(Target(f"trial {place}", 0 if level == "turn" else None) for place in range(2 * len(speakers)))
+    columns = head.columns or ()
+    present = np.zeros((len(targets), len(columns)), dtype=bool)
+    present[: len(speakers)] = True
+    try:
+        with np.errstate(all="ignore"):
+            trial = EvidenceTable(targets, columns, 0.5 * present, present)
+            scores = head.predict_each(trial, speakers * 2)
+            head.seen(trial)
+            head.describe()
+    except BadInput as error:
+        if head.columns is None:
+            return  # it learned no columns, and asks for those that it needs
+        raise ValueError(str(error)) from None
+    if len(scores) != len(targets):
+        raise ValueError("not one score a sample")
+    scale = head.question.scale
+    if scale.is_ordered and any(isinstance(each, Score) and each.options != scale.numbers for each in scores):
+        raise ValueError("scores on another scale than the question's")
+
+
+def _restored(row: SourceCard, arrays: Arrays, folder: Path, context: SourceContext) -> Source:
+    made = make_source(row["name"], row["settings"], context)
+    files = {path.name: read_text(path, CARD_BYTES) for path in folder.iterdir() if path.suffix in {".yaml", ".jsonl"}}
+    restored = made.restored(State(row["learned"], under(row["name"], arrays), files))
+    restored.name = row["name"]
+    return restored

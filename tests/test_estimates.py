@@ -1,0 +1,181 @@
+"""How good systems are from few labels: intervals that hold, whatever labels, scores, annotators and topics are like."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from scipy.stats import ttest_ind, ttest_rel
+
+from accord import Conversation, Label, Labels, Score, Target, Turn
+from accord.evidence import Column, EvidenceTable
+from accord.learning import Calibration
+from accord.statistics import groups_of
+from accord.testing import planted
+from accord.validation import Estimate, Gap, Labelled, estimate, estimates, gaps, system_means
+from accord.values import BadInput, Question, Sample, Scale, Signature, score_from
+
+QUESTION = Question(id="main", text="How good is it?", scale=Scale(options=(1, 2, 3, 4, 5, 6, 7, 8, 9)))
+
+
+def mixed(question: object) -> Calibration:
+    return Calibration(question, core="mixed")  # type: ignore[arg-type]
+
+
+def test_prediction_powered_intervals_hold_and_are_shorter() -> None:
+    rng = np.random.default_rng(0)
+    inside, shorter, useless = 0, 0, 0
+    for _ in range(300):
+        quality = rng.normal(size=640)
+        said_, scored = quality + rng.normal(scale=0.5, size=640), 0.7 * quality + 1.3  # biased, on another scale
+        found = estimate("s", said_[:40], scored[:40], scored[40:])
+        inside += found.low <= 0 <= found.high
+        shorter += found.worth > 1
+        blind = estimate("s", said_[:40], rng.normal(size=40), rng.normal(size=600))
+        useless += blind.low <= 0 <= blind.high
+    assert inside >= 0.92 * 300 and useless >= 0.92 * 300 and shorter >= 0.95 * 300
+    alone = estimate("s", said_[:40], scored[:40], np.zeros(0))
+    assert (alone.mean, alone.low, alone.trust) == pytest.approx((alone.label_mean, alone.label_low, 0))
+    with pytest.raises(BadInput, match="needs 5"):
+        estimate("s", said_[:4], scored[:4], scored[40:])
+
+
+def test_systems_are_compared_by_all_their_conversations() -> None:
+    corpus = planted(conversations=400, annotators=4, noise=0.4)
+    quality = corpus.evidence.values @ corpus.weights
+    system = {
+        t.conversation: ("good" if q > 0 else "poor") for t, q in zip(corpus.evidence.targets, quality, strict=True)
+    }
+    few = Labels(label for label in corpus.labels if label.target.conversation < "c0120")
+    good, poor = system_means(corpus.evidence, few, corpus.question, mixed, system)
+    assert (good.system, poor.system) == ("good", "poor") and good.scored + poor.scored == 400
+    assert good.worth > 1 and poor.worth > 1
+    [gap] = gaps([good, poor])
+    assert gap.difference == pytest.approx(good.mean - poor.mean) and gap.low > 0 and gap.p_holm < 0.001
+
+
+@pytest.mark.slow
+def test_equal_systems_are_told_apart_no_more_often_than_said() -> None:
+    rng, n = np.random.default_rng(5), 5
+    draws, found = 600, 0
+    for _ in range(draws):
+        worlds = []
+        for name in "ab":
+            quality = rng.normal(size=n + 200)
+            said_, scored = quality + rng.normal(scale=0.5, size=n + 200), 0.7 * quality + 1.3
+            worlds.append(Labelled(name, said_[:n], scored[:n], scored[n:]))
+        [gap] = gaps(estimates(worlds))
+        assert gap.p_holm is not None
+        found += gap.p_holm < 0.05
+    assert found <= 0.055 * draws
+
+
+def test_without_scores_the_gap_is_that_of_welch_and_of_the_paired_t() -> None:
+    rng = np.random.default_rng(0)
+    topic = rng.normal(size=9)
+    first, second = topic + rng.normal(scale=0.3, size=9), topic + 0.2 + rng.normal(scale=0.3, size=9)
+    few, nothing = 3 * rng.normal(size=6), np.zeros(0)
+    [gap] = gaps(estimates([Labelled("a", first, first, nothing), Labelled("b", few, few, nothing)]))
+    welch = ttest_ind(first, few, equal_var=False)
+    assert gap.p_holm == pytest.approx(welch.pvalue) and gap.shared == 0
+    assert (gap.low, gap.high) == pytest.approx(tuple(welch.confidence_interval()))
+    names = [f"topic {place}" for place in range(9)]
+    pair = [Labelled("a", first, first, nothing, names, []), Labelled("b", second, second, nothing, names, [])]
+    [paired] = gaps(estimates(pair))
+    test = ttest_rel(first, second)
+    assert paired.p_holm == pytest.approx(test.pvalue) and paired.shared == 9
+    assert (paired.low, paired.high) == pytest.approx(tuple(test.confidence_interval()))
+    [alone] = gaps(estimates([Labelled("a", first, first, nothing), Labelled("b", second, second, nothing)]))
+    assert width(paired) < 0.6 * width(alone)
+
+
+def width(found: Gap | Estimate) -> float:
+    assert found.low is not None and found.high is not None
+    return found.high - found.low
+
+
+def test_equal_labels_say_nothing_of_others() -> None:
+    rng = np.random.default_rng(0)
+    scored = rng.normal(size=(3, 100))
+    worlds = [Labelled("same", np.full(6, 3.0), scored[0, :6], scored[0, 6:])]
+    worlds += [Labelled(name, scored[row, :6], scored[row, :6], scored[row, 6:]) for row, name in ((1, "b"), (2, "c"))]
+    same, b, _ = found = estimates(worlds)
+    assert (same.label_mean, same.low, same.high, same.worth) == (3, None, None, None)
+    assert same.reason is not None and "all 6 labels are 3" in same.reason and b.reason is None and b.low is not None
+    assert [gap.p_holm is None for gap in gaps(found)] == [True, True, False]
+    one = Labelled("one", scored[1, :6], scored[1, :6], scored[1, 6:], ["a topic"] * 6, ["others"] * 94)
+    assert "one group" in str(estimates([one])[0].reason)
+
+
+class Column0:
+    """Scores that are the first column of the evidence, and learn nothing."""
+
+    annotators: Sequence[str] = ()
+
+    def fit(self, evidence: EvidenceTable, labels: Labels) -> Column0:
+        return self
+
+    def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score]:
+        options, by = (1.0, 9.0), Signature("column")
+        return [
+            score_from(target, "anybody", options, (1 - x, x), by)
+            for target, x in zip(evidence.targets, evidence.values[:, 0], strict=True)
+        ]
+
+
+def rated_by(of: dict[str, list[str]], mean: dict[str, float], strict: dict[str, float], seed: int) -> list[Estimate]:
+    """Each system's estimate: `of` gives the annotators of its conversations in turn, `mean` its mean."""
+    rng = np.random.default_rng(seed)
+    labels, system = [], {}
+    for name, people in of.items():
+        for place in range(30):
+            conversation = f"{name}{place:02d}"
+            system[conversation] = name
+            for who in {people[place % len(people)], people[(place + 1) % len(people)]}:
+                value = mean[name] + strict[who] + rng.normal(scale=0.5)
+                labels.append(Label(Target(conversation), "main", who, int(np.clip(round(value), 1, 9))))
+    targets = tuple(Target(name) for name in system)
+    table = EvidenceTable(targets, (Column("x", "x"),), rng.random((60, 1)), np.ones((60, 1), dtype=bool))
+    return system_means(table, Labels(labels), QUESTION, lambda _: Column0(), system)
+
+
+def test_a_strict_annotator_is_no_worse_system() -> None:
+    strict = {"mild": 1.5, "middle": 0.0, "strict": -1.5}
+    mostly = {
+        "a": ["strict", "middle", "strict", "middle", "mild"],
+        "b": ["mild", "middle", "mild", "middle", "strict"],
+    }
+    differences, lengths = [], []
+    for seed in range(5):
+        fair = rated_by(mostly, {"a": 5.0, "b": 5.0}, strict, seed)
+        [gap] = gaps(fair)
+        raw = rated_by({"a": ["one"], "b": ["one"]}, {"a": 5.0, "b": 5.0}, {"one": 0.0}, seed)
+        differences.append(gap.difference)
+        lengths.append(width(gap) / width(gaps(raw)[0]))
+    assert abs(np.mean(differences)) < 0.15, "their annotators alone differ by .6"
+    assert np.mean(lengths) < 1.25, "as if one person had rated"
+
+
+def test_annotators_of_one_system_each_leave_its_difference() -> None:
+    apart = rated_by(
+        {"a": ["p", "q"], "b": ["r", "s"]}, {"a": 4.0, "b": 6.0}, {"p": 0.2, "q": -0.2, "r": 0.2, "s": -0.2}, 0
+    )
+    assert gaps(apart)[0].difference == pytest.approx(-2.0, abs=0.3)
+
+
+def test_conversations_that_answer_one_input_belong_together() -> None:
+    def sample(name: str, system: str, asked: str) -> Sample:
+        turns = (Turn("system", "Be kind."), Turn("user", asked), Turn("assistant", f"{name} says"))
+        return Sample(Conversation(name, turns, metadata={"system": system}))
+
+    asked = [
+        ("a1", "a", "Name a river."),
+        ("b1", "b", "name a river"),
+        ("a2", "a", "hi"),
+        ("a3", "a", "hi"),
+        ("b2", "b", "hi"),
+    ]
+    found = groups_of([sample(*each) for each in asked], by_input=True)
+    assert {target.conversation: group for target, group in found.of.items()} == {"a1": "a1", "b1": "a1"}
+    assert not groups_of([sample(*each) for each in asked]).of

@@ -1,0 +1,147 @@
+"""Texts in other languages than English: words of any script, the language recognised or named, and what is said of it."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+import pytest
+
+from accord import Conversation, Document, Turn
+from accord.evidence import (
+    BANK,
+    MetricSession,
+    ParsedText,
+    SourceContext,
+    make_source,
+    measure,
+    tokens,
+    turn_metrics,
+)
+from accord.formats import read
+from accord.statistics import STATISTICS, Paired
+from accord.values import Rubric, Sample, UnknownName
+
+GERMAN = "Der Graureiher frisst Fische und Frösche, und er steht dabei am Ufer."
+UNKNOWN = "Con cò ăn cá và ếch ở gần sông, nó là một loài chim chân dài sống ở đây."
+
+
+def pairs() -> dict[str, list[tuple[str, str]]]:
+    found: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    lines = (Path(__file__).parent / "data" / "language_pairs.tsv").read_text(encoding="utf-8").splitlines()
+    for line in lines[1:]:
+        language, fact, reply = line.split("\t")
+        found[language].append((fact, reply))
+    return found
+
+
+PAIRS = pairs()
+
+
+def ciu(fact: str, reply: str) -> float:
+    found = MetricSession({"ciu": turn_metrics.get("ciu")}, [fact]).reply(reply)["ciu"]
+    assert found is not None
+    return found
+
+
+def chat(*said: str, documents: tuple[str, ...] = ()) -> Conversation:
+    turns = tuple(Turn("user" if place % 2 == 0 else "assistant", text) for place, text in enumerate(said))
+    return Conversation("c", turns, tuple(map(Document, documents)))
+
+
+@pytest.mark.parametrize("language", PAIRS)
+def test_an_unrelated_reply_is_worth_less_than_a_fifth_of_a_related_one(language: str) -> None:
+    mine = PAIRS[language]
+    assert len(mine) == 50
+    related = [ciu(fact, reply) for fact, reply in mine]
+    unrelated = [ciu(mine[place - 1][0], reply) for place, (_, reply) in enumerate(mine)]
+    assert min(related) > 0 and fmean(unrelated) < 0.2 * fmean(related)
+    recognised = [ParsedText(text).words.language.code for pair in mine for text in pair]
+    assert recognised.count(language) >= 90
+
+
+def test_a_text_counts_the_same_however_its_characters_are_put_together() -> None:
+    for mine in PAIRS.values():
+        for fact, reply in mine[:10]:
+            apart = unicodedata.normalize("NFD", reply)
+            assert ciu(fact, apart) == ciu(unicodedata.normalize("NFD", fact), reply) == ciu(fact, reply)
+    assert tokens("ＡＢＣ ﬁve") == ["abc", "five"]
+    assert tokens("हिन्दी में") == ["हिन्दी", "में"], "marks belong to the letters before them"
+
+
+def test_what_is_written_without_blanks_is_taken_in_parts() -> None:
+    assert ParsedText("鹭吃鱼和青蛙。").tokens == ["鹭吃", "吃鱼", "和", "青蛙"]
+    assert list(ParsedText("サギは魚とカエルを食べます。").content) == ["サギ", "魚", "カエル", "食"]
+    near = ParsedText("Ilikeheronsbecausetheyeatfish").content
+    assert {"hero", "eron", "rons"} <= set(near)
+    assert ParsedText("See https://example.com/herons/and/fish?page=2").tokens[1:4] == ["https", "example", "com"]
+
+
+def test_a_language_that_is_not_known_is_said_and_one_that_is_known_is_named() -> None:
+    samples = [
+        Sample(replace(chat("Hm?", text, documents=(text,)), id=str(place)), 1)
+        for place, text in enumerate(
+            ("Herons eat fish and frogs near the river.", GERMAN, UNKNOWN, "אנפות אוכלות דגים")
+        )
+    ]
+    for names in (["ciu"], ["overlap-documents"]):
+        table = measure(samples, names)
+        english, german, latin, hebrew = (table.notes.get(sample.target) for sample in samples)
+        assert english is None
+        assert german is not None and german.shown == {"language": "de"} and german.warning is None
+        assert latin is not None and latin.warning == (
+            "no known language was recognised (latin script): its words are compared as they stand"
+        )
+        assert hebrew is not None and "hebrew script" in str(hebrew.warning)
+
+
+def test_a_language_can_be_named_and_is_part_of_the_signature() -> None:
+    context = SourceContext(Rubric.model_construct())
+    sample = Sample(chat("Hm?", "Häuser", documents=("Haus",)), 1)
+    recognised, named = measure([sample], ["ciu"]), measure([sample], ["ciu"], language="de")
+    assert recognised.values[0, 0] == 0 and named.values[0, 0] == 1, "one word alone does not tell its language"
+    assert "en-stop-190+porter" in recognised.columns[0].signature
+    assert "words:de-stop-210+german" in named.columns[0].signature and not named.notes
+    source = make_source("bank", {"language": "de"}, context)
+    assert source.settings.model_dump() == {"language": "de"}
+    with pytest.raises(UnknownName, match="unknown language 'xx'"):
+        make_source("bank", {"language": "xx"}, context)
+
+
+def test_a_conversation_turn_by_turn_is_the_same_in_any_language() -> None:
+    said = ("Hi!", "Hallo!", "Was frisst der Reiher, und wo?", GERMAN, "Fische?", "Frösche, Fische.", "And in English?",
+            "It eats the fish and the frogs of the river.")  # fmt: skip
+    whole = chat(*said, documents=(GERMAN,))
+    metrics = {name: turn_metrics.get(name) for name in BANK}
+    session = MetricSession(metrics)
+    for turn in (1, 3, 5, 7):
+        assert session.measure(Sample(whole, turn)) == MetricSession(metrics).measure(Sample(whole, turn))
+    short = MetricSession(metrics).measure(Sample(whole, 5))[0]
+    assert short["ciu"] == pytest.approx(1 / 2 + 1 / 3), "a short reply is in the language of what was said before"
+
+
+def test_without_blanks_the_figures_on_topical_chat_hold(data: Path) -> None:
+    records = [each for each in read(data / "topical_usr") if each.conversation.documents and each.labels]
+    thai = str.maketrans({chr(97 + place): chr(0xE01 + place) for place in range(26)})
+
+    def changed(conversation: Conversation, is_thai: bool) -> Conversation:
+        def of(text: str) -> str:
+            bare = text.replace(" ", "")
+            return bare.lower().translate(thai) if is_thai else bare
+
+        turns = tuple(replace(turn, content=of(turn.content)) for turn in conversation.turns)
+        return replace(conversation, turns=turns, documents=tuple(Document(of(d.text)) for d in conversation.documents))
+
+    for is_thai in (False, True):
+        samples = [Sample(changed(each.conversation, is_thai), each.labels[0].target.turn) for each in records]
+        found = measure(samples, ["ciu"]).values[:, 0]
+        for question, least in (("Overall", 0.44), ("Uses Knowledge", 0.75)):
+            people = np.array(
+                [fmean(float(x.value) for x in each.labels if x.question == question) for each in records]  # type: ignore[arg-type]
+            )
+            spearman = STATISTICS["spearman"](Paired(people, np.arange(len(people)), np.zeros((len(people), 0)), found))
+            assert spearman is not None and spearman >= least

@@ -1,0 +1,170 @@
+"""Sheets without a main rating: thumbs of users on their own question, staff who answer some of the questions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from accord import Conversation, Evaluator, Label, Labels, Score, Target, Turn, load_evaluator
+from accord.evidence import ratings
+from accord.learning import PAPER, Calibration, OtherQuestions, answers_to, other_sheets
+from accord.project import Project, config_from
+from accord.statistics import pearson
+from accord.testing import Planted, planted, planted_thumbs
+from accord.values import Question, Rubric, Scale
+
+
+def r_of(head: Calibration, corpus: Planted, labels: Labels, tested: Labels) -> float:
+    """The correlation on ratings of conversations that nobody had said anything of."""
+    head.fit(corpus.evidence, labels)
+    rated = ratings(corpus.evidence, tested, corpus.question)
+    scores = head.predict_each(corpus.evidence.take(rated.row), list(rated.annotator))
+    return pearson(rated.value, np.array([score.value for score in scores if isinstance(score, Score)])) or 0.0
+
+
+@pytest.mark.parametrize("core", ["mixed", "auto"])
+def test_thumbs_of_users_help_where_few_ratings_are_there(core: str) -> None:
+    gains = []
+    for seed in range(3):
+        corpus, tested = planted_thumbs(seed=seed)
+        alone, with_thumbs = (
+            r_of(Calibration(corpus.question, core=core), corpus, labels, tested)
+            for labels in (corpus.labels.on("main"), corpus.labels)
+        )
+        gains.append(with_thumbs - alone)
+    assert np.mean(gains) >= 0.03 and min(gains) > -0.02
+
+
+def test_thumbs_that_follow_something_else_do_no_harm() -> None:
+    losses = []
+    for seed in range(3):
+        corpus, tested = planted_thumbs(ratings=100, seed=seed)
+        rng = np.random.default_rng(seed)
+        noise = Labels(replace(x, value=int(rng.integers(2))) if x.question == "thumb" else x for x in corpus.labels)
+        alone, beside = (
+            r_of(Calibration(corpus.question, core="mixed"), corpus, labels, tested)
+            for labels in (corpus.labels.on("main"), noise)
+        )
+        losses.append(alone - beside)
+    assert np.mean(losses) < 0.02
+
+
+def test_a_texts_own_answers_are_not_in_its_column() -> None:
+    corpus, _ = planted_thumbs(users=60, conversations=200)
+    one = next(label.target for label in corpus.labels if label.question == "thumb")
+    turned = Labels(
+        replace(x, value=1 - int(x.value or 0)) if x.question == "thumb" and x.target == one else x
+        for x in corpus.labels
+    )
+    (first, then), (_, now) = (OtherQuestions.learn(corpus.evidence, each, "main") for each in (corpus.labels, turned))
+    assert first is not None and list(first.sheets) == ["thumb"] and first.sheets["thumb"] == 300
+    [row] = corpus.evidence.rows_of([one])
+    moved = np.abs(then.values[:, -1] - now.values[:, -1])
+    assert moved[row] < 1e-9 < moved.max(), "others learn from it"
+    again = first.beside(corpus.evidence)
+    assert again.columns == then.columns and pearson(again.values[:, -1], then.values[:, -1]) > 0.9  # type: ignore[operator]
+
+
+def test_what_is_looked_at_is_said_and_survives_saving(tmp_path: Path) -> None:
+    corpus, _ = planted_thumbs()
+    learned = Calibration(corpus.question, core="mixed").fit(corpus.evidence, corpus.labels)
+    assert learned.remarks() == ["Learned from answers to 'thumb' too: 1000 sheets without a main rating"]
+    assert learned.describe()["other_questions"] == {"thumb": 1000} and "beside:thumb" in str(learned.signature())
+    assert learned.annotators == ["p0", "p1", "p2"], "whoever showed thumbs is not imitated"
+    assert learned.columns == corpus.evidence.columns, "nothing more has to be measured"
+    Evaluator(corpus.question, (), learned, head_name="mixed").save(tmp_path)
+    kept = load_evaluator(tmp_path).head
+    part = corpus.evidence.take(range(20))
+    holes = part.with_only(np.arange(12) % 2 * part.present > 0)
+    few = Labels([Label(part.targets[0], "main", "p1", 1)])
+    for one, other in ((learned, kept), (learned.adapt(part, few), kept.adapt(part, few))):  # type: ignore[attr-defined]
+        for table in (part, holes):
+            first, then = (
+                [s.value for s in each.predict(table, "p1") if isinstance(s, Score)] for each in (one, other)
+            )
+            assert len(first) == 20 and first == pytest.approx(then)
+
+
+def test_few_sheets_names_and_comparisons_are_not_looked_at() -> None:
+    corpus, _ = planted_thumbs(conversations=200, users=60)
+    main, thumbs = corpus.labels.on("main"), corpus.labels.on("thumb")
+    strange = [
+        thumbs[:19],
+        [replace(label, value=("good", "bad")[int(label.value or 0)]) for label in thumbs],
+        [replace(label, against=Target("c0001")) for label in thumbs],
+        [replace(label, value=1) for label in thumbs],
+        [Label(label.target, "other", label.annotator, label.value) for label in main],
+    ]
+    for case in strange:
+        found, table = OtherQuestions.learn(corpus.evidence, Labels([*main, *case]), "main")
+        assert found is None and table is corpus.evidence
+    everything = Labels([*main, *thumbs, *(replace(x, question="issue:rude") for x in thumbs)])
+    assert set(other_sheets(everything, main)) == {label.target for label in thumbs}
+    assert not other_sheets(everything, main, {"thumb"}) and not other_sheets(Labels([*main, *thumbs[:19]]), main)
+    of_turns = Labels(replace(label, target=Target(label.target.conversation, 1)) for label in thumbs)
+    assert not other_sheets(Labels([*main, *of_turns]), main), "turns are rated elsewhere than conversations"
+
+
+def test_a_project_learns_from_thumbs_about_conversations_that_nobody_rated(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    main, thumb = (Question(id=name, text=f"{name}?", scale=Scale(options=tuple(options)))
+                   for name, options in (("main", range(1, 6)), ("thumb", range(2))))  # fmt: skip
+    chats, labels = [], []
+    for place in range(90):
+        words = int(rng.integers(1, 40))
+        chats.append(Conversation(f"c{place}", (Turn("user", "Tell me."), Turn("assistant", f"{place} " * words))))
+        worth = words / 10 + rng.normal()
+        if place < 30:
+            labels.append(Label(Target(f"c{place}"), "main", f"p{place % 2}", int(np.clip(round(1 + worth), 1, 5))))
+        else:
+            labels.append(Label(Target(f"c{place}"), "thumb", f"user-{place}", int(worth > 2)))
+    config = config_from({
+        "store": f"sqlite:///{tmp_path}/accord.db", "metrics": ["words-per-reply"], "folds": 3, "draws": 20,
+        "evaluators": {"m": {"sources": ["metrics"], "head": "mixed"}, "c": {"sources": ["metrics"], "head": "constant"}},
+        "evaluator": "m",
+    })  # fmt: skip
+    with Project(config, Rubric(name="r", questions=(main, thumb), main="main")) as project:
+        project.store.add_conversations(chats)
+        project.store.add_labels(labels)
+        evaluator = project.evaluator("m")
+        train, _ = project.training(evaluator)
+        assert len(train.samples) == 90 and len(train.rated().samples) == 30 == len(train.rated().labels)
+        fitted = project.fit(out=tmp_path / "m")
+        assert fitted.comparison is not None and fitted.comparison["m"].n == 30
+        assert fitted.evaluator.head.describe()["other_questions"] == {"thumb": 60}
+        compared = project.compare()
+        assert compared.comparison["m"].to_json()["rmse"] == fitted.comparison["m"].to_json()["rmse"]
+        assert len(compared.comparison.ratings) == 30 and compared.comparison.to_json()["seen"] == 0
+        assert project.insights(fitted).curve[-1].labels == pytest.approx(20)
+
+
+def test_sheets_beyond_the_ratings_are_laid_out_for_the_network() -> None:
+    corpus = planted(conversations=10, annotators=2, share=1.0)
+    rated = ratings(corpus.evidence, corpus.labels, corpus.question)
+    first = corpus.evidence.targets[0]
+    more = Labels([*corpus.labels, Label(first, "thumb", "u", 1), Label(first, "thumb", "p0", 0)])
+    answers, options = answers_to(rated, more, [(first, "u")])
+    assert answers.shape == (21, 2) and options == (4, 2)
+    assert answers[-1].tolist() == [-1, 1] and (answers[:-1, 0] == rated.answer).all()
+    assert answers[:, 1].tolist().count(-1) == 19
+
+
+@pytest.mark.slow
+def test_the_papers_network_pretrains_on_every_sheet(tmp_path: Path) -> None:
+    pytest.importorskip("jax")
+    settings = {**vars(PAPER), "hidden": (8, 8), "rate": 0.01, "pretrain": 3, "finetune": 20}
+    corpus, tested = planted_thumbs()
+    heads = [Calibration(corpus.question, core="network", network=settings) for _ in range(2)]
+    both = (corpus.labels.on("main"), corpus.labels)
+    alone, beside = (r_of(h, corpus, labels, tested) for h, labels in zip(heads, both, strict=True))
+    assert heads[1].annotators == ["p0", "p1", "p2"]
+    assert beside > alone + 0.1
+    Evaluator(corpus.question, (), heads[1], head_name="network").save(tmp_path)
+    part = corpus.evidence.take(range(5))
+    first, then = (each.predict(part, "p1") for each in (heads[1], load_evaluator(tmp_path).head))
+    assert [s.value for s in first if isinstance(s, Score)] == pytest.approx(
+        [s.value for s in then if isinstance(s, Score)]
+    )

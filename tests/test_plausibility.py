@@ -1,0 +1,181 @@
+"""The gate against replies that nobody would say: what fakes lose, in a batch, live, as a reward, and in a folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+from zlib import crc32
+
+import numpy as np
+import pytest
+from scripted_models import ScriptedLikelihood
+
+from accord import Conversation, Label, Labels, Question, Reward, Rubric, Scale, Store, Turn
+from accord.evidence import BANK, SourceContext, Training
+from accord.learning import Evaluator, EvaluatorSettings, Plausibility, fakes, load_evaluator, make_evaluator
+from accord.live import LiveScorer
+from accord.models import Likelihood, Measured, Models, Passage, memory_models, run
+from accord.project import LiveConfig
+from accord.values import BadInput, Sample, Score, Unscored
+
+QUESTION = Question(id="useful", text="Is it useful?", scale=Scale(options=(1, 2, 3, 4, 5)))
+SENTENCE = [
+    "well",
+    "now",
+    "{0}",
+    "is",
+    "one",
+    "of",
+    "those",
+    "old",
+    "things",
+    "that",
+    "{0}",
+    "people",
+    "like",
+    "to",
+    "keep",
+    "around",
+    "near",
+    "the",
+    "house",
+]
+FOLLOWS = {(one, other) for one, other in zip(SENTENCE, SENTENCE[1:], strict=False)}
+
+
+class Grammar(ScriptedLikelihood):
+    """A likelihood model that knows which word follows which, and that a reply takes up what was asked about."""
+
+    name = "grammar"
+
+    def _one(self, passage: Passage) -> Measured:
+        [index] = passage.spoken
+        before = " ".join(message.content for message in passage.messages[:index]).split()
+        words = passage.messages[index].content.split()
+        plain = ["{0}" if word.startswith("topic") else word for word in words]
+        said = [-1.0 if pair in FOLLOWS else -5.0 for pair in zip(["", *plain], plain, strict=False)]
+        topics = sum(word.startswith("topic") and (bool(before) and word not in before) for word in words)
+        noise = crc32(passage.messages[index].content.encode()) % 100 / 100
+        return (Likelihood(sum(said) - 8.0 * topics - noise, len(words)),)
+
+
+def chats(count: int = 60) -> list[Conversation]:
+    found = []
+    for place in range(count):
+        text = " ".join(SENTENCE[: 8 + place % 9]).format(f"topic{place}")
+        found.append(Conversation(f"c{place}", (Turn("user", f"what of topic{place}"), Turn("assistant", text))))
+    return found
+
+
+def asking(model: Grammar) -> Models:
+    return Models({}, Store("sqlite:///:memory:"), given={"likelihood": model})
+
+
+@pytest.fixture(scope="module")
+def evaluator() -> Evaluator:
+    samples = tuple(Sample(chat, 1) for chat in chats())
+    labels = Labels(Label(s.target, "useful", "ann", 3 + place % 3) for place, s in enumerate(samples))
+    context = SourceContext(Rubric(name="useful", questions=(QUESTION,), main="useful"))
+    about = EvaluatorSettings(head="curves", plausibility=True)
+    bare = make_evaluator("mixture", about, QUESTION, context, ("metrics",), {"metrics": {"names": BANK}})
+    train = Training(samples, labels, QUESTION)
+    fitted = run(bare.fit(train), memory_models())
+    assert fitted.roles == ("likelihood",) and fitted.plausibility is None
+    return run(fitted.with_gate(train), asking(Grammar()))
+
+
+def faked(kind: str) -> list[Sample]:
+    samples = [Sample(chat, 1) for chat in chats()]
+    return fakes(samples, lambda target: target.conversation, seed=7)[kind]
+
+
+def scored(evaluator: Evaluator, samples: Sequence[Sample], models: Models | None = None) -> list[Score]:
+    found = run(evaluator.predict(samples), models or asking(Grammar()))
+    assert all(isinstance(each, Score) for each in found)
+    return [each for each in found if isinstance(each, Score)]
+
+
+def test_fakes_fall_to_the_floor_and_real_replies_stay(evaluator: Evaluator) -> None:
+    samples = [Sample(chat, 1) for chat in chats()]
+    before, after = scored(evaluator.without_gate(), samples, memory_models()), scored(evaluator, samples)
+    kept = fmean(each.value - 1 for each in after) / fmean(each.value - 1 for each in before)
+    assert 0.9 < kept <= 1
+    for kind, like in (("shuffled", "out of their order"), ("foreign", "something else"), ("random", "at random")):
+        fake = scored(evaluator, faked(kind))
+        ungated = scored(evaluator.without_gate(), faked(kind), memory_models())
+        if kind == "shuffled":
+            assert fmean(each.value for each in ungated) > fmean(each.value for each in before) - 0.3
+        assert fmean(each.value for each in fake) < fmean(each.value for each in after) - 0.8
+        said = [each.warning for each in fake if each.warning and "it reads like" in each.warning]
+        assert len(said) > 40
+        if kind == "foreign":
+            assert sum(like in each for each in said) > len(said) / 2
+        for gated, bare in zip(fake, ungated, strict=True):
+            p = gated.notes["plausibility"]
+            assert sum(gated.probabilities) == pytest.approx(1)
+            assert gated.value == pytest.approx(p * bare.value + (1 - p) * 1.0, abs=1e-3)
+            assert dict(gated.attributions)["plausibility"] == pytest.approx(gated.value - bare.value)
+    assert "plausibility:grammar" in str(after[0].signature) and "plausibility:grammar" in str(evaluator.signature())
+
+
+def test_a_saved_gate_is_the_same_and_a_damaged_one_is_refused(evaluator: Evaluator, tmp_path: Path) -> None:
+    evaluator.save(tmp_path)
+    again = load_evaluator(tmp_path)
+    assert scored(again, faked("shuffled")) == scored(evaluator, faked("shuffled"))
+    assert again.digest() == evaluator.digest() != evaluator.without_gate().digest()
+    card = json.loads((tmp_path / "evaluator.json").read_text())
+    (tmp_path / "evaluator.json").write_text(json.dumps({**card, "plausibility": {"model": "x", "mean": [1]}}))
+    with pytest.raises(BadInput, match="damaged evaluator"):
+        load_evaluator(tmp_path)
+    del card["plausibility"]
+    (tmp_path / "evaluator.json").write_text(json.dumps(card))
+    assert load_evaluator(tmp_path).plausibility is None
+
+
+def test_a_reward_checks_every_reply(evaluator: Evaluator) -> None:
+    model = Grammar()
+    reward = Reward(evaluator, models=asking(model))
+    real, shuffled, empty = (
+        "well now topic1 is one of those old things",
+        "old one things topic1 those well now of is",
+        "...",
+    )
+    found = reward(["what of topic1"] * 3, [real, shuffled, empty])
+    assert found[0] > found[1] + 0.8 and found[2] == 1.0
+    assert len(model.asked) == 4, "two passages a scored reply, and none of what is unscored"
+
+
+def test_live_a_share_of_the_replies_is_checked_and_nobody_is_asked_without_models(evaluator: Evaluator) -> None:
+    def live(scorer: LiveScorer) -> list[Score | Unscored | None]:
+        found = []
+        for sample in faked("shuffled"):
+            scorer.message(sample.conversation.id, "user", sample.conversation.turns[0].content)
+            found.append(scorer.message(sample.conversation.id, "assistant", sample.conversation.turns[1].content))
+        return found
+
+    batch, bare = scored(evaluator, faked("shuffled")), scored(evaluator.without_gate(), faked("shuffled"))
+    assert live(LiveScorer(evaluator)) == bare
+    assert live(LiveScorer(evaluator, models=asking(Grammar()), limits=LiveConfig(plausibility_share=1))) == batch
+    some = live(LiveScorer(evaluator, models=asking(Grammar()), limits=LiveConfig(plausibility_share=0.3)))
+    checked = [isinstance(score, Score) and "plausibility" in score.notes for score in some]
+    assert 0.1 < np.mean(checked) < 0.5
+    assert some == [one if is_checked else other for one, other, is_checked in zip(batch, bare, checked, strict=True)]
+
+
+def test_what_could_not_be_measured_is_said(evaluator: Evaluator) -> None:
+    [score] = scored(evaluator, [Sample(chats(1)[0], 1)], asking(Grammar(fail="too long")))
+    [bare] = scored(evaluator.without_gate(), [Sample(chats(1)[0], 1)], memory_models())
+    assert score.value == bare.value and "plausible is not known" in str(score.warning)
+
+
+def test_too_few_replies_are_refused() -> None:
+    samples = [Sample(chat, 1) for chat in chats(10)]
+    with pytest.raises(BadInput, match="at least 20 replies in two groups, got 10"):
+        run(Plausibility.learn(samples, lambda target: target.conversation), asking(Grammar()))
+    with pytest.raises(BadInput, match="no reply"):
+        run(
+            Plausibility.learn([Sample(chat, 1) for chat in chats()], lambda target: target.conversation),
+            asking(Grammar(fail="no echo")),
+        )

@@ -1,0 +1,103 @@
+"""Selective scores: the promise holds, what breaks it is refused, and what is left goes to a person."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import beta
+
+from accord import Evaluator, Score, Target, Unscored
+from accord.learning import Calibration, HeldOut, load_evaluator
+from accord.project import LEFT, Project, ScoreOptions, Selection, config_from
+from accord.sample import sources as sample_sources
+from accord.statistics import fixed_sequence, upper_bound
+from accord.testing import planted
+from accord.values import BadInput, Signature, score_from
+
+
+def test_the_bound_is_clopper_and_pearsons_where_ratings_stand_alone_and_wider_where_they_err_together() -> None:
+    wrong = np.arange(200) % 20 == 0
+    alone = upper_bound(wrong, np.arange(200))
+    assert alone == pytest.approx(beta.ppf(0.95, 11, 190), abs=1e-3)
+    together = upper_bound(np.sort(wrong), np.arange(200) // 10)
+    assert together > 1.5 * alone
+    assert upper_bound(np.zeros(60, dtype=bool), np.arange(60) // 3) == pytest.approx(1 - 0.05 ** (1 / 21), abs=0.02)
+
+
+def test_promises_are_kept_in_nineteen_of_twenty_worlds() -> None:
+    rng = np.random.default_rng(0)
+    shares, broken = [], 0
+    for _ in range(400):
+        u = rng.random(400)
+        p = 1 - u**2 / 2  # of the surest share s, 1 - s²/6 are right: .9 at s = .77
+        found, _ = fixed_sequence(p, rng.random(400) < p, np.arange(400), 0.9)
+        if found is not None:
+            shares.append(found.share)
+            broken += 1 - 2 * (1 - found.threshold) / 6 < 0.9
+    assert len(shares) > 380 and np.mean(shares) > 0.5 and broken <= 0.05 * 400
+    none, first = fixed_sequence(p, rng.random(400) < 0.7, np.arange(400), 0.9)
+    assert none is None and first.share == pytest.approx(0.2)
+
+
+def tried(sure: float) -> Evaluator:
+    """An evaluator whose held-out calls agreed as often as they were sure."""
+    corpus = planted(conversations=60)
+    rng = np.random.default_rng(0)
+    p = np.repeat([sure, 0.6], 200)
+    shares = np.column_stack([(1 - p) / 2, (1 - p) / 2, p / 2, p / 2])
+    answer = np.where(rng.random(400) < p, 2, 1)
+    found = HeldOut(shares, shares, answer, np.arange(400), np.arange(1.0, 5.0))
+    head = Calibration(corpus.question, core="mixed").fit(corpus.evidence, corpus.labels)
+    return Evaluator(corpus.question, (), head, held_out=found)
+
+
+def test_what_is_sure_is_called_and_the_rest_left_for_a_person() -> None:
+    selection = Selection.of(tried(0.98), 0.9)
+    assert selection.good == 3 and 0.4 < selection.found.share < 0.65 and selection.found.at_least >= 0.9
+
+    def score(p: float, warning: str | None = None) -> Score:
+        shares = ((1 - p) / 2, (1 - p) / 2, p / 2, p / 2)
+        return score_from(Target("c"), "anybody", (1.0, 2.0, 3.0, 4.0), shares, Signature("m"), warning=warning)
+
+    good, bad, unsure, strange = map(selection.call, [score(0.99), score(0.01), score(0.6), score(0.99, "odd")])
+    assert isinstance(good, Score) and good.notes["call"] == "good" and "agree:0.9" in str(good.signature)
+    assert isinstance(bad, Score) and bad.notes["call"] == "bad"
+    assert isinstance(unsure, Unscored) and unsure.reason == LEFT and unsure.notes["sure"] == pytest.approx(0.6)
+    assert isinstance(strange, Unscored) and strange.notes["warning"] == "odd"
+
+
+@pytest.mark.parametrize(
+    ("agree", "good", "says"),
+    [(0.3, None, "above .5 and below 1"), (0.9, 1.0, "--good is the lowest answer"), (0.99, None, "no calls are sure")],
+)
+def test_a_promise_that_cannot_be_kept_is_refused(agree: float, good: float | None, says: str) -> None:
+    with pytest.raises(BadInput, match=says):
+        Selection.of(tried(0.95), agree, good)
+
+
+@pytest.mark.slow
+def test_what_is_left_for_a_person_is_labelled_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    chats, ratings = map(str, sample_sources())
+    config = config_from({"metrics": ["bank"], "evaluator": "mixed", "evaluators": {"mixed": {"head": "mixed"}}})
+    with Project(config) as project:
+        project.import_([chats, ratings])
+        fitted = project.fit().evaluator
+        assert fitted.held_out is not None
+        again = load_evaluator(project.folder()).held_out
+        assert again is not None and np.array_equal(again.own, fitted.held_out.own)
+        with pytest.raises(BadInput, match="fit it with this Accord"):
+            project.score(chats, "s.jsonl", Evaluator(fitted.question, fitted.sources, fitted.head),
+                          options=ScoreOptions(agree=0.9))  # fmt: skip
+        with pytest.raises(BadInput, match="leave out --new-domain"):
+            project.score(chats, "s.jsonl", options=ScoreOptions(agree=0.9, new_domain=True))
+        new = tmp_path / "new.jsonl"
+        rows = Path(chats).read_text(encoding="utf-8").splitlines()[:30]
+        new.write_text("\n".join(row.replace('"id": "', '"id": "new-') for row in rows), encoding="utf-8")
+        done = project.score(new, "s.jsonl", options=ScoreOptions(agree=0.65, good=4))
+        assert done.selection is not None and done.unscored[LEFT] + done.scored == 30 and done.unscored[LEFT] > 3
+        found = project.label_next(3)
+        assert len({each.conversation for each in found}) == 3
+        assert all(each.reason == LEFT and each.conversation.startswith("new-") for each in found)
