@@ -1,8 +1,11 @@
 """ADOROR: a planted utility that the selector has to find, and table 1 on Topical-USR with the embedded model.
 
-`--only planted` needs no data and no model. The real part keeps every reply in `--store`: it can be stopped and goes on
-from there. `--limit N` takes so many responses (whole contexts); `--limit 18 --splits context --dimensions Overall`
-takes about ten minutes on one core beside other work, less on two.
+`--only planted,sensitivity,prompts` needs no data and no model: what each selector recovers, table 4 (γ × ζ × k), and
+whether prompts that do well about the examples do well about new inputs (figures 4 to 6).
+
+The real part keeps every reply in `--store`: it can be stopped and goes on from there. `--limit N` takes so many
+responses (whole contexts); `--limit 18 --splits context --dimensions Overall` takes about ten minutes on one core
+beside other work, less on two.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
-from adoror_planted import planted_rows
+from adoror_planted import planted_rows, prompt_rows, sensitivity_rows
 from adoror_prefixes import prefix_rows
 from adoror_systems import NAMES, TABLE_1
 from harness import Row, chosen, data_folder, options, table, write
@@ -30,7 +33,7 @@ from accord.project import Project, config_from
 from accord.statistics import Clusters, fold_of
 from accord.values import Conversation, Document, Label, Labels, Question, Rubric, Sample, Scale
 
-PARTS = ("planted", "prefixes", "real")
+PARTS = ("planted", "sensitivity", "prompts", "prefixes", "real")
 MODEL = "embedded:smollm2-135m"
 DIMENSIONS = {
     "Overall": ("What is the overall quality of the reply?", (1, 2, 3, 4, 5)),
@@ -61,6 +64,15 @@ def main() -> None:
     if "planted" in parts:
         rows += planted_rows(seed=0, quick=args.quick)
         print(table(rows, ("world", "system", "recovered", "absolute_error")), "\n")
+    if "sensitivity" in parts:
+        cells = sensitivity_rows(seed=0, quick=args.quick)
+        shown = [row for row in cells if "least" in row]
+        print(table(shown, ("world", "system", "cells", "least", "mean", "most")), "\n")
+        rows += cells
+    if "prompts" in parts:
+        prompts = [row for seed in range(2 if args.quick else 5) for row in prompt_rows(seed, args.quick)]
+        print(table(prompts, ("world", "system", "seed", "spearman", "selected", "best", "mean")), "\n")
+        rows += prompts
     if "prefixes" in parts:
         saved = prefix_rows()
         print(table(saved, ("what", "together", "layout", "requests", "characters", "shared")), "\n")

@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 
 import numpy as np
 from adoror_systems import ABLATIONS, subgraph_of_means
 from harness import Row
+from scipy import stats
 
 from accord.methods import (
     Floats,
@@ -64,15 +66,102 @@ def planted_rows(seed: int, quick: bool) -> list[Row]:
     return rows
 
 
+GAMMAS, ZETAS, SHOTS = (2, 4, 8), (256, 512, 1024), (2, 3, 5, 8)
+"""Sets tried per prompt and input, sets ranked per prompt (both as in table 4), demonstrations per set (figure 10)."""
+
+
+def sensitivity_rows(seed: int, quick: bool) -> list[Row]:
+    """Table 4 and figures 7 to 10 in a planted world: γ × ζ × k.
+
+    Returns:
+        A row per cell with `absolute_error` of the subgraph's mean of five and of `SELECTED`, and `improvement`, the
+        share of the latter that it saves; then a row each with the least, mean and largest improvement, over all cells
+        and by value of each setting.
+    """
+    gammas, zetas, shots = (GAMMAS[:2], (32, 64), SHOTS[::2]) if quick else (GAMMAS, ZETAS, SHOTS)
+    world, cells = _world(seed, MECHANISMS, quick), list[Row]()
+    settings = SMALL if quick else TowerSettings()
+    for gamma, k in product(gammas, shots):
+        selector = SYSTEMS["adoror"](seed, settings).fit(world.library, world.pairs(gamma, k, seed))
+        for zeta in zetas:
+            nodes = _nodes(seed, world, quick, zeta, k)
+            prepared = selector.prepare(nodes)
+            weights = np.stack([selector.weights(world.query(query), prepared) for query in world.unseen])
+            error, selected = _errors(seed, world, nodes, weights)["subgraph"], _selected(seed, world, nodes)
+            about = {"world": "sensitivity", "gamma": gamma, "zeta": zeta, "k": k, "seed": seed}
+            cells.append({**about, "absolute_error": error, "selected": selected, "improvement": 1 - error / selected})
+    rows = [{"world": "sensitivity", "system": "all cells", **_spread(cells)}]
+    for name, values in (("gamma", gammas), ("zeta", zetas), ("k", shots)):
+        for value in values:
+            mine = [cell for cell in cells if cell[name] == value]
+            rows.append({"world": "sensitivity", "system": f"{name} {value}", **_spread(mine)})
+    return [*rows, *cells]
+
+
+def _spread(cells: Sequence[Row]) -> Row:
+    found = [float(cell["improvement"]) for cell in cells]
+    return {"least": min(found), "mean": float(np.mean(found)), "most": max(found), "cells": len(found)}
+
+
+def _selected(seed: int, world: PlantedUtility, nodes: Nodes) -> float:
+    """The error of five random sets with the prompt that erred least about the examples (Auto-P-selected, ensemble)."""
+    examples = range(len(world.library))
+    by_prompt = np.mean([np.abs(world.error(query, nodes)) for query in examples], axis=0)
+    best = min(set(nodes.prompt.tolist()), key=lambda prompt: float(by_prompt[nodes.prompt == prompt].mean()))
+    rng, mine = np.random.default_rng([seed, 3]), np.flatnonzero(nodes.prompt == best)
+    errors = [
+        world.error(query, nodes)[rng.choice(mine, min(SIZE, len(mine)), replace=False)].mean()
+        for query in world.unseen
+    ]
+    return float(np.mean(np.abs(errors)))
+
+
+PROMPTS = 80
+"""Prompts that are tried, as many as the paper lets a model write."""
+
+
+TRIED_ON = (10, 30, 100, 300)
+"""Rated examples about which each prompt is asked once."""
+
+
+def prompt_rows(seed: int, quick: bool) -> list[Row]:
+    """Figures 4 to 6 in a planted world: whether prompts that err less about the examples err less about new inputs.
+
+    Every prompt is asked once about each input, with demonstrations drawn at random, as where prompts are selected.
+
+    Returns:
+        A row by number of examples: Spearman's ρ of both errors over the prompts, and the held-out error of the prompt
+        that erred least about the examples (`selected`), of the best there is, and of all on average.
+    """
+    world = planted_utility(seed, examples=TRIED_ON[-1], unseen=60 if quick else 300, prompts=PROMPTS, width=48)
+    rng = np.random.default_rng([seed, 4])
+
+    def asked(side: range) -> Floats:
+        """(n, ℓ) the error of every prompt about each input."""
+        each = (random_nodes(rng, range(len(world.library)), PROMPTS, 5, 1) for _ in side)
+        return np.stack([np.abs(world.error(query, nodes)) for query, nodes in zip(side, each, strict=True)])
+
+    held_out, trained = asked(world.unseen).mean(axis=0), asked(range(len(world.library)))
+    rows = []
+    for count in TRIED_ON:
+        own = trained[rng.choice(len(trained), count, replace=False)].mean(axis=0)
+        rho = float(stats.spearmanr(own, held_out).statistic)
+        about = {"world": "prompts", "system": f"{count} examples", "seed": seed, "spearman": rho}
+        rows.append({**about, "selected": float(held_out[own.argmin()]), "best": float(held_out.min()),
+                     "mean": float(held_out.mean())})  # fmt: skip
+    return rows
+
+
 def _world(seed: int, mechanisms: Mapping[str, float], quick: bool) -> PlantedUtility:
     if quick:
         return planted_utility(seed, mechanisms, examples=120, unseen=40, topics=3, width=48)
     return planted_utility(seed, mechanisms)
 
 
-def _nodes(seed: int, world: PlantedUtility, quick: bool) -> Nodes:
+def _nodes(seed: int, world: PlantedUtility, quick: bool, zeta: int | None = None, k: int = 5) -> Nodes:
     examples, prompts = range(len(world.library)), len(world.library.prompts)
-    return random_nodes(np.random.default_rng([seed, 1]), examples, prompts, 5, ZETA_QUICK if quick else ZETA)
+    each = zeta or (ZETA_QUICK if quick else ZETA)
+    return random_nodes(np.random.default_rng([seed, 1]), examples, prompts, k, each)
 
 
 def _weights(system: str, seed: int, world: PlantedUtility, pairs: Pairs, nodes: Nodes, quick: bool) -> Floats:

@@ -135,6 +135,42 @@ BODIES: dict[str, tuple[Body, tuple[int, ...]]] = {
     "halves of surrogate pairs": ((said(conversation="\ud800", content="\udfff"), JSON), (200, 422)),
     "controls in a system": ((said(conversation="b", system=SYSTEM, id="\0"), JSON), (200, 422)),
 }  # fmt: skip
+
+
+def _traced(attributes: object, **more: object) -> dict[str, object]:
+    return {"traceId": "ab" * 16, "spanId": "cd" * 8, "name": "chat m", "attributes": attributes, **more}
+
+
+def _nested(depth: int) -> object:
+    value: object = {"stringValue": "x"}
+    for _ in range(depth):
+        value = {"kvlistValue": {"values": [{"key": "k", "value": value}]}}
+    return value
+
+
+def _attribute(key: str, text: str) -> list[object]:
+    return [
+        {"key": "gen_ai.operation.name", "value": {"stringValue": "chat"}},
+        {"key": key, "value": {"stringValue": text}},
+    ]
+
+
+PROTOBUF = "Content-Type: application/x-protobuf\r\n"
+TRACES: dict[str, object] = {
+    "attributes that are a number": [_traced(7)],
+    "attributes that are texts": [_traced(["a", None, {"key": 7}])],
+    "a value forty deep": [_traced([{"key": "gen_ai.input.messages", "value": _nested(40)}])],
+    "messages that are no JSON": [_traced(_attribute("gen_ai.input.messages", "[" * 9000))],
+    "messages of numbers": [_traced(_attribute("gen_ai.output.messages", json.dumps([{"role": 1, "parts": 7}, 3])))],
+    "controls in a role": [
+        _traced(_attribute("gen_ai.output.messages", json.dumps([{"role": "\x1b[2J", "content": "\0"}])))
+    ],
+    "times without end": [_traced([], startTimeUnixNano="9" * 400, endTimeUnixNano=-1)],
+    "events that are none": [_traced([], events=[7, {"name": None}, {"attributes": "x"}])],
+    "20,000 of nothing": [{}] * 20_000,
+    "ids that are lists": [_traced([], traceId=[1], spanId={"a": 2})],
+}
+"""Spans, and log records, that say nothing: counted and passed over, or refused."""
 HEAD = b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
 LENGTH = b"POST /v1/scores HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 SMUGGLED = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -180,6 +216,13 @@ def serve(shop: Workshop) -> Iterator[Case]:
     with listening(shop.learned(), "serve", token=TOKEN) as closed, listening(shop.learned(), "serve") as open_:
         for name, ((body, headers), codes) in BODIES.items():
             yield name, partial(_posted, closed, body, headers, codes)
+        for name, spans in TRACES.items():
+            for kind, names in (("traces", ("Spans", "spans")), ("logs", ("Logs", "logRecords"))):
+                body = json.dumps({f"resource{names[0]}": [{f"scope{names[0]}": [{names[1]: spans}]}]}).encode()
+                yield f"{kind}: {name}", partial(_posted, closed, body, JSON, (200, 400, 422), f"/v1/{kind}")
+        for kind in ("traces", "logs"):
+            noise = b"\x0a\xff\xff\xff\xff\x0f" * 900
+            yield f"{kind}: protobuf of noise", partial(_posted, closed, noise, PROTOBUF, (400, 415), f"/v1/{kind}")
         for name, sent in WIRE.items():
             yield name, partial(_once, closed, sent)
         for given in TOKENS:
@@ -192,8 +235,8 @@ def serve(shop: Workshop) -> Iterator[Case]:
         yield "the one without a token too", lambda: _ends(open_)
 
 
-def _posted(served: Served, body: bytes, headers: str, codes: Sequence[int]) -> str:
-    return _answered(served.post(body, headers), codes)
+def _posted(served: Served, body: bytes, headers: str, codes: Sequence[int], path: str = "/v1/scores") -> str:
+    return _answered(served.post(body, headers, path=path), codes)
 
 
 def _hosted(served: Served, host: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 from attacking import CONVERSATIONS, KEY, Case, Ran, Workshop, accord, judge_at, repeats_key, settings
 
-from accord.store import Store
+from accord.store import Store, Watched
 from accord.testing import ChatServer, Wire, answer_any
 
 Change = Callable[[Any], object]
@@ -208,6 +208,12 @@ RAW: dict[str, Callable[[socket.socket, Event], object]] = {
 }
 
 
+NO_ANSWER = (
+    "no HTTP", "headers without end", "one header without end", "headers that drip", "100 Continue without end",
+)  # fmt: skip
+"""What says nothing of a status that counts."""
+
+
 def _bomb(layers: int) -> bytes:
     packed = gzip.compress(bytes(4 << 20)) * 100
     return packed if layers == 1 else gzip.compress(packed)
@@ -264,6 +270,45 @@ def endpoints(shop: Workshop) -> Iterator[Case]:
     for status in (301, 307, 308):
         yield f"HTTP {status} to another port", partial(elsewhere, status)
     yield "redirects without end", around
+
+
+def webhooks(shop: Workshop) -> Iterator[Case]:
+    """`accord watch` with an alarm to tell, and a webhook that misbehaves; its address holds the key."""
+
+    def told(url: str, tries: int, count: Callable[[], int] = lambda: 0) -> str:
+        folder = shop.bare(watch={"webhook": f"{url}/{KEY}?token={KEY}"})
+        with closing(Store(f"sqlite:///{folder}/accord.db")) as store:
+            said = "the mean fell \x1b[2J\u202e ${OPENAI_API_KEY} <script>alert(1)</script>"
+            Watched(store).raise_alarms({"one": {"kind": "mean", "said": said, "system": "bot", "day": "2026-11-20"}})
+        (folder / "accord.yaml").rename(folder / "kept.yaml")
+        ran = accord(folder, "watch", "--config", "kept.yaml")
+        (folder / "kept.yaml").unlink()
+        fell = ran.fell((1,), says="the webhook took no alarm") or repeats_key(ran.out, ran.err, _written(folder))
+        return fell or (f"{count()} requests where {tries} may be" if count() > tries else "")
+
+    def wire(answer: Wire) -> str:
+        with ChatServer(lambda request: answer) as server:
+            return told(server.url, 3, lambda: len(server.requests))
+
+    def wild(answer: Callable[[socket.socket, Event], object]) -> str:
+        with raw(answer) as url:
+            return told(url, 3)
+
+    def elsewhere(status: int) -> str:
+        with ChatServer(answer_any) as other, ChatServer(lambda _: Wire({}, status, {"Location": other.url})) as server:
+            fell = told(server.url, 3, lambda: len(server.requests))
+            return fell or ("the alarm was carried to another host" if other.requests else "")
+
+    for name, answer in WIRES.items():
+        if answer.status >= 300:  # whatever else it says, it took the alarm
+            yield name, partial(wire, answer)
+    for name in NO_ANSWER:
+        yield name, partial(wild, RAW[name])
+    for status in (301, 302, 303, 307, 308):
+        yield f"HTTP {status} to another port", partial(elsewhere, status)
+    yield "nobody listens", partial(told, "http://127.0.0.1:9", 3)
+    yield "a port that is none", partial(told, "http://127.0.0.1:99999", 3)
+    yield "a host that is none", partial(told, "http://[::1", 3)
 
 
 LIES: dict[str, object] = {

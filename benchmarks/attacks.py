@@ -26,7 +26,8 @@ from harness import Row, chosen, finish, options
 AREAS: dict[str, Area] = {
     "readers": files.readers, "yaml": files.yamls, "evaluator-folders": files.folders, "stores": files.stores,
     "follow": files.follow, "replies": wires.replies, "endpoints": wires.endpoints, "budgets": wires.budgets,
-    "secrets": wires.secrets, "serve": attack_service.serve, "pages": texts.pages, "terminal": texts.terminal,
+    "secrets": wires.secrets, "webhooks": wires.webhooks, "serve": attack_service.serve, "pages": texts.pages,
+    "terminal": texts.terminal,
 }  # fmt: skip
 AT_ONCE = 3
 """Areas that are tried side by side."""

@@ -56,6 +56,7 @@ class Ran:
 def ran(source: Path, folder: Path, *arguments: str) -> Ran:
     """`python -m accord ARGUMENTS` of a version, in a folder; measured by the operating system."""
     environment = {**os.environ, "PYTHONPATH": str(source)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # the import before has compiled what is measured, as for a user
     start = time.perf_counter()
     with (folder / "stderr").open("wb") as complaints:
         child = subprocess.Popen(

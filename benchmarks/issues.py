@@ -16,7 +16,7 @@ import statistics
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from accord.models import Models, ModelSettings, run
 from accord.project import Project, config_from
 from accord.statistics import Split, fold_of
 from accord.testing import dialogues, ratings, verdict, written
-from accord.validation import Called, compare, cross_validate_labels
+from accord.validation import ABOVE_CHANCE, ALWAYS, MACRO, Called, compare, cross_validate_labels
 from accord.values import (
     ISSUE,
     Conversation,
@@ -48,13 +48,13 @@ from accord.values import (
 
 PARTS = ("abc_eval", "reading", "throughput", "dialogues")
 COLUMNS = (
-    "part", "system", "issue", "macro_f1", "precision", "recall", "f1", "alpha", "calibration_error", "rmse", "pearson",
-    "what", "count", "turns_per_second", "ratio",
+    "part", "system", "issue", "macro_f1", "called", "precision", "recall", "f1", "alpha", "calibration_error", "rmse",
+    "pearson", "what", "count", "turns_per_second", "ratio",
 )  # fmt: skip
 JUDGE, CLASSIFIERS = "gpt-3.5-turbo (ChatGPT, 2023)", "specialized classifier"
 HALVINGS, QUICK = 20, 3
 REPLIES = 10_000
-FIGURES = ("precision", "recall", "f1", "alpha", "calibration_error")
+FIGURES = ("called", "precision", "recall", "f1", "alpha", "calibration_error")
 CHEAP = ("metrics", "meaning")
 
 
@@ -114,8 +114,16 @@ def abc_eval_rows(folder: Path, halvings: int) -> list[Row]:
             results.setdefault(system, []).append(calibrated)
             if system == "accord":
                 results.setdefault("recorded-judge", []).append(raw)
+                results.setdefault(ALWAYS, []).append({kind: each.everywhere() for kind, each in calibrated.items()})
         results.setdefault("accord, each kind's own decision", []).append(_own(found, labels, split, seed))
-    return [row for system, each in sorted(results.items(), key=_order) for row in _rows(system, each)]
+    told = _told(results["accord"])
+    return [row for system, each in sorted(results.items(), key=_order) for row in _rows(system, each, told)]
+
+
+def _told(halvings: Sequence[Mapping[str, Called]]) -> set[str]:
+    """The kinds whose α with people is above 0 in the middle 95 % of the halvings."""
+    found = {kind: [each[kind].figures(draws=2).alpha or 0.0 for each in halvings] for kind in halvings[0]}
+    return {kind for kind, alphas in found.items() if np.quantile(alphas, 0.025) > 0}
 
 
 def _recorded(folder: Path, model: str) -> dict[str, Any]:
@@ -140,12 +148,14 @@ def _order(system: tuple[str, Any]) -> tuple[bool, str]:
     return system[0] != "recorded-judge", system[0]
 
 
-def _rows(system: str, halvings: Sequence[Mapping[str, Called]]) -> list[Row]:
-    """A row of the mean F1 over kinds, then one a kind; each with the middle 95 % of the halvings."""
+def _rows(system: str, halvings: Sequence[Mapping[str, Called]], told: Collection[str]) -> list[Row]:
+    """Rows of the mean F1 over all kinds and over some, then one a kind; each with the middle 95 % of the halvings."""
     each = [{kind: vars(called.figures(draws=2)) for kind, called in one.items()} for one in halvings]
     kinds = list(each[0])
-    macro = [float(np.mean([one[kind]["f1"] or 0.0 for kind in kinds])) for one in each]
-    rows: list[Row] = [{"part": "abc_eval", "system": system, "issue": "macro", **_spread("macro_f1", macro)}]
+    rows: list[Row] = []
+    for name, some in ((MACRO, kinds), (ABOVE_CHANCE, [kind for kind in kinds if kind in told])):
+        macro = [float(np.mean([one[kind]["f1"] or 0.0 for kind in some])) for one in each if some]
+        rows.append({"part": "abc_eval", "system": system, "issue": name, **_spread("macro_f1", macro)})
     for kind in kinds:
         row: Row = {"part": "abc_eval", "system": system, "issue": kind}
         for name in FIGURES:

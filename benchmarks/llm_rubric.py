@@ -9,6 +9,10 @@ Protocols:
     R          5-fold inside the real set, the same fold seeds.
     by-system  learned on four synthetic systems, tested on the fifth, by domain_correlation: what its default rests on.
     oracle, ablations, questions, curve, adaptive, diagrams: the paper's other tables (llm_rubric_paper.py).
+    means, panel: its tables 4 and 5, and where its judges part ways (llm_rubric_people.py).
+
+FActScore (table 1, row 5) is left out: the data have neither its source of facts, the paper's Azure corpus, nor the
+texts of the synthetic dialogues.
 """
 
 from __future__ import annotations
@@ -55,7 +59,7 @@ from accord.store import Store
 from accord.values import Applies, Conversation, Labels, Question, Rubric, Sample, Score, content_hash, load_rubric
 
 PROTOCOLS = ("S", "T", "T+k", "R", "by-system")
-PAPERS_PARTS = ("oracle", "ablations", "questions", "curve", "adaptive", "diagrams")
+PAPERS_PARTS = ("oracle", "ablations", "questions", "curve", "adaptive", "diagrams", "means", "panel")
 FOLD_SEEDS = range(43, 53)
 ADAPTED_ON = (1, 2, 4, 8)
 ADAPTATIONS = 20
@@ -97,6 +101,21 @@ def load(folder: Path, name: str, rubric: Rubric, judge: RecordedJudge) -> DataS
     rated -= {who for who in rated if (who[0].conversation, who[1]) in WITH_EMPTY_CELLS}
     kept = Labels(x for x in labels if x.value is not None and (x.target, x.annotator) in rated)
     return DataSet(name, systems(conversations), evidence.take(answered), kept, rubric.main_question)
+
+
+def both(folder: Path) -> tuple[DataSet, DataSet]:
+    """The synthetic and the real set, every question asked of every dialogue."""
+    names = ("llm_rubric_synth", "llm_rubric_real")
+    judge = RecordedJudge.read([folder / name for name in names])
+    synth, real = (load(folder, name, asked_always(), judge) for name in names)
+    return synth, real
+
+
+def asked_always() -> Rubric:
+    """The paper's rubric with every question asked of every dialogue."""
+    shipped = load_rubric("llm-rubric")
+    always = tuple(question.model_copy(update={"applies": Applies.ALWAYS}) for question in shipped.questions)
+    return shipped.model_copy(update={"questions": always})
 
 
 def systems(conversations: Sequence[Conversation]) -> dict[str, str | None]:
@@ -160,6 +179,15 @@ def ridge(question: Question) -> Predict:
     return predict
 
 
+def alone(make: Predict, question: str) -> Predict:
+    """The paper's table 1, row 4: nothing but the judge's answer to one question as evidence."""
+
+    def only(evidence: EvidenceTable) -> EvidenceTable:
+        return evidence.select([i for i, column in enumerate(evidence.columns) if column.question == question])
+
+    return lambda train, labels, test, annotators: make(only(train), labels, only(test), annotators)
+
+
 def all_systems(question: Question, new_domain: bool) -> dict[str, Predict]:
     """Ours first, then its variants, the peers and the baselines."""
     calibration = partial(Calibration, question)
@@ -169,6 +197,7 @@ def all_systems(question: Question, new_domain: bool) -> dict[str, Predict]:
     named["mixed, without own slopes"] = learned(partial(calibration, own_slopes=False), new_domain)
     if not new_domain:
         named["the authors' network"] = learned(partial(authors_network, question))
+    named["calibrated Q0 alone"] = alone(learned(calibration, new_domain), question.id)
     named["ridge"] = ridge(question)
     for kind in (AnnotatorMean, Constant, JudgeExpected, JudgeArgmax, RandomDraw):
         named[kind.method] = learned(partial(kind, question))
@@ -332,11 +361,7 @@ def main() -> None:
     wanted = chosen(parser, given.protocols, PROTOCOLS if given.quick and not given.protocols else names)
     folder = data_folder(parser, given.data)
     seeds = list(FOLD_SEEDS)[: 2 if given.quick else given.limit or 10]
-    judge = RecordedJudge.read([folder / "llm_rubric_synth", folder / "llm_rubric_real"])
-    shipped = load_rubric("llm-rubric")
-    always = tuple(question.model_copy(update={"applies": Applies.ALWAYS}) for question in shipped.questions)
-    rubric = shipped.model_copy(update={"questions": always})
-    synth, real = (load(folder, name, rubric, judge) for name in ("llm_rubric_synth", "llm_rubric_real"))
+    rubric, (synth, real) = asked_always(), both(folder)
     check_manifest(synth)
     rows: list[Row] = []
     for protocol, data in (("S", synth), ("R", real)):
@@ -354,17 +379,24 @@ def main() -> None:
     if "by-system" in wanted:
         tried = {f"accord, domain_correlation {trust}": [paired] for trust, paired in by_system(synth).items()}
         rows += fold_rows("by-system", synth, tried)
-    rows += paper_rows(wanted, rubric, synth, real, seeds, given.quick)
+    rows += paper_rows(wanted, folder, rubric, synth, real, seeds, given.quick)
     figures = [row for row in rows if "against" not in row]
     tests = [row for row in rows if "against" in row]
     finish_with(given.json, rows, figures, tests)
 
 
 def paper_rows(
-    wanted: Sequence[str], rubric: Rubric, synth: DataSet, real: DataSet, seeds: Sequence[int], quick: bool
+    wanted: Sequence[str],
+    folder: Path,
+    rubric: Rubric,
+    synth: DataSet,
+    real: DataSet,
+    seeds: Sequence[int],
+    quick: bool,
 ) -> list[Row]:
     """The paper's other tables and figures, as far as they are wanted."""
     import llm_rubric_paper as paper
+    import llm_rubric_people as people
 
     few = seeds[:1] if quick else seeds[:3]
     parts: dict[str, Callable[[], list[Row]]] = {
@@ -374,6 +406,8 @@ def paper_rows(
         "curve": lambda: paper.curve(synth, real, 2 if quick else paper.DRAWS),
         "adaptive": lambda: paper.adaptive(synth, few),
         "diagrams": lambda: paper.diagrams(synth),
+        "means": lambda: people.means(folder),
+        "panel": lambda: people.panel(synth, rubric),
     }
     return [row for name, part in parts.items() if name in wanted for row in part()]
 
@@ -381,8 +415,9 @@ def paper_rows(
 def finish_with(path: Path | None, rows: Sequence[Row], figures: Sequence[Row], tests: Sequence[Row]) -> None:
     """Print the tests, then the figures, and write all rows."""
     print(table(tests, ["protocol", "system", "against", "statistic", "difference", "p", "p_holm"]), end="\n\n")
-    shown = ["protocol", "system", *SHOWN, "lowest_rmse", "questions_asked", "smece"]
-    print(table(figures, shown))
+    shown = ["protocol", "system", "question", *SHOWN, "lowest_rmse", "questions_asked", "smece", "mean", "sd", "said",
+             "expected"]  # fmt: skip
+    print(table(figures, [name for name in shown if any(row.get(name) is not None for row in figures)]))
     write("llm_rubric", rows, path)
 
 

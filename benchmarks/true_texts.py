@@ -1,0 +1,240 @@
+"""What is measured of texts: other languages, fakes that count as many words, and nothing at all.
+
+spaceless-overall|uses   Spearman of CIU with "Overall" and "Uses Knowledge" on Topical-USR with its blanks taken
+                         out; also with its letters as those of Thai, which is written so.
+unrelated-share          by language: CIU of a reply with another fact, as a share of that with its own, over fifty
+                         pairs written by hand (tests/data/language_pairs.tsv).
+shuffled|foreign|random-gap  what fakes (words shuffled, a reply of another context, random words) score below the
+                         replies themselves: a mixture of the lexical bank with its gate, learned on one half of
+                         Topical-USR's contexts and tried on the other, both ways; `ungated-` without the gate, `gated-`
+                         Spearman with people, by question. Needs `accord models pull smollm2-135m`; what the model read
+                         is kept in the folder for temporary files.
+turn-score-round-trip    Topical-USR imported as it is, a mixture fitted on it, and `score` on the same file: Spearman
+                         of the scores of the rated replies with people's mean, which were learned from.
+empty-scored             share of replies without a word ("", "...", an emoji) after Topical-USR's contexts that get a
+                         score, or a reward above the scale's floor.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+from tempfile import TemporaryDirectory, gettempdir
+
+import numpy as np
+from harness import Row
+from true_shared import FIRST_SEED
+
+from accord.evidence import BANK, MetricSession, measure, turn_metrics
+from accord.formats import read
+from accord.learning import KINDS, Mixture, Plausibility, fakes, load_evaluator
+from accord.live import Reward
+from accord.models import Models, ModelSettings, run
+from accord.project import Config, Project
+from accord.statistics import STATISTICS as BY_NAME
+from accord.statistics import Clusters, Paired, bootstrap
+from accord.store import Store
+from accord.values import Conversation, Labels, Question, Rubric, Sample, Scale, Score, Target, Unscored, content_hash
+
+ROOT = Path(__file__).parent.parent
+FAKED = 30
+"""Replies of each half of which fakes are made."""
+
+
+def spaceless(data: Path, draws: int) -> list[Row]:
+    """CIU where no blank tells words apart."""
+    records = [each for each in read(data / "topical_usr") if each.labels and each.conversation.documents]
+    clusters = Clusters([content_hash([t.content for t in each.conversation.turns[:-1]]) for each in records])
+    thai = str.maketrans({chr(97 + place): chr(0xE01 + place) for place in range(26)})
+    scripts: dict[str, Callable[[str], str]] = {
+        "": lambda text: text.replace(" ", ""),
+        " (Thai letters)": lambda text: text.lower().replace(" ", "").translate(thai),
+        " (blanks kept)": lambda text: text,
+    }
+    rows: list[Row] = []
+    for named, of in scripts.items():
+        samples = [Sample(_rewritten(each.conversation, of), each.labels[0].target.turn) for each in records]
+        found = measure(samples, ["ciu"]).values[:, 0]
+        for what, question in (("overall", "Overall"), ("uses", "Uses Knowledge")):
+            people = [[float(x.value or 0) for x in each.labels if x.question == question] for each in records]
+            both = Paired(np.array(list(map(fmean, people))), np.arange(len(found)), np.zeros((len(found), 0)), found)
+            interval = bootstrap(clusters, BY_NAME["spearman"], [both])
+            value = BY_NAME["spearman"](both)
+            rows.append(
+                {"what": f"spaceless-{what}{named}", "value": value, "low": interval.low, "high": interval.high}
+            )
+    return rows
+
+
+def _rewritten(conversation: Conversation, of: Callable[[str], str]) -> Conversation:
+    turns = tuple(replace(turn, content=of(turn.content)) for turn in conversation.turns)
+    documents = tuple(replace(document, text=of(document.text)) for document in conversation.documents)
+    return replace(conversation, turns=turns, documents=documents)
+
+
+def unrelated_share(data: Path, draws: int) -> list[Row]:
+    """Every reply with every other fact, in each language; intervals over pairs."""
+    lines = (ROOT / "tests" / "data" / "language_pairs.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    pairs = [line.split("\t") for line in lines]
+    rows = []
+    for language in dict.fromkeys(code for code, *_ in pairs):
+        facts, replies = zip(*((fact, reply) for code, fact, reply in pairs if code == language), strict=True)
+        found = np.array([[_ciu(fact, reply) for fact in facts] for reply in replies])
+        related = np.diag(found)
+        others = (found.sum(axis=1) - related) / (len(facts) - 1)
+        again = np.random.default_rng(0).integers(len(facts), size=(1000, len(facts)))
+        low, high = np.quantile(others[again].mean(axis=1) / related[again].mean(axis=1), [0.025, 0.975])
+        value = float(others.mean() / related.mean())
+        rows.append({"what": f"unrelated-share {language}", "value": value, "low": float(low), "high": float(high)})
+    return rows
+
+
+def _ciu(fact: str, reply: str) -> float:
+    return MetricSession({"ciu": turn_metrics.get("ciu")}, [fact]).reply(reply)["ciu"] or 0.0
+
+
+def plausibility(data: Path, draws: int) -> list[Row]:
+    """What the gate takes from fakes and from replies, out of context."""
+    records = [each for each in read(data / "topical_usr") if each.labels and each.conversation.turns]
+    samples = [Sample(each.conversation, each.labels[0].target.turn) for each in records]
+    before = [each.conversation.turns[: each.turn] for each in samples]
+    group = {
+        each.target: content_hash([turn.content for turn in said]) for each, said in zip(samples, before, strict=True)
+    }
+    halves = np.random.default_rng(FIRST_SEED).permutation(sorted(set(group.values()))).reshape(2, -1)
+    store = Store(f"sqlite:///{Path(gettempdir()) / 'accord-true-numbers.db'}")
+    models = Models({"likelihood": ModelSettings(model="embedded:smollm2-135m")}, store)
+    labels = Labels(label for each in records for label in each.labels).grouped(group)
+    rows: list[Row] = []
+    for question in ("Overall", "Uses Knowledge"):
+        said = {s.target: fmean(float(x.value or 0) for x in r.labels if x.question == question)
+                for s, r in zip(samples, records, strict=True)}  # fmt: skip
+        options_ = sorted({float(label.value or 0) for label in labels.on(question)})
+        asked = Question(id=question, text=question, scale=Scale(options=tuple(options_)))
+        own: dict[str, list[float]] = {"people": [], "gated": [], "ungated": []}
+        gaps: dict[str, list[float]] = {}
+        for train, test in ((0, 1), (1, 0)):
+            learned, gate = _gated_mixture(
+                [s for s in samples if group[s.target] in halves[train]], labels, asked, models
+            )
+            tried = [s for s in samples if group[s.target] in halves[test]]
+            some = [tried[place] for place in np.random.default_rng(0).permutation(len(tried))[:FAKED]]
+            for named, those in (("own", tried), ("some", some), *fakes(some, group.__getitem__, 1).items()):
+                ungated = learned(those)
+                after = run(gate.gated(those, ungated), models)
+                for which, found in (("ungated", ungated), ("gated", after)):
+                    values = [each.value for each in found if isinstance(each, Score)]
+                    gaps.setdefault(f"{which} {named}", []).extend(values)
+                    if named == "own":
+                        own[which] += values
+            own["people"] += [said[each.target] for each in tried]
+        for which in ("gated", "ungated"):
+            people = np.array(own["people"])
+            both = Paired(people, np.arange(len(people)), np.zeros((len(people), 0)), np.array(own[which]))
+            rows.append({"what": f"{which}-{question}", "value": BY_NAME["spearman"](both), "low": None, "high": None})
+            if question == "Overall":
+                rows += [_gap(gaps, which, kind) for kind in KINDS]
+    return rows
+
+
+def _gap(values: dict[str, list[float]], which: str, kind: str) -> Row:
+    """How much less fakes score than the replies that they were made of, with its interval over these."""
+    less = np.array(values[f"{which} some"]) - np.array(values[f"{which} {kind}"])
+    again = less[np.random.default_rng(0).integers(len(less), size=(1000, len(less)))].mean(axis=1)
+    low, high = np.quantile(again, [0.025, 0.975]).tolist()
+    return {
+        "what": f"{'' if which == 'gated' else 'ungated-'}{kind}-gap",
+        "value": float(less.mean()),
+        "low": low,
+        "high": high,
+    }
+
+
+def _gated_mixture(
+    samples: Sequence[Sample], labels: Labels, question: Question, models: Models
+) -> tuple[Callable[[Sequence[Sample]], list[Score | Unscored]], Plausibility]:
+    """A mixture of the bank, and the gate, of the same replies."""
+    kept = Labels(label for label in labels if label.target in {each.target for each in samples})
+    head = Mixture(question).fit(measure(samples, BANK), kept)
+    gate = run(Plausibility.learn(samples, labels.group_of), models)
+    return lambda those: head.predict(measure(those, BANK)), gate
+
+
+@contextmanager
+def learned_project(data: Path, folder: str) -> Iterator[Project]:
+    """Topical-USR with a mixture of the cheap metrics fitted on it, as its user would."""
+    overall = Question(id="Overall", text="How good is the reply?", scale=Scale(options=(1, 2, 3, 4, 5)))
+    rubric = Rubric(name="overall", questions=(overall,), main=overall.id)
+    with Project(Config(store=f"sqlite:///{folder}/a.db", metrics=["bank"]), rubric) as project:
+        project.import_([data / "topical_usr"])
+        project.fit("mixture", Path(folder, "mixture"))
+        yield project
+
+
+def _with_reply(conversation: Conversation, reply: str) -> Conversation:
+    *before, last = conversation.turns
+    return replace(conversation, turns=(*before, replace(last, content=reply)))
+
+
+def round_trip(data: Path, draws: int) -> list[Row]:
+    """Import, fit, score the same file."""
+    with TemporaryDirectory() as folder, learned_project(data, folder) as project:
+        project.score(data / "topical_usr", f"{folder}/scores.jsonl", f"{folder}/mixture")
+        lines = Path(folder, "scores.jsonl").read_text(encoding="utf-8").splitlines()
+        scored = {(each["conversation"], each["turn"]): each["value"] for each in map(json.loads, lines)}
+        said: dict[Target, list[float]] = {}
+        for label in project.store.labels().on("Overall"):
+            said.setdefault(label.target, []).append(float(label.value or 0))
+        train, _ = project.training(project.evaluator("mixture"))
+        groups = np.array([train.labels.group_of(target) for target in said], dtype=object)
+    truth = np.array([fmean(each) for each in said.values()])
+    value = np.array([scored[target.conversation, target.turn] for target in said], dtype=float)
+    options, place = np.unique(truth, return_inverse=True)
+    paired = Paired(options, place, np.zeros((len(truth), len(options))), value)
+    interval = bootstrap(Clusters(groups), BY_NAME["spearman"], [paired])
+    return [{"what": "turn-score-round-trip", "value": BY_NAME["spearman"](paired), "low": interval.low,
+             "high": interval.high, "replies": len(truth)}]  # fmt: skip
+
+
+EMPTY = ("", "...", "\U0001f44d", " \n", "?!")
+
+
+def empty_scored(data: Path, draws: int) -> list[Row]:
+    """Nothing to measure, in a batch and as a reward."""
+    with TemporaryDirectory() as folder, learned_project(data, folder) as project:
+        evaluator, contexts = load_evaluator(f"{folder}/mixture"), dict[tuple[str, ...], Conversation]()
+        for conversation in project.store.conversations():
+            contexts.setdefault(tuple(turn.content for turn in conversation.turns[:-1]), conversation)
+        asked = [_with_reply(each, reply) for each in contexts.values() for reply in EMPTY]
+        samples = [Sample(each, len(each.turns) - 1) for each in asked]
+        scores = run(evaluator.predict(samples), Models({}, project.store))
+        reward = Reward(evaluator)
+        floor = project.question.scale.numbers[0]
+        given = [
+            reward.one([{"role": "user", "content": "\n".join(said)}], reply) for said in contexts for reply in EMPTY
+        ]
+    scored = np.mean([isinstance(each, Score) for each in scores])
+    return [
+        {"what": "empty-scored", "value": float(scored), "low": None, "high": None, "replies": len(samples)},
+        {"what": "empty-scored: reward above the floor", "value": float(np.mean([each > floor for each in given])),
+         "low": None, "high": None, "replies": len(given)},
+    ]  # fmt: skip
+
+
+RUN: dict[str, Callable[[Path, int], list[Row]]] = {
+    "spaceless": spaceless,
+    "unrelated-share": unrelated_share,
+    "plausibility": plausibility,
+    "turn-score-round-trip": round_trip,
+    "empty-scored": empty_scored,
+}
+NEEDS: dict[str, str] = {
+    "spaceless": "topical_usr",
+    "plausibility": "topical_usr",
+    "turn-score-round-trip": "topical_usr",
+    "empty-scored": "topical_usr",
+}
