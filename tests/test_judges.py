@@ -78,7 +78,7 @@ def judged(
 ) -> tuple[list[Any], ChatServer]:
     """The answers to all questions over a real wire, and the server that was asked."""
     with ChatServer(respond) as server:
-        judge = open_judge(mode, "m1", server.url, "Judge.", terms or ClientOptions(attempts=1, timeout=0.3), samples=5)
+        judge = open_judge(mode, "m1", server.url, "Judge.", terms or ClientOptions(attempts=1), samples=5)
 
         async def ask() -> list[Any]:
             groups = [QUESTIONS[i : i + judge.together] for i in range(0, len(QUESTIONS), judge.together)]
@@ -119,7 +119,8 @@ def test_decisions_are_typed_by_their_scale_and_hold_the_conversation_fenced() -
 def test_no_fault_on_any_wire_is_an_answer(mode: str, kind: str) -> None:
     if kind == "no logprobs" and mode in {"sampling", "verbalised"}:
         pytest.skip("this way needs none")
-    answers, _ = judged(mode, lambda request: fault(kind, request, answer_any(request)))
+    terms = ClientOptions(attempts=1, timeout=0.3 if kind == "slow" else 60.0)
+    answers, _ = judged(mode, lambda request: fault(kind, request, answer_any(request)), terms)
     lost = [answer for answer in answers if isinstance(answer, Unanswered)]
     if kind == "refusal" and mode in {"decisions", "systemone"}:
         assert [answer.reason for answer in lost] == ["refused"], "one refused question does not lose the others"
@@ -133,7 +134,7 @@ def test_no_fault_on_any_wire_is_an_answer(mode: str, kind: str) -> None:
 @pytest.mark.slow
 def test_faults_that_pass_are_waited_out(mode: str) -> None:
     flaky = Misbehaving(share=0.4, kinds=("429", "500", "truncated", "half-closed", "wrong content type"), seed=3)
-    answers, _ = judged(mode, flaky, ClientOptions(attempts=12, timeout=2.0))
+    answers, _ = judged(mode, flaky, ClientOptions(attempts=12))
     assert all(isinstance(answer, Answer) for answer in answers) and sum(flaky.met.values()) > 0
 
 
@@ -209,7 +210,7 @@ def test_retries_wait_as_asked_and_give_up_on_what_cannot_pass() -> None:
     model = ScriptedModel([Failure("rate-limited", retry_after=0.15), Failure("server"), "done"])
     start = time.monotonic()
     assert wait(Retrying(model, first=0.01).ask(prompt())).text == "done"
-    assert 0.15 < time.monotonic() - start < 1.0
+    assert time.monotonic() - start > 0.15
     for script, asked in (
         ([Failure("refused")], 1),
         ([Failure("rate-limited", retry_after=3600.0)], 1),
@@ -467,7 +468,7 @@ def test_a_hostile_transcript_changes_nothing_but_what_the_model_itself_says(mod
 
 def checked(respond: Any) -> dict[str, Any]:
     with ChatServer(respond) as server:
-        arguments = ["models", "check", "m1", "--base-url", server.url, "--timeout", "2", "--json"]
+        arguments = ["models", "check", "m1", "--base-url", server.url, "--timeout", "30", "--json"]
         result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)  # type: ignore[no-any-return]

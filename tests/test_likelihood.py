@@ -144,7 +144,7 @@ def test_a_token_that_begins_with_its_space_belongs_to_the_reply(memory: Store, 
 @pytest.mark.parametrize("kind", ["429", "500", "truncated", "half-closed", "wrong content type", "invalid JSON"])
 def test_no_fault_is_a_likelihood(kind: str, memory: Store, api_key: None) -> None:
     with ChatServer(lambda request: fault(kind, request, answer_any(request))) as server:
-        model = open_likelihood("m1", server.url, ClientOptions(attempts=1, timeout=0.3))
+        model = open_likelihood("m1", server.url, ClientOptions(attempts=1))
         table = measure_likelihoods(model, [Sample(CHAT)], memory)
         wait(model.close())
     assert not table.present.any() and all(table.absences.values())

@@ -124,7 +124,7 @@ def serve() -> Iterator[Any]:
     def start(respond: Any, **options: Any) -> tuple[ChatServer, ChatCompletions]:
         server = ChatServer(respond).__enter__()
         opened.append(server)
-        settings = {"timeout": 5.0, **options}
+        settings = {"timeout": 30.0, **options}
         return server, ChatCompletions("m1", base_url=server.url, api_key="sk-secret-key", **settings)
 
     yield start

@@ -36,7 +36,7 @@ def key(api_key: None) -> None:
     """Every test here has a key."""
 
 
-def asked(respond: Respond, timeout: float = 5.0) -> Reply:
+def asked(respond: Respond, timeout: float = 30.0) -> Reply:
     with ChatServer(respond) as server:
         model = ChatCompletions("m1", server.url, timeout=timeout)
         try:

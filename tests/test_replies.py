@@ -47,7 +47,7 @@ def key(api_key: None) -> None:
 def judged(mode: str, respond: Respond, questions: tuple[Question, ...] = QUESTIONS) -> list[Any]:
     """The answers of one attempt."""
     with ChatServer(respond) as server:
-        judge = open_judge(mode, "m1", server.url, "", ClientOptions(attempts=1, timeout=5.0), samples=2)
+        judge = open_judge(mode, "m1", server.url, "", ClientOptions(attempts=1), samples=2)
         try:
             groups = [questions[i : i + judge.together] for i in range(0, len(questions), judge.together)]
             return [answer for group in groups for answer in wait(judge.answer(CHAT, group))]

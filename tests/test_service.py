@@ -202,7 +202,7 @@ def test_odd_texts_get_a_score_or_a_reason(client: Client) -> None:
 
 
 def test_a_slow_client_is_let_go_and_holds_nobody_up(evaluator: Evaluator) -> None:
-    with served(Ingestor(LiveScorer(evaluator)), seconds=0.5) as client:
+    with served(Ingestor(LiveScorer(evaluator)), seconds=2.0) as client:
         slow = [socket.create_connection(("127.0.0.1", client.port)) for _ in range(20)]
         for each in slow:
             each.sendall(
@@ -210,7 +210,7 @@ def test_a_slow_client_is_let_go_and_holds_nobody_up(evaluator: Evaluator) -> No
             )
         start = time.perf_counter()
         assert client.post(said("c", "assistant", "Hello."))[0] == 200
-        assert time.perf_counter() - start < 0.4
+        assert time.perf_counter() - start < 1.9
         assert b" 408 " in slow[0].recv(4096)
         for each in slow:
             each.close()
@@ -281,15 +281,15 @@ def test_what_cannot_be_kept_is_not_called_scored(evaluator: Evaluator, tmp_path
 
 
 def test_connections_that_ask_nothing_are_let_go(evaluator: Evaluator) -> None:
-    with served(Ingestor(LiveScorer(evaluator)), http=impatient(0.3)) as client:
+    with served(Ingestor(LiveScorer(evaluator)), http=impatient(1.0)) as client:
         idle = [socket.create_connection(("127.0.0.1", client.port)) for _ in range(5)]
         busy = http.client.HTTPConnection("127.0.0.1", client.port, timeout=10)
         for _ in range(8):  # kept alive, however long
             busy.request("GET", "/healthz")
             assert busy.getresponse().read()
-            time.sleep(0.1)
+            time.sleep(0.2)
         for each in idle:
-            each.settimeout(5)
+            each.settimeout(30.0)
             assert each.recv(10) == b""
             each.close()
         busy.close()
@@ -300,7 +300,7 @@ def test_connections_that_ask_nothing_are_let_go(evaluator: Evaluator) -> None:
             told += again.recv(4096)
         assert b"200 OK" in told
         again.sendall(b"G")  # another request, that never comes
-        again.settimeout(5)
+        again.settimeout(30.0)
         assert again.recv(10) == b""
         again.close()
 

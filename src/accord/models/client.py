@@ -102,12 +102,13 @@ class Endpoint(ABC):
             CallFailed: This call failed: what `failures` lists.
             ModelError: No call can succeed: wrong key, no permission, no such model.
         """
+        client = self.client  # the SDK takes a second to load, which is not the endpoint's
         with failures(self.endpoint, self.name):
             async with asyncio.timeout(self.timeout):
                 if body is None:
-                    found = await self.client.get(path, cast_to=bytes)
+                    found = await client.get(path, cast_to=bytes)
                 else:
-                    found = await self.client.post(path, body=dict(body), cast_to=bytes)
+                    found = await client.post(path, body=dict(body), cast_to=bytes)
         return parsed(found)
 
     @abstractmethod
