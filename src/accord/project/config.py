@@ -18,6 +18,7 @@ from accord.values import (
     BadInput,
     Json,
     JsonSchema,
+    StudySettings,
     UnknownName,
     check,
     is_secret_name,
@@ -118,6 +119,9 @@ class Config(_Strict):
         default_factory=dict, description="Evaluators by name, beside the presets: sources and a head."
     )
     evaluator: str = Field(default="calibration", description="The evaluator that fit, score and report use.")
+    studies: dict[str, StudySettings] = Field(
+        default_factory=dict, description="What people are asked in the workbench (`accord serve`), by name."
+    )
     group_by: list[str] = Field(
         default_factory=list,
         description="Metadata entries (or `system`): conversations with the same value stay on one side of a split.",

@@ -4,26 +4,39 @@ from accord.store.check import Checked, Damage, check_store
 from accord.store.engine import StoreError, open_engine
 from accord.store.paid import LEASE_SECONDS, Claims, Paid, Spool, Taken, Unsaved, add_paid, utc
 from accord.store.parts import WIRE, Computed, Embedded, IssueAnnotations, Watched
+from accord.store.people import ROLES, Conflict, People, Person, Role
 from accord.store.rows import Added, batches, changed_conversation, now, unknown_target
 from accord.store.schema import metadata
 from accord.store.store import Store
+from accord.store.studies import Assignment, Candidate, Item, LeaseExpired, Prediction, Studies
 
 __all__ = [
-    "LEASE_SECONDS",
-    "WIRE",
     "Added",
+    "Assignment",
+    "Candidate",
     "Checked",
     "Claims",
     "Computed",
+    "Conflict",
     "Damage",
     "Embedded",
     "IssueAnnotations",
+    "Item",
+    "LEASE_SECONDS",
+    "LeaseExpired",
     "Paid",
+    "People",
+    "Person",
+    "Prediction",
+    "ROLES",
+    "Role",
     "Spool",
     "Store",
     "StoreError",
+    "Studies",
     "Taken",
     "Unsaved",
+    "WIRE",
     "Watched",
     "add_paid",
     "batches",

@@ -190,6 +190,8 @@ def annotation_row(annotation: Annotation, key: str, place: int) -> Columns:
         "content": canonical_json(details) if details else None,
         "added": now(),
         "place": place,
+        "answer": annotation.answer or None,
+        "replaces": annotation.replaces or None,
     }
 
 

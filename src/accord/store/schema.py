@@ -36,10 +36,18 @@ annotated = Table(
     Column("content", Text),
     Column("added", String, nullable=False),
     Column("place", Integer, nullable=False),
+    Column("answer", String),
+    Column("replaces", String),
     Index("annotations_by_conversation", "conversation"),
     Index("annotations_by_kind", "kind", "place"),
+    Index("annotations_by_answer", "answer", unique=True),
+    Index("annotations_by_replaced", "replaces", unique=True),
 )
-"""One row per annotation: what SQL selects by as columns, an annotation's other fields as JSON in `content`."""
+"""One row per annotation: what SQL selects by as columns, an annotation's other fields as JSON in `content`.
+
+What its author changed on a page stays, and the one that replaces it names it: each at most once, so that a history is
+a chain. Only the last of a chain is a label.
+"""
 
 cache = Table(
     "cache",
@@ -104,3 +112,83 @@ alarms = Table(
     Column("raised", String, nullable=False),
     Column("sent", String),
 )
+
+# --- the workbench ------------------------------------------------------------------------------------------------
+
+people = Table(
+    "people",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("role", String, nullable=False),
+    Column("digest", String, nullable=False),
+    Column("added", String, nullable=False),
+    Index("people_by_digest", "digest", unique=True),
+)
+"""Who may come in: `digest` is the SHA-256 of the key in the personal link, which nobody keeps."""
+
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("digest", String, primary_key=True),
+    Column("person", String, nullable=False),
+    Column("until", String, nullable=False),
+    Index("sessions_by_person", "person"),
+)
+
+studies = Table(
+    "studies",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("content", Text, nullable=False),
+    Column("added", String, nullable=False),
+)
+
+items = Table(
+    "items",
+    metadata,
+    Column("key", String, primary_key=True),
+    Column("study", String, nullable=False),
+    Column("round", Integer, nullable=False),
+    Column("place", Integer, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("conversation", String, nullable=False),
+    Column("turn", Integer),
+    Column("against", String),
+    Column("against_turn", Integer),
+    Column("person", String),
+    Index("items_by_study", "study", "round", "place"),
+)
+"""What a study is about: conversations, turns or pairs, each once a round; `kind` is plain, gold, check or repeat.
+
+One that names a `person` is for that person alone: what it rates a second time.
+"""
+
+assignments = Table(
+    "assignments",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("item", String, nullable=False),
+    Column("study", String, nullable=False),
+    Column("person", String, nullable=False),
+    Column("state", String, nullable=False),
+    Column("stage", Integer, nullable=False),
+    Column("until", String, nullable=False),
+    Column("reason", String),
+    Column("began", String, nullable=False),
+    Column("ended", String),
+    Index("assignments_by_item", "item", "person", unique=True),
+    Index("assignments_by_person", "study", "person", "state"),
+)
+"""Who has which item: `open` as long as `until`, then anybody's again; `done`, or `skipped` for a reason."""
+
+predictions = Table(
+    "predictions",
+    metadata,
+    Column("item", String, primary_key=True),
+    Column("person", String, primary_key=True),
+    Column("question", String, primary_key=True),
+    Column("evaluator", String, nullable=False),
+    Column("content", Text, nullable=False),
+    Column("made", String, nullable=False),
+)
+"""What an evaluator expected of a person, kept before that person answered."""

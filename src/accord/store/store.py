@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Table, func, select, update
+from sqlalchemy import ColumnElement, Connection, Table, and_, func, not_, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from accord.store.engine import StoreError, is_in_memory, open_engine, read_json, said
@@ -31,7 +31,7 @@ from accord.store.rows import (
     unknown_target,
 )
 from accord.store.schema import annotated, cache, conversations, runs, scores
-from accord.values import ANNOTATOR_KINDS, Annotation, BadInput, Conversation, Label, Labels, canonical_json
+from accord.values import ANNOTATOR_KINDS, ISSUE, Annotation, BadInput, Conversation, Label, Labels, canonical_json
 
 PERSON, MODEL = "person", "model"
 REPLY = "reply"
@@ -246,9 +246,9 @@ class Store:
         return total
 
     def labels(self) -> Labels:
-        """All labels of people, in the order they were added."""
+        """All labels of people, in the order they were added; of what its author changed, the last."""
         columns = ("conversation", "turn", "question", "by", "value", "time", "wording", "against", "against_turn")
-        query = select(*(annotated.c[name] for name in columns)).where(annotated.c.kind == PERSON)
+        query = select(*(annotated.c[name] for name in columns)).where(annotated.c.kind == PERSON, last_said())
         return Labels(map(label_from, self._stream(query.order_by(annotated.c.place, annotated.c.key))))
 
     def add_answers(self, rows: Iterable[Mapping[str, Any]]) -> Added:
@@ -409,6 +409,14 @@ class Store:
     def _one(self, query: Any) -> Any:
         with said(self.url), self._engine.connect() as connection:
             return connection.execution_options(reading=True).execute(query).scalar()
+
+
+def last_said() -> ColumnElement[bool]:
+    """The condition that a person's annotation is the last that its author said: not replaced, no mark taken back."""
+    table, later = annotated.c, annotated.alias("later")
+    replaced = select(later.c.key).where(later.c.replaces == table.answer).exists()
+    taken_back = and_(table.replaces.is_not(None), table.value == "null", table.question.startswith(ISSUE))
+    return and_(or_(table.answer.is_(None), not_(replaced)), not_(taken_back))
 
 
 def _complain(reason: str, on_bad: Callable[[BadInput], None] | None) -> None:

@@ -89,10 +89,10 @@ from accord.values.scale import MOST_ASKED, Frozen, Kind, Scale, Value
 from accord.values.score import POPULATION, ROW, Score, Signature, Unscored, decision, decode, least_cost, score_from
 from accord.values.secrets import is_secret_name, keep_secret, keep_url_secrets, redacted, redacted_message
 from accord.values.strict_yaml import check, is_web_address, load_yaml, parse_yaml, plain_url, reasons
+from accord.values.study import Items, Order, Stage, StudySettings
 from accord.values.taxonomy import ISSUE, IssueType, Taxonomy, load_taxonomy, read_taxonomy
 
 __all__ = [
-    "PACKED_ENDINGS",
     "ANNOTATOR_KINDS",
     "ARRAYS_BYTES",
     "AccordError",
@@ -115,6 +115,7 @@ __all__ = [
     "Issue",
     "IssueAnnotation",
     "IssueType",
+    "Items",
     "Json",
     "JsonSchema",
     "Kind",
@@ -129,6 +130,8 @@ __all__ = [
     "NOBODY",
     "NotFitted",
     "OVERALL",
+    "Order",
+    "PACKED_ENDINGS",
     "POPULATION",
     "Question",
     "RATIO",
@@ -142,6 +145,8 @@ __all__ = [
     "Side",
     "Signature",
     "Span",
+    "Stage",
+    "StudySettings",
     "Target",
     "Taxonomy",
     "Turn",

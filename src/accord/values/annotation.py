@@ -53,6 +53,13 @@ class Annotation:
         seen: A digest of what was said up to the turn (`digests`); empty where that is not known.
         group: A digest that the overall score of a turn shares with the issues found with it; else empty.
         part: Which issue of its group it is, from 1; 0 for the overall score and for all else.
+        answer: Where it was given on a page, the id that the page made for it; else empty.
+        replaces: The `answer` that its author changed by it; a mark (`issue:KIND`) without a value takes that one back.
+        study: The study and the round it was given in, as `NAME` or `NAME/2`; may be empty.
+        stage: The stage of the study.
+        seconds: How long the page was looked at for it.
+        rubric: The hash of the rubric, or taxonomy, as it was asked.
+        shown: What was shown beside the conversation, in words.
     """
 
     target: Target
@@ -77,6 +84,13 @@ class Annotation:
     seen: str = ""
     group: str = ""
     part: int = 0
+    answer: str = ""
+    replaces: str = ""
+    study: str = ""
+    stage: str = ""
+    seconds: float | None = None
+    rubric: str = ""
+    shown: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The annotation as plain JSON values; apart from the first five, what is not there is left out."""
@@ -179,7 +193,7 @@ _DETAILS: Mapping[str, Any] = {
     for each in fields(Annotation)
     if each.name in {
         "outside", "quote", "span", "comment", "mode", "made_from", "version", "called", "losses", "seen", "group",
-        "part",
+        "part", "answer", "replaces", "study", "stage", "seconds", "rubric", "shown",
     }
 }  # fmt: skip
 _PLAIN = {*_DETAILS, "distribution", "signature", "time", "wording"} - {"span", "losses"}

@@ -1,0 +1,443 @@
+"""What the workbench keeps of studies: what they are about, who has which item, what was said and predicted.
+
+An answer is an annotation like any other, under the id that the page made for it, so that one that is sent twice is
+kept once. All decisions about who may do what are made inside the transaction that writes, whatever a page believed.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, and_, func, insert, or_, select, update
+
+from accord.store.engine import read_json
+from accord.store.people import Conflict, People
+from accord.store.rows import Keys, annotation_from, annotation_row, now, unknown_target
+from accord.store.schema import annotated, assignments, conversations, items, predictions, studies
+from accord.store.store import PERSON, Store
+from accord.store.writing import GroupWriter
+from accord.values import ISSUE, Annotation, BadInput, Target, canonical_json, content_hash
+
+State = Literal["open", "done", "skipped"]
+ItemKind = Literal["plain", "gold", "check", "repeat"]
+
+
+class LeaseExpired(Conflict):
+    """An item was away too long, and others have completed it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """What is rated in one go.
+
+    Attributes:
+        study, round: To which it belongs.
+        place: Its place in the order of the draw, from 0.
+        kind: `plain`; `gold` or `check` where the answer is known; `repeat` where somebody rates it a second time.
+        target: A conversation, or a turn.
+        against: The other conversation of a pair.
+        person: The only one who may have it; `None` for anybody.
+    """
+
+    study: str
+    round: int
+    place: int
+    kind: ItemKind
+    target: Target
+    against: Target | None = None
+    person: str | None = None
+
+    @property
+    def key(self) -> str:
+        """What tells it from all others: the same item drawn again is the same."""
+        told = [self.study, self.round, *self.target, *(self.against or ()), self.kind == "repeat", self.person]
+        return content_hash(told, length=24)
+
+    @property
+    def where(self) -> str:
+        """The study and the round as annotations name them."""
+        return self.study if self.round == 1 else f"{self.study}/{self.round}"
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """An item that somebody has, had or passed over.
+
+    Attributes:
+        id: Random; whoever does not have it cannot name it.
+        stage: Which stage it is at, from 0.
+        until: When it becomes anybody's again, unless something is answered before (UTC).
+        reason: Why it was skipped.
+    """
+
+    id: str
+    item: Item
+    person: str
+    state: State
+    stage: int
+    until: str
+    reason: str | None
+    began: str
+    ended: str | None
+
+
+class Candidate(NamedTuple):
+    """An item that somebody could be given, and how many have answered it or are at it."""
+
+    item: Item
+    taken: int
+
+
+Choose = Callable[[Sequence[Candidate]], Candidate]
+
+
+class Prediction(NamedTuple):
+    """What an evaluator expected a person to answer: the probability of each option, kept before the answer."""
+
+    item: str
+    person: str
+    question: str
+    evaluator: str
+    distribution: Mapping[str, float]
+    made: str
+
+
+class Studies:
+    """The workbench's part of a store. Any number of threads, and on PostgreSQL of processes, may use one."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._writer = GroupWriter(store._engine, store.url)
+        self.people = People(store, self._writer)
+
+    def close(self) -> None:
+        """Finish what is being written."""
+        self._writer.close()
+
+    # --- studies and items --------------------------------------------------------------------------------------
+
+    def set_study(self, name: str, content: Mapping[str, Any]) -> None:
+        """Keep what a study asks, as it is asked now."""
+
+        def work(connection: Connection) -> None:
+            text = canonical_json(dict(content))
+            kept = update(studies).where(studies.c.name == name).values(content=text)
+            if not connection.execute(kept).rowcount:
+                connection.execute(insert(studies).values({"name": name, "content": text, "added": now()}))
+
+        self._writer.run(work)
+
+    def study(self, name: str) -> dict[str, Any] | None:
+        """What a study asks; `None` where it has not begun."""
+        found = self._store._one(select(studies.c.content).where(studies.c.name == name))
+        return None if found is None else dict(read_json(found))
+
+    def add_items(self, found: Iterable[Item]) -> int:
+        """Add items to a study; those that it has stay. Returns how many are new.
+
+        Raises:
+            BadInput: The store has no such conversation or turn.
+        """
+        rows = [_item_row(each) for each in found]
+
+        def work(connection: Connection) -> int:
+            for row in rows:
+                _check_there(connection, row)
+            return self._store._add(connection, items, rows)
+
+        return self._writer.run(work)
+
+    def items(self, study: str, round: int | None = None) -> list[Item]:
+        """The items of a study, or of one round of it, in the order of the draw."""
+        query = select(items).where(items.c.study == study).order_by(items.c.round, items.c.place, items.c.key)
+        if round is not None:
+            query = query.where(items.c.round == round)
+        return [_item(row) for row in self._store._stream(query)]
+
+    def rounds(self, study: str) -> int:
+        """The last round of a study that has items; 0 where none has."""
+        return self._store._one(select(func.max(items.c.round)).where(items.c.study == study)) or 0
+
+    # --- who has what -------------------------------------------------------------------------------------------
+
+    def take(
+        self, study: str, round: int, person: str, per_item: int, until: str, choose: Choose = lambda found: found[0]
+    ) -> Assignment | None:
+        """What somebody is to rate next: what it is at already, else one of the items that still want somebody.
+
+        An item that somebody began and left longer than its lease is anybody's again, as long as it wants somebody.
+
+        Args:
+            study: Its name.
+            round: Its round.
+            person: For whom.
+            per_item: How many people an item wants.
+            until: How long it stays theirs (UTC).
+            choose: Which of the items, given in the order of the draw.
+
+        Returns:
+            The assignment; `None` where nothing is left for this person.
+        """
+
+        def work(connection: Connection) -> Assignment | None:
+            self._alone(connection, f"take {study}")
+            for each in _assignments(connection, _of(study, person), assignments.c.state == "open"):
+                if each.item.round != round:
+                    continue
+                if each.until >= now() or _taken(connection, each.item.key, each.id) < per_item:
+                    return _renewed(connection, each, until)
+            found = _candidates(connection, study, round, person, per_item)
+            if not found:
+                return None
+            item = choose(found).item
+            made = Assignment(secrets.token_urlsafe(18), item, person, "open", 0, until, None, now(), None)
+            connection.execute(insert(assignments).values(_assignment_row(made)))
+            return made
+
+        return self._writer.run(work)
+
+    def assignment(self, id: str) -> Assignment | None:
+        """The assignment with this id."""
+        with self._reading() as connection:
+            return next(iter(_assignments(connection, assignments.c.id == id)), None)
+
+    def mine(self, study: str, person: str) -> list[Assignment]:
+        """Everything somebody was given in a study, the last first."""
+        with self._reading() as connection:
+            return _assignments(connection, _of(study, person))[::-1]
+
+    def everything(self, study: str) -> list[Assignment]:
+        """Everything that anybody was given in a study, the first first."""
+        with self._reading() as connection:
+            return _assignments(connection, assignments.c.study == study)
+
+    def move(self, id: str, person: str, state: State, stage: int, until: str, reason: str | None = None) -> Assignment:
+        """Finish an item, skip it for a reason, come back to it, or go on to its next stage.
+
+        Raises:
+            BadInput: There is no such assignment of this person.
+            Conflict: A stage that is behind.
+        """
+
+        def work(connection: Connection) -> Assignment:
+            found = self._own(connection, id, person)
+            if stage < found.stage:
+                raise Conflict("that stage is behind; what was answered there stays as it was")
+            ended = None if state == "open" else now()
+            changed = replace(found, state=state, stage=stage, until=until, reason=reason, ended=ended)
+            row = _assignment_row(changed)
+            connection.execute(update(assignments).where(assignments.c.id == id).values(row))
+            return changed
+
+        return self._writer.run(work)
+
+    def _own(self, connection: Connection, id: str, person: str) -> Assignment:
+        """The assignment, which nobody else writes to until this transaction ends."""
+        if connection.dialect.name == "postgresql":
+            connection.execute(select(assignments.c.id).where(assignments.c.id == id).with_for_update())
+        found = next(iter(_assignments(connection, assignments.c.id == id, assignments.c.person == person)), None)
+        if found is None:
+            raise BadInput("this page is not yours, or is gone; go back to the list of studies")
+        return found
+
+    # --- what is said -------------------------------------------------------------------------------------------
+
+    def keep(self, id: str, said: Annotation, per_item: int, until: str) -> tuple[Annotation, bool]:
+        """Keep an answer. The same again changes nothing, whenever it comes.
+
+        A question has one answer per assignment: another one replaces it, and the first stays in the history. Of marks
+        (`issue:KIND`) there may be several; one that `replaces` another and has no value takes it back.
+
+        Args:
+            id: The assignment.
+            said: What a person said, with the `answer` that its page made for it.
+            per_item: How many people an item wants: one whose lease is over goes on where nobody took its place.
+            until: The lease from now on.
+
+        Returns:
+            What is kept, and whether it was kept before.
+
+        Raises:
+            LeaseExpired: Others have completed it in the meantime; nothing is kept.
+            Conflict: The id was used for something else, or what it replaces was replaced already.
+            BadInput: There is no such assignment of this person.
+        """
+
+        def work(connection: Connection) -> tuple[Annotation, bool]:
+            found = self._own(connection, id, said.by)
+            known = _with_answer(connection, said.answer)
+            if known is not None:
+                if _same(known, said):
+                    return known, True
+                raise Conflict("this answer's id was used for another answer; load the page and answer again", known)
+            if found.state == "open":
+                if found.until < now() and _taken(connection, found.item.key, id) >= per_item:
+                    raise LeaseExpired("this was open for too long, and others have answered it; your text stays here")
+                _renewed(connection, found, until)
+            before = self._before(connection, said)
+            new = replace(said, time=now(), replaces=before)
+            place = connection.execute(select(func.max(annotated.c.place)).where(annotated.c.kind == PERSON)).scalar()
+            row = annotation_row(new, Keys().of(new), (place or 0) + 1)
+            connection.execute(insert(annotated).values(row))
+            return new, False
+
+        return self._writer.run(work)
+
+    def _before(self, connection: Connection, said: Annotation) -> str:
+        """The `answer` that this one replaces; empty where it is the first."""
+        current = [each for each in _said(connection, said) if each.question == said.question]
+        if said.question.startswith(ISSUE):
+            if said.replaces and said.replaces not in {each.answer for each in current}:
+                raise Conflict("this mark was changed already; load the page again")
+            return said.replaces
+        return current[-1].answer if current else ""
+
+    def said_in(self, assignment: Assignment, history: bool = False) -> list[Annotation]:
+        """What somebody said of an item, in that order: the last of each, or all of it."""
+        item = assignment.item
+        about = Annotation(item.target, "", assignment.person, "person", against=item.against, study=item.where)
+        with self._reading() as connection:
+            return _said(connection, about, history)
+
+    # --- predictions --------------------------------------------------------------------------------------------
+
+    def add_predictions(self, found: Iterable[Prediction]) -> int:
+        """Keep what an evaluator expects; the first of each stays. Returns how many are new."""
+        rows = [
+            {**each._asdict(), "content": canonical_json(dict(each.distribution))} for each in found
+        ]  # fmt: skip
+        for row in rows:
+            del row["distribution"]
+        return self._writer.run(lambda connection: self._store._add(connection, predictions, rows))
+
+    def predictions(self, study: str, person: str | None = None) -> list[Prediction]:
+        """What was expected in a study, in the order it was made."""
+        query = select(predictions).join(items, items.c.key == predictions.c.item).where(items.c.study == study)
+        if person is not None:
+            query = query.where(predictions.c.person == person)
+        return [
+            Prediction(row.item, row.person, row.question, row.evaluator, read_json(row.content), row.made)
+            for row in self._store._stream(query.order_by(predictions.c.made))
+        ]
+
+    # --- the database -------------------------------------------------------------------------------------------
+
+    def _reading(self) -> Any:
+        return self._store._engine.connect().execution_options(reading=True)
+
+    def _alone(self, connection: Connection, about: str) -> None:
+        """Nobody else does the same at this time; SQLite has one writer anyhow."""
+        if connection.dialect.name == "postgresql":
+            connection.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(about, 0))))
+
+
+def _of(study: str, person: str) -> ColumnElement[bool]:
+    return and_(assignments.c.study == study, assignments.c.person == person)
+
+
+def _assignments(connection: Connection, *conditions: ColumnElement[bool]) -> list[Assignment]:
+    own = [column.label("a_" + column.name) for column in assignments.c]
+    query = select(*own, *items.c).join(items, items.c.key == assignments.c.item).where(*conditions)
+    found = connection.execute(query.order_by(assignments.c.began, assignments.c.id)).all()
+    return [
+        Assignment(
+            row.a_id, _item(row), row.a_person, row.a_state, row.a_stage, row.a_until, row.a_reason, row.a_began,
+            row.a_ended,
+        )
+        for row in found
+    ]  # fmt: skip
+
+
+def _counts() -> ColumnElement[bool]:
+    """Whether an assignment takes one of an item's places: it is done, or its lease runs."""
+    return or_(assignments.c.state == "done", and_(assignments.c.state == "open", assignments.c.until >= now()))
+
+
+def _taken(connection: Connection, item: str, besides: str) -> int:
+    query = select(func.count()).where(assignments.c.item == item, assignments.c.id != besides, _counts())
+    return connection.execute(query).scalar() or 0
+
+
+def _candidates(connection: Connection, study: str, round: int, person: str, per_item: int) -> list[Candidate]:
+    taken = func.count(assignments.c.id)
+    had = select(assignments.c.id).where(assignments.c.item == items.c.key, assignments.c.person == person)
+    query = (
+        select(*items.c, taken.label("taken"))
+        .outerjoin(assignments, and_(assignments.c.item == items.c.key, _counts()))
+        .where(items.c.study == study, items.c.round == round, or_(items.c.person.is_(None), items.c.person == person))
+        .where(~had.correlate(items).exists())
+        .group_by(*items.c)
+        .having(taken < per_item)
+        .order_by(items.c.place, items.c.key)
+    )
+    return [Candidate(_item(row), row.taken) for row in connection.execute(query)]
+
+
+def _renewed(connection: Connection, found: Assignment, until: str) -> Assignment:
+    connection.execute(update(assignments).where(assignments.c.id == found.id).values(until=until))
+    return replace(found, until=until)
+
+
+def _with_answer(connection: Connection, answer: str) -> Annotation | None:
+    row = connection.execute(select(annotated).where(annotated.c.answer == answer)).first()
+    return None if row is None else annotation_from(row)
+
+
+def _same(kept: Annotation, said: Annotation) -> bool:
+    """Whether it is the same answer, at whatever time it was sent and however long the page was open."""
+    alike: dict[str, Any] = {"time": None, "seconds": None, "replaces": ""}
+    return replace(kept, **alike) == replace(said, **alike)
+
+
+def _said(connection: Connection, about: Annotation, history: bool = False) -> list[Annotation]:
+    """What the author of an annotation said of the same item, in that order."""
+    table = annotated.c
+    query = select(annotated).where(table.conversation == about.target.conversation, table.by == about.by)
+    query = query.where(table.kind == PERSON, table.answer.is_not(None)).order_by(table.place, table.key)
+    found = [annotation_from(row) for row in connection.execute(query)]
+    is_turn = about.target.turn is not None
+    found = [
+        each for each in found
+        if each.study == about.study and each.against == about.against and (not is_turn or each.target == about.target)
+    ]  # fmt: skip
+    if history:
+        return found
+    gone = {each.replaces for each in found}
+    return [
+        each for each in found
+        if each.answer not in gone and not (each.replaces and each.value is None and each.question.startswith(ISSUE))
+    ]  # fmt: skip
+
+
+def _check_there(connection: Connection, row: Mapping[str, Any]) -> None:
+    for name, turn in ((row["conversation"], row["turn"]), (row["against"], row["against_turn"])):
+        if name is None:
+            continue
+        count = connection.execute(select(conversations.c.turns).where(conversations.c.id == name)).scalar()
+        if count is None or (turn is not None and not 0 <= turn < count):
+            raise BadInput(unknown_target(Annotation(Target(name, turn), "", "the study", "person")))
+
+
+def _item_row(item: Item) -> dict[str, Any]:
+    against = item.against or Target(None, None)  # type: ignore[arg-type]
+    return {
+        "key": item.key, "study": item.study, "round": item.round, "place": item.place, "kind": item.kind,
+        "conversation": item.target.conversation, "turn": item.target.turn, "against": against.conversation,
+        "against_turn": against.turn, "person": item.person,
+    }  # fmt: skip
+
+
+def _item(row: Any) -> Item:
+    against = None if row.against is None else Target(row.against, row.against_turn)
+    target = Target(row.conversation, row.turn)
+    return Item(row.study, row.round, row.place, row.kind, target, against, row.person)
+
+
+def _assignment_row(each: Assignment) -> dict[str, Any]:
+    return {
+        "id": each.id, "item": each.item.key, "study": each.item.study, "person": each.person, "state": each.state,
+        "stage": each.stage, "until": each.until, "reason": each.reason, "began": each.began, "ended": each.ended,
+    }  # fmt: skip

@@ -1,0 +1,97 @@
+"""A study: what people are asked about which conversations, how many of them each, and what they are shown.
+
+It is written under `studies:` in accord.yaml. What is asked are questions of a rubric, and kinds of a taxonomy that
+people may mark in turns; it is asked in one or several stages, of which a later one shows more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from accord.values.scale import Frozen, Value
+
+Order = Literal["given", "random", "informative"]
+ROUNDS = 20
+"""The most rounds that a study may have."""
+
+
+class Stage(Frozen):
+    """What is asked at one time."""
+
+    id: str = Field(default="rate", pattern=r"^[a-z][a-z0-9-]{0,39}$", description="Its name within the study.")
+    questions: tuple[str, ...] = Field(
+        default=(), description="Ids of the rubric's questions; all of them where none is named."
+    )
+    shows: tuple[Literal["issues", "documents"], ...] = Field(
+        default=("documents",), description="What stands beside the conversation: its documents, found issues."
+    )
+
+
+class Items(Frozen):
+    """Which conversations or turns a study is about."""
+
+    where: Mapping[str, tuple[str, ...]] = Field(
+        default_factory=dict, description="Only those whose system or metadata entry has one of these values."
+    )
+    ids: tuple[str, ...] = Field(default=(), description="Only these conversations.")
+    draw: int | None = Field(default=None, ge=1, description="So many, at random; all where it is left out.")
+    by: tuple[str, ...] = Field(
+        default=(), description="Equally many of each value of these entries (`system`, topic, ...)."
+    )
+
+
+class StudySettings(Frozen):
+    """One study, as accord.yaml has it."""
+
+    title: str = Field(default="", max_length=200, description="What annotators read above the page.")
+    guidelines: str = Field(default="", max_length=50_000, description="Text to read beforehand and while rating.")
+    rubric: str | None = Field(default=None, description="A rubric's name or file; the project's where left out.")
+    level: Literal["conversation", "turn", "pair"] = Field(
+        default="conversation", description="What is rated: a conversation, each reply, or two conversations."
+    )
+    stages: tuple[Stage, ...] = Field(default=(Stage(),), min_length=1, max_length=10)
+    marks: str | None = Field(
+        default=None, description="A taxonomy's name or file: people may mark its issues in turns, with a quote."
+    )
+    comments: bool = Field(default=True, description="Whether a question takes a comment.")
+    words: bool = Field(default=False, description="Options are shown as words, without their numbers.")
+    ends: Mapping[str, tuple[Value, ...]] = Field(
+        default_factory=dict,
+        description="Answers that end the questionnaire, by question: what comes after is not asked.",
+    )
+    items: Items = Items()
+    per_item: int = Field(default=1, ge=1, le=1000, description="Annotators per item.")
+    people: tuple[str, ...] = Field(default=(), description="Who takes part; all annotators where none is named.")
+    order: Order = Field(
+        default="given",
+        description="given: as drawn; random: anew for each; informative: what the evaluator learns most from.",
+    )
+    random_share: float = Field(
+        default=0.2, ge=0, le=1, description="Share of random draws within the informative order."
+    )
+    lease_minutes: float = Field(
+        default=60, ge=1, le=10_080, description="How long an item stays with who began it, from the last answer on."
+    )
+    reveal: bool = Field(default=False, description="Show the evaluator's prediction after the answer.")
+    repeats: float = Field(
+        default=0, ge=0, le=0.5, description="Share of items that come a second time to the same person."
+    )
+    gold: Mapping[str, Mapping[str, Value]] = Field(
+        default_factory=dict, description="Known answers: by conversation (`ID` or `ID#TURN`), by question."
+    )
+    checks: Mapping[str, Mapping[str, Value]] = Field(
+        default_factory=dict, description="Attention checks: conversations whose right answers anybody can see."
+    )
+    seed: int = Field(default=0, description="Of the draw and of the orders.")
+
+    @model_validator(mode="after")
+    def _fits(self) -> StudySettings:
+        names = [stage.id for stage in self.stages]
+        if len(set(names)) != len(names):
+            raise ValueError("two stages of a study have one name")
+        if self.level == "pair" and self.marks:
+            raise ValueError("issues are marked in turns of one conversation; leave out `marks`, or rate no pairs")
+        return self

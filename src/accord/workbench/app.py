@@ -1,0 +1,217 @@
+"""The workbench as a web application: who comes in, what every page shares, and the routes of each part.
+
+`Bench` is what the parts share: the project, its open studies, its people, and how a page is made. Every page is also
+there as JSON, under its address with `.json`. Pages load nothing from elsewhere, run no script but the workbench's own
+files, and work without it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.exceptions import HTTPException
+
+from accord.live import SECONDS, App, Guard, Guesses, Refused, is_loopback
+from accord.project import Project
+from accord.store import Conflict, LeaseExpired, Role, Studies
+from accord.values import AccordError, BadInput, on_page
+from accord.version import __version__
+from accord.workbench.accounts import Accounts, Visitor
+from accord.workbench.asking import OpenStudy
+from accord.workbench.forms import TOKEN, check_same_origin, check_token, fields_of, form_token, object_of
+
+BODY = 256 * 2**10
+"""Bytes that a form may have."""
+_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+Shown = Mapping[str, Any]
+
+
+class Bench:
+    """What the routes share."""
+
+    def __init__(self, project: Project, host: str = "127.0.0.1") -> None:
+        """Open every study of the project, and draw its items where that was not done.
+
+        Raises:
+            BadInput: A study contradicts its rubric; or nobody is added, and it listens beyond this machine.
+        """
+        self.project = project
+        self.studies = Studies(project.store)
+        self.accounts = Accounts(self.studies, host)
+        self.open = {name: OpenStudy(project, name, self.studies) for name in project.config.studies}
+        self.guesses = Guesses()
+
+    def close(self) -> None:
+        """Finish what is being written."""
+        self.studies.close()
+
+    def study(self, name: str, visitor: Visitor) -> OpenStudy:
+        """A study that this person takes part in, or leads.
+
+        Raises:
+            HTTPException: With 404; nobody is told of studies that are not theirs.
+        """
+        found = self.open.get(name)
+        if found is None or not (found.is_for(visitor.person) or visitor.may("lead")):
+            raise HTTPException(404)
+        return found
+
+    # --- requests -----------------------------------------------------------------------------------------------
+
+    def visitor(self, request: Request, role: Role = "annotator") -> Visitor:
+        """Who asks.
+
+        Raises:
+            Refused: With 401 where nobody came in by this browser, with 403 where the person may not.
+        """
+        found = self.accounts.visitor(request.cookies)
+        if found is None:
+            raise Refused(401, "you are not signed in, or were away for long; open your personal link again")
+        found.check_may(role)
+        return found
+
+    async def posted(self, request: Request, role: Role = "annotator") -> tuple[Visitor, dict[str, Any]]:
+        """Who sends a form, and what it says; a script sends the same as JSON, with its token in a header.
+
+        Raises:
+            Refused: It is not from a page of this server, or not from somebody who may.
+            BadInput: It cannot be read.
+        """
+        check_same_origin(request.headers, request.url.scheme)
+        visitor = await run_in_threadpool(self.visitor, request, role)
+        kind, body = request.headers.get("content-type", ""), await request.body()
+        sent = request.headers.get("x-accord-form")
+        found: dict[str, Any] = fields_of(body, kind) if sent is None else object_of(body, kind)
+        check_token(str(found.pop(TOKEN, "")) if sent is None else sent, visitor.key)
+        return visitor, found
+
+    # --- answers ------------------------------------------------------------------------------------------------
+
+    def page(self, name: str, visitor: Visitor | None, status: int = 200, **shown: Any) -> HTMLResponse:
+        """A page from its template."""
+        about: dict[str, Any] = {"visitor": visitor, "token": form_token(visitor.key) if visitor else "", **shown}
+        return HTMLResponse(_templates().get_template(f"{name}.html").render(about), status)
+
+    def answer(self, request: Request, name: str, visitor: Visitor, data: Shown, **shown: Any) -> Response:
+        """A page, or its data where the address ends in `.json`; `shown` is for the page alone."""
+        if request.url.path.endswith(".json"):
+            return JSONResponse(dict(data))
+        return self.page(name, visitor, **data, **shown)
+
+    async def wrong(self, request: Request, error: Exception) -> Response:
+        """Say what went wrong, as a page, or as JSON to whoever asked for that."""
+        status, reason = _told(error)
+        headers = error.headers if isinstance(error, Refused) else {}
+        if request.url.path.endswith(".json") or "x-accord-form" in request.headers:
+            return JSONResponse({"error": reason}, status, headers)
+        visitor = None
+        if status not in {503}:
+            visitor = await run_in_threadpool(self.accounts.visitor, request.cookies)
+        answer = self.page("wrong", visitor, status, reason=reason)
+        answer.headers.update(headers)
+        return answer
+
+
+def _told(error: Exception) -> tuple[int, str]:
+    """The status of a failure, and what to say of it."""
+    if isinstance(error, Refused):
+        return error.status, error.reason
+    if isinstance(error, HTTPException):
+        return error.status_code, f"{error.detail}: there is no such page"
+    if isinstance(error, LeaseExpired):
+        return 409, str(error)
+    if isinstance(error, Conflict):
+        return 409, str(error)
+    return (422 if isinstance(error, BadInput) else 503), str(error)
+
+
+# --- files and templates --------------------------------------------------------------------------------------------
+
+
+@cache
+def static_file(name: str) -> tuple[bytes, str, str] | None:
+    """A file that pages load, its type, and a digest for its address; `None` where there is none."""
+    kind = _TYPES.get(name[name.rfind(".") :]) if "." in name else None
+    place = files("accord.workbench").joinpath("static", name)
+    if kind is None or "/" in name or not place.is_file():
+        return None
+    content = place.read_bytes()
+    return content, kind, hashlib.sha256(content).hexdigest()[:12]
+
+
+def _address(name: str) -> str:
+    """Where a page loads a file from; the address changes with the file, so that browsers may keep it."""
+    found = static_file(name)
+    assert found is not None, f"no file {name}"
+    return f"/static/{name}?{found[2]}"
+
+
+@cache
+def _templates() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("accord.workbench"), autoescape=True, finalize=on_page, trim_blocks=True,
+        lstrip_blocks=True, undefined=StrictUndefined,
+    )  # fmt: skip
+    environment.globals.update(static=_address, version=__version__)
+    return environment
+
+
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+async def _with_headers(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+    """Every answer: nothing from elsewhere, no frame, nothing kept, so that "back" asks again."""
+    answer = await call_next(request)
+    for name, value in _HEADERS.items():
+        answer.headers.setdefault(name, value)
+    return answer
+
+
+# --- the application ------------------------------------------------------------------------------------------------
+
+
+class Doorkeeper(Guard):
+    """Lets requests in that are addressed to this server by a name it has, so that no page elsewhere can rebind one."""
+
+    def __init__(self, app: App, names: frozenset[str], body: int = BODY, seconds: float = SECONDS) -> None:
+        super().__init__(app, None, body, seconds)
+        self.names = names
+
+    def _check_sender(self, scope: Any, headers: dict[bytes, bytes]) -> None:
+        host = headers.get(b"host", b"").decode("latin-1").lower()
+        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+        if not is_loopback(name) and name not in self.names:
+            raise Refused(421, f"this server is not called {name[:80]!r}; accord serve --name says how it is")
+
+
+def workbench_app(bench: Bench, names: frozenset[str] = frozenset(), seconds: float = SECONDS) -> App:
+    """The ASGI application.
+
+    Args:
+        bench: What it serves.
+        names: What the server is called beyond this machine: host names as browsers write them, in lower case.
+        seconds: For a request to arrive in.
+    """
+    app = FastAPI(title="Accord", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
+    app.middleware("http")(_with_headers)
+    for kind in (Refused, AccordError, OSError, HTTPException):
+        app.exception_handler(kind)(bench.wrong)
+    from accord.workbench import doors, rating  # each part adds its routes
+
+    for part in (doors, rating):
+        part.add_routes(app, bench)
+    return Doorkeeper(app, names, BODY, seconds)

@@ -1,0 +1,450 @@
+"""A study under way: what it is about, who gets what next, what a page shows of it, and what may be answered.
+
+What a page is told is a `Sheet`, and it is made of a conversation's turns and documents alone: no id, no system, no
+metadata, nobody's answers but one's own, no prediction. What is blind cannot leak.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from accord.project import Project
+from accord.store import Assignment, Candidate, Conflict, Item, Person, Studies
+from accord.values import (
+    ISSUE,
+    Annotation,
+    BadInput,
+    Conversation,
+    Question,
+    Rubric,
+    Stage,
+    StudySettings,
+    Target,
+    Taxonomy,
+    Turn,
+    UnknownName,
+    Value,
+    content_hash,
+    load_rubric,
+    load_taxonomy,
+    sendable,
+)
+from accord.workbench.drawing import drawn
+
+LONGEST = 20_000
+"""Characters that a comment or a quote may have."""
+LONGEST_VISIT = 24 * 3600.0
+"""Seconds that an answer may have taken."""
+BOTH_BAD = "both-bad"
+"""What a pair is called of which neither is good: an answer beside that to the question."""
+_ID = re.compile(r"[A-Za-z0-9_-]{16,64}", re.ASCII)
+REPEAT_AFTER = 5
+"""How many other items come before one is asked a second time, at least."""
+
+
+@dataclass(frozen=True)
+class ShownTurn:
+    """A turn as a page shows it: its place in the conversation, who speaks, what is said, whether it is rated."""
+
+    place: int
+    role: str
+    text: str
+    is_rated: bool
+    calls: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Side:
+    """A conversation as a page shows it: its turns up to the rated one, and its documents."""
+
+    turns: tuple[ShownTurn, ...]
+    documents: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """What somebody sees of an item, and what they said of it so far.
+
+    Attributes:
+        assignment: Whose, and where they are.
+        stage: What is asked now.
+        sides: The conversation; of a pair both.
+        questions: What is asked, in order.
+        kinds: The kinds of issues that may be marked.
+        issues: What a model found in the rated turn, where the stage shows it; else `None`.
+        given: The last answer to each question of this stage.
+        marks: The marks that stand.
+        before: What was answered at earlier stages, and cannot be changed any more.
+    """
+
+    assignment: Assignment
+    stage: Stage
+    sides: tuple[Side, ...]
+    questions: tuple[Question, ...]
+    kinds: Taxonomy | None
+    issues: tuple[Any, ...] | None
+    given: Mapping[str, Annotation]
+    marks: tuple[Annotation, ...]
+    before: Mapping[str, Value | None]
+
+
+class OpenStudy:
+    """One study of a project, with its answers in the store."""
+
+    def __init__(self, project: Project, name: str, studies: Studies) -> None:
+        """Read what it asks, and keep that.
+
+        Raises:
+            UnknownName: accord.yaml has no such study, the rubric no such question.
+            BadInput: Its rubric, its taxonomy or its screening contradict it.
+        """
+        if name not in project.config.studies:
+            raise UnknownName("study", name, project.config.studies)
+        self.project, self.name, self.studies = project, name, studies
+        self.settings: StudySettings = project.config.studies[name]
+        self.rubric: Rubric = load_rubric(self.settings.rubric) if self.settings.rubric else project.rubric
+        self.taxonomy: Taxonomy | None = load_taxonomy(self.settings.marks) if self.settings.marks else None
+        self._check()
+        self.rank: Callable[[Sequence[Candidate], str], Candidate] | None = None  # set by whoever knows what helps most
+        studies.set_study(name, {**self.settings.model_dump(mode="json"), "rubric_hash": self.rubric.hash})
+
+    def _check(self) -> None:
+        is_pair = self.settings.level == "pair"
+        for stage in self.settings.stages:
+            for question in stage.questions:
+                if self.rubric[question].compares != is_pair:
+                    kind = "two conversations" if self.rubric[question].compares else "one conversation"
+                    raise BadInput(
+                        f"study {self.name!r}: question {question!r} is about {kind}, the study rates a "
+                        f"{self.settings.level}; name other questions, or another level"
+                    )
+        for question, values in self.settings.ends.items():
+            for value in values:
+                if not self.rubric[question].scale.holds(value):
+                    raise BadInput(
+                        f"study {self.name!r}: ends: {value!r} is no answer to {question!r}; allowed: "
+                        f"{self.rubric[question].scale}"
+                    )
+
+    @property
+    def title(self) -> str:
+        """What it is called on pages."""
+        return self.settings.title or self.name
+
+    def is_for(self, person: Person) -> bool:
+        """Whether somebody takes part."""
+        return not self.settings.people or person.name in self.settings.people
+
+    # --- what it is about ---------------------------------------------------------------------------------------
+
+    def begin(self, round: int = 1) -> int:
+        """Draw the items of a round, unless they are drawn; returns how many items it has.
+
+        Raises:
+            BadInput: Nothing fits what `items` says.
+        """
+        if not self.studies.items(self.name, round):
+            found = list(drawn(self.name, self.settings, self.project.store.conversations, round))
+            if not found:
+                raise BadInput(
+                    f"study {self.name!r}: no conversation in the store fits `items`; import some, or ask for others"
+                )
+            self.studies.add_items(found)
+        return len(self.studies.items(self.name, round))
+
+    # --- who gets what ------------------------------------------------------------------------------------------
+
+    def take(self, person: str) -> Assignment | None:
+        """What somebody rates next; `None` where nothing is left for them."""
+        round = max(self.studies.rounds(self.name), 1)
+        self._repeat(person, round)
+        return self.studies.take(self.name, round, person, self.settings.per_item, self._until(), self._chooser(person))
+
+    def _chooser(self, person: str) -> Callable[[Sequence[Candidate]], Candidate]:
+        def choose(found: Sequence[Candidate]) -> Candidate:
+            own = [each for each in found if each.item.person == person]
+            if own:
+                return own[0]
+            if self.settings.order == "given":
+                return found[0]
+            if self.settings.order == "informative" and self.rank is not None:
+                return self.rank(found, person)
+            # At random for each person; what somebody has begun first, so that items get their full number early.
+            return min(found, key=lambda each: (-each.taken, content_hash([person, each.item.key])))
+
+        return choose
+
+    def _repeat(self, person: str, round: int) -> None:
+        """Ask for some items a second time: which, follows from their keys."""
+        if not self.settings.repeats:
+            return
+        done = [each.item for each in self.studies.mine(self.name, person) if each.state == "done"]
+        plain = [item for item in done if item.round == round and item.kind != "repeat"]
+        for item in plain[REPEAT_AFTER:]:
+            share = int(content_hash([self.settings.seed, person, item.key])[5:13], 16) / 16**8
+            if share < self.settings.repeats:
+                again = Item(self.name, round, item.place, "repeat", item.target, item.against, person)
+                self.studies.add_items([again])
+
+    def _until(self) -> str:
+        until = datetime.now(UTC) + timedelta(minutes=self.settings.lease_minutes)
+        return until.isoformat(timespec="milliseconds")
+
+    # --- what is shown ------------------------------------------------------------------------------------------
+
+    def assignment(self, id: str, person: str) -> Assignment:
+        """Somebody's own assignment.
+
+        Raises:
+            BadInput: There is none of this id, or it is somebody else's: nobody is told which.
+        """
+        found = self.studies.assignment(id)
+        if found is None or found.person != person or found.item.study != self.name:
+            raise BadInput("this page is not yours, or is gone; go back to the list of studies")
+        return found
+
+    def sheet(self, assignment: Assignment) -> Sheet:
+        """What a page shows."""
+        item, stage = assignment.item, self.settings.stages[assignment.stage]
+        sides = [item.target] if item.against is None else [item.target, item.against]
+        with_documents = "documents" in stage.shows
+        conversations = {each.id: each for each in self.project.store.conversations({side[0] for side in sides})}
+        said = self.studies.said_in(assignment)
+        marks = tuple(each for each in said if each.question.startswith(ISSUE))
+        answers = [each for each in said if not each.question.startswith(ISSUE)]
+        return Sheet(
+            assignment,
+            stage,
+            tuple(_side(conversations[side.conversation], side.turn, with_documents) for side in sides),
+            self.asked(stage, conversations[item.target.conversation]),
+            self.taxonomy,
+            None,
+            {each.question: each for each in answers if each.stage == stage.id},
+            marks,
+            {each.question: each.value for each in answers if each.stage != stage.id},
+        )
+
+    def asked(self, stage: Stage, conversation: Conversation) -> tuple[Question, ...]:
+        """The questions of a stage that apply to a conversation, in the rubric's order."""
+        is_pair = self.settings.level == "pair"
+        named = stage.questions or tuple(each.id for each in self.rubric.questions if each.compares == is_pair)
+        found = (self.rubric[name] for name in named)
+        return tuple(each for each in found if each.compares or each.applies_to(conversation))
+
+    def ended_by(self, sheet: Sheet) -> str | None:
+        """The screening question whose answer ends the questionnaire; what stands after it is not asked."""
+        for question in sheet.questions:
+            given = sheet.given.get(question.id)
+            if given is not None and given.value in self.settings.ends.get(question.id, ()):
+                return question.id
+        return None
+
+    def wanted(self, sheet: Sheet) -> list[str]:
+        """The questions that are still to be answered before the stage is finished."""
+        end = self.ended_by(sheet)
+        ids = [question.id for question in sheet.questions]
+        if end is not None:
+            ids = ids[: ids.index(end) + 1]
+        return [name for name in ids if name not in sheet.given]
+
+    # --- what is answered ---------------------------------------------------------------------------------------
+
+    def answer(self, person: str, row: Mapping[str, Any]) -> tuple[Annotation, bool]:
+        """Keep an answer as a page sends it; the same again changes nothing.
+
+        Args:
+            person: Whose page it is.
+            row: `assignment`, `id` (made by the page), `question`, `value` (`null` where it does not apply), and where
+                there are any `comment`, `seconds`, of a mark `turn`, `quote`, `span` and `replaces`.
+
+        Returns:
+            What is kept, and whether it was kept before.
+
+        Raises:
+            LeaseExpired: Others have completed the item in the meantime.
+            Conflict: Its stage is behind, or the id was used for another answer.
+            BadInput: It is no answer to what this person is asked.
+        """
+        strangers = sorted(set(row) - _FIELDS)
+        if strangers:
+            raise BadInput(f"the answer has {strangers[0]!r}; allowed: {', '.join(sorted(_FIELDS))}")
+        assignment = self.assignment(_text(row, "assignment", 64), person)
+        said = self._annotation(person, assignment, row)
+        return self.studies.keep(assignment.id, said, self.settings.per_item, self._until())
+
+    def _annotation(self, person: str, assignment: Assignment, row: Mapping[str, Any]) -> Annotation:
+        item, stage = assignment.item, self.settings.stages[assignment.stage]
+        given = _text(row, "stage", 40) or stage.id
+        if given != stage.id:
+            raise Conflict(f"stage {given!r} is not the one you are at ({stage.id!r}); what was answered before stays")
+        answer = _text(row, "id", 64)
+        if not _ID.fullmatch(answer):
+            raise BadInput("the answer's id has 16 to 64 letters, digits, '-' and '_'; load the page again")
+        name = _text(row, "question", 200)
+        common: dict[str, Any] = {
+            "comment": _text(row, "comment"), "answer": answer, "study": item.where, "stage": stage.id,
+            "seconds": _seconds(row.get("seconds")), "shown": ",".join(sorted(stage.shows)),
+        }  # fmt: skip
+        if name.startswith(ISSUE):
+            return self._mark(person, item, name, row, common)
+        question = self._question(stage, item, name)
+        value = _value(question, row.get("value"))
+        if common["comment"] and not self.settings.comments:
+            raise BadInput("this study takes no comments; leave the comment out")
+        wording = question.key
+        return Annotation(
+            item.target, name, person, "person", value, wording=wording, against=item.against,
+            rubric=self.rubric.hash, **common,
+        )  # fmt: skip
+
+    def _question(self, stage: Stage, item: Item, name: str) -> Question:
+        conversation = next(self.project.store.conversations([item.target.conversation]))
+        asked = self.asked(stage, conversation)
+        plain = name.removesuffix(f":{BOTH_BAD}") if item.against is not None else name
+        found = next((question for question in asked if question.id == plain), None)
+        if found is None:
+            raise BadInput(f"question {name[:60]!r} is not asked here; asked are {', '.join(q.id for q in asked)}")
+        return found if plain == name else _both_bad(found)
+
+    def _mark(
+        self, person: str, item: Item, name: str, row: Mapping[str, Any], common: Mapping[str, Any]
+    ) -> Annotation:
+        if self.taxonomy is None:
+            raise BadInput("this study marks no issues; answer its questions")
+        kind = name.removeprefix(ISSUE)
+        if kind not in self.taxonomy.names:
+            raise UnknownName("issue", kind, self.taxonomy.names)
+        conversation = next(self.project.store.conversations([item.target.conversation]))
+        turn = row.get("turn") if item.target.turn is None else item.target.turn
+        if isinstance(turn, bool) or not isinstance(turn, int) or not 0 <= turn < len(conversation.turns):
+            raise BadInput(f"a mark is of a turn, 0 to {len(conversation.turns) - 1}; got {str(turn)[:20]!r}")
+        quote, span = _quoted(conversation.turns[turn].content, row.get("span"))
+        value, replaces = row.get("value"), _text(row, "replaces", 64)
+        if value not in (1, None) or isinstance(value, bool) or (value is None and not replaces):
+            raise BadInput("a mark has the value 1, or null where it takes back the one it replaces")
+        return Annotation(
+            Target(conversation.id, turn), name, person, "person", value, quote=quote, span=span, replaces=replaces,
+            rubric=self.taxonomy.hash, **common,
+        )  # fmt: skip
+
+    def finish(self, person: str, id: str) -> Assignment:
+        """End a stage: the next one begins, or the item is done.
+
+        Raises:
+            Conflict: A question is not answered yet.
+            BadInput: The assignment is not this person's.
+        """
+        assignment = self.assignment(id, person)
+        sheet = self.sheet(assignment)
+        missing = self.wanted(sheet)
+        if missing:
+            raise Conflict(f"not answered yet: {', '.join(missing)}")
+        last = len(self.settings.stages) - 1
+        if assignment.stage < last and self.ended_by(sheet) is None:
+            return self.studies.move(id, person, "open", assignment.stage + 1, self._until())
+        return self.studies.move(id, person, "done", assignment.stage, assignment.until)
+
+    def skip(self, person: str, id: str, reason: str) -> Assignment:
+        """Pass an item over, for a reason.
+
+        Raises:
+            BadInput: There is no reason, or the assignment is not this person's.
+        """
+        if not reason.strip():
+            raise BadInput("say in a few words why you pass this one over")
+        assignment = self.assignment(id, person)
+        return self.studies.move(id, person, "skipped", assignment.stage, assignment.until, reason.strip()[:LONGEST])
+
+    def reopen(self, person: str, id: str) -> Assignment:
+        """Come back to an item that was skipped or done; earlier stages stay as they are.
+
+        Raises:
+            BadInput: The assignment is not this person's.
+        """
+        assignment = self.assignment(id, person)
+        return self.studies.move(id, person, "open", assignment.stage, self._until())
+
+
+# --- reading what a page sends --------------------------------------------------------------------------------------
+
+_FIELDS = frozenset(
+    {"assignment", "id", "question", "value", "comment", "seconds", "turn", "quote", "span", "replaces", "stage"}
+)
+
+
+def _text(row: Mapping[str, Any], name: str, longest: int = LONGEST) -> str:
+    value = row.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str) or len(value) > longest:
+        raise BadInput(f"{name} is text of at most {longest} characters; got {str(value)[:40]!r}")
+    return sendable(value)
+
+
+def _seconds(value: Any) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        raise BadInput("seconds is a number from 0 on; leave it out where it is not known")
+    return round(min(float(value), LONGEST_VISIT), 1)
+
+
+def _value(question: Question, value: Any) -> Value | None:
+    """An answer in the scale's own words; a form sends it as text."""
+    if value is None:
+        return None
+    scale = question.scale
+    if isinstance(value, str):
+        found: Value | None = scale.parse(value)
+        if found is None and not scale.options:
+            try:
+                found = float(value)
+            except ValueError:
+                found = None
+        value = value if found is None else found
+    if isinstance(value, bool) or not isinstance(value, int | float | str) or not scale.holds(value):
+        raise BadInput(f"{question.id}: got {str(value)[:40]!r}, allowed: {scale}. Choose one.")
+    return next((option for option in scale.options if option == value), value)
+
+
+def _quoted(text: str, span: Any) -> tuple[str, tuple[int, int] | None]:
+    """The words between two characters of a turn; nothing where no span is named."""
+    if span is None:
+        return "", None
+    whole = isinstance(span, list | tuple) and len(span) == 2 and all(type(each) is int for each in span)
+    if not whole or not 0 <= span[0] < span[1] <= len(text):
+        raise BadInput(f"a span is two whole numbers within the turn's {len(text)} characters; got {str(span)[:40]}")
+    return text[span[0] : span[1]], (span[0], span[1])
+
+
+def _both_bad(question: Question) -> Question:
+    from accord.values import Kind, Scale
+
+    return Question(
+        id=f"{question.id}:{BOTH_BAD}", text="Neither is good.", scale=Scale(kind=Kind.BINARY, options=(0, 1))
+    )
+
+
+# --- showing -----------------------------------------------------------------------------------------------------
+
+
+def _side(conversation: Conversation, turn: int | None, with_documents: bool) -> Side:
+    turns = tuple(
+        ShownTurn(place, each.role, sendable(each.content), place == turn, tuple(map(sendable, _calls(each))))
+        for place, each in enumerate(conversation.up_to(turn))
+    )
+    documents = ((sendable(each.title or ""), sendable(each.text)) for each in conversation.documents)
+    return Side(turns, tuple(documents) if with_documents else ())
+
+
+def _calls(turn: Turn) -> list[str]:
+    """Tool calls as text, one each."""
+    called = turn.extra.get("tool_calls")
+    calls = called if isinstance(called, list | tuple) else [] if called is None else [called]
+    return [each if isinstance(each, str) else json.dumps(each, ensure_ascii=False, default=str) for each in calls]

@@ -1,0 +1,85 @@
+"""Which conversations, turns or pairs a study is about: a filter, a draw, equally many of each kind."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from accord.store import Item
+from accord.values import Conversation, StudySettings, Target
+
+
+def drawn(
+    name: str, study: StudySettings, conversations: Callable[[Iterable[str] | None], Iterable[Conversation]], round: int
+) -> Iterator[Item]:
+    """The items of one round of a study, drawn by its seed: the same store gives the same items."""
+    settings, wanted = study.items, set(study.items.ids)
+    draw = random.Random(f"{study.seed}/{name}/{round}")
+    strata: dict[tuple[str, ...], list[Target]] = {}
+    pairs: dict[str, list[Target]] = {}
+    for conversation in conversations(wanted or None):
+        if not all(_entry(conversation, key) in values for key, values in settings.where.items()):
+            continue
+        if study.level == "pair":
+            pairs.setdefault(_opening(conversation), []).append(Target(conversation.id))
+            continue
+        stratum = strata.setdefault(tuple(_entry(conversation, key) for key in settings.by), [])
+        stratum += _targets(study.level, conversation)
+    known = [_target(each) for each in (*study.gold, *study.checks)]
+    found: list[tuple[Target, Target | None]] = []
+    for several in pairs.values():
+        draw.shuffle(several)
+        found += list(zip(several[::2], several[1::2], strict=False))
+    if pairs:
+        draw.shuffle(found)
+        found = found[: settings.draw]
+    else:
+        found = [(each, None) for each in _stratified(list(strata.values()), settings.draw, draw, known)]
+    for place, (target, against) in enumerate(found):
+        said = str(target)
+        kind = "gold" if said in study.gold else "check" if said in study.checks else "plain"
+        yield Item(name, round, place, kind, target, against)  # type: ignore[arg-type]
+
+
+def _targets(level: str, conversation: Conversation) -> Iterable[Target]:
+    if level == "conversation":
+        return [Target(conversation.id)]
+    replies = {id(turn) for turn in conversation.replies}
+    return [Target(conversation.id, place) for place, turn in enumerate(conversation.turns) if id(turn) in replies]
+
+
+def _entry(conversation: Conversation, key: str) -> str:
+    value = conversation.system if key == "system" else conversation.metadata.get(key)
+    return "" if value is None else str(value)
+
+
+def _opening(conversation: Conversation) -> str:
+    """What conversations of one pair share: what was said first."""
+    return conversation.turns[0].content if conversation.turns else ""
+
+
+def _target(name: str) -> Target:
+    conversation, sign, turn = name.rpartition("#")
+    return Target(conversation, int(turn)) if sign and turn.isdigit() else Target(name)
+
+
+def _stratified(
+    strata: Sequence[list[Target]], count: int | None, draw: random.Random, first: Sequence[Target]
+) -> list[Target]:
+    """So many targets, equally many of each stratum as far as it has them, in a random order; all that are known."""
+    everything = [each for stratum in strata for each in stratum]
+    if count is None or count >= len(everything):
+        draw.shuffle(everything)
+        return everything
+    there = set(everything)
+    found = [each for each in first if each in there]
+    for stratum in strata:
+        draw.shuffle(stratum)
+    rows = max(map(len, strata), default=0)
+    taken = set(found)
+    for place in range(rows):
+        for stratum in strata:
+            if len(found) < count and place < len(stratum) and stratum[place] not in taken:
+                found.append(stratum[place])
+    draw.shuffle(found)
+    return found

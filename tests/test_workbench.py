@@ -1,0 +1,248 @@
+"""The workbench: who comes in, who gets what, what is kept, what nobody is told."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+import uvicorn
+
+from accord import Conversation, Store, Turn
+from accord.project import Config, Project
+from accord.store import Conflict, LeaseExpired, Studies
+from accord.values import BadInput
+from accord.workbench import Bench, OpenStudy, add_person, workbench_app
+
+STUDY: dict[str, Any] = {"title": "First look", "per_item": 2}
+
+
+def chats(count: int) -> list[Conversation]:
+    return [
+        Conversation(
+            f"gpt-9-{place}",
+            (Turn("user", f"Question {place}?"), Turn("assistant", f"Answer <b>{place}</b>.")),
+            metadata={"system": "gpt-9" if place % 2 else "other", "topic": str(place % 3)},
+        )
+        for place in range(count)
+    ]
+
+
+@contextmanager
+def project(folder: Path, **study: Any) -> Iterator[Project]:
+    """A project of one study over twelve conversations."""
+    config = Config.model_validate({"store": f"sqlite:///{folder}/accord.db", "studies": {"look": {**STUDY, **study}}})
+    with Project(config) as opened:
+        opened.store.add_conversations(chats(12))
+        yield opened
+
+
+@contextmanager
+def study(folder: Path, **settings: Any) -> Iterator[OpenStudy]:
+    with project(folder, **settings) as opened:
+        studies = Studies(opened.store)
+        found = OpenStudy(opened, "look", studies)
+        found.begin()
+        yield found
+        studies.close()
+
+
+def row(assignment: str, question: str = "Q0", value: Any = 3, id: str = "a" * 20, **more: Any) -> dict[str, Any]:
+    return {"assignment": assignment, "id": id, "question": question, "value": value, **more}
+
+
+class Browser:
+    """A browser without script: it keeps its cookies and sends forms."""
+
+    def __init__(self, port: int) -> None:
+        self.port, self.cookies = port, dict[str, str]()
+
+    def ask(self, method: str, path: str, body: str | None = None, **headers: str) -> tuple[int, str, str]:
+        """The status, the body, and where it sends on to."""
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=30)
+        own = {"Host": f"localhost:{self.port}", "Origin": f"http://localhost:{self.port}"}
+        own["Cookie"] = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+        if body is not None:
+            own["Content-Type"] = "application/x-www-form-urlencoded"
+        connection.request(method, path, body, {**own, **{name.replace("_", "-"): v for name, v in headers.items()}})
+        answer = connection.getresponse()
+        said = answer.read().decode()
+        for cookie in answer.headers.get_all("Set-Cookie") or ():
+            name, _, rest = cookie.partition("=")
+            self.cookies[name] = rest.partition(";")[0]
+        connection.close()
+        return answer.status, said, answer.headers.get("Location", "")
+
+    def get(self, path: str) -> str:
+        """A page, wherever its address sends on to."""
+        status, said, where = self.ask("GET", path)
+        while status == 303:
+            status, said, where = self.ask("GET", where)
+        self.status = status
+        return said
+
+    def post(self, path: str, **fields: str) -> tuple[int, str, str]:
+        """Send a form of the page that was got last."""
+        return self.ask("POST", path, urlencode(fields))
+
+
+def token(page: str) -> str:
+    found = re.search(r'name="form" value="(\w+)"', page)
+    assert found is not None, page
+    return found[1]
+
+
+@contextmanager
+def served(opened: Project, **options: Any) -> Iterator[int]:
+    """A workbench on a port of this machine."""
+    bench = Bench(opened)
+    server = uvicorn.Server(
+        uvicorn.Config(workbench_app(bench, **options), "127.0.0.1", 0, log_level="warning", access_log=False)
+    )
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        assert thread.is_alive()
+        threading.Event().wait(0.01)
+    try:
+        yield server.servers[0].sockets[0].getsockname()[1]
+    finally:
+        server.should_exit = True
+        thread.join()
+        bench.close()
+
+
+# --- who gets what ------------------------------------------------------------------------------------------------
+
+
+def test_two_people_an_item_and_no_more(tmp_path: Path) -> None:
+    with study(tmp_path) as look:
+        given: dict[str, list[str]] = {}
+        for person in ("ann", "bob", "cy"):
+            while (assignment := look.take(person)) is not None:
+                again = look.take(person)
+                assert again is not None and again.id == assignment.id, "what one is at comes again"
+                for question in look.sheet(assignment).questions:
+                    look.answer(
+                        person, row(assignment.id, question.id, 1, f"{person}-{assignment.id}-{question.id}"[:64])
+                    )
+                assert look.finish(person, assignment.id).state == "done"
+                given.setdefault(assignment.item.key, []).append(person)
+        assert len(given) == 12 and all(len(set(people)) == 2 for people in given.values())
+        labels = look.project.store.labels().on("Q0")
+        assert len(labels) == 24
+
+
+def test_an_answer_that_is_sent_twice_is_kept_once_and_an_edit_keeps_its_history(tmp_path: Path) -> None:
+    with study(tmp_path) as look:
+        one = look.take("ann")
+        assert one is not None
+        first, again = look.answer("ann", row(one.id, value=3, seconds=4.2))
+        assert not again and look.answer("ann", row(one.id, value=3, seconds=9.9)) == (first, True)
+        with pytest.raises(Conflict, match="used for another answer"):
+            look.answer("ann", row(one.id, value=2))
+        look.answer("ann", row(one.id, value=2, id="b" * 20))
+        [label] = look.project.store.labels()
+        assert label.value == 2
+        history = look.studies.said_in(one, history=True)
+        assert [each.value for each in history] == [3, 2] and history[1].replaces == "a" * 20
+        assert [each.value for each in look.studies.said_in(one)] == [2]
+
+
+def test_a_lease_that_is_over_goes_on_unless_others_have_finished(tmp_path: Path) -> None:
+    with study(tmp_path, per_item=1, lease_minutes=1) as look:
+        one = look.take("ann")
+        assert one is not None
+        over = "2020-01-01T00:00:00.000+00:00"
+        look.studies.move(one.id, "ann", "open", 0, over)
+        look.answer("ann", row(one.id))
+        assert look.assignment(one.id, "ann").until > over, "nobody took it: it goes on"
+        look.studies.move(one.id, "ann", "open", 0, over)
+        others = [look.take("bob")]
+        assert others[0] is not None and others[0].item.key == one.item.key
+        for place, question in enumerate(look.sheet(others[0]).questions):
+            look.answer("bob", row(others[0].id, question.id, 1, f"bob-{place:0>20}"))
+        look.finish("bob", others[0].id)
+        with pytest.raises(LeaseExpired, match="your text stays here"):
+            look.answer("ann", row(one.id, value=1, id="c" * 20))
+
+
+def test_nobody_answers_for_another(tmp_path: Path) -> None:
+    with study(tmp_path) as look:
+        one = look.take("ann")
+        assert one is not None
+        for act in (
+            lambda: look.answer("bob", row(one.id)),
+            lambda: look.finish("bob", one.id),
+            lambda: look.skip("bob", one.id, "not mine"),
+            lambda: look.reopen("bob", one.id),
+        ):
+            with pytest.raises(BadInput, match="not yours, or is gone"):
+                act()
+        assert not len(look.project.store.labels())
+
+
+# --- pages --------------------------------------------------------------------------------------------------------
+
+
+def test_an_item_is_rated_by_forms_alone(tmp_path: Path) -> None:
+    with project(tmp_path) as opened, served(opened) as port:
+        browser = Browser(port)
+        page = browser.get("/rate/look") if browser.get("/") else ""
+        assert "Answer &lt;b&gt;" in page and "gpt-9" not in page
+        where = re.search(r'action="(/rate/look/[^"]+)"', page)
+        assert where is not None
+        fields = {name: "1" for name in re.findall(r'type="radio" name="([^"]+)"', page)}
+        fields |= dict(re.findall(r'type="hidden" name="(id\.[^"]+)" value="([^"]+)"', page))
+        status, _, to = browser.post(where[1], form=token(page), do="finish", **fields)
+        assert (status, to) == (303, "/rate/look")
+        assert len(opened.store.labels()) == len(fields) // 2
+
+
+def test_personal_links_bring_people_in_and_wrong_ones_do_not(tmp_path: Path) -> None:
+    with project(tmp_path) as opened:
+        studies = Studies(opened.store)
+        key = add_person(studies, "ann")
+        with served(opened) as port:
+            stranger, ann = Browser(port), Browser(port)
+            stranger.get("/rate/look")
+            assert stranger.status == 401
+            stranger.get("/in/" + "x" * 43)
+            assert stranger.status == 401
+            assert "Hello, ann" in ann.get(f"/in/{key}") and not ann.cookies
+            assert ann.post("/in", key=key)[0] == 303 and ann.cookies
+            assert "Question" in ann.get("/rate/look")
+        studies.close()
+    text = (tmp_path / "accord.db").read_bytes()
+    assert key.encode() not in text and ann.cookies["accord_session"].encode() not in text
+
+
+def test_foreign_origins_hosts_and_forged_forms_are_refused(tmp_path: Path) -> None:
+    with project(tmp_path) as opened, served(opened) as port:
+        browser = Browser(port)
+        page = browser.get("/rate/look") if browser.get("/") else ""
+        where = re.search(r'action="(/rate/look/[^"]+)"', page)
+        assert where is not None
+        body = urlencode({"form": token(page), "value.Q0": "1", "do": "save"})
+        assert browser.ask("POST", where[1], body, Origin="http://evil.example")[0] == 403
+        assert browser.ask("POST", where[1], body, Host="evil.example")[0] == 421
+        assert browser.post(where[1], form="0" * 64, do="save")[0] == 403
+        assert not len(opened.store.labels())
+
+
+def test_a_store_of_people_keeps_names_apart(tmp_path: Path) -> None:
+    store = Store(f"sqlite:///{tmp_path}/accord.db")
+    studies = Studies(store)
+    add_person(studies, "ann", "lead")
+    with pytest.raises(Conflict, match="somebody called 'ann'"):
+        add_person(studies, "ANN")
+    with pytest.raises(BadInput, match="allowed: 1 to 40 letters"):
+        add_person(studies, "../ann")
+    studies.close()
+    store.close()
