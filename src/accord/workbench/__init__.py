@@ -19,9 +19,9 @@ from accord.workbench.plan import FLOWS, Plan, Stage, assigned, eligible, planne
 from accord.workbench.study import At, NotNow, Part, Study, parts
 
 if TYPE_CHECKING:
-    from accord.workbench.app import Bench, workbench_app
+    from accord.workbench.app import Bench, together, workbench_app
 
-_LATE = {"Bench": "app", "workbench_app": "app"}
+_LATE = {"Bench": "app", "together": "app", "workbench_app": "app"}
 
 __all__ = [
     "Accounts",
@@ -56,6 +56,7 @@ __all__ = [
     "read_plan",
     "sampled",
     "table",
+    "together",
     "workbench_app",
     "write_plan",
 ]

@@ -112,6 +112,8 @@ class Accounts:
         key = key_in(cookies.get(COOKIE, ""))
         if key is None:
             return None
+        if self.is_alone and self.studies.people.everybody():
+            self.is_alone = False  # somebody was added since: from now on everybody needs a link
         person = self._alone if self.is_alone else self.studies.people.session(digest_of(key))
         return None if person is None else Visitor(person, key)
 

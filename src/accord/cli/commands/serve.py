@@ -1,4 +1,4 @@
-"""`accord serve`: score live messages over HTTP."""
+"""`accord serve`: the workbench in the browser, and live scoring over HTTP."""
 
 from __future__ import annotations
 
@@ -26,9 +26,16 @@ def serve(
     evaluator: EvaluatorFolder = None,
     annotator: Annotator = None,
     host: Annotated[
-        str, typer.Option("--host", help="Where to listen; beyond this machine ACCORD_TOKEN is needed.")
+        str,
+        typer.Option(
+            "--host", help="Where to listen; beyond this machine scoring needs ACCORD_TOKEN, rating accord users add."
+        ),
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=1, max=65535)] = 8700,
+    name: Annotated[
+        list[str] | None,
+        typer.Option("--name", help="Host name that browsers use beyond this machine; may be given more than once."),
+    ] = None,
     out: Annotated[Path | None, RowsOut] = None,
     conversations: Annotated[
         int, typer.Option("--conversations", min=1, help="The most that are remembered.")
@@ -41,10 +48,14 @@ def serve(
     ask: Asks = False,
     config_file: ConfigFile = None,
 ) -> None:
-    """Score messages as they are said: POST /v1/scores, OpenTelemetry at /v1/traces, figures at /metrics, /docs.
+    """Serve the studies of accord.yaml to those who rate, and score messages as they are said.
 
-    Its token is the environment variable ACCORD_TOKEN. SIGTERM stops it when what is under way is finished.
+    Pages: / for whoever was added with `accord users add`; on this machine, where nobody was added, for you alone.
+    Scores: POST /v1/scores, OpenTelemetry at /v1/traces, figures at /metrics, /docs; their token is the environment
+    variable ACCORD_TOKEN. Without an evaluator the studies are served alone. SIGTERM stops it when what is under way is
+    finished.
     """
+    from contextlib import ExitStack
     from functools import partial
 
     from accord.live import Service, check_installed, checked_binding, make_app, opened, report
@@ -52,16 +63,28 @@ def serve(
 
     check_installed()
     token = os.environ.get("ACCORD_TOKEN") or None
-    checked_binding(host, token)
-    with open_project(config_file) as project:
-        folder = evaluator or project.folder()
-        store = project.store if watch else None
-        models = project.models if ask else None
-        config = project.config
-        with opened(
-            folder, annotator, out, store, config.watch, note, conversations, minutes * 60, models, config.live
-        ) as ingestor:
+    with open_project(config_file) as project, ExitStack() as open_:
+        config, folder = project.config, evaluator or project.folder()
+        scores = pages = None
+        if evaluator is not None or not config.studies or folder.exists():
+            checked_binding(host, token)
+            store, models = project.store if watch else None, project.models if ask else None
+            about = (annotator, out, store, config.watch, note, conversations, minutes * 60, models, config.live)
+            ingestor = open_.enter_context(opened(folder, *about))
             watched = None if ingestor.watch is None else partial(report, project.store, before=ingestor.watch.flush)
+            scores = make_app(Service(ingestor, watched, say=note), token, int(max_body * 2**20))
             note(f"serving {ingestor.scorer.signature} at http://{host}:{port}/docs")
-            listen(make_app(Service(ingestor, watched, say=note), token, int(max_body * 2**20)), host, port)
-    note("stopped")
+        if config.studies:
+            from accord.workbench import Bench, workbench_app
+
+            bench = Bench(project, host)
+            open_.callback(bench.close)
+            pages = workbench_app(bench, frozenset(map(str.lower, [host, *(name or ())])))
+            note(f"{len(bench.open)} studies at http://{host}:{port}/")
+        if pages is None or scores is None:
+            listen(pages or scores, host, port)  # type: ignore[arg-type]
+        else:
+            from accord.workbench import together
+
+            listen(together(scores, pages), host, port)
+    note("stopped; answers are kept" if config.studies else "stopped")

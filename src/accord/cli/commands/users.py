@@ -1,0 +1,104 @@
+"""`accord users`: who may come into the workbench, by which link."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from accord.cli.app import app, guarded
+from accord.cli.options import AsJson, ConfigFile, open_project
+from accord.cli.show import note, show
+
+if TYPE_CHECKING:
+    from accord.store import Studies
+
+users = typer.Typer(
+    help="Who may come into the workbench, and by which personal link.", no_args_is_help=True, rich_markup_mode=None
+)
+app.add_typer(users, name="users")
+
+Name = Annotated[str, typer.Argument(help="As it stands beside the answers; a pseudonym will do.")]
+Site = Annotated[str, typer.Option("--url", help="The address of the workbench, as browsers reach it.")]
+SITE = "http://127.0.0.1:8700"
+
+
+@contextmanager
+def _studies(config_file: object) -> Iterator[Studies]:
+    from accord.store import Studies
+
+    with open_project(config_file) as project:  # type: ignore[arg-type]
+        studies = Studies(project.store)
+        try:
+            yield studies
+        finally:
+            studies.close()
+
+
+def _show_link(name: str, key: str, site: str, as_json: bool) -> None:
+    link = f"{site.rstrip('/')}/in/{key}"
+    show({"name": name, "link": link}, as_json, lambda _: link)
+    if not as_json:
+        note(f"the personal link of {name}; it is not kept and cannot be shown again")
+
+
+@users.command("add")
+@guarded
+def add(
+    name: Name,
+    role: Annotated[str, typer.Option("--role", help="annotator, lead or admin.")] = "annotator",
+    url: Site = SITE,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add somebody, and print the personal link."""
+    from accord.workbench import add_person
+
+    with _studies(config_file) as studies:
+        _show_link(name, add_person(studies, name, role), url, as_json)
+
+
+@users.command("link")
+@guarded
+def link(name: Name, url: Site = SITE, config_file: ConfigFile = None, as_json: AsJson = False) -> None:
+    """Print a new personal link; the old one, and every browser that came in by it, is out."""
+    from accord.workbench import new_link
+
+    with _studies(config_file) as studies:
+        _show_link(name, new_link(studies, name), url, as_json)
+
+
+@users.command("role")
+@guarded
+def role(
+    name: Name,
+    role: Annotated[str, typer.Argument(help="annotator, lead or admin.")],
+    config_file: ConfigFile = None,
+) -> None:
+    """Give somebody another role."""
+    from accord.workbench import change_role
+
+    with _studies(config_file) as studies:
+        change_role(studies, name, role)
+    note(f"{name} is {role} now")
+
+
+@users.command("remove")
+@guarded
+def remove(name: Name, config_file: ConfigFile = None) -> None:
+    """Let somebody in no more; what they said stays."""
+    with _studies(config_file) as studies:
+        studies.people.remove(name)
+    note(f"{name} is out; their answers are kept")
+
+
+@users.command("list")
+@guarded
+def list_(config_file: ConfigFile = None, as_json: AsJson = False) -> None:
+    """List everybody with their role."""
+    with _studies(config_file) as studies:
+        found = [person._asdict() for person in studies.people.everybody()]
+    lines = [f"{each['name']}  {each['role']}  since {each['added'][:10]}" for each in found]
+    show({"users": found}, as_json, lambda _: "\n".join(lines) or "nobody yet: accord users add NAME --role lead")
