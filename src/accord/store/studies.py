@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, and_, func, insert, or_, select, update
@@ -245,7 +246,9 @@ class Studies:
 
     # --- what is said -------------------------------------------------------------------------------------------
 
-    def keep(self, id: str, said: Annotation, per_item: int, until: str) -> tuple[Annotation, bool]:
+    def keep(
+        self, id: str, person: str, said: Callable[[Assignment], Annotation], per_item: int, until: str
+    ) -> tuple[Annotation, bool]:
         """Keep an answer. The same again changes nothing, whenever it comes.
 
         A question has one answer per assignment: another one replaces it, and the first stays in the history. Of marks
@@ -253,7 +256,8 @@ class Studies:
 
         Args:
             id: The assignment.
-            said: What a person said, with the `answer` that its page made for it.
+            person: Whose it has to be.
+            said: What that person said of it, with the `answer` that its page made for it.
             per_item: How many people an item wants: one whose lease is over goes on where nobody took its place.
             until: The lease from now on.
 
@@ -263,37 +267,29 @@ class Studies:
         Raises:
             LeaseExpired: Others have completed it in the meantime; nothing is kept.
             Conflict: The id was used for something else, or what it replaces was replaced already.
-            BadInput: There is no such assignment of this person.
+            BadInput: There is no such assignment of this person, or `said` refuses it.
         """
 
         def work(connection: Connection) -> tuple[Annotation, bool]:
-            found = self._own(connection, id, said.by)
-            known = _with_answer(connection, said.answer)
+            found = self._own(connection, id, person)
+            new = said(found)
+            history = _said(connection, new, history=True)
+            known = next((each for each in history if each.answer == new.answer), None)
             if known is not None:
-                if _same(known, said):
-                    return known, True
-                raise Conflict("this answer's id was used for another answer; load the page and answer again", known)
+                return _again(known, new), True
             if found.state == "open":
                 if found.until < now() and _taken(connection, found.item.key, id) >= per_item:
-                    raise LeaseExpired("this was open for too long, and others have answered it; your text stays here")
-                _renewed(connection, found, until)
-            before = self._before(connection, said)
-            new = replace(said, time=now(), replaces=before)
-            place = connection.execute(select(func.max(annotated.c.place)).where(annotated.c.kind == PERSON)).scalar()
-            row = annotation_row(new, Keys().of(new), (place or 0) + 1)
-            connection.execute(insert(annotated).values(row))
+                    raise LeaseExpired("this was open for too long; others have answered it, and your text stays here")
+                if found.until < _soon(until):
+                    _renewed(connection, found, until)
+            new = replace(new, time=now(), replaces=_replaced(new, _last(history)))
+            last = select(func.coalesce(func.max(annotated.c.place), 0) + 1).where(annotated.c.kind == PERSON)
+            row = {**annotation_row(new, Keys().of(new), 0), "place": last.scalar_subquery()}
+            if not connection.execute(self._store._insert(annotated).values(row).on_conflict_do_nothing()).rowcount:
+                raise Conflict("this answer's id was used for another answer; load the page and answer again")
             return new, False
 
         return self._writer.run(work)
-
-    def _before(self, connection: Connection, said: Annotation) -> str:
-        """The `answer` that this one replaces; empty where it is the first."""
-        current = [each for each in _said(connection, said) if each.question == said.question]
-        if said.question.startswith(ISSUE):
-            if said.replaces and said.replaces not in {each.answer for each in current}:
-                raise Conflict("this mark was changed already; load the page again")
-            return said.replaces
-        return current[-1].answer if current else ""
 
     def said_in(self, assignment: Assignment, history: bool = False) -> list[Annotation]:
         """What somebody said of an item, in that order: the last of each, or all of it."""
@@ -381,9 +377,34 @@ def _renewed(connection: Connection, found: Assignment, until: str) -> Assignmen
     return replace(found, until=until)
 
 
-def _with_answer(connection: Connection, answer: str) -> Annotation | None:
-    row = connection.execute(select(annotated).where(annotated.c.answer == answer)).first()
-    return None if row is None else annotation_from(row)
+def _again(kept: Annotation, said: Annotation) -> Annotation:
+    """What is kept of an answer that comes again.
+
+    Raises:
+        Conflict: It is another one.
+    """
+    if not _same(kept, said):
+        raise Conflict("this answer's id was used for another answer; load the page and answer again", kept)
+    return kept
+
+
+def _soon(until: str) -> str:
+    """A lease that ends before this is worth a write: a minute before what it would be renewed to."""
+    return (datetime.fromisoformat(until) - timedelta(minutes=1)).isoformat(timespec="milliseconds")
+
+
+def _replaced(said: Annotation, current: Sequence[Annotation]) -> str:
+    """The `answer` that this one replaces; empty where it is the first.
+
+    Raises:
+        Conflict: A mark that is gone.
+    """
+    alike = [each.answer for each in current if each.question == said.question]
+    if not said.question.startswith(ISSUE):
+        return alike[-1] if alike else ""
+    if said.replaces and said.replaces not in alike:
+        raise Conflict("this mark was changed already; load the page again")
+    return said.replaces
 
 
 def _same(kept: Annotation, said: Annotation) -> bool:
@@ -403,8 +424,11 @@ def _said(connection: Connection, about: Annotation, history: bool = False) -> l
         each for each in found
         if each.study == about.study and each.against == about.against and (not is_turn or each.target == about.target)
     ]  # fmt: skip
-    if history:
-        return found
+    return found if history else _last(found)
+
+
+def _last(found: Sequence[Annotation]) -> list[Annotation]:
+    """Of a history what stands: nothing that was replaced, no mark that was taken back."""
     gone = {each.replaces for each in found}
     return [
         each for each in found

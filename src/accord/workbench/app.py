@@ -8,7 +8,7 @@ files, and work without it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping, MutableMapping
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -17,7 +17,9 @@ from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.types import Receive, Scope, Send
 
 from accord.live import SECONDS, App, Guard, Guesses, Refused, is_loopback
 from accord.project import Project
@@ -173,12 +175,21 @@ _HEADERS = {
 }
 
 
-async def _with_headers(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+class _WithHeaders:
     """Every answer: nothing from elsewhere, no frame, nothing kept, so that "back" asks again."""
-    answer = await call_next(request)
-    for name, value in _HEADERS.items():
-        answer.headers.setdefault(name, value)
-    return answer
+
+    def __init__(self, app: App) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def with_headers(event: MutableMapping[str, Any]) -> None:
+            if event["type"] == "http.response.start":
+                headers = MutableHeaders(scope=event)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(event)
+
+        await self.app(scope, receive, with_headers)
 
 
 # --- the application ------------------------------------------------------------------------------------------------
@@ -221,7 +232,7 @@ def workbench_app(bench: Bench, names: frozenset[str] = frozenset(), seconds: fl
         seconds: For a request to arrive in.
     """
     app = FastAPI(title="Accord", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
-    app.middleware("http")(_with_headers)
+    app.add_middleware(_WithHeaders)
     for kind in (Refused, AccordError, OSError, HTTPException):
         app.exception_handler(kind)(bench.wrong)
     from accord.workbench import doors, rating  # each part adds its routes

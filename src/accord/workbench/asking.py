@@ -111,6 +111,7 @@ class OpenStudy:
         self.rubric: Rubric = load_rubric(self.settings.rubric) if self.settings.rubric else project.rubric
         self.taxonomy: Taxonomy | None = load_taxonomy(self.settings.marks) if self.settings.marks else None
         self._check()
+        self._applying: dict[tuple[str, str], tuple[str, ...]] = {}
         self.rank: Callable[[Sequence[Candidate], str], Candidate] | None = None  # set by whoever knows what helps most
         studies.set_study(name, {**self.settings.model_dump(mode="json"), "rubric_hash": self.rubric.hash})
 
@@ -205,9 +206,13 @@ class OpenStudy:
             BadInput: There is none of this id, or it is somebody else's: nobody is told which.
         """
         found = self.studies.assignment(id)
+        self._check_own(found, person)
+        assert found is not None
+        return found
+
+    def _check_own(self, found: Assignment | None, person: str) -> None:
         if found is None or found.person != person or found.item.study != self.name:
             raise BadInput("this page is not yours, or is gone; go back to the list of studies")
-        return found
 
     def sheet(self, assignment: Assignment) -> Sheet:
         """What a page shows."""
@@ -274,9 +279,13 @@ class OpenStudy:
         strangers = sorted(set(row) - _FIELDS)
         if strangers:
             raise BadInput(f"the answer has {strangers[0]!r}; allowed: {', '.join(sorted(_FIELDS))}")
-        assignment = self.assignment(_text(row, "assignment", 64), person)
-        said = self._annotation(person, assignment, row)
-        return self.studies.keep(assignment.id, said, self.settings.per_item, self._until())
+        id = _text(row, "assignment", 64)
+
+        def said(assignment: Assignment) -> Annotation:
+            self._check_own(assignment, person)
+            return self._annotation(person, assignment, row)
+
+        return self.studies.keep(id, person, said, self.settings.per_item, self._until())
 
     def _annotation(self, person: str, assignment: Assignment, row: Mapping[str, Any]) -> Annotation:
         item, stage = assignment.item, self.settings.stages[assignment.stage]
@@ -304,13 +313,19 @@ class OpenStudy:
         )  # fmt: skip
 
     def _question(self, stage: Stage, item: Item, name: str) -> Question:
-        conversation = next(self.project.store.conversations([item.target.conversation]))
-        asked = self.asked(stage, conversation)
+        asked = self._asked_of(stage, item.target.conversation)
         plain = name.removesuffix(f":{BOTH_BAD}") if item.against is not None else name
         found = next((question for question in asked if question.id == plain), None)
         if found is None:
             raise BadInput(f"question {name[:60]!r} is not asked here; asked are {', '.join(q.id for q in asked)}")
         return found if plain == name else _both_bad(found)
+
+    def _asked_of(self, stage: Stage, name: str) -> tuple[Question, ...]:
+        """The questions of a stage that apply to a conversation, which does not change."""
+        if (stage.id, name) not in self._applying:
+            found = self.asked(stage, next(self.project.store.conversations([name])))
+            self._applying[stage.id, name] = tuple(question.id for question in found)
+        return tuple(self.rubric[question] for question in self._applying[stage.id, name])
 
     def _mark(
         self, person: str, item: Item, name: str, row: Mapping[str, Any], common: Mapping[str, Any]

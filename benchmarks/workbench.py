@@ -1,0 +1,384 @@
+"""The workbench under load: what fifty people who save at once wait for, what a kill costs, and what pages give away.
+
+    python benchmarks/workbench.py [--only save,kill,page,blind,bare] [--quick] --json OUT
+
+`accord serve` runs as a process of its own, its people sign in by their links, and each holds one connection. On SQLite
+and, where its binaries are, on a throw-away PostgreSQL:
+
+- `save`: fifty annotators send answers, one after another each. `lost` are answers that were acknowledged and are not
+  in the store, `doubled` those that are there twice.
+- `kill`: the same, the server ended with SIGKILL ten times and started again. Answers that were not acknowledged are
+  sent again, as a browser does.
+- `page`: the first page with all that it loads, in kB.
+- `blind`: responses to an annotator, searched for the system's name, the conversation's id, what others answered, and
+  the evaluator's prediction; `found` is how many have one.
+- `bare` is the baseline: the same load on a server that does nothing but append each answer to a file and wait for the
+  disk (`fsync`), in the same run.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from harness import Row, chosen, finish, options
+
+from accord import Conversation, Store, Turn
+from accord.store import Prediction, Studies
+from accord.testing import ThrowAwayPostgres
+from accord.workbench import add_person
+
+PARTS = ("bare", "save", "kill", "page", "blind")
+PEOPLE = 50
+SAVES = 60
+KILLS = 10
+COLUMNS = ["what", "database", "annotators", "answers", "lost", "doubled", "kills", "p50_seconds", "p99_seconds",
+           "per_second", "kilobytes", "responses", "found"]  # fmt: skip
+QUESTIONS = [f"Q{place}" for place in range(9)]
+RUBRIC = "name: nine\nmain: Q0\nquestions:\n" + "".join(
+    f'  - {{id: {name}, text: "How good is it ({name})?", options: {{1: bad, 2: poor, 3: fair, 4: good}}}}\n'
+    for name in QUESTIONS
+)
+SYSTEM = "assistant-omega-7"
+SQLITE = "sqlite:///FOLDER/accord.db"
+
+BARE = """
+import http.server, os, sys
+log = os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        os.write(log, self.rfile.read(int(self.headers["Content-Length"])) + b"\\n")
+        os.fsync(log)
+        self.send_response(201)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, *_):
+        pass
+
+http.server.ThreadingHTTPServer.request_queue_size = 128
+http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+"""
+
+
+class Shop:
+    """A project with a study over enough conversations for everybody, and its people."""
+
+    def __init__(self, folder: Path, url: str, people: int) -> None:
+        self.folder, self.url, self.port = folder, url, _free_port()
+        (folder / "rubric.yaml").write_text(RUBRIC)
+        settings = {"store": url, "rubric": "rubric.yaml", "studies": {"look": {"per_item": people}}}
+        (folder / "accord.yaml").write_text(json.dumps(settings))
+        store = Store(url)
+        store.add_conversations(_chats(40))
+        studies = Studies(store)
+        self.keys = {f"p{place}": add_person(studies, f"p{place}") for place in range(people)}
+        studies.close()
+        store.close()
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Serve, and wait until it answers."""
+        command = [sys.executable, "-m", "accord", "serve", "--port", str(self.port)]
+        with (self.folder / "serve.log").open("ab") as log:
+            self.process = subprocess.Popen(command, cwd=self.folder, stdout=log, stderr=log)
+        _wait_for(self.port, self.process)
+
+    def kill(self) -> None:
+        """End it at once."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> None:
+        """End it in peace."""
+        assert self.process is not None
+        self.process.terminate()
+        self.process.wait(60)
+
+
+class Annotator:
+    """Somebody with a browser: signs in, takes an item, and saves answers until each is acknowledged."""
+
+    def __init__(self, shop: Shop, name: str) -> None:
+        self.shop, self.name = shop, name
+        self.seconds: list[float] = []
+        self.acknowledged: dict[str, str] = {}
+        self.connection: HTTPConnection | None = None
+        self.cookie = self.token = self.assignment = ""
+
+    def sign_in(self) -> None:
+        """By the personal link."""
+        status, _, headers = self.ask("POST", "/in", urlencode({"key": self.shop.keys[self.name]}))
+        assert status == 303, status
+        self.cookie = (headers.get("Set-Cookie") or "").partition(";")[0]
+
+    def take(self) -> str:
+        """The next item's page."""
+        status, _, headers = self.ask("GET", "/rate/look")
+        assert status == 303, status
+        self.assignment = (headers.get("Location") or "").rpartition("/")[2]
+        status, page, _ = self.ask("GET", f"/rate/look/{self.assignment}")
+        assert status == 200, page[:200]
+        self.token = re.findall(r'name="accord-form" content="(\w+)"', page)[0]
+        return page
+
+    def save(self, place: int) -> None:
+        """One answer, sent until it is acknowledged; the time of each attempt that was."""
+        answer = f"{self.name}-{place:0>20}"
+        row: Row = {"study": "look", "assignment": self.assignment, "id": answer, "question": QUESTIONS[place % 9],
+               "value": place % 4 + 1, "seconds": 2.5}  # fmt: skip
+        while True:
+            start = time.perf_counter()
+            try:
+                status, said, _ = self.ask("POST", "/answers", json.dumps(row), kind="application/json")
+            except (OSError, HTTPException):
+                self.connection = None
+                time.sleep(0.05)
+                continue
+            if status in (200, 201):
+                self.seconds.append(time.perf_counter() - start)
+                self.acknowledged[answer] = row["question"]
+                return
+            raise AssertionError(f"{status}: {said[:200]}")
+
+    def ask(self, method: str, path: str, body: str | None = None, kind: str = "") -> tuple[int, str, Any]:
+        """A request on the one connection."""
+        if self.connection is None:
+            self.connection = HTTPConnection("127.0.0.1", self.shop.port, timeout=60)
+        headers = {"Origin": f"http://127.0.0.1:{self.shop.port}", "Cookie": self.cookie}
+        if body is not None:
+            headers["Content-Type"] = kind or "application/x-www-form-urlencoded"
+        if kind:
+            headers["X-Accord-Form"] = self.token
+        self.connection.request(method, path, body, headers)
+        answer = self.connection.getresponse()
+        return answer.status, answer.read().decode(), answer.headers
+
+
+def under_load(what: str, database: str, url: str, people: int, saves: int, kills: int = 0) -> Row:
+    """Everybody saves at once; the server may be killed meanwhile."""
+    with tempfile.TemporaryDirectory() as name:
+        shop = Shop(Path(name), url.replace("FOLDER", name), people)
+        shop.start()
+        everybody = [Annotator(shop, each) for each in shop.keys]
+        for each in everybody:
+            each.sign_in()
+            each.take()
+        begin = time.perf_counter()
+        threads = [threading.Thread(target=_saves, args=(each, saves)) for each in everybody]
+        for thread in threads:
+            thread.start()
+        draw, done = random.Random(0), 0
+        while done < kills and any(thread.is_alive() for thread in threads):
+            time.sleep(draw.uniform(0.3, 1.0))
+            shop.kill()
+            shop.start()
+            done += 1
+        for thread in threads:
+            thread.join()
+        seconds = time.perf_counter() - begin
+        shop.stop()
+        lost, doubled = _missing(shop.url, everybody)
+        times = sorted(each for annotator in everybody for each in annotator.seconds)
+        count = len(times)
+        return {
+            "what": what, "database": database, "annotators": people, "answers": count, "lost": lost,
+            "doubled": doubled, "kills": done if kills else None, "p50_seconds": statistics.median(times),
+            "p99_seconds": times[min(count - 1, int(count * 0.99))], "per_second": count / seconds,
+        }  # fmt: skip
+
+
+def _saves(annotator: Annotator, count: int) -> None:
+    for place in range(count):
+        annotator.save(place)
+
+
+def _missing(url: str, everybody: list[Annotator]) -> tuple[int, int]:
+    """Answers that were acknowledged and are not there, and those that are there twice."""
+    store = Store(url)
+    kept = Counter(each.answer for each in store.annotations({"person"}))
+    store.close()
+    wanted = [answer for annotator in everybody for answer in annotator.acknowledged]
+    return sum(answer not in kept for answer in wanted), sum(count > 1 for count in kept.values())
+
+
+def bare(people: int, saves: int) -> Row:
+    """The baseline: a server that appends each answer to a file and waits for the disk."""
+    with tempfile.TemporaryDirectory() as name:
+        port, log = _free_port(), Path(name) / "log"
+        process = subprocess.Popen([sys.executable, "-c", BARE, str(port), str(log)])
+        _wait_for(port, process)
+        times: list[float] = []
+
+        def client(which: int) -> None:
+            connection = HTTPConnection("127.0.0.1", port, timeout=60)
+            for place in range(saves):
+                start = time.perf_counter()
+                connection.request("POST", "/", json.dumps({"id": f"{which}-{place}", "value": 3}))
+                connection.getresponse().read()
+                times.append(time.perf_counter() - start)
+
+        begin = time.perf_counter()
+        threads = [threading.Thread(target=client, args=(which,)) for which in range(people)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        seconds = time.perf_counter() - begin
+        process.kill()
+        lines = len(log.read_text().splitlines())
+        times.sort()
+        return {
+            "what": "bare", "database": "file", "annotators": people, "answers": len(times),
+            "lost": people * saves - lines, "doubled": 0, "p50_seconds": statistics.median(times),
+            "p99_seconds": times[int(len(times) * 0.99)], "per_second": len(times) / seconds,
+        }  # fmt: skip
+
+
+def page(url: str) -> Row:
+    """The first page of an item with its style sheet and scripts, once, in kB."""
+    with tempfile.TemporaryDirectory() as name:
+        shop = Shop(Path(name), url.replace("FOLDER", name), 1)
+        shop.start()
+        somebody = Annotator(shop, "p0")
+        somebody.sign_in()
+        loaded = somebody.take()
+        size = len(loaded.encode())
+        for address in re.findall(r'(?:src|href)="(/static/[^"]+)"', loaded):
+            size += len(somebody.ask("GET", address)[1].encode())
+        shop.stop()
+        return {"what": "page", "database": "sqlite", "kilobytes": size / 1000}
+
+
+def blind(url: str, responses: int) -> Row:
+    """What an annotator is sent, searched for what nobody may know while rating."""
+    with tempfile.TemporaryDirectory() as name:
+        shop = Shop(Path(name), url.replace("FOLDER", name), 3)
+        store = Store(shop.url)
+        studies = Studies(store)
+        shop.start()
+        first, second = Annotator(shop, "p1"), Annotator(shop, "p0")
+        for each in (first, second):
+            each.sign_in()
+        secrets = [SYSTEM, "secret-comment-of-another", "prediction-of-the-evaluator", "0.2718281828"]
+        found = seen = 0
+        while seen < responses:
+            first.take()
+            row: Row = {"study": "look", "assignment": first.assignment, "id": f"first-{seen:0>20}", "question": "Q0",
+                   "value": 4, "comment": "secret-comment-of-another"}  # fmt: skip
+            assert first.ask("POST", "/answers", json.dumps(row), kind="application/json")[0] == 201
+            item = studies.assignment(first.assignment)
+            assert item is not None
+            expected = Prediction(item.item.key, "p0", "Q0", "prediction-of-the-evaluator", {"4": 0.2718281828}, "")
+            studies.add_predictions([expected._replace(made="2026-01-01T00:00:00.000+00:00")])
+            second.take()
+            here = f"/rate/look/{second.assignment}"
+            for address in ("/", "/rate/look", here, f"{here}.json", "/rate/look/done", "/rate/look/done.json"):
+                _, said, headers = second.ask("GET", address)
+                seen += 1
+                found += any(secret in said + str(headers) for secret in secrets)
+            for each in (first, second):
+                fields = {"form": each.token, "do": "skip", "reason": "next"}
+                each.ask("POST", f"/rate/look/{each.assignment}", urlencode(fields))
+            if first.ask("GET", "/rate/look")[2].get("Location", "").endswith("done"):
+                break
+        shop.stop()
+        studies.close()
+        store.close()
+        return {"what": "blind", "database": "sqlite", "responses": seen, "found": found}
+
+
+def _chats(count: int) -> list[Conversation]:
+    """Conversations written here, whose ids name the system as real logs do."""
+    return [
+        Conversation(
+            f"{SYSTEM}-{place}",
+            tuple(
+                Turn(role, f"{words} {place}.{turn}")
+                for turn in range(4)
+                for role, words in (
+                    ("user", "Could you tell me more about case"),
+                    ("assistant", "Here is what I know of"),
+                )
+            ),
+            metadata={"system": SYSTEM},
+        )
+        for place in range(count)
+    ]
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+    while True:
+        assert process.poll() is None, "the server ended; see serve.log"
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except OSError:
+            time.sleep(0.02)
+
+
+@contextmanager
+def _sqlite() -> Iterator[str]:
+    yield SQLITE
+
+
+@contextmanager
+def _postgresql() -> Iterator[str]:
+    with ThrowAwayPostgres() as cluster:
+        yield cluster.url
+
+
+def main() -> None:
+    """Measure, print, write."""
+    parser = options("workbench", __doc__.splitlines()[0], PARTS)
+    given = parser.parse_args()
+    parts = chosen(parser, given.only, PARTS)
+    people, saves, kills, responses = (8, 9, 2, 60) if given.quick else (PEOPLE, SAVES, KILLS, 1000)
+    rows: list[Row] = []
+    if "bare" in parts:
+        rows.append(bare(people, saves))
+    databases = {"sqlite": _sqlite, "postgresql": _postgresql}
+    if shutil.which("pg_config") is None:
+        print("no PostgreSQL here: SQLite alone", file=sys.stderr)
+        del databases["postgresql"]
+    for what in ("save", "kill"):
+        for database, opened in databases.items() if what in parts else ():
+            with opened() as url:
+                rows.append(under_load(what, database, url, people, saves, kills if what == "kill" else 0))
+    if "page" in parts:
+        rows.append(page(SQLITE))
+    if "blind" in parts:
+        rows.append(blind(SQLITE, responses))
+    finish("workbench", rows, COLUMNS, given.json)
+
+
+if __name__ == "__main__":
+    main()
