@@ -20,6 +20,7 @@ import attack_files as files
 import attack_pages as texts
 import attack_service
 import attack_wires as wires
+import attack_workbench
 from attacking import Area, Workshop
 from harness import Row, chosen, finish, options
 
@@ -27,7 +28,7 @@ AREAS: dict[str, Area] = {
     "readers": files.readers, "yaml": files.yamls, "evaluator-folders": files.folders, "stores": files.stores,
     "follow": files.follow, "replies": wires.replies, "endpoints": wires.endpoints, "budgets": wires.budgets,
     "secrets": wires.secrets, "webhooks": wires.webhooks, "serve": attack_service.serve, "pages": texts.pages,
-    "terminal": texts.terminal,
+    "terminal": texts.terminal, "workbench": attack_workbench.workbench,
 }  # fmt: skip
 AT_ONCE = 3
 """Areas that are tried side by side."""
