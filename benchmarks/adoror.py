@@ -1,7 +1,8 @@
 """ADOROR: a planted utility that the selector has to find, and table 1 on Topical-USR with the embedded model.
 
-`--only planted,sensitivity,prompts` needs no data and no model: what each selector recovers, table 4 (γ × ζ × k), and
-whether prompts that do well about the examples do well about new inputs (figures 4 to 6).
+`--only planted,sensitivity,prompts,together` needs no data and no model: what each selector recovers, table 4
+(γ × ζ × k), whether prompts that do well about the examples do well about new inputs (figures 4 to 6), and what it
+costs that inputs share tried sets.
 
 The real part keeps every reply in `--store`: it can be stopped and goes on from there. `--limit N` takes so many
 responses (whole contexts); `--limit 18 --splits context --dimensions Overall` takes about ten minutes on one core
@@ -19,7 +20,7 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
-from adoror_planted import planted_rows, prompt_rows, sensitivity_rows
+from adoror_planted import planted_rows, prompt_rows, sensitivity_rows, together_rows
 from adoror_prefixes import prefix_rows
 from adoror_systems import NAMES, TABLE_1
 from harness import Row, chosen, data_folder, options, table, write
@@ -33,7 +34,7 @@ from accord.project import Project, config_from
 from accord.statistics import Clusters, fold_of
 from accord.values import Conversation, Document, Label, Labels, Question, Rubric, Sample, Scale
 
-PARTS = ("planted", "sensitivity", "prompts", "prefixes", "real")
+PARTS = ("planted", "sensitivity", "prompts", "prefixes", "together", "real")
 MODEL = "embedded:smollm2-135m"
 DIMENSIONS = {
     "Overall": ("What is the overall quality of the reply?", (1, 2, 3, 4, 5)),
@@ -77,6 +78,10 @@ def main() -> None:
         saved = prefix_rows()
         print(table(saved, ("what", "together", "layout", "requests", "characters", "shared")), "\n")
         rows += saved
+    if "together" in parts:
+        shared = [row for seed in range(1 if args.quick else 3) for row in together_rows(seed, args.quick)]
+        print(table(shared, ("world", "system", "seed", "recovered", "absolute_error")), "\n")
+        rows += shared
     if "real" in parts:
         folder = data_folder(parser, args.data) / "topical_usr"
         limit = args.limit or (18 if args.quick else None)

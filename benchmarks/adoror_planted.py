@@ -21,6 +21,7 @@ from accord.methods import (
     TowerSettings,
     by_cost,
     greedy_subgraph,
+    pair_draws,
     random_nodes,
     selectors,
 )
@@ -149,6 +150,34 @@ def prompt_rows(seed: int, quick: bool) -> list[Row]:
         about = {"world": "prompts", "system": f"{count} examples", "seed": seed, "spearman": rho}
         rows.append({**about, "selected": float(held_out[own.argmin()]), "best": float(held_out.min()),
                      "mean": float(held_out.mean())})  # fmt: skip
+    return rows
+
+
+TOGETHER = (1, 2, 4, 8, 16)
+"""Inputs that share a tried set of demonstrations; 1 as published, 4 is our default."""
+
+
+def together_rows(seed: int, quick: bool) -> list[Row]:
+    """What sharing tried sets among inputs costs: it lets a prefix cache save most of the text (`prefixes`).
+
+    Returns:
+        A row by number of inputs that share a set: `recovered` by the best node, and `absolute_error` of the subgraph's
+        mean of five.
+    """
+    world, rows = _world(seed, MECHANISMS, quick), list[Row]()
+    nodes, examples, prompts = _nodes(seed, world, quick), len(world.library), len(world.library.prompts)
+    for together in TOGETHER[::2] if quick else TOGETHER:
+        rng, alone = np.random.default_rng([seed, 5]), [str(place) for place in range(examples)]
+        query, tried = pair_draws(rng, alone, prompts, 5, 4, together)
+        target = np.empty(len(query))
+        for place in range(examples):
+            mine = np.flatnonzero(query == place)
+            target[mine] = np.exp(-np.abs(world.error(place, tried.take(mine))))
+        pairs = Pairs(world.queries[:examples], world.library.texts, query, tried, target)
+        weights = _weights("adoror", seed, world, pairs, nodes, quick)
+        error = _errors(seed, world, nodes, weights)["subgraph"]
+        about = {"world": "together", "system": f"together {together}", "seed": seed}
+        rows.append({**about, "recovered": _recovered(world, nodes, weights), "absolute_error": error})
     return rows
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
@@ -13,11 +14,13 @@ from urllib.parse import urlencode
 
 import pytest
 import uvicorn
+from typer.testing import CliRunner
 
 from accord import Conversation, Store, Turn
+from accord.cli import app, commands  # noqa: F401 - registers the commands
 from accord.project import Config, Project
-from accord.store import Conflict, LeaseExpired, Studies
-from accord.values import BadInput
+from accord.store import Conflict, IssueAnnotations, LeaseExpired, Studies
+from accord.values import BadInput, Issue, IssueAnnotation, StudySettings, Target, check
 from accord.workbench import Bench, OpenStudy, add_person, workbench_app
 
 STUDY: dict[str, Any] = {"title": "First look", "per_item": 2}
@@ -155,6 +158,32 @@ def test_an_answer_that_is_sent_twice_is_kept_once_and_an_edit_keeps_its_history
         assert [each.value for each in look.studies.said_in(one)] == [2]
 
 
+def test_histories_are_exported_and_read_back(tmp_path: Path) -> None:
+    with study(tmp_path, marks="soda-eval") as look:
+        one = look.take("ann")
+        assert one is not None
+        look.answer("ann", row(one.id, value=3, seconds=4.2, comment="=1+1"))
+        look.answer("ann", row(one.id, value=2, id="b" * 20))
+        mark = {"question": "issue:Coherence", "turn": 1, "value": 1}
+        look.answer("ann", row(one.id, id="m" * 20, span=[0, 6], **mark))
+        look.answer("ann", row(one.id, id="n" * 20, span=[7, 9], **mark))
+        look.answer("ann", row(one.id, id="o" * 20, **{**mark, "value": None}, replaces="m" * 20))
+        own = list(look.project.store.annotations())
+        expected = look.project.store.labels()
+        for format in ("jsonl", "csv", "parquet"):
+            runner, out = CliRunner(), tmp_path / f"out.{format}"
+            (tmp_path / "accord.yaml").write_text(f"store: sqlite:///{tmp_path}/accord.db")
+            told = runner.invoke(app, ["export", str(out), "--config", str(tmp_path / "accord.yaml")])
+            assert told.exit_code == 0, told.output
+            with Project(Config(store=f"sqlite:///{tmp_path}/{format}.db")) as other:
+                other.store.add_conversations(chats(12))
+                other.import_([out])
+                assert list(other.store.annotations()) == own
+                assert list(other.store.labels()) == list(expected)
+        said = {(label.question, label.value) for label in expected}
+        assert said == {("Q0", 2), ("issue:Coherence", 1)} and len(expected) == 2
+
+
 def test_a_lease_that_is_over_goes_on_unless_others_have_finished(tmp_path: Path) -> None:
     with study(tmp_path, per_item=1, lease_minutes=1) as look:
         one = look.take("ann")
@@ -186,6 +215,30 @@ def test_nobody_answers_for_another(tmp_path: Path) -> None:
             with pytest.raises(BadInput, match="not yours, or is gone"):
                 act()
         assert not len(look.project.store.labels())
+
+
+def test_a_queue_of_what_a_model_called_other(tmp_path: Path) -> None:
+    issue = Issue("Other", "odd", "Answer", (0, 6), None)
+    with project(tmp_path, level="turn", items={"found": ["Other"]}) as opened:
+        said = IssueAnnotation(Target("gpt-9-3", 1), (issue,), 3, "odd", "issues|model:m", ())
+        IssueAnnotations(opened.store).add([said])
+        studies = Studies(opened.store)
+        look = OpenStudy(opened, "look", studies)
+        assert look.begin() == 1
+        taken = look.take("ann")
+        assert taken is not None and taken.item.target == Target("gpt-9-3", 1)
+        studies.close()
+    with pytest.raises(BadInput, match="needs `level: turn`"):
+        check(StudySettings, {"items": {"found": ["Other"]}}, "studies")
+
+
+def test_a_draw_has_equally_many_of_each_and_a_seed(tmp_path: Path) -> None:
+    with study(tmp_path, items={"draw": 6, "by": ["topic"], "where": {"system": ["gpt-9"]}}) as look:
+        drawn = [each.target.conversation for each in look.studies.items("look")]
+        topics = Counter(int(name.rpartition("-")[2]) % 3 for name in drawn)
+        assert set(topics.values()) == {2} and all(int(name.rpartition("-")[2]) % 2 for name in drawn)
+    with study(tmp_path / "again", items={"draw": 6, "by": ["topic"], "where": {"system": ["gpt-9"]}}) as look:
+        assert [each.target.conversation for each in look.studies.items("look")] == drawn
 
 
 # --- pages --------------------------------------------------------------------------------------------------------

@@ -37,13 +37,14 @@ from accord.values import (
 
 _IDS = ("conversation", "question", "by")
 _INDEXES = ("turn", "against_turn", "part")
-_IN_COLUMNS = ("signature", "time", "wording")
-_TEXTS = ("quote", "comment", "mode", "version", "called", "seen", "group")
+_IN_COLUMNS = ("signature", "time", "wording", "answer", "replaces")
+_TEXTS = ("quote", "comment", "mode", "version", "called", "seen", "group", "study", "stage", "rubric", "shown")
+_FLOATS = ("outside", "seconds")
 _JSON = ("value", "distribution", "span", "made_from", "losses")
 COLUMNS = (
     "conversation", "turn", "question", "by", "kind", "value", "distribution", "outside", "quote", "span", "comment",
     "signature", "mode", "made_from", "version", "time", "wording", "against", "against_turn", "called", "losses",
-    "seen", "group", "part",
+    "seen", "group", "part", "answer", "replaces", "study", "stage", "seconds", "rubric", "shown",
 )  # fmt: skip
 _TELLING = frozenset({*_IDS, "kind", "value"})
 
@@ -141,6 +142,7 @@ _SHAPES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
         "an object with a probability per option",
     ),
     "outside": (_is_number, "a number"),
+    "seconds": (lambda value: _is_number(value) and value >= 0, "a number from 0 on"),
     "span": (_is_span, "two places in a text"),
     "made_from": (lambda value: isinstance(value, Mapping), "an object"),
     "losses": (
@@ -205,7 +207,7 @@ def _from_cells(fields: Fields) -> dict[str, Json]:
         if cell in (None, ""):
             continue
         try:
-            if name in _JSON or name == "outside":
+            if name in _JSON or name in _FLOATS:
                 row[name] = json.loads(cell) if isinstance(cell, str) else cell
             else:
                 row[name] = _text(cell) if isinstance(cell, str) else cell
@@ -227,7 +229,7 @@ class AnnotationWriter(RowWriter):
     """Writes annotations as they come."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, "annotations", COLUMNS, dict.fromkeys(_INDEXES, int) | {"outside": float})
+        super().__init__(path, "annotations", COLUMNS, dict.fromkeys(_INDEXES, int) | dict.fromkeys(_FLOATS, float))
 
     def write(self, annotation: Annotation) -> None:
         """Write one annotation."""

@@ -414,7 +414,7 @@ class Store:
 def last_said() -> ColumnElement[bool]:
     """The condition that a person's annotation is the last that its author said: not replaced, no mark taken back."""
     table, later = annotated.c, annotated.alias("later")
-    replaced = select(later.c.key).where(later.c.replaces == table.answer).exists()
+    replaced = select(later.c.key).where(later.c.replaces == table.answer, later.c.by == table.by).exists()
     taken_back = and_(table.replaces.is_not(None), table.value == "null", table.question.startswith(ISSUE))
     return and_(or_(table.answer.is_(None), not_(replaced)), not_(taken_back))
 

@@ -37,6 +37,9 @@ class Items(Frozen):
         default_factory=dict, description="Only those whose system or metadata entry has one of these values."
     )
     ids: tuple[str, ...] = Field(default=(), description="Only these conversations.")
+    found: tuple[str, ...] = Field(
+        default=(), description="Only turns in which a model found an issue of one of these kinds, such as Other."
+    )
     draw: int | None = Field(default=None, ge=1, description="So many, at random; all where it is left out.")
     by: tuple[str, ...] = Field(
         default=(), description="Equally many of each value of these entries (`system`, topic, ...)."
@@ -92,6 +95,8 @@ class StudySettings(Frozen):
         names = [stage.id for stage in self.stages]
         if len(set(names)) != len(names):
             raise ValueError("two stages of a study have one name")
+        if self.items.found and self.level != "turn":
+            raise ValueError("issues are found in turns: `items: found` needs `level: turn`")
         if self.level == "pair" and self.marks:
             raise ValueError("issues are marked in turns of one conversation; leave out `marks`, or rate no pairs")
         return self

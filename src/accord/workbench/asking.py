@@ -151,7 +151,7 @@ class OpenStudy:
             BadInput: Nothing fits what `items` says.
         """
         if not self.studies.items(self.name, round):
-            found = list(drawn(self.name, self.settings, self.project.store.conversations, round))
+            found = list(drawn(self.name, self.settings, self.project.store, round))
             if not found:
                 raise BadInput(
                     f"study {self.name!r}: no conversation in the store fits `items`; import some, or ask for others"

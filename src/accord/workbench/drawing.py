@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from accord.store import Item
-from accord.values import Conversation, StudySettings, Target
+from accord.store import Item, Store
+from accord.values import ISSUE, Conversation, StudySettings, Target
 
 
-def drawn(
-    name: str, study: StudySettings, conversations: Callable[[Iterable[str] | None], Iterable[Conversation]], round: int
-) -> Iterator[Item]:
+def drawn(name: str, study: StudySettings, store: Store, round: int) -> Iterator[Item]:
     """The items of one round of a study, drawn by its seed: the same store gives the same items."""
     settings, wanted = study.items, set(study.items.ids)
+    found_in = _found(store, settings.found) if settings.found else None
     draw = random.Random(f"{study.seed}/{name}/{round}")
     strata: dict[tuple[str, ...], list[Target]] = {}
     pairs: dict[str, list[Target]] = {}
-    for conversation in conversations(wanted or None):
+    for conversation in store.conversations(wanted or None):
         if not all(_entry(conversation, key) in values for key, values in settings.where.items()):
             continue
         if study.level == "pair":
             pairs.setdefault(_opening(conversation), []).append(Target(conversation.id))
             continue
         stratum = strata.setdefault(tuple(_entry(conversation, key) for key in settings.by), [])
-        stratum += _targets(study.level, conversation)
+        stratum += [each for each in _targets(study.level, conversation) if found_in is None or each in found_in]
     known = [_target(each) for each in (*study.gold, *study.checks)]
     found: list[tuple[Target, Target | None]] = []
     for several in pairs.values():
@@ -39,6 +38,12 @@ def drawn(
         said = str(target)
         kind = "gold" if said in study.gold else "check" if said in study.checks else "plain"
         yield Item(name, round, place, kind, target, against)  # type: ignore[arg-type]
+
+
+def _found(store: Store, kinds: Iterable[str]) -> set[Target]:
+    """The turns in which a model found an issue of these kinds."""
+    found = (each for kind in kinds for each in store.annotations({"model"}, ISSUE + kind))
+    return {each.target for each in found if each.is_of_issues}
 
 
 def _targets(level: str, conversation: Conversation) -> Iterable[Target]:
