@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import re
 import threading
 from collections import Counter
@@ -21,7 +23,7 @@ from accord.cli import app, commands  # noqa: F401 - registers the commands
 from accord.project import Config, Project
 from accord.store import Conflict, IssueAnnotations, LeaseExpired, Studies
 from accord.values import BadInput, Issue, IssueAnnotation, StudySettings, Target, check
-from accord.workbench import Bench, OpenStudy, add_person, workbench_app
+from accord.workbench import Bench, OpenStudy, add_person, together, workbench_app
 
 STUDY: dict[str, Any] = {"title": "First look", "per_item": 2}
 
@@ -299,3 +301,53 @@ def test_a_store_of_people_keeps_names_apart(tmp_path: Path) -> None:
         add_person(studies, "../ann")
     studies.close()
     store.close()
+
+
+# --- the command line -----------------------------------------------------------------------------------------------
+
+
+def test_people_are_added_listed_and_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    runner = CliRunner()
+
+    def said(*arguments: str, code: int = 0) -> str:
+        found = runner.invoke(app, ["users", *arguments])
+        assert found.exit_code == code, found.output
+        return found.output
+
+    assert "nobody yet" in said("list")
+    link = json.loads(said("add", "ann", "--role", "lead", "--url", "https://rate.example/", "--json"))["link"]
+    assert re.fullmatch(r"https://rate\.example/in/[\w-]{43}", link)
+    assert "Available: admin, annotator, lead" in said("add", "bob", "--role", "king", code=1)
+    assert "somebody called 'ann'" in said("add", "Ann", code=1)
+    said("role", "ann", "annotator")
+    assert "ann  annotator" in said("list")
+    assert link not in said("link", "ann")
+    said("remove", "ann")
+    assert "nobody is called 'ann'" in said("link", "ann", code=1)
+
+
+def test_a_server_beyond_this_machine_needs_people(tmp_path: Path) -> None:
+    with project(tmp_path) as opened:
+        with pytest.raises(BadInput, match="nobody added would let anybody rate"):
+            Bench(opened, "0.0.0.0")
+        studies = Studies(opened.store)
+        add_person(studies, "ann")
+        Bench(opened, "0.0.0.0").close()
+        studies.close()
+
+
+def test_scores_and_pages_share_an_address() -> None:
+    asked: list[str] = []
+
+    async def scores(scope: Any, receive: Any, send: Any) -> None:
+        asked.append("scores")
+
+    async def pages(scope: Any, receive: Any, send: Any) -> None:
+        asked.append("pages")
+
+    both = together(scores, pages)
+    for path in ("/v1/scores", "/metrics", "/rate/look", "/", "/lead"):
+        asyncio.run(both({"type": "http", "path": path}, None, None))  # type: ignore[arg-type]
+    asyncio.run(both({"type": "lifespan"}, None, None))  # type: ignore[arg-type]
+    assert asked == ["scores", "scores", "pages", "pages", "pages", "scores"]
