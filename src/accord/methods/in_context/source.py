@@ -72,7 +72,9 @@ class InContextSettings(Settings):
     candidates: int = Field(default=80, ge=0, le=1000, description="Prompts that the writer writes (m).")
     kept: int = Field(default=4, ge=1, le=20, description="Prompts that are used (ℓ).")
     sets: int = Field(default=4, ge=1, le=64, description="Sets of examples tried with each prompt per input (γ).")
-    together: int = Field(default=4, ge=1, le=64, description="Inputs that share a tried set; 1 as published.")
+    together: int = Field(
+        default=1, ge=1, le=64, description="Inputs that share a tried set; 1 as published, more read less anew."
+    )
     ranked: int = Field(default=512, ge=1, le=100_000, description="Random sets per prompt that are ranked (ζ).")
     ensemble: int = Field(default=5, ge=1, le=50, description="Requests per input; the score is their mean.")
     selector: str = Field(
