@@ -72,7 +72,7 @@ from accord.models import (
 from accord.project import Fitted
 from accord.report import write_issues_page
 from accord.statistics import Clusters, grouped_folds, krippendorff_alpha, two_valued_alpha
-from accord.store import IssueAnnotations, Store
+from accord.store import IssueAnnotations, Store, Studies
 from accord.testing import SIGNS, ChatServer, Misbehaving, Wire, completion, dialogues, ratings, verdict
 from accord.validation import (
     ABOVE_CHANCE,
@@ -84,7 +84,7 @@ from accord.validation import (
     rows_of,
 )
 from accord.values import ISSUE, BadInput, BudgetReached, Issue, IssueAnnotation, Sample, UnknownName, load_taxonomy
-from accord.workbench import open_study, outcomes
+from accord.workbench import open_validation, outcomes
 
 SODA = load_taxonomy("soda-eval")
 QUESTION = Question(id="overall", text="How good?", scale=Scale(options=(1, 2, 3, 4, 5)))
@@ -770,25 +770,23 @@ def test_people_validate_and_the_page_says_what_came_of_it(project: Path, monkey
         invoke("judge", "--source", "issues")
     assert invoke("validate", "detection", "--outcome").exit_code == 1
     opened = accord.open()
+    studies = Studies(opened.store)
     for flow in ("detection", "overall"):
-        study, participants = open_study(opened, Path("validation"), flow, 6, 2, 100, None)
-        for place in range(len(study.plan.slots)):
-            seat = participants.take(f"person-{place}", f"key-{place}")
-            while (at := study.current(seat)) is not None:
-                study.answer(seat, at, 2)
-    # Another start goes on with the same draw, and a second draw over it is refused.
-    again, _ = open_study(opened, Path("validation"), "overall", None, None, 100, None)
-    assert again.plan == study.plan
-    with pytest.raises(BadInput, match="under way"):
-        open_study(opened, Path("validation"), "overall", 3, None, 100, None)
-    found = {each.flow: each.to_json() for each in outcomes(opened, Path("validation"))}
+        study = open_validation(opened, flow, studies, 6, 2, 100)
+        for person in ("ann", "bob"):
+            while (at := study.take(person)) is not None:
+                for question in study.sheet(at).questions:
+                    sent = {"assignment": at.id, "id": f"{at.id[:16]}-{at.stage}-{person}", "value": 2}
+                    study.answer(person, {**sent, "question": question.id})
+                study.finish(person, at.id)
+    studies.close()
+    found = {each.flow: each.to_json() for each in outcomes(opened)}
     opened.close()
     assert found["detection"]["examples"] == found["overall"]["examples"] == 6
     assert found["detection"]["majority"]["value"] == 1.0 and found["overall"]["revisions"]["share"]["value"] == 0.0
     for flow in ("detection", "overall"):
         said = invoke("validate", flow, "--outcome")
         assert said.exit_code == 0 and "6 of 6 turns have answers" in said.stdout
-    assert invoke("validate", "detection", "--release", "nobody").exit_code == 1
     assert invoke("issues").exit_code == 0 and "Validation by people" in Path("issues.html").read_text()
 
 

@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from accord.methods import GroupCounts, IssueStatistics
 from accord.report import charts
 from accord.report.charts import page
-from accord.values import Conversation, IssueAnnotation, Taxonomy, Turn
-from accord.workbench import Outcome, parts
+from accord.values import Conversation, IssueAnnotation, Span, Taxonomy, Turn, sendable
+from accord.workbench import Outcome
 
 WORST_SHOWN = 12
+
+
+class Part(NamedTuple):
+    """Words of a turn, and whether an issue quotes them."""
+
+    text: str
+    quoted: bool
 
 
 @dataclass(frozen=True)
@@ -22,7 +30,7 @@ class WorstTurn:
     assessment: IssueAnnotation
     before: Sequence[Turn]
     first: int
-    parts: Sequence[tuple[str, bool]]
+    parts: Sequence[Part]
 
 
 @dataclass(frozen=True)
@@ -97,3 +105,29 @@ def _worst(each: IssueAnnotation, conversation: Conversation | None) -> WorstTur
     first = max(place - 3, 0)
     quoted = parts(reply, [issue.span for issue in each.issues if issue.span is not None])
     return WorstTurn(each, turns[first:place], first, quoted)
+
+
+def parts(text: str, spans: Sequence[Span]) -> tuple[Part, ...]:
+    """A text cut where quoted words begin and end; spans that overlap or touch become one.
+
+    >>> parts("It is much better.", [(6, 10), (8, 17)])
+    (Part(text='It is ', quoted=False), Part(text='much better', quoted=True), Part(text='.', quoted=False))
+    """
+    found, done = [], 0
+    for start, end in _joined(text, spans):
+        found += [Part(text[done:start], False), Part(text[start:end], True)]
+        done = end
+    found.append(Part(text[done:], False))
+    return tuple(Part(sendable(part.text), part.quoted) for part in found if part.text)
+
+
+def _joined(text: str, spans: Sequence[Span]) -> list[Span]:
+    joined: list[Span] = []
+    for start, end in sorted((max(0, start), min(end, len(text))) for start, end in spans):
+        if start >= end:
+            continue
+        if joined and start <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(end, joined[-1][1])
+        else:
+            joined.append((start, end))
+    return joined

@@ -40,6 +40,10 @@ class Items(Frozen):
     found: tuple[str, ...] = Field(
         default=(), description="Only turns in which a model found an issue of one of these kinds, such as Other."
     )
+    assessed: bool = Field(
+        default=False,
+        description="Only turns that the project's issue finder has looked into; with issues a dialogue's first.",
+    )
     draw: int | None = Field(default=None, ge=1, description="So many, at random; all where it is left out.")
     by: tuple[str, ...] = Field(
         default=(), description="Equally many of each value of these entries (`system`, topic, ...)."
@@ -67,6 +71,7 @@ class StudySettings(Frozen):
     )
     items: Items = Items()
     per_item: int = Field(default=1, ge=1, le=1000, description="Annotators per item.")
+    per_person: int | None = Field(default=None, ge=1, description="The most items of one annotator.")
     people: tuple[str, ...] = Field(default=(), description="Who takes part; all annotators where none is named.")
     order: Order = Field(
         default="given",
@@ -95,8 +100,8 @@ class StudySettings(Frozen):
         names = [stage.id for stage in self.stages]
         if len(set(names)) != len(names):
             raise ValueError("two stages of a study have one name")
-        if self.items.found and self.level != "turn":
-            raise ValueError("issues are found in turns: `items: found` needs `level: turn`")
+        if (self.items.found or self.items.assessed) and self.level != "turn":
+            raise ValueError("issues are found in turns: `items: found` and `assessed` need `level: turn`")
         if self.level == "pair" and self.marks:
             raise ValueError("issues are marked in turns of one conversation; leave out `marks`, or rate no pairs")
         return self

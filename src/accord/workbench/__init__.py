@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from accord.workbench.accounts import Accounts, Visitor, add_person, change_role, new_link
 from accord.workbench.asking import OpenStudy, Sheet
-from accord.workbench.assessments import open_study, outcomes
 from accord.workbench.detection import detection_outcome
-from accord.workbench.outcome import Outcome, Resampling, table
+from accord.workbench.drawing import drawn, eligible
+from accord.workbench.outcome import Given, Outcome, Resampling, Validated, table
 from accord.workbench.overall import agreement_with_all, agreement_with_model, agreement_with_others, overall_outcome
-from accord.workbench.participants import Participants
-from accord.workbench.plan import FLOWS, Plan, Stage, assigned, eligible, planned, read_plan, sampled, write_plan
-from accord.workbench.study import At, NotNow, Part, Study, parts
+from accord.workbench.validation import FLOWS, open_validation, outcome, outcomes, shipped_study
 
 if TYPE_CHECKING:
     from accord.workbench.app import Bench, together, workbench_app
@@ -25,40 +23,32 @@ _LATE = {"Bench": "app", "together": "app", "workbench_app": "app"}
 
 __all__ = [
     "Accounts",
-    "At",
     "Bench",
     "FLOWS",
-    "NotNow",
+    "Given",
     "OpenStudy",
     "Outcome",
-    "Part",
-    "Participants",
-    "Plan",
     "Resampling",
     "Sheet",
-    "Stage",
-    "Study",
+    "Validated",
     "Visitor",
     "add_person",
     "agreement_with_all",
     "agreement_with_model",
     "agreement_with_others",
-    "assigned",
     "change_role",
     "detection_outcome",
+    "drawn",
     "eligible",
     "new_link",
-    "open_study",
+    "open_validation",
+    "outcome",
     "outcomes",
     "overall_outcome",
-    "parts",
-    "planned",
-    "read_plan",
-    "sampled",
+    "shipped_study",
     "table",
     "together",
     "workbench_app",
-    "write_plan",
 ]
 
 

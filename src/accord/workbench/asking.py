@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from accord.project import Project
+from accord.project import Project, annotated_pairs
 from accord.store import Assignment, Candidate, Conflict, Item, Person, Studies
 from accord.values import (
     ISSUE,
@@ -113,7 +113,12 @@ class OpenStudy:
         self._check()
         self._applying: dict[tuple[str, str], tuple[str, ...]] = {}
         self.rank: Callable[[Sequence[Candidate], str], Candidate] | None = None  # set by whoever knows what helps most
-        studies.set_study(name, {**self.settings.model_dump(mode="json"), "rubric_hash": self.rubric.hash})
+        self._keep(str((studies.study(name) or {}).get("maker", "")))
+
+    def _keep(self, maker: str) -> None:
+        """Keep what is asked, and who found the issues that it is about."""
+        about = {**self.settings.model_dump(mode="json"), "rubric_hash": self.rubric.hash, "maker": maker}
+        self.studies.set_study(self.name, about)
 
     def _check(self) -> None:
         is_pair = self.settings.level == "pair"
@@ -151,12 +156,14 @@ class OpenStudy:
             BadInput: Nothing fits what `items` says.
         """
         if not self.studies.items(self.name, round):
-            found = list(drawn(self.name, self.settings, self.project.store, round))
+            assessments = [each for _, each in annotated_pairs(self.project)] if self.settings.items.assessed else []
+            found = list(drawn(self.name, self.settings, self.project.store, round, assessments))
             if not found:
                 raise BadInput(
                     f"study {self.name!r}: no conversation in the store fits `items`; import some, or ask for others"
                 )
             self.studies.add_items(found)
+            self._keep(assessments[0].signature if assessments else "")
         return len(self.studies.items(self.name, round))
 
     # --- who gets what ------------------------------------------------------------------------------------------
@@ -165,6 +172,11 @@ class OpenStudy:
         """What somebody rates next; `None` where nothing is left for them."""
         round = max(self.studies.rounds(self.name), 1)
         self._repeat(person, round)
+        most = self.settings.per_person
+        if most is not None:
+            mine = [each for each in self.studies.mine(self.name, person) if each.item.round == round]
+            if len(mine) >= most and all(each.state != "open" for each in mine):
+                return None
         return self.studies.take(self.name, round, person, self.settings.per_item, self._until(), self._chooser(person))
 
     def _chooser(self, person: str) -> Callable[[Sequence[Candidate]], Candidate]:

@@ -1,4 +1,4 @@
-"""Whether issues were rightly found: the outcome of a `detection` plan (SODA-EVAL, table 13)."""
+"""Whether issues were rightly found: the outcome of the study `detection` (SODA-EVAL, table 13)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from accord.evidence import Figure, text_table
 from accord.statistics import RANK_DRAWS, counted, fleiss_kappa, mean_kappa, no_fleiss, pairwise_kappas
-from accord.values import IssueAnnotation, Label, Taxonomy
-from accord.workbench.outcome import Floats, Outcome, Resampling, Table, table
-from accord.workbench.plan import DETECTION, FLOWS, Plan
-from accord.workbench.study import stored_answers
+from accord.values import IssueAnnotation, Taxonomy
+from accord.workbench.outcome import Floats, Given, Outcome, Resampling, Table, Validated, table
 
+DETECTION, QUESTION = "detection", "validation:detection"
+ANSWERS = {0: "bad", 1: "fair", 2: "good"}
 NONE = "None"
 """The kind of a turn without issues."""
 Flags = NDArray[np.bool_]
@@ -122,55 +122,52 @@ def not_all_bad(answers: Floats) -> Flags:
 
 
 def detection_outcome(
-    labels: Iterable[Label],
-    plan: Plan,
+    given: Given,
+    about: Validated,
     assessments: Iterable[IssueAnnotation],
     taxonomy: Taxonomy,
     draws: int = RANK_DRAWS,
     seed: int = 0,
 ) -> DetectionOutcome:
-    """The outcome of a `detection` plan.
+    """The outcome of the study `detection`.
 
     Args:
-        labels: Any labels; those of the plan are taken.
-        plan: What was validated.
-        assessments: Of the plan's maker.
+        given: What people answered.
+        about: What was validated.
+        assessments: Of the turns, by that maker.
         taxonomy: Says which kinds are objective.
         draws: Bootstrap samples.
         seed: Fixes them.
     """
-    found = {each.target: each for each in assessments if each.signature == plan.signature}
-    stage = FLOWS[DETECTION].stages[0]
-    [given] = table(stored_answers(labels, plan), [stage.label], found)
-    drawn = Resampling.of(given.targets, draws, seed)
-    answers, options = given.answers, tuple(stage.meanings)
-    everywhere, valid = np.ones(len(given.targets), dtype=bool), np.where(np.isnan(answers), np.nan, answers >= 1)
+    found = {each.target: each for each in assessments if each.signature == about.signature}
+    [said] = table(given, [QUESTION], found)
+    drawn = Resampling.of(said.targets, draws, seed)
+    answers, options = said.answers, tuple(ANSWERS)
+    everywhere, valid = np.ones(len(said.targets), dtype=bool), np.where(np.isnan(answers), np.nan, answers >= 1)
     people = [
         PersonFound(name, int((~np.isnan(own)).sum()), _valid_share(own))
-        for name, own in zip(given.annotators, answers.T, strict=True)
+        for name, own in zip(said.annotators, answers.T, strict=True)
     ]
     shares = [each.valid for each in people if each.valid is not None]
     counts = counted(answers, options)
     fleiss = drawn.figure(lambda rows: fleiss_kappa(counts[rows]))
     return DetectionOutcome(
         flow=DETECTION,
-        signature=plan.signature,
-        planned=len(plan.turns),
-        examples=len(given.targets),
+        signature=about.signature,
+        planned=len(about.turns),
+        examples=len(said.targets),
         answers=int((~np.isnan(answers)).sum()),
-        answers_by_value=[
-            Answered(value, word, int((answers == value).sum())) for value, (word, _) in stage.meanings.items()
-        ],
+        answers_by_value=[Answered(value, word, int((answers == value).sum())) for value, word in ANSWERS.items()],
         annotators=people,
         valid=drawn.figure(lambda rows: _mean_share(answers[rows])),
         valid_range=[min(shares), max(shares)] if shares else None,
         majority=drawn.share(majority_valid(answers), everywhere),
         all_agree=drawn.share(not_all_bad(answers), everywhere),
-        types=_types(given, [found[turn] for turn in given.targets], taxonomy, drawn),
+        types=_types(said, [found[turn] for turn in said.targets], taxonomy, drawn),
         cohen_kappa=drawn.figure(lambda rows: mean_kappa(answers[rows])),
         cohen_kappa_valid=drawn.figure(lambda rows: mean_kappa(valid[rows])),
         pairs=[
-            PairKappa(given.annotators[one], given.annotators[other], shared, kappa)
+            PairKappa(said.annotators[one], said.annotators[other], shared, kappa)
             for one, other, shared, kappa in pairwise_kappas(answers)
         ],
         fleiss_kappa=FleissKappa(fleiss.value, fleiss.low, fleiss.high, no_fleiss(counts)),

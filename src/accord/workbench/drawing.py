@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from accord.store import Item, Store
-from accord.values import ISSUE, Conversation, StudySettings, Target
+from accord.values import ISSUE, Conversation, IssueAnnotation, StudySettings, Target
 
 
-def drawn(name: str, study: StudySettings, store: Store, round: int) -> Iterator[Item]:
-    """The items of one round of a study, drawn by its seed: the same store gives the same items."""
+def drawn(
+    name: str, study: StudySettings, store: Store, round: int, assessments: Sequence[IssueAnnotation] = ()
+) -> Iterator[Item]:
+    """The items of one round of a study, drawn by its seed: the same store gives the same items.
+
+    Args:
+        name: Of the study.
+        study: What it asks.
+        store: Of the conversations.
+        round: Which round.
+        assessments: What a model found in turns, where the study is about those.
+    """
     settings, wanted = study.items, set(study.items.ids)
     found_in = _found(store, settings.found) if settings.found else None
+    if settings.assessed:
+        may = set(eligible(assessments))
+        found_in = may if found_in is None else may & found_in
     draw = random.Random(f"{study.seed}/{name}/{round}")
     strata: dict[tuple[str, ...], list[Target]] = {}
     pairs: dict[str, list[Target]] = {}
@@ -32,6 +46,9 @@ def drawn(name: str, study: StudySettings, store: Store, round: int) -> Iterator
     if pairs:
         draw.shuffle(found)
         found = found[: settings.draw]
+    elif settings.assessed:
+        turns = [each for stratum in strata.values() for each in stratum]
+        found = [(each, None) for each in _spread(turns, settings.draw, draw)]
     else:
         found = [(each, None) for each in _stratified(list(strata.values()), settings.draw, draw, known)]
     for place, (target, against) in enumerate(found):
@@ -51,6 +68,35 @@ def _targets(level: str, conversation: Conversation) -> Iterable[Target]:
         return [Target(conversation.id)]
     replies = {id(turn) for turn in conversation.replies}
     return [Target(conversation.id, place) for place, turn in enumerate(conversation.turns) if id(turn) in replies]
+
+
+def eligible(assessments: Iterable[IssueAnnotation]) -> list[Target]:
+    """The turns that may be validated, by conversation and turn: all without issues, and each dialogue's first with."""
+    ordered = sorted((each for each in assessments if each.target.turn is not None), key=lambda each: each.target)
+    flagged: set[str] = set()
+    found = []
+    for each in ordered:
+        if each.issues and each.target.conversation in flagged:
+            continue
+        if each.issues:
+            flagged.add(each.target.conversation)
+        found.append(each.target)
+    return found
+
+
+def _spread(turns: list[Target], count: int | None, draw: random.Random) -> list[Target]:
+    """Draw turns: of a dialogue a second one only where there are fewer dialogues than turns to draw."""
+    turns = sorted(turns)
+    draw.shuffle(turns)
+    seen: Counter[str] = Counter()
+    rounds = []
+    for turn in turns:
+        rounds.append(seen[turn.conversation])
+        seen[turn.conversation] += 1
+    first = sorted(range(len(turns)), key=rounds.__getitem__)
+    found = [turns[place] for place in first[:count]]
+    draw.shuffle(found)
+    return found
 
 
 def _entry(conversation: Conversation, key: str) -> str:

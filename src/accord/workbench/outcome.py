@@ -17,6 +17,16 @@ from accord.values import Target
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 Given = Mapping[tuple[str, Target, str], int]
+"""Answers by annotator, turn and question."""
+
+
+@dataclass(frozen=True)
+class Validated:
+    """What people looked at: which study, whose assessments, which turns were drawn."""
+
+    flow: str
+    signature: str
+    turns: tuple[Target, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +34,7 @@ class Outcome(ABC):
     """What a study came to so far; figures carry 95 % intervals over dialogues.
 
     Attributes:
-        flow: Of the plan.
+        flow: Of the study.
         signature: Of the maker whose assessments were validated.
         planned: How many turns were drawn, of which `examples` have answers.
     """

@@ -1,4 +1,4 @@
-"""Ratings before and after the issues are shown: the outcome of an `overall` plan (SODA-EVAL, section 5)."""
+"""Ratings before and after the issues are shown: the outcome of the study `overall` (SODA-EVAL, section 5)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from accord.evidence import Figure, text_table
 from accord.statistics import RANK_DRAWS, pearson
-from accord.values import IssueAnnotation, Label
-from accord.workbench.outcome import Floats, Indices, Outcome, Resampling, Table, table
-from accord.workbench.plan import FLOWS, OVERALL, Plan
-from accord.workbench.study import stored_answers
+from accord.values import IssueAnnotation
+from accord.workbench.outcome import Floats, Given, Indices, Outcome, Resampling, Table, Validated, table
+
+OVERALL, INITIAL, REVISED = "overall", "validation:initial", "validation:revised"
 
 
 @dataclass(frozen=True)
@@ -76,34 +76,32 @@ class OverallOutcome(Outcome):
 
 
 def overall_outcome(
-    labels: Iterable[Label], plan: Plan, assessments: Iterable[IssueAnnotation], draws: int = RANK_DRAWS, seed: int = 0
+    given: Given, about: Validated, assessments: Iterable[IssueAnnotation], draws: int = RANK_DRAWS, seed: int = 0
 ) -> OverallOutcome:
-    """The outcome of an `overall` plan.
+    """The outcome of the study `overall`.
 
     Only ratings with both stages count, so that before and after compare the same people on the same turns.
 
     Args:
-        labels: Any labels; those of the plan are taken.
-        plan: What was validated.
-        assessments: Of the plan's maker.
+        given: What people answered.
+        about: What was validated.
+        assessments: Of the turns, by that maker.
         draws: Bootstrap samples.
         seed: Fixes them.
     """
-    found = {each.target: each for each in assessments if each.signature == plan.signature}
-    first, second = FLOWS[OVERALL].stages
-    given = stored_answers(labels, plan)
-    initial, revised = table(given, [first.label, second.label], found)
+    found = {each.target: each for each in assessments if each.signature == about.signature}
+    initial, revised = table(given, [INITIAL, REVISED], found)
     drawn = Resampling.of(initial.targets, draws, seed)
     model = np.array([found[turn].score for turn in initial.targets], dtype=float)
     flagged = np.array([bool(found[turn].issues) for turn in initial.targets], dtype=bool)
     ratings = int((~np.isnan(initial.answers)).sum())
     return OverallOutcome(
         flow=OVERALL,
-        signature=plan.signature,
-        planned=len(plan.turns),
+        signature=about.signature,
+        planned=len(about.turns),
         examples=len(initial.targets),
         ratings=ratings,
-        without_second=sum(question == first.label for _, _, question in given) - ratings,
+        without_second=sum(question == INITIAL for _, _, question in given) - ratings,
         initial=_stage(initial, model, drawn),
         revised=_stage(revised, model, drawn),
         change=_change(initial, revised, model, drawn),
