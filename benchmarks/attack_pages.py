@@ -11,7 +11,6 @@ from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 from attack_service import listening
 from attacking import RUBRIC, Case, Workshop, accord, judge_at, messages, settings
@@ -119,32 +118,29 @@ def _formulas(path: Path) -> str:
 
 
 def _study(folder: Path) -> str:
-    with listening(folder, "validate", "--sample", "6", "--per-turn", "1", "--people", "1") as served:
+    with listening(folder, "validate", "--sample", "6", "--per-turn", "1") as served:
         browser = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60)
-        cookies, origin = dict[str, str](), f"http://127.0.0.1:{served.port}"
+        cookies = dict[str, str]()
 
-        def ask(method: str, path: str, form: dict[str, str] | None = None) -> tuple[int, str, str]:
-            kept = "; ".join(f"{name}={value}" for name, value in cookies.items())
-            headers = {"Cookie": kept, "Origin": origin, "Content-Type": "application/x-www-form-urlencoded"}
-            browser.request(method, path, urlencode(form) if form else None, headers)
+        def ask(path: str) -> tuple[int, str, str]:
+            browser.request("GET", path, headers={"Cookie": "; ".join(f"{name}={v}" for name, v in cookies.items())})
             answer = browser.getresponse()
             for cookie in answer.headers.get_all("Set-Cookie") or ():
                 name, _, value = cookie.partition(";")[0].partition("=")
                 cookies[name] = value
             return answer.status, answer.headers.get("Location", ""), answer.read().decode()
 
-        shown = [ask("GET", "/")[2]]
-        hidden = _Live()
-        hidden.feed(shown[0])
-        status, at, page = ask("POST", "/start", {**hidden.fields, "name": "ann"})
-        for _ in range(3):
-            if status in (302, 303, 307):
-                status, at, page = ask("GET", at)
+        ask("/")
+        shown, at = [ask("/")[2]], "/rate/detection"
+        status, at, page = ask(at)
+        while status in (302, 303, 307):
+            status, at, page = ask(at)
         shown.append(page)
         if status != 200 or "Fine." not in page and "Yes." not in page:
             return f"no page of a turn was shown (HTTP {status})"
-        _, _, refused = ask("POST", "/start", {**hidden.fields, "name": MARKUP})
-        found = next((each for each in map(live, [*shown, refused]) if each), "")
+        found = next(
+            (each for each in map(live, [*shown, ask(f"/rate/{MARKUP}"[:200].replace(" ", "%20"))[2]]) if each), ""
+        )
         return found or served.end()
 
 
