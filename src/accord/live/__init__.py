@@ -14,7 +14,6 @@ from accord.live.scorer import IngestResult, LiveScorer, check_live
 from accord.live.service.middleware import (
     SECONDS,
     App,
-    AuthCookie,
     Guard,
     Guesses,
     Refused,
@@ -47,7 +46,6 @@ _LATER = {
 __all__ = [
     "Alarm",
     "App",
-    "AuthCookie",
     "Batcher",
     "Busy",
     "Day",

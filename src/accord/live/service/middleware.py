@@ -1,20 +1,17 @@
 """Who may ask, and how: the layers around every application that listens, and what has to be there before it does.
 
-`Guard` lets requests in that are small enough, arrive in time, and name the token or come from this machine. Browsers
-cannot name a token by themselves: around a guard, `AuthCookie` keeps one that was typed once. Nothing here needs the
-extra `accord[serve]` in order to be imported.
+`Guard` lets requests in that are small enough, arrive in time, and name the token or come from this machine. Nothing
+here needs the extra `accord[serve]` in order to be imported.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import hmac
 import ipaddress
 import zlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
-from http.cookies import CookieError, SimpleCookie
 from math import ceil
 from time import monotonic
 from typing import Any
@@ -255,57 +252,3 @@ def _replayed(content: bytes, receive: Receive) -> Receive:
         return await receive() if event is None else event
 
     return replay
-
-
-class AuthCookie:
-    """An ASGI application around a `Guard`: whoever has the cookie has named the token; other browsers are asked.
-
-    Attributes:
-        PATH: The page that asks for the token.
-        NAME: Of the cookie.
-        OPEN: What is served to whoever has not named the token.
-    """
-
-    PATH = "/door"
-    NAME = "accord_door"
-    OPEN = OPEN_PATHS | {PATH}
-
-    @staticmethod
-    def value(token: str) -> str:
-        """What the cookie holds of whoever named the token; the token does not follow from it."""
-        return hmac.new(token.encode(), b"accord door", hashlib.sha256).hexdigest()
-
-    @staticmethod
-    def is_token(given: str, token: str) -> bool:
-        """Whether this is the token, in a time that tells nothing."""
-        return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
-
-    def __init__(self, app: App, token: str) -> None:
-        self.app, self.token, self.kept = app, token, self.value(token)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request in, or ask for the token."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        if self._has_cookie(headers.get(b"cookie", "")):
-            others = [(name, value) for name, value in scope["headers"] if name.lower() != b"authorization"]
-            scope = {**scope, "headers": [*others, (b"authorization", b"Bearer " + self.token.encode())]}
-        elif self._is_page(scope, headers):
-            from starlette.responses import RedirectResponse
-
-            await RedirectResponse(self.PATH, 303)(scope, receive, send)
-            return
-        await self.app(scope, receive, send)
-
-    def _has_cookie(self, header: str) -> bool:
-        try:
-            found = SimpleCookie(header).get(self.NAME)
-        except CookieError:
-            return False
-        return found is not None and hmac.compare_digest(found.value.encode(), self.kept.encode())
-
-    def _is_page(self, scope: Scope, headers: dict[bytes, str]) -> bool:
-        asks = scope["method"] == "GET" and "text/html" in headers.get(b"accept", "")
-        return asks and b"authorization" not in headers and scope["path"] not in self.OPEN
