@@ -1,4 +1,8 @@
-"""What every benchmark shares: its options, its printed table, and its JSON with flat rows."""
+"""What every benchmark shares: its options, its printed table, and its JSON with flat rows.
+
+The JSON says what was measured (version and commit, whether `--quick`) and on which machine; those of a release lie in
+`benchmarks/results/`, and the figures in the texts are read from there (`tools/write_figures.py`).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import argparse
 import json
 import os
 import platform
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -46,9 +51,37 @@ def data_folder(parser: argparse.ArgumentParser, folder: Path) -> Path:
 
 
 def machine() -> dict[str, Any]:
-    """What the figures were measured on."""
-    about = {"system": platform.system(), "processor": platform.machine(), "cores": os.cpu_count()}
-    return {**about, "python": platform.python_version()}
+    """What the figures were measured on; no name of a host, no path."""
+    about = {"system": platform.system(), "processor": _processor(), "cores": os.cpu_count()}
+    return {**about, "gigabytes": _gigabytes(), "python": platform.python_version()}
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def _gigabytes() -> int | None:
+    """Memory, where the system tells it."""
+    if not hasattr(os, "sysconf") or "SC_PHYS_PAGES" not in os.sysconf_names:
+        return None
+    return round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30)
+
+
+def commit() -> str | None:
+    """The commit that was measured, with `+` where the tree differed from it; `None` outside a checkout."""
+    try:
+        hash_, changes = (
+            subprocess.run(["git", *what], cwd=Path(__file__).parent, capture_output=True, text=True, check=True).stdout
+            for what in (["rev-parse", "--short=10", "HEAD"], ["status", "--porcelain", "--", "../src", "."])
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    changed = [line for line in changes.splitlines() if "benchmarks/results/" not in line]
+    return hash_.strip() + ("+" if changed else "")
 
 
 def finish(name: str, rows: Sequence[Row], columns: Sequence[str], path: Path | None) -> None:
@@ -60,7 +93,8 @@ def finish(name: str, rows: Sequence[Row], columns: Sequence[str], path: Path | 
 def write(name: str, rows: Sequence[Row], path: Path | None) -> None:
     """Write the rows as JSON, where a path is given."""
     if path is not None:
-        content = {"benchmark": name, "accord_version": __version__, "machine": machine(), "rows": list(rows)}
+        about = {"benchmark": name, "accord_version": __version__, "commit": commit(), "quick": "--quick" in sys.argv}
+        content = {**about, "machine": machine(), "rows": list(rows)}
         path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         print(f"\nrows in {path}", file=sys.stderr)
 

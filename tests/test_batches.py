@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from small_sample import sources
 from typer.testing import CliRunner
+from waiting import PATIENCE
 
 from accord.cli import commands  # noqa: F401 - registers the commands
 from accord.cli.app import app
@@ -183,7 +184,7 @@ def test_what_one_process_is_handing_in_no_other_hands_in(project: Path, path: s
 def judged_elsewhere() -> dict[str, Any]:
     """The same command in a process of its own, while another is at work."""
     command = [sys.executable, "-m", "accord", "judge", "--batch", "--json", "--limit", "4"]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    found = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert found.returncode == 5, found.stderr
     return json.loads(found.stdout)  # type: ignore[no-any-return]
 

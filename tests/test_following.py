@@ -8,12 +8,12 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from small_sample import sources
+from waiting import PATIENCE, until
 
 from accord import (
     Conversation,
@@ -321,17 +321,14 @@ def test_windows_of_a_conversation_and_calls_of_tools() -> None:
 def test_a_log_that_is_replaced_or_cut_short_is_read_on(
     evaluator: Evaluator, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logfiles, "GRACE", 0.3)
+    monkeypatch.setattr(logfiles, "GRACE", 1e9)
     log, stop, told = tmp_path / "log.jsonl", threading.Event(), list[str]()
 
     def row(place: int) -> dict[str, Any]:
         return {"conversation": f"c{place}", "role": "assistant", "content": f"We open at {place}."}
 
     def wait_for(count: int) -> None:
-        limit = time.monotonic() + 20
-        while not (tmp_path / "rows.jsonl").exists() or len(kept(tmp_path)) < count:
-            assert time.monotonic() < limit
-            time.sleep(0.02)
+        until(lambda: (tmp_path / "rows.jsonl").exists() and len(kept(tmp_path)) >= count)
 
     with RowLog(tmp_path / "rows.jsonl") as rows:
         thread = threading.Thread(
@@ -339,15 +336,16 @@ def test_a_log_that_is_replaced_or_cut_short_is_read_on(
         )
         thread.start()
         request.addfinalizer(stop.set)
-        time.sleep(0.1)  # no log yet
+        until(thread.is_alive)  # no log yet
         write(log, [row(0), row(1)])
         wait_for(2)
         log.rename(tmp_path / "log.1")
         write(tmp_path / "log.1", [row(2)])  # into the old file, after it was moved
         write(log, [row(3)])
-        time.sleep(0.1)
+        wait_for(4)
         write(tmp_path / "log.1", [row(7)])  # its writer is slow to leave it
         wait_for(5)
+        monkeypatch.setattr(logfiles, "GRACE", 0.0)
         write(log, [row(4)], "w")  # cut short, shorter or not than it was
         write(log, [row(5), row(6)])
         wait_for(8)
@@ -383,7 +381,7 @@ def test_the_command_that_is_stopped_ends_with_5_where_something_was_lost(
     process = subprocess.Popen(following, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     noted = process.stderr and process.stderr.readline()
     process.send_signal(signal.SIGTERM)
-    told, rest = process.communicate(timeout=60)
+    told, rest = process.communicate(timeout=PATIENCE)
     assert noted and "cut short" in noted + rest and process.returncode == 5 and "Traceback" not in rest
 
 
@@ -398,13 +396,10 @@ def test_the_command_follows_goes_on_and_stops_when_told(
         following, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}
     )
     try:
-        limit = time.monotonic() + 30
-        while not (tmp_path / "rows.jsonl.place").exists():
-            assert time.monotonic() < limit
-            time.sleep(0.05)
+        until((tmp_path / "rows.jsonl.place").exists)
     finally:
         process.send_signal(signal.SIGTERM)
-        told, _ = process.communicate(timeout=30)
+        told, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0 and "30 lines read" in told
     write(tmp_path / "log.jsonl", rows[30:])
     done = subprocess.run([*following, "--once"], cwd=tmp_path, capture_output=True, text=True, check=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -619,11 +618,9 @@ def test_an_endpoint_that_misbehaves_loses_no_turn_of_the_others(
     with ChatServer(Misbehaving(finder, share=0.3)) as server:
         served(monkeypatch, server.url)
         invoke("import", "chats.jsonl", "labels.csv")
-        start = time.monotonic()
         first = invoke("judge", "--source", "issues", "--json")
         assert first.exit_code in {0, 5}, first.output
-        while invoke("judge", "--source", "issues").exit_code == 5:
-            assert time.monotonic() - start < 60
+        assert any(invoke("judge", "--source", "issues").exit_code != 5 for _ in range(50))
         store = Store("sqlite:///accord.db")
         assert sum(IssueAnnotations(store).makers().values()) == 120
         store.close()

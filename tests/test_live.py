@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 from small_sample import sources as sample_sources
+from waiting import PATIENCE
 
 from accord import (
     Conversation,
@@ -562,7 +563,7 @@ def test_nobody_waits_for_what_a_model_answers_about_another_reply(monkeypatch: 
     def slowly(request: Any) -> Any:
         if "slow" in request["messages"][0]["content"]:
             asked.set()
-            assert go.wait(20)
+            assert go.wait(PATIENCE)
         return completion("yes")
 
     with ChatServer(slowly) as server:
@@ -573,7 +574,7 @@ def test_nobody_waits_for_what_a_model_answers_about_another_reply(monkeypatch: 
         said = Message("c", "assistant", "slow!", id="m")
         threads = [threading.Thread(target=lambda: found.extend(scorer.take([said]))) for _ in range(2)]
         threads[0].start()
-        assert asked.wait(20)
+        assert asked.wait(PATIENCE)
         threads[1].start()  # the same message, sent again meanwhile
         assert isinstance(scorer.message("d", "assistant", "Hello!"), Score)
         assert isinstance(scorer.message("c", "assistant", "And more!"), Score)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import PATIENCE
 
 from accord import Conversation, Document, Question, Rubric, Scale, Turn
 from accord.evidence import judge_samples
@@ -211,11 +212,11 @@ def test_the_reason_behind_a_501_is_shown_and_it_is_not_asked_again(serve: Any) 
 
 
 def test_slow_and_dead_endpoints(serve: Any) -> None:
-    import time
-
-    _, client = serve(lambda request: time.sleep(0.5) or completion("late"), timeout=0.1)
+    given_up = threading.Event()
+    _, client = serve(lambda request: given_up.wait(PATIENCE) and completion("late"), timeout=0.1)
     with pytest.raises(CallFailed, match="timeout"):
         asked(client, ask_prompt())
+    given_up.set()
     for nowhere in ("", "localhost:1/v1"):
         with pytest.raises(BadInput, match="begins with http://"):
             ChatCompletions("m1", base_url=nowhere, api_key="k")

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from waiting import PATIENCE
 
 from accord import Conversation, Question, Rubric, Scale, Store, Turn
 from accord.evidence import judge_samples
@@ -197,7 +198,7 @@ def test_claims_of_a_process_that_was_killed_are_taken_over_when_they_run_out(
         clock.forward(61)
         await asking
 
-    wait(asyncio.wait_for(later(), 30))
+    wait(asyncio.wait_for(later(), PATIENCE))
     assert next_one.asked == [*KEYS[5:7], *KEYS[:5]] and set(store.replies(KEYS)) == set(KEYS[:7])
     assert "claimed until 2026-01-01T00:01:00" in caplog.text and "5 prompts that another process" in caplog.text
     assert caplog.text.count("waiting") == 1
@@ -520,7 +521,7 @@ def test_processes_on_one_store_pay_once(store: Store, api_key: None) -> None:
         command = [sys.executable, "-c", PROCESS, store.url, server.url, RUBRIC.model_dump_json()]
         running = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
         for process in running:
-            out, errors = process.communicate(timeout=120)
+            out, errors = process.communicate(timeout=PATIENCE)
             assert out == b"1\n", errors.decode()
         times = Counter(json.dumps(request, sort_keys=True) for request in server.requests)
     assert len(times) == 60 and set(times.values()) == {1}
@@ -557,7 +558,7 @@ def test_what_another_is_asking_holds_nobody_up(store: Store, other: Store) -> N
         assert await first == await second == len(SAMPLES)
         return slow, quick
 
-    slow, quick = wait(asyncio.wait_for(both(), 60))
+    slow, quick = wait(asyncio.wait_for(both(), PATIENCE))
     assert {each.target for each, _ in slow.asked} == {SAMPLES[0].target}
     assert [each.target for each, _ in quick.asked[::2]] == [each.target for each in SAMPLES[1:]]
 

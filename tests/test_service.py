@@ -7,6 +7,7 @@ import gzip
 import http.client
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -20,6 +21,7 @@ from typing import Any
 
 import pytest
 from small_sample import sources
+from waiting import PATIENCE, until
 
 from accord import Evaluator, Label, Labels, LiveScorer, Question, Rubric, Scale, read
 from accord.evidence import BANK, SourceContext, Training
@@ -63,7 +65,7 @@ class Client:
     def ask(
         self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None
     ) -> tuple[int, Any, dict[str, str]]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         connection.request(method, path, body, headers or {})
         answer = connection.getresponse()
         content = answer.read()
@@ -202,17 +204,23 @@ def test_odd_texts_get_a_score_or_a_reason(client: Client) -> None:
 
 
 def test_a_slow_client_is_let_go_and_holds_nobody_up(evaluator: Evaluator) -> None:
-    with served(Ingestor(LiveScorer(evaluator)), seconds=2.0) as client:
-        slow = [socket.create_connection(("127.0.0.1", client.port)) for _ in range(20)]
-        for each in slow:
-            each.sendall(
-                b"POST /v1/scores HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
-            )
-        start = time.perf_counter()
+    begun = b"POST /v1/scores HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
+
+    def slow(client: Client, count: int) -> list[socket.socket]:
+        found = [socket.create_connection(("127.0.0.1", client.port), timeout=PATIENCE) for _ in range(count)]
+        for each in found:
+            each.sendall(begun)
+        return found
+
+    with served(Ingestor(LiveScorer(evaluator)), seconds=0.2) as client:
+        [one] = slow(client, 1)
+        assert b" 408 " in one.recv(4096)
+        one.close()
+    with served(Ingestor(LiveScorer(evaluator)), seconds=1e6) as client:
+        many = slow(client, 20)
         assert client.post(said("c", "assistant", "Hello."))[0] == 200
-        assert time.perf_counter() - start < 1.9
-        assert b" 408 " in slow[0].recv(4096)
-        for each in slow:
+        assert not select.select(many, [], [], 0)[0], "all of them are waited for still"
+        for each in many:
             each.close()
         half = socket.create_connection(("127.0.0.1", client.port))
         half.sendall(b"POST /v1/scores HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{")
@@ -227,7 +235,7 @@ class _Slow:
         self.scorer, self.go, self.sizes = scorer, threading.Event(), list[int]()
 
     def take(self, batch: Any) -> list[dict[str, Any]]:
-        self.go.wait(20)
+        self.go.wait(PATIENCE)
         self.sizes.append(len(batch))
         return [{"status": "heard", "id": each.id} for each in batch]
 
@@ -280,27 +288,31 @@ def test_what_cannot_be_kept_is_not_called_scored(evaluator: Evaluator, tmp_path
         assert [day.replies for _, day in watch._days.values()] == [1]
 
 
+def kept_alive(port: int, seconds: float, requests: int) -> http.client.HTTPConnection:
+    """A connection that has asked so often; begun anew where this process itself let it wait for longer than it may."""
+    while True:
+        busy, last = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE), time.monotonic()
+        try:
+            for _ in range(requests):
+                busy.request("GET", "/healthz")
+                assert busy.getresponse().read()
+                last = time.monotonic()
+                time.sleep(seconds / 5)
+            return busy
+        except (ConnectionError, http.client.HTTPException):
+            assert time.monotonic() - last > 0.9 * seconds, "it was closed although it asked in time"
+            busy.close()
+
+
 def test_connections_that_ask_nothing_are_let_go(evaluator: Evaluator) -> None:
-    with served(Ingestor(LiveScorer(evaluator)), http=impatient(1.0)) as client:
-        idle = [socket.create_connection(("127.0.0.1", client.port)) for _ in range(5)]
-        busy = http.client.HTTPConnection("127.0.0.1", client.port, timeout=10)
-        for _ in range(8):  # kept alive, however long
-            busy.request("GET", "/healthz")
-            assert busy.getresponse().read()
-            time.sleep(0.2)
+    with served(Ingestor(LiveScorer(evaluator)), http=impatient(0.5)) as client:
+        idle = [socket.create_connection(("127.0.0.1", client.port), timeout=PATIENCE) for _ in range(5)]
+        kept_alive(client.port, 0.5, 8).close()  # however long
         for each in idle:
-            each.settimeout(30.0)
             assert each.recv(10) == b""
             each.close()
-        busy.close()
-        again = socket.create_connection(("127.0.0.1", client.port))
-        again.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        told = b""
-        while not told.endswith(b"}"):
-            told += again.recv(4096)
-        assert b"200 OK" in told
+        again = kept_alive(client.port, 0.5, 1).sock
         again.sendall(b"G")  # another request, that never comes
-        again.settimeout(30.0)
         assert again.recv(10) == b""
         again.close()
 
@@ -514,7 +526,7 @@ class _Turns:
         self.go = threading.Event()
 
     def take(self, batch: Sequence[Message]) -> list[dict[str, Any]]:
-        assert self.go.wait(20)
+        assert self.go.wait(PATIENCE)
         self.rounds.append([said.conversation for said in batch])
         return [{"status": "heard", "id": said.id} for said in batch]
 
@@ -586,24 +598,37 @@ class _Endless(_Turns):
     def __init__(self) -> None:
         super().__init__()
         self.go.set()
-        self.more = threading.Event()
+        self.under_way, self.more = threading.Event(), threading.Event()
 
     def take(self, batch: Sequence[Message]) -> list[dict[str, Any]]:
         if any(said.conversation == "slow" for said in batch) and len(self.rounds) > 1:
-            assert self.more.wait(20)
+            self.under_way.set()
+            assert self.more.wait(PATIENCE)
         return super().take(batch)
 
 
 def test_what_is_not_scored_in_time_is_said_and_is_not_scored_later() -> None:
-    turns = _Endless()
+    turns, over = _Endless(), list[Callable[[], object]]()
 
     async def asked() -> list[Any]:
-        batcher = Batcher(turns, seconds=0.3)
+        loop, batcher = asyncio.get_running_loop(), Batcher(turns, seconds=0.3)
+        later = loop.call_later
+
+        def call_later(delay: float, call: Callable[..., object], *given: Any, **more: Any) -> asyncio.TimerHandle:
+            if delay != batcher.seconds:
+                return later(delay, call, *given, **more)
+            over.append(lambda: call(*given))  # its time is over when this test says so
+            return later(10 * PATIENCE, call, *given, **more)
+
+        loop.call_later = call_later  # type: ignore[method-assign]
         running = asyncio.create_task(batcher.run())
         await batcher.take(conversations("first", 1), "b")
         requests = [("a", conversations("slow", 12, 10_000)), ("c", conversations("never", 3, 100_000))]
         tasks = [asyncio.create_task(batcher.take(batch, client)) for client, batch in requests]
-        await asyncio.sleep(0.6)  # the second turn of the first is under way, and is waited for
+        # The second turn of the first is under way, and is waited for.
+        assert await asyncio.to_thread(turns.under_way.wait, PATIENCE)
+        for call in over[1:]:
+            call()
         turns.more.set()
         found = await asyncio.gather(*tasks, return_exceptions=True)
         again = await batcher.take(conversations("again", 2), "c")
@@ -658,7 +683,7 @@ def test_where_a_model_is_asked_pieces_are_under_way_side_by_side() -> None:
 
     class Meeting(_Turns):
         def take(self, batch: Sequence[Message]) -> list[dict[str, Any]]:
-            both.wait(20)
+            both.wait(PATIENCE)
             return turns.take(batch)
 
     rows = asyncio.run(scored(Meeting(), ("a", conversations("a", 1)), at_once=2)) if turns.go.set() is None else []
@@ -792,16 +817,9 @@ def run(folder: Path, *arguments: str, **env: str) -> subprocess.Popen[str]:
 
 def ended(process: subprocess.Popen[str], code: int) -> str:
     """What a process said on stderr until it ended with a code."""
-    _, told = process.communicate(timeout=30)
+    _, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == code, told
     return told
-
-
-def until(check: Callable[[], bool], seconds: float = 30) -> None:
-    limit = time.monotonic() + seconds
-    while not check():
-        assert time.monotonic() < limit
-        time.sleep(0.05)
 
 
 @pytest.mark.slow

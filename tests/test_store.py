@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from sqlalchemy import Connection, MetaData, inspect, select, text
 from typer.testing import CliRunner
+from waiting import PATIENCE
 
 from accord import Conversation, Document, Label, Store, Target, Turn
 from accord.cli import commands  # noqa: F401 - registers the commands
@@ -347,7 +348,7 @@ def test_processes_that_write_at_once_lose_nothing(store: Store) -> None:
     url = store.url
     writers = [subprocess.Popen([sys.executable, "-c", WRITER, url, name], stderr=subprocess.PIPE) for name in "xyz"]
     for writer in writers:
-        _, errors = writer.communicate(timeout=300)
+        _, errors = writer.communicate(timeout=PATIENCE)
         assert writer.returncode == 0, errors.decode()
     assert store.count_conversations() == 300 + 3 * 300
     assert len(store.labels()) == 900
@@ -370,7 +371,7 @@ def test_writers_of_the_same_rows_in_opposite_order_do_not_lock_each_other_out(s
         for order in ("1", "-1")
     ]
     for writer in writers:
-        _, errors = writer.communicate(timeout=300)
+        _, errors = writer.communicate(timeout=PATIENCE)
         assert writer.returncode == 0, errors.decode()
     assert store.count_conversations() == 20 * 500
     assert len(list(store.conversation_ids())) == 20 * 500
@@ -398,7 +399,7 @@ except AccordError as error:
 @pytest.mark.parametrize(("then", "said"), [("read on", "the store ("), ("let go", "nothing")])
 def test_a_connection_that_is_cut_off_is_one_line(postgres: str, then: str, said: str) -> None:
     command = [sys.executable, "-c", CUT_OFF, postgres, then]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert ended.stdout.startswith(said) and ended.stdout.count("\n") == 1 and ended.stderr == ""
 
 
@@ -421,7 +422,7 @@ def test_processes_that_open_a_new_store_at_once_migrate_it_once(tmp_path: Path)
         for _ in range(4)
     ]
     for process in opened:
-        out, errors = process.communicate(timeout=120)
+        out, errors = process.communicate(timeout=PATIENCE)
         assert out == b"0\n", errors.decode()
 
 

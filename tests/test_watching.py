@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
+from waiting import until
 
 from accord import Score, Store, Target, Unscored
 from accord.evidence import Column, EvidenceTable
@@ -288,10 +288,7 @@ def test_a_watch_goes_on_whatever_happens(store: Store) -> None:
 
     watch.flush = flaky  # type: ignore[method-assign]
     with Scheduler(watch, store, on_trouble=told.append, flush=0.01, look=0.05):
-        limit = time.monotonic() + 10
-        while not list(Watched(store).days()):
-            assert time.monotonic() < limit
-            time.sleep(0.01)
+        until(lambda: list(Watched(store).days()))
     assert told == ["no", "RuntimeError, which is a bug; please report it"]
 
 

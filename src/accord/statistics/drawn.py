@@ -7,6 +7,8 @@ is NaN.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,7 +16,9 @@ Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 _TINY = 1e-12
-_SMECE_BINS = 1000
+_SMECE_BINS, _SMECE_CELLS = 1000, 1024
+_NO_WAVE = 9.0
+"""exp(-9²/2) of a wave is less than rounding leaves of it."""
 
 
 def spearman(truth: Floats, value: Floats, weights: Floats) -> Floats:
@@ -132,19 +136,49 @@ def smece(probability: Floats, happened: NDArray[np.bool_], weights: Floats) -> 
     # A Gaussian reflected at 0 and 1 multiplies the k-th cosine by exp(-(πkσ)²/2): smoothing costs one transform.
     waves, frequency = dct(mass, axis=1), np.pi * np.arange(bins)
 
-    def at(width: Floats) -> Floats:
-        widths, which = np.unique(width, return_inverse=True)  # bisection tries few of them
-        left_over = np.exp(-0.5 * (frequency * widths[:, None]) ** 2)[which]
-        return np.asarray(np.abs(idct(waves * left_over, axis=1, overwrite_x=True)).sum(axis=1))
+    low, step = 1.0 / bins, (1 - 1.0 / bins) / _SMECE_CELLS
+    widths: Floats = low + np.arange(_SMECE_CELLS + 1) * step
 
-    low, high = np.full(len(weights), 1.0 / bins), np.ones(len(weights))
-    narrowest = at(low)
-    settled = narrowest < low
-    while high[0] - low[0] > 1e-3:  # every draw's bracket has the same width
-        middle = (low + high) / 2
-        above = at(middle) > middle
-        low, high = np.where(above, middle, low), np.where(above, high, middle)
-    return np.where(settled, narrowest, at(high))
+    def at(cell: Indices, which: Indices) -> Floats:
+        used = min(bins, 1 + int(_NO_WAVE / (np.pi * widths[cell.min()])))  # what is beyond is smoothed away
+        left_over = np.exp(-0.5 * (frequency[:used] * widths[cell, None]) ** 2)
+        smoothed = idct(waves[which, :used] * left_over, n=bins, axis=1, overwrite_x=True)
+        return np.asarray(np.abs(smoothed, out=smoothed).sum(axis=1))
+
+    return _where_it_is_its_own(at, widths, len(weights))
+
+
+def _where_it_is_its_own(at: Callable[[Indices, Indices], Floats], widths: Floats, draws: int) -> Floats:
+    """(draws,) a falling function's value at the first of some rising, evenly spaced widths that it does not exceed.
+
+    What it says of any width lies on the other side of that place: two looks bracket it, and the straight line between
+    two looks tells where to look next.
+
+    Args:
+        at: From places among the widths, and the draws they are for, to the function's values.
+        widths: (W,) the last of them exceeds the function everywhere.
+        draws: How many.
+    """
+    last, step = len(widths) - 1, widths[1] - widths[0]
+    low, high = np.zeros(draws, dtype=np.intp), np.full(draws, last)
+    at_low = at(low, np.arange(draws))
+    first = at_low <= widths[0]
+    at_high, known = at_low.copy(), np.zeros(draws, dtype=bool)
+    guess = np.ceil((at_low - widths[0]) / step)
+    while len(which := np.flatnonzero(~first & ((high - low > 1) | ~known))):
+        a, b = low[which], high[which]
+        place = np.clip(guess[which].astype(np.intp), a + 1, np.maximum(b - known[which], a + 1))
+        value = at(place, which)
+        above = value > widths[place]
+        low[which], at_low[which] = np.where(above, place, a), np.where(above, value, at_low[which])
+        high[which], at_high[which] = np.where(above, b, place), np.where(above, at_high[which], value)
+        once = ~known[which] & ~above
+        known[which] |= ~above
+        a, b = low[which], high[which]
+        over, under = at_low[which] - widths[a], widths[b] - at_high[which]
+        crossing = a + np.ceil((b - a) * over / np.maximum(over + under, _TINY))
+        guess[which] = np.where(once, np.floor((value - widths[0]) / step) - 1, crossing)
+    return at_high
 
 
 def _codes(values: Floats) -> tuple[Indices, int]:

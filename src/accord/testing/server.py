@@ -83,6 +83,7 @@ class ChatServer:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # a body does not wait for the acknowledgement of its headers
 
             def do_POST(self) -> None:  # the name is http.server's
                 body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -115,7 +116,7 @@ class ChatServer:
                 """Say nothing."""
 
         self._http = _Quiet(("127.0.0.1", 0), Handler)
-        self._thread = Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
+        self._thread = Thread(target=self._http.serve_forever, args=(0.005,), daemon=True)
 
     @property
     def url(self) -> str:
