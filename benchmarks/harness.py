@@ -51,9 +51,10 @@ def data_folder(parser: argparse.ArgumentParser, folder: Path) -> Path:
 
 
 def machine() -> dict[str, Any]:
-    """What the figures were measured on; no name of a host, no path."""
+    """What the figures were measured on, with the load of its last minute; no name of a host, no path."""
     about = {"system": platform.system(), "processor": _processor(), "cores": os.cpu_count()}
-    return {**about, "gigabytes": _gigabytes(), "python": platform.python_version()}
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+    return {**about, "gigabytes": _gigabytes(), "python": platform.python_version(), "load": load}
 
 
 def _processor() -> str:

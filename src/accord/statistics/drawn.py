@@ -137,7 +137,7 @@ def smece(probability: Floats, happened: NDArray[np.bool_], weights: Floats) -> 
     waves, frequency = dct(mass, axis=1), np.pi * np.arange(bins)
 
     low, step = 1.0 / bins, (1 - 1.0 / bins) / _SMECE_CELLS
-    widths: Floats = low + np.arange(_SMECE_CELLS + 1) * step
+    widths = np.linspace(low, 1.0, _SMECE_CELLS + 1)
 
     def at(cell: Indices, which: Indices) -> Floats:
         used = min(bins, 1 + int(_NO_WAVE / (np.pi * widths[cell.min()])))  # what is beyond is smoothed away
