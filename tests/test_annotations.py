@@ -13,8 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 from accord import Conversation, Label, Store, Target, Turn
-from accord.cli import commands  # noqa: F401 - registers the commands
-from accord.cli.app import app
+from accord.cli import (
+    app,
+    commands,  # noqa: F401 - registers the commands
+)
 from accord.formats import AnnotationWriter, read_annotations
 from accord.project import export_annotations, import_files
 from accord.store import Added, IssueAnnotations

@@ -10,8 +10,10 @@ from small_sample import sources
 from typer.testing import CliRunner
 
 from accord import Conversation, Document, Store, Turn
-from accord.cli import commands  # noqa: F401 - registers the commands
-from accord.cli.app import app
+from accord.cli import (
+    app,
+    commands,  # noqa: F401 - registers the commands
+)
 from accord.evidence import judge_samples
 from accord.models import (
     Budget,

@@ -8,6 +8,7 @@ import re
 import sys
 import weakref
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,7 +27,6 @@ from accord.evidence import (
     MetricSession,
     ParsedDocument,
     ParsedText,
-    Passage,
     TurnHistory,
     best_phrases,
     first_words,
@@ -40,7 +40,6 @@ from accord.evidence import (
     word_count,
 )
 from accord.evidence.bank import embedding as bertscore
-from accord.evidence.bank.counts import _common, _run
 from accord.formats import read
 from accord.models import embedders
 from accord.statistics import STATISTICS, Paired
@@ -145,19 +144,23 @@ def test_overlap_novelty_and_length() -> None:
     assert value("readability") == pytest.approx(4.71 * letters / 9 + 0.5 * 9 / 2 - 21.43)
 
 
+def copied(metric: str, own: Sequence[str], other: Sequence[str]) -> float | None:
+    """What a metric says of some words where a document has some others."""
+    return turn_metrics.get(metric)(ParsedText(" ".join(own)), TurnHistory(), [ParsedDocument(" ".join(other))])
+
+
 def test_rouge_l_and_the_longest_run_against_slow_ways() -> None:
     rng = np.random.default_rng(0)
     for _ in range(200):
-        own, other = (["wxyz"[i] + "q" for i in rng.integers(4, size=rng.integers(0, 14))] for _ in range(2))
-        passage = Passage(other)
+        own, other = (["wxyz"[i] + "q" for i in rng.integers(4, size=rng.integers(1, 14))] for _ in range(2))
         table = np.zeros((len(own) + 1, len(other) + 1), dtype=int)
         runs = np.zeros_like(table)
         for i, a in enumerate(own):
             for j, b in enumerate(other):
                 table[i + 1, j + 1] = table[i, j] + 1 if a == b else max(table[i, j + 1], table[i + 1, j])
                 runs[i + 1, j + 1] = runs[i, j] + 1 if a == b else 0
-        places = [passage.places.get(word, 0) for word in own]
-        assert _common(places, passage) == table[-1, -1] and _run(places, passage) == runs.max()
+        assert copied("rouge-l", own, other) == pytest.approx(2 * table[-1, -1] / (len(own) + len(other)))
+        assert copied("copied-run", own, other) == runs.max()
     assert ParsedText("the herons").units == ["the", "heron"]
 
 
@@ -359,25 +362,28 @@ def test_no_metric_grows_faster_than_its_texts(name: str, shape: str) -> None:
 
 def test_the_longest_run_is_found_in_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a reply that is copied whole: steps that double, in place of one for each word."""
-    words = [f"w{place}" for place in range(190)]
+    names = [
+        f"w{'abcdefghij'[place // 100]}{'abcdefghij'[place // 10 % 10]}{'qvxzjkwbfg'[place % 10]}"
+        for place in range(190)
+    ]
     lines = 0
 
     def trace(frame: object, event: str, argument: object) -> object:
         nonlocal lines
-        lines += event == "line"
+        lines += event == "line" and frame.f_code.co_filename == there  # type: ignore[attr-defined]
         return trace
 
-    passage = Passage(["before", *words, "after"])
-    places = [passage.places[word] for word in words]
+    longest_run, there = turn_metrics.get("copied-run"), turn_metrics.get("copied-run").__code__.co_filename  # type: ignore[attr-defined]
+    reply, source = ParsedText(" ".join(names)), ParsedDocument(" ".join(["before", *names, "after"]))
     sys.settrace(trace)  # type: ignore[arg-type]
     try:
-        found = _run(places, passage)
+        found = longest_run(reply, TurnHistory(), [source])
     finally:
         sys.settrace(None)
     assert found == 190 and lines < 400
     for length in (1, 2, 3, 7, 8, 9, 63, 64, 65):
-        assert _run(places[:length], passage) == length
-        assert _run([*places[:length], 0, *places[100 : 100 + length]], passage) == length
+        assert copied("copied-run", names[:length], names) == length
+        assert copied("copied-run", [*names[:length], "nowhere", *names[100 : 100 + length]], names) == length
 
 
 def test_a_document_is_kept_as_long_as_somebody_uses_it() -> None:

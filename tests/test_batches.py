@@ -13,8 +13,10 @@ from small_sample import sources
 from typer.testing import CliRunner
 from waiting import PATIENCE
 
-from accord.cli import commands  # noqa: F401 - registers the commands
-from accord.cli.app import app
+from accord.cli import (
+    app,
+    commands,  # noqa: F401 - registers the commands
+)
 from accord.models import BatchEndpoint, CallFailed, ChatCompletions, ChatMessage, Prompt, batch_files, batching, wait
 from accord.testing import Batches, ChatServer, Wire, answer_any, fault
 

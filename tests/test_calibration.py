@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import optimize, stats
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from accord import Evaluator, Label, Labels, Question, Scale, Score, Unscored, load_evaluator
@@ -21,13 +23,12 @@ from accord.learning import (
     SLOPE,
     TEXT,
     Calibration,
+    MixedDesign,
     MixedEffects,
     OrdinalLink,
     make_head,
     predict_panel,
 )
-from accord.learning.equations import Design
-from accord.learning.link import _Objective
 from accord.statistics import pearson
 from accord.testing import Planted, planted, planted_turns
 from accord.values import BadInput, NotFitted, Target, UnknownName
@@ -98,7 +99,7 @@ def test_the_criterion_effects_and_gradient_are_those_of_the_definition(ratios: 
     group = in_groups(text) if grouped else None
     of_group = np.unique(group, return_inverse=True)[1] if grouped else None
     source = np.array([0, 1]) if len(ratios) == 7 else None
-    design = Design.of(Z, y, who, len(people), which, True, of_group, source)
+    design = MixedDesign.of(Z, y, who, len(people), which, True, of_group, source)
     at = np.array(ratios)
     solved = design.solve(at)
     criterion, P, noise = restricted(y, covariance(Z, annotator, text, at, group))
@@ -166,10 +167,15 @@ def test_columns_of_noise_do_not_drown_another_sources_judge() -> None:
     assert pearson(two.predict(X[100:]), y[100:]) > pearson(one.predict(X[100:]), y[100:]) + 0.1
 
 
-def test_the_ordinal_gradient_is_the_slope_of_its_objective() -> None:
+def test_the_ordinal_gradient_is_the_slope_of_its_objective(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Callable[[Any], tuple[float, Any]]] = []
+    monkeypatch.setattr(
+        optimize, "minimize", lambda objective, start, **_: given.append(objective) or SimpleNamespace(x=start)
+    )
     rng = np.random.default_rng(0)
     answer, annotator = rng.integers(4, size=80), rng.integers(-1, 3, size=80)
-    objective = _Objective(rng.normal(size=80), answer, annotator, 3, 3, 0.3)
+    OrdinalLink.fit(rng.normal(size=80), answer, annotator, 3, 4, 0.3)
+    [objective] = given
     at = np.concatenate([[-1, 0.1, 0.2, 0.3], rng.normal(scale=0.2, size=9)])
     _, gradient = objective(at)
     for place in range(len(at)):

@@ -21,9 +21,11 @@ from typer.testing import CliRunner
 from waiting import PATIENCE, until
 
 from accord import open as open_project
-from accord.cli import commands  # noqa: F401 - registers the commands
-from accord.cli.app import app
-from accord.cli.show import Progress
+from accord.cli import (
+    Progress,
+    app,
+    commands,  # noqa: F401 - registers the commands
+)
 from accord.evidence import Column, EvidenceTable, Learned, Source, Training
 from accord.evidence import sources as sources_of_evidence
 from accord.models import Flow, nothing
@@ -691,7 +693,7 @@ def test_an_evaluator_whose_every_source_learns_is_compared_like_any_other(proje
         fitted = json.loads(accord("fit", "habit", "--json"))
         assert fitted["comparison"]["rows"][0] == compared["rows"][0]
     finally:
-        del sources_of_evidence._plugins["test-habit"]
+        sources_of_evidence.forget("test-habit")
 
 
 # --- files that nobody prepared -----------------------------------------------------------------------------------

@@ -13,8 +13,10 @@ import pytest
 import small_sample
 from typer.testing import CliRunner
 
-from accord.cli import commands  # noqa: F401 - registers the commands
-from accord.cli.app import app  # noqa: F401 - registers the commands
+from accord.cli import (
+    app,  # noqa: F401 - registers the commands
+    commands,  # noqa: F401 - registers the commands
+)
 from accord.evidence import metrics, sources, turn_metrics
 from accord.learning import heads
 from accord.methods import rivals, selection_policies, selectors

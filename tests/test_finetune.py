@@ -28,18 +28,20 @@ from accord.finetune.data import TOO_LONG, Encoded, Example, encode
 from accord.finetune.training import TRAINING, Trained
 from accord.methods import IssuePromptBuilder, Verdict, read_verdict
 from accord.models import (
+    MADE,
     Answer,
     CallFailed,
     ChatMessage,
     ClientOptions,
     Prompt,
     endpoint_of,
+    open_folder,
+    open_hf,
     open_judge,
     open_likelihood,
     run_flow,
     wait,
 )
-from accord.models.embedded.hf import MADE, open_folder, open_hf
 from accord.values import (
     BadInput,
     Conversation,
@@ -517,8 +519,10 @@ def test_the_command_teaches_tries_and_names_a_model_that_serves(
 
     from typer.testing import CliRunner
 
-    from accord.cli import commands  # noqa: F401 - registers the commands
-    from accord.cli.app import app  # noqa: F401 - registers the commands
+    from accord.cli import (
+        app,  # noqa: F401 - registers the commands
+        commands,  # noqa: F401 - registers the commands
+    )
     from accord.store import IssueAnnotations, Store
 
     def invoke(*arguments: str):  # type: ignore[no-untyped-def]

@@ -24,8 +24,10 @@ from typer.testing import CliRunner
 
 import accord
 from accord import Conversation, Label, Labels, Question, Scale, Target, Turn
-from accord.cli import commands  # noqa: F401 - registers the commands
-from accord.cli.app import app
+from accord.cli import (
+    app,
+    commands,  # noqa: F401 - registers the commands
+)
 from accord.evidence import Column, EvidenceTable, Learned, Source, SourceContext, State, Training, make_source, sources
 from accord.learning import Calibration
 from accord.methods import IN_CONTEXT, InContext, InContextFindings, at_level, by_cost, prompt_text

@@ -16,6 +16,7 @@ from accord.learning import (
     Calibration,
     LargeDesign,
     MixedCore,
+    MixedDesign,
     System,
     band_width,
     bands,
@@ -24,7 +25,6 @@ from accord.learning import (
     make_head,
     suggest_labels,
 )
-from accord.learning.equations import Design
 from accord.project import Config, Project, config_from
 from accord.sample import sources as sample_sources
 from accord.statistics import Clusters, Interval, Paired, diagrams, grouped_folds, smece_by_option
@@ -365,7 +365,7 @@ def test_the_sparse_equations_give_the_dense_ones_effects() -> None:
     text = np.unique(text, return_inverse=True)[1]
     y = Z @ [0.5, 0.2, 0] + rng.normal(size=people)[who] + rng.normal(size=texts)[text] * 0.5 + rng.normal(size=n)
     ratios = np.array([0.2, 0.8, 0.05, 0.3, 0.0])  # no groups
-    dense = Design.of(Z, y, who, people, text, own_slopes=True).learn(ratios)
+    dense = MixedDesign.of(Z, y, who, people, text, own_slopes=True).learn(ratios)
     large = LargeDesign.of(Z, y, who, people, text, own_slopes=True)
     learned = large.learn(ratios)
     assert learned.effects == pytest.approx(dense.effects, abs=1e-4) and learned.noise == pytest.approx(
@@ -373,7 +373,7 @@ def test_the_sparse_equations_give_the_dense_ones_effects() -> None:
     )
     assert (learned.errors <= dense.errors).all()  # they leave out what is not known of the shared effects
     assert np.corrcoef(learned.held_out_residuals, dense.held_out_residuals)[0, 1] > 0.98
-    sparse, full = large.best_ratios(), Design.of(Z, y, who, people, text, True).best_ratios()
+    sparse, full = large.best_ratios(), MixedDesign.of(Z, y, who, people, text, True).best_ratios()
     assert np.log(sparse[:4]) == pytest.approx(np.log(full[:4]), abs=0.01) and sparse[4] == full[4] == 0.0
 
 

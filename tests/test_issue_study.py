@@ -25,9 +25,11 @@ from accord import (
     Unscored,
     load_evaluator,
 )
-from accord.cli import commands  # noqa: F401 - registers the commands
-from accord.cli.app import app  # noqa: F401 - registers the commands
-from accord.cli.findings import fitted_text
+from accord.cli import (
+    app,  # noqa: F401 - registers the commands
+    commands,  # noqa: F401 - registers the commands
+    fitted_text,
+)
 from accord.evidence import MEANING, Column, EvidenceTable, SourceContext, judge_samples, make_source
 from accord.learning import (
     DIRECTIONS,

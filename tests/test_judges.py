@@ -13,8 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 from accord import Conversation, Document, Question, Rubric, Scale, Store, Turn
-from accord.cli import commands  # noqa: F401 - registers the commands
-from accord.cli.app import app  # noqa: F401 - registers the commands
+from accord.cli import (
+    app,  # noqa: F401 - registers the commands
+    commands,  # noqa: F401 - registers the commands
+)
 from accord.evidence import judge_samples
 from accord.models import (
     MODES,

@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from accord import Conversation, Label, Rubric, Store, Turn, read_labels
-from accord.cli import commands  # noqa: F401 - registers the commands
-from accord.cli.app import app, guarded
+from accord.cli import (
+    app,
+    commands,  # noqa: F401 - registers the commands
+    guarded,
+)
 from accord.evidence import text_table
 from accord.formats import QueueWriter, ScoreWriter
 from accord.values import ROW, BadInput, Target, inert, on_page, one_line, visible, written

@@ -38,6 +38,7 @@ from accord.models import (
     ModelSettings,
     Passage,
     Prompt,
+    Questions,
     Reply,
     Request,
     ScriptedJudge,
@@ -46,7 +47,6 @@ from accord.models import (
     judge_all,
     wait,
 )
-from accord.models.requests import Questions
 from accord.project import Project, config_from
 from accord.store import Claims, Embedded, Paid, Spool, StoreError, Unsaved
 from accord.testing import ChatServer, Wire, answer_any

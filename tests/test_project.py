@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 import accord
-from accord.cli import commands  # noqa: F401 - registers the commands
-from accord.cli.app import app  # noqa: F401 - registers the commands
+from accord.cli import (
+    app,  # noqa: F401 - registers the commands
+    commands,  # noqa: F401 - registers the commands
+)
 from accord.evidence import metrics, sources
 from accord.learning import heads
 from accord.testing import check_metric
@@ -99,6 +101,34 @@ def test_other_packages_import_what_a_package_names() -> None:
     assert len(deep) < 20, "\n".join(sorted(deep))
 
 
+APART = {
+    "accord.finetune": "needs PyTorch",
+    "accord.learning.network_grid": "needs JAX",
+    "accord.learning.network_training": "needs JAX",
+    "accord.models.embedded": "needs what reads model files",
+    "accord.workbench.pages": "needs a web framework",
+    "accord.report.charts": "draws, for which it needs altair",
+    "accord.models.receiving": "an edge, tested by its own table of cases",
+    "accord.models.replies": "an edge, tested by its own table of cases",
+}
+"""What tests import past a package's own list of names, and why it is not in that."""
+
+
+def test_tests_import_public_names() -> None:
+    wrong = []
+    for path in (ROOT / "tests").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.ImportFrom) or (node.module or "").split(".")[0] != "accord":
+                continue
+            module = str(node.module)
+            public = not any(name.startswith("_") for name in [*module.split("."), *(a.name for a in node.names)])
+            folder = SOURCE.joinpath(*module.split(".")[1:]).is_dir()
+            shallow = module.count(".") < 2 or folder or any(module.startswith(each) for each in APART)
+            if not (public and shallow):
+                wrong.append(f"{path.name}:{node.lineno}: {ast.unparse(node)}")
+    assert not wrong, "\n".join(wrong)
+
+
 def test_only_the_store_speaks_sql() -> None:
     for path in SOURCE.rglob("*.py"):
         if "store" not in path.parts:
@@ -171,7 +201,7 @@ def test_a_plugin_is_one_function_and_one_decorator() -> None:
 
             check_metric(endless)
     finally:
-        del metrics._plugins["test-shouting"]
+        metrics.forget("test-shouting")
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -20,13 +20,13 @@ from accord.models import (
     Passage,
     Prompt,
     ScriptedJudge,
+    Texts,
     Unanswered,
     open_chat,
     open_judge,
     open_likelihood,
     wait,
 )
-from accord.models.client import Texts
 from accord.models.replies import answered, chat_reply, no_distribution, parsed
 from accord.testing import ChatServer, Respond, Wire, answer_any, completion
 from accord.values import Sample

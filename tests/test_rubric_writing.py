@@ -19,8 +19,10 @@ from typer.testing import CliRunner
 
 import accord
 from accord import Conversation, Label, Labels, Rubric, Target, Turn
-from accord.cli import commands  # noqa: F401 - registers the commands
-from accord.cli.app import app
+from accord.cli import (
+    app,
+    commands,  # noqa: F401 - registers the commands
+)
 from accord.evidence import (
     EvidenceTable,
     Source,

@@ -12,8 +12,10 @@ from small_sample import sources
 from typer.testing import CliRunner
 
 from accord import Evaluator, Label, Labels, Question, Scale, Score, Target, compare, load_evaluator, load_rubric
-from accord.cli import commands  # noqa: F401 - registers the commands
-from accord.cli.app import app  # noqa: F401 - registers the commands
+from accord.cli import (
+    app,  # noqa: F401 - registers the commands
+    commands,  # noqa: F401 - registers the commands
+)
 from accord.evidence import Column, EvidenceTable, differences, in_pairs, ratings
 from accord.learning import MOST_LEVELS, Calibration, Levels
 from accord.statistics import Clusters, Paired, diagrams, pearson, range_names, smece_by_option

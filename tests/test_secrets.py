@@ -11,8 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from accord import Store
-from accord.cli import commands  # noqa: F401 - registers the commands
-from accord.cli.app import app
+from accord.cli import (
+    app,
+    commands,  # noqa: F401 - registers the commands
+)
 from accord.models import CallFailed, ChatCompletions, ChatMessage, ClientOptions, Prompt, kept_key, open_chat, wait
 from accord.store import StoreError
 from accord.testing import ChatServer, Wire, answer_any

@@ -11,7 +11,7 @@ import pytest
 import small_sample as sample
 
 from accord import LiveScorer, read
-from accord.cli.findings import fitted_text
+from accord.cli import fitted_text
 from accord.evidence import (
     Charts,
     Figure,
@@ -45,7 +45,7 @@ def example():
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     yield module
-    del sources._plugins["politeness"]
+    sources.forget("politeness")
 
 
 @pytest.fixture(autouse=True)

@@ -20,8 +20,10 @@ from typer.testing import CliRunner
 from waiting import PATIENCE
 
 from accord import Conversation, Document, Label, Store, Target, Turn
-from accord.cli import commands  # noqa: F401 - registers the commands
-from accord.cli.app import app
+from accord.cli import (
+    app,
+    commands,  # noqa: F401 - registers the commands
+)
 from accord.evidence import judge_samples
 from accord.models import (
     Cached,
@@ -44,9 +46,9 @@ from accord.store import (
     Watched,
     check_store,
     metadata,
+    newest_migration,
     open_engine,
 )
-from accord.store.engine import newest_migration
 from accord.values import Annotation, BadInput, IssueAnnotation, Rubric, Sample, canonical_json, content_hash
 
 

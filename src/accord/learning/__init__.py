@@ -14,6 +14,7 @@ from accord.learning.calibration import FEWEST_LABELS, Calibration
 from accord.learning.conformal import band_width, bands, groups_needed
 from accord.learning.core import matrix
 from accord.learning.curves import BINS, Additive, Bins, predicted
+from accord.learning.equations import Design as MixedDesign
 from accord.learning.evaluator import Evaluator, learns, level_of, with_notes
 from accord.learning.experts import ExpertParameters, parts
 from accord.learning.folder import Level, saved_as
@@ -89,6 +90,7 @@ __all__ = [
     "MOST_LEVELS",
     "MeanTurn",
     "MixedCore",
+    "MixedDesign",
     "MixedEffects",
     "Mixture",
     "NetworkSettings",

@@ -2,7 +2,7 @@
 
 from accord.models.batching import AGAIN, Batch, Batched, BatchEndpoint, batch_files
 from accord.models.budget import Budget, Budgeted, Caps, Price, load_prices
-from accord.models.client import ChatCompletions, EmbeddingsEndpoint
+from accord.models.client import ChatCompletions, EmbeddingsEndpoint, Texts
 from accord.models.embedded.catalogue import (
     CATALOGUE,
     Published,
@@ -214,6 +214,7 @@ __all__ = [
     "Step",
     "TOP_LOGPROBS",
     "Text",
+    "Texts",
     "Unanswered",
     "Usage",
     "VerbalisedJudge",

@@ -136,8 +136,7 @@ def smece(probability: Floats, happened: NDArray[np.bool_], weights: Floats) -> 
     # A Gaussian reflected at 0 and 1 multiplies the k-th cosine by exp(-(πkσ)²/2): smoothing costs one transform.
     waves, frequency = dct(mass, axis=1), np.pi * np.arange(bins)
 
-    low, step = 1.0 / bins, (1 - 1.0 / bins) / _SMECE_CELLS
-    widths = np.linspace(low, 1.0, _SMECE_CELLS + 1)
+    widths = np.linspace(1.0 / bins, 1.0, _SMECE_CELLS + 1)
 
     def at(cell: Indices, which: Indices) -> Floats:
         used = min(bins, 1 + int(_NO_WAVE / (np.pi * widths[cell.min()])))  # what is beyond is smoothed away

@@ -1,7 +1,7 @@
 """What outlives a run: conversations, annotations, runs, scores and the cache, in SQLite or PostgreSQL."""
 
 from accord.store.check import Checked, Damage, check_store
-from accord.store.engine import StoreError, open_engine
+from accord.store.engine import StoreError, newest_migration, open_engine
 from accord.store.paid import LEASE_SECONDS, Claims, Paid, Spool, Taken, Unsaved, add_paid, utc
 from accord.store.parts import WIRE, Computed, Embedded, IssueAnnotations, Watched
 from accord.store.people import ROLES, Conflict, People, Person, Role
@@ -43,6 +43,7 @@ __all__ = [
     "changed_conversation",
     "check_store",
     "metadata",
+    "newest_migration",
     "now",
     "open_engine",
     "unknown_target",
