@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from accord.learning.network import Array, Parameters, Shape, blocks, inputs, main_alone
 from accord.learning.network_training import (
+    HALF_THE_EFFORT,
     Job,
     Schedule,
     Settings,
@@ -129,8 +130,7 @@ def _unseen(shape: Shape, sheets: Sheets, folds: Sequence[NDArray[np.bool_]]) ->
     return jnp.asarray(np.stack([blocks(sheets.annotator, shape.annotators, each, width) for each in rows]))
 
 
-# Each program is compiled once and runs for a minute: half the compiler's effort costs it nothing.
-@partial(jax.jit, static_argnums=(0, 1, 2), compiler_options={"xla_backend_optimization_level": 1})
+@partial(jax.jit, static_argnums=(0, 1, 2), compiler_options=HALF_THE_EFFORT)
 def _losses(
     shape: Shape,
     terms: Schedule,

@@ -1,0 +1,134 @@
+"""Write the figures of the texts anew from `benchmarks/results/*.json`, so that none stands by hand.
+
+    python tools/write_figures.py            write them
+    python tools/write_figures.py --check    say which differ, and which have no source; exit 1 where there are any
+
+A figure of the README or of `docs/` stands between two comments, which no reader of the page sees:
+
+    <!-- figure: FILE COLUMN KEY=VALUE ... as="{:.3} [{low:.2}, {high:.2}]" -->.724 [.69, .76]<!-- /figure -->
+
+FILE is a benchmark's, KEY=VALUE name one of its rows, COLUMN is what is shown; `{low}` and `{high}` are the ends of its
+interval. `.3` is a number of decimals without the zero before them, `.1%` a percentage, `,.0f` and the like are
+Python's. What no benchmark of this version has measured says so where it stands: `<!-- measured: 0.1 -->` in the same
+paragraph, or in the same row of a table.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+SHOWN = re.compile(r"<!-- figure: (?P<source>.*?) -->(?P<text>.*?)<!-- /figure -->", re.DOTALL)
+OLDER = re.compile(r"<!-- measured: \S.*? -->")
+FIGURE = re.compile(r"(?<![\w.-])\d*\.\d+(?![\w.])|\d+ %")
+NO_FIGURE = re.compile(r"(?i)95 % intervals|intervals are 95 %|`[^`]*`|\]\([^)]*\)|p < \.\d+")
+"""What looks like a figure and is none: the level of intervals, code, links."""
+
+
+class WrongFigure(Exception):
+    """A figure whose source cannot be found; the message names both."""
+
+
+class Number(float):
+    """A number that is written as the texts write numbers."""
+
+    def __format__(self, form: str) -> str:
+        if form.endswith("%"):
+            return f"{100 * self:{form[:-1] or '.0'}f} %"
+        if re.fullmatch(r"\.\d+", form):
+            return f"{float(self):{form}f}".replace("0.", ".", 1) if abs(self) < 1 else f"{float(self):{form}f}"
+        return format(float(self), form)
+
+
+def texts() -> list[Path]:
+    """Every text that may have figures."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+@cache
+def rows_of(benchmark: str) -> list[dict[str, Any]]:
+    """The rows that a benchmark wrote.
+
+    Raises:
+        WrongFigure: There is no such file.
+    """
+    path = RESULTS / f"{benchmark}.json"
+    if not path.is_file():
+        there = ", ".join(sorted(each.stem for each in RESULTS.glob("*.json")))
+        raise WrongFigure(f"no results of {benchmark!r}; there are: {there}")
+    found: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    return found
+
+
+def figure(source: str) -> str:
+    """The text of a figure, by what stands in its comment.
+
+    Raises:
+        WrongFigure: Its words are off, its row is none or several, or it has no such column.
+    """
+    benchmark, column, *rest = shlex.split(source)
+    wanted = dict(each.split("=", 1) for each in rest)
+    form = wanted.pop("as", "{:.3}")
+    rows = [row for row in rows_of(benchmark) if all(str(row.get(key)) == value for key, value in wanted.items())]
+    if len(rows) != 1 or rows[0].get(column) is None:
+        what = f"{len(rows)} rows" if len(rows) != 1 else f"no {column!r}"
+        raise WrongFigure(f"{what} in {benchmark!r} where {wanted}: {source}")
+    ends = {end: Number(rows[0][f"{column}_{end}"]) for end in ("low", "high") if f"{column}_{end}" in rows[0]}
+    return form.format(Number(rows[0][column]), **ends)
+
+
+def written(text: str) -> str:
+    """A text with every figure as its source has it now."""
+    return SHOWN.sub(lambda m: f"<!-- figure: {m['source']} -->{figure(m['source'])}<!-- /figure -->", text)
+
+
+def unsourced(text: str) -> Iterator[str]:
+    """Rows of tables, and paragraphs, with a figure that has no source and does not say when it was measured."""
+    for block in re.split(r"\n\s*\n", text):
+        for part in block.splitlines() if block.lstrip().startswith("|") else [block]:
+            bare = NO_FIGURE.sub("", SHOWN.sub("", part).replace("\n", " "))
+            if not OLDER.search(part) and (found := FIGURE.search(bare)):
+                yield f"{found[0]!r} in: {' '.join(bare.split())[:100]}"
+
+
+def measured_parts() -> Iterator[tuple[str, str]]:
+    """The texts that say what was measured: a section of the README, and a page."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    yield "README.md", readme.split("## What was measured", 1)[1].split("\n## ", 1)[0]
+    yield "docs/measured.md", (ROOT / "docs" / "measured.md").read_text(encoding="utf-8")
+
+
+def main() -> None:
+    """Write, or check."""
+    wrong: list[str] = []
+    for path in texts():
+        before = path.read_text(encoding="utf-8")
+        name = path.relative_to(ROOT).as_posix()
+        try:
+            after = written(before)
+        except WrongFigure as error:
+            sys.exit(f"{name}: {error}")
+        if after != before and "--check" in sys.argv:
+            wrong += [
+                f"{name}: {was['text']!r} stands where {now['text']!r} was measured"
+                for was, now in zip(SHOWN.finditer(before), SHOWN.finditer(after), strict=True)
+                if was["text"] != now["text"]
+            ]
+        elif after != before:
+            path.write_text(after, encoding="utf-8")
+            print(f"wrote {name}")
+    wrong += [f"{name}: no source for {each}" for name, part in measured_parts() for each in unsourced(part)]
+    if wrong:
+        sys.exit("\n".join(wrong))
+
+
+if __name__ == "__main__":
+    main()
