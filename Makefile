@@ -52,6 +52,9 @@ format: $(VENV)/ready ## mend style
 docs: $(VENV)/ready ## write the generated pages: commands and the schema of accord.yaml
 	$(BIN)/python tools/write_docs.py
 
+figures: $(VENV)/ready ## write the figures of the README and the docs from benchmarks/results
+	$(BIN)/python tools/write_figures.py
+
 BENCHMARKS := architecture import_speed compare_speed calibration_speed judging_overhead faults follow attacks \
   live_scoring embedded_model true_numbers rubicon rubric_selection issues adoror demonstration_selection ciu \
   simulated_annotators llm_rubric
@@ -64,4 +67,4 @@ bench: $(VENV)/ready ## run the benchmarks in full (about five hours; the whole 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) $(OUT) .jax_cache .pytest_cache .mypy_cache .ruff_cache
 
-.PHONY: help setup finetune models demo check test lint format docs bench clean
+.PHONY: help setup finetune models demo check test lint format docs figures bench clean
