@@ -152,9 +152,10 @@ class Additive:
         for each in np.unique(fold):
             train, test = fold != each, fold == each
             bins = Bins.fit(X[train])
-            for row, strength in enumerate(strengths):
-                part = cls.fit(bins, X[train], y[train], weight[train], group[train], strength)
-                found[row, test] = predicted(part, X[test])
+            tried = cls.fit_each(bins, X[train], y[train], weight[train], group[train], strengths)
+            unseen = bins.soft(X[test])
+            for row, part in enumerate(tried):
+                found[row, test] = part.level + (unseen * part.values).sum(axis=-1).sum(axis=1)
         best = int(np.argmin(((found - y) ** 2 * weight).sum(axis=1)))
         return cls.fit(Bins.fit(X), X, y, weight, group, strengths[best]), found[best]
 
@@ -163,20 +164,35 @@ class Additive:
         cls, bins: Bins, X: Floats, y: Floats, weight: Floats, group: Indices, strength: tuple[float, float]
     ) -> Self:
         """The curves that minimise the penalised squared error; what is missing is shrunk by its groups afterwards."""
+        return cls.fit_each(bins, X, y, weight, group, [strength])[0]
+
+    @classmethod
+    def fit_each(
+        cls,
+        bins: Bins,
+        X: Floats,
+        y: Floats,
+        weight: Floats,
+        group: Indices,
+        strengths: Sequence[tuple[float, float]],
+    ) -> list[Self]:
+        """`fit` for several strengths, which share all but the penalty."""
         basis = bins.soft(X)
         n, metrics, count = basis.shape
         share = weight / weight.sum()
         means = np.tensordot(share, basis, axes=1)
         B = (basis - means).reshape(n, -1)
         level = float(share @ y)
-        penalty = np.kron(np.eye(metrics), _penalty(*strength))
-        curves = np.linalg.solve(B.T @ (weight[:, None] * B) + penalty, B.T @ (weight * (y - level)))
-        found = curves.reshape(metrics, count)
-        centred = found - (means * found).sum(axis=1, keepdims=True)
-        missing = np.isnan(X)
-        groups = np.array([len(np.unique(group[column])) for column in missing.T])
-        centred[:, BINS] *= groups / (groups + FEW_GROUPS)
-        return cls(bins, level, centred, strength)
+        crossed, right = B.T @ (weight[:, None] * B), B.T @ (weight * (y - level))
+        groups = np.array([len(np.unique(group[column])) for column in np.isnan(X).T])
+        made = []
+        for strength in strengths:
+            penalty = np.kron(np.eye(metrics), _penalty(*strength))
+            found = np.linalg.solve(crossed + penalty, right).reshape(metrics, count)
+            centred = found - (means * found).sum(axis=1, keepdims=True)
+            centred[:, BINS] *= groups / (groups + FEW_GROUPS)
+            made.append(cls(bins, level, centred, strength))
+        return made
 
     def contributions(self, X: Floats) -> Floats:
         """(n, M) what each metric adds to each prediction, in units of the scale."""
