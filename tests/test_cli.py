@@ -18,7 +18,7 @@ import pytest
 import yaml
 from small_sample import sources
 from typer.testing import CliRunner
-from waiting import PATIENCE, until
+from waiting import PATIENCE
 
 from accord import open as open_project
 from accord.cli import (
@@ -433,27 +433,46 @@ def test_plugins_and_schema() -> None:
     assert json.loads(published.read_text()) == schema, "run: make docs"
 
 
-def process(*arguments: str) -> subprocess.Popen[str]:
+def process(*arguments: str, program: Sequence[str] = ("-m", "accord")) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "accord", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, *program, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
+
+
+STOPS = """
+import time
+from accord.cli import main
+from accord.store import Store
+add, calls = Store.add_conversations, []
+def slowly(self, found, *rest):
+    calls.append(1)
+    def until_interrupted():
+        for place, each in enumerate(found):
+            if len(calls) == 3 and place == 50:
+                print("in the middle", flush=True)
+                time.sleep(1e6)
+            yield each
+    return add(self, until_interrupted(), *rest)
+Store.add_conversations = slowly
+main()
+"""
+"""The command line, which waits in the middle of the third part that it writes."""
 
 
 @pytest.mark.slow
 def test_an_interrupt_in_the_middle_keeps_what_was_done_and_the_command_goes_on(project: Path) -> None:
     row = json.loads(Path(CHATS).read_text().splitlines()[0])
     with Path("many.jsonl").open("w") as stream:
-        stream.writelines(json.dumps({**row, "id": f"c{i:05d}"}) + "\n" for i in range(30_000))
-    running = process("import", "many.jsonl")
-    written = Path("accord.db-wal")
-    until(lambda: written.exists() and written.stat().st_size > 2_000_000)
+        stream.writelines(json.dumps({**row, "id": f"c{i:05d}"}) + "\n" for i in range(5000))
+    running = process("import", "many.jsonl", program=("-c", STOPS))
+    assert running.stdout is not None and running.stdout.readline() == "in the middle\n"
     running.send_signal(signal.SIGINT)
     _, errors = running.communicate(timeout=PATIENCE)
     assert running.returncode == 130, errors
     assert errors.strip().splitlines()[-1].startswith("accord: interrupted. What was done is kept")
     assert "Traceback" not in errors
     result = json.loads(accord("import", "many.jsonl", "--json"))["conversations"]
-    assert result["known"] > 0 and result["new"] + result["known"] == 30_000
+    assert 0 < result["known"] < 5000 and result["new"] + result["known"] == 5000
 
 
 @pytest.mark.slow
