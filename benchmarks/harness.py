@@ -13,6 +13,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -94,10 +95,16 @@ def finish(name: str, rows: Sequence[Row], columns: Sequence[str], path: Path | 
 def write(name: str, rows: Sequence[Row], path: Path | None) -> None:
     """Write the rows as JSON, where a path is given."""
     if path is not None:
-        about = {"benchmark": name, "accord_version": __version__, "commit": commit(), "quick": "--quick" in sys.argv}
+        about = {"benchmark": name, "accord_version": __version__, "commit": commit(), **_asked(sys.argv)}
         content = {**about, "machine": machine(), "rows": list(rows)}
         path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         print(f"\nrows in {path}", file=sys.stderr)
+
+
+def _asked(arguments: Sequence[str]) -> dict[str, Any]:
+    """Whether it was a short run, and of which parts alone."""
+    named = [after for option, after in pairwise(arguments) if option in {"--only", "--protocols"}]
+    return {"quick": "--quick" in arguments, "only": named[0] if named else None}
 
 
 def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
