@@ -26,7 +26,7 @@ from harness import Row, chosen, data_folder, finish, options
 from accord.evidence import EvidenceTable, ask_rubric
 from accord.learning import kinds_of
 from accord.methods import WORST, Unread, Verdict, assessed, issue_table, postprocess, read_verdict, settled
-from accord.models import Models, ModelSettings, run
+from accord.models import Models, ModelSettings, is_pulled, run
 from accord.project import Project, config_from
 from accord.statistics import Split, fold_of
 from accord.testing import dialogues, ratings, verdict, written
@@ -55,7 +55,7 @@ JUDGE, CLASSIFIERS = "gpt-3.5-turbo (ChatGPT, 2023)", "specialized classifier"
 HALVINGS, QUICK = 20, 3
 REPLIES = 10_000
 FIGURES = ("called", "precision", "recall", "f1", "alpha", "calibration_error")
-CHEAP = ("metrics", "meaning")
+EMBEDDER = "minilm-l6"
 
 
 def main() -> None:
@@ -96,27 +96,33 @@ def abc_eval_rows(folder: Path, halvings: int) -> list[Row]:
             project.import_([folder], format="abc-eval")
             labels = project.store.labels()
             samples = project.samples(labels.targets)
-            found, cheap, meaning = (project.measure([project.source(name)], samples) for name in ("issues", *CHEAP))
+            found, cheap = (project.measure([project.source(name)], samples) for name in ("issues", "metrics"))
+            meaning = project.measure([project.source("meaning")], samples) if is_pulled(EMBEDDER) else None
             others = Models({"judge": ModelSettings(**_recorded(folder, CLASSIFIERS))}, project.store)
             classifiers = run(ask_rubric(behaviours.rubric, samples), others)
     known = {sample.conversation.id for sample in samples}
     both = found.join(cheap)
-    systems = {
-        "accord": both.join(classifiers).join(meaning),
-        "accord, without the embedder": both.join(classifiers),
-        "accord, without the classifiers": both.join(meaning),
-    }
+    systems = {"accord, without the embedder": both.join(classifiers)}
+    if meaning is None:
+        print(f"without the embedder alone: {EMBEDDER} is not on this machine; see accord models pull")
+    else:
+        systems = {
+            "accord": both.join(classifiers).join(meaning),
+            **systems,
+            "accord, without the classifiers": both.join(meaning),
+        }
+    first = next(iter(systems))
     splits = [_half(known, seed) for seed in range(halvings)]
     results: dict[str, list[dict[str, Called]]] = {}
     for seed, split in enumerate(splits):
         for system, evidence in systems.items():
             calibrated, raw = cross_validate_labels(evidence, labels, [split], seed)
             results.setdefault(system, []).append(calibrated)
-            if system == "accord":
+            if system == first:
                 results.setdefault("recorded-judge", []).append(raw)
                 results.setdefault(ALWAYS, []).append({kind: each.everywhere() for kind, each in calibrated.items()})
         results.setdefault("accord, each kind's own decision", []).append(_own(found, labels, split, seed))
-    told = _told(results["accord"])
+    told = _told(results[first])
     return [row for system, each in sorted(results.items(), key=_order) for row in _rows(system, each, told)]
 
 

@@ -29,7 +29,7 @@ from rubicon_recorded import recorded_rows
 from accord.evidence import Source, Training
 from accord.formats import read
 from accord.methods import ASKED, RUBICON, RubricFindings
-from accord.models import Models, run
+from accord.models import Models, is_pulled, run
 from accord.project import Project, config_from, open_project
 from accord.testing import Author, ChatServer, conversations
 from accord.values import BadInput, Conversation, Label, Labels, Question, Rubric, Sample, Scale, Target
@@ -66,6 +66,8 @@ def main() -> None:
             rows += recorded_rows(data_folder(parser, given.data), min(given.limit or 20, 2 if given.quick else 20))
         elif part == "tables":
             rows += _table_rows(given.project) if given.only or not given.quick else []
+        elif not is_pulled(MODEL.partition(":")[2]):
+            print(f"note: {part} is left out: {MODEL} is not on this machine; see accord models pull")
         else:
             rows += _embedded_rows(data_folder(parser, given.data), given.store, 8 if given.quick else 200)
     finish("rubicon", rows, COLUMNS, given.json)
