@@ -30,7 +30,7 @@ print(json.dumps([time.perf_counter() - start, peak]))
 ACCORD = """
 from accord.project import Config, Project
 with Project(Config(store=sys.argv[2])) as project:
-    done = project.import_([sys.argv[1]])
+    done = project.import_([sys.argv[1]], workers=int(sys.argv[4]) if len(sys.argv) > 4 else 1)
 assert done.conversations.new == int(sys.argv[3]) and done.labels.new == int(sys.argv[3]), done
 """
 BARE = """

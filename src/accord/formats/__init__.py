@@ -20,18 +20,30 @@ from accord.formats.label_files import (
     read_labels,
 )
 from accord.formats.messages import documents_from, role_named
-from accord.formats.reading import OnBadRow, T, columns_of, detect, is_annotation_file, is_label_file, read
+from accord.formats.reading import (
+    OnBadRow,
+    T,
+    chunks_of_lines,
+    columns_of,
+    detect,
+    is_annotation_file,
+    is_label_file,
+    read,
+    records_of_lines,
+)
 from accord.formats.record import Fields, Format, Record, Row, WrongShape, formats, grouped, under_our_names
 from accord.formats.row_writer import QueueWriter, ScoreWriter
-from accord.formats.rows import locate, read_rows
+from accord.formats.rows import BAD_AT_ONCE, Lines, locate, read_rows
 from accord.formats.soda_eval import REPEAT
 from accord.formats.spans import NO_CONTENT, NO_MESSAGES, SAYS_A_CALL
 
 __all__ = [
     "AnnotationWriter",
     "Answered",
+    "BAD_AT_ONCE",
     "Fields",
     "Format",
+    "Lines",
     "NOT_APPLICABLE",
     "NO_CONTENT",
     "NO_MESSAGES",
@@ -48,6 +60,7 @@ __all__ = [
     "WrongShape",
     "answer_to",
     "answers_beside",
+    "chunks_of_lines",
     "columns_of",
     "detect",
     "documents_from",
@@ -67,6 +80,7 @@ __all__ = [
     "read_annotations",
     "read_labels",
     "read_rows",
+    "records_of_lines",
     "role_named",
     "under_our_names",
     "words_of",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from accord.formats.messages import checked_id, documents_from, turn_from_message, turn_index
+from accord.formats.messages import checked_id, documents_from, turn_from_message, turn_index, turns_of
 from accord.formats.record import Fields, Format, Record, WrongShape, formats
 from accord.values import Conversation, Label, Target
 
@@ -19,7 +19,7 @@ def _convert(rows: Sequence[Fields], default_id: str) -> Record:
     id_ = checked_id(default_id if fields.get("id") is None else fields["id"])
     meta = fields.get("meta") or {}
     # A data set may hold texts it was not allowed to pass on; its ratings are still worth reading.
-    turns = tuple(turn_from_message(message) for message in fields.get("messages") or ())
+    turns = turns_of(fields.get("messages") or ())
     kept = {key: fields[key] for key in ("dataset", "system", "level", "references") if fields.get(key)}
     conversation = Conversation(id_, turns, documents_from(fields.get("knowledge")), {**meta, **kept})
     target = Target(id_, turn_index(fields.get("response_index")))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from accord.formats.messages import is_storable, turn_index
 from accord.formats.record import ANNOTATOR_KEYS, RATED_ROWS, WrongShape
-from accord.values import Conversation, Label, Target
+from accord.values import Conversation, Label, PlainTurns, Target
 
 UNNAMED = "unnamed"
 """Who rated, where nothing says it."""
@@ -200,6 +200,8 @@ def answers_beside(conversation: Conversation) -> Iterator[Answered]:
             yield each._replace(turn=turn_index(row.get("turn")))
         metadata = {key: value for key, value in metadata.items() if key not in cells}
     yield from answers_in(metadata)
+    if isinstance(conversation.turns, PlainTurns):
+        return
     for place, turn in enumerate(conversation.turns):
         for found in answers_in(turn.extra):
             yield found._replace(turn=place)

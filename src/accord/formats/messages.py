@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from accord.formats.record import Fields, Format, Record, WrongShape, formats
-from accord.values import Conversation, Document, Turn
+from accord.values import Conversation, Document, PlainTurns, Turn
 
 _ID_KEYS = ("id", "conversation_id", "session_id")
 _DOCUMENT_KEYS = ("documents", "context", "contexts", "retrieved_contexts", "knowledge")
@@ -19,6 +19,7 @@ _ROLE_KEYS = ("role", "speaker", "sender", "from", "author")
 _CONTENT_KEYS = ("content", "parts", "text", "utterance", "message", "value")
 
 
+_STANDARD = frozenset({"user", "assistant", "tool", "system"})
 ROLES = {
     "human": "user", "customer": "user", "client": "user", "end-user": "user", "visitor": "user", "guest": "user",
     "enduser": "user",
@@ -37,9 +38,25 @@ ROLES = {
 
 def role_named(name: str) -> str:
     """The role as Accord names it."""
+    if name in _STANDARD:
+        return name
     lowered = name.strip().lower()
-    standard = {"user", "assistant", "tool", "system"}
-    return lowered if lowered in standard else ROLES.get(lowered) or ROLES.get(re.sub(r"[\s_]+", "-", lowered), name)
+    return lowered if lowered in _STANDARD else ROLES.get(lowered) or ROLES.get(re.sub(r"[\s_]+", "-", lowered), name)
+
+
+def turns_of(messages: Sequence[Any]) -> Sequence[Turn]:
+    """The messages of a chat API as turns; see `turn_from_message`."""
+    if type(messages) is list and all(map(_is_plain, messages)):
+        return PlainTurns(messages)
+    return tuple(turn_from_message(message) for message in messages)
+
+
+def _is_plain(message: Any) -> bool:
+    """Whether a message is a role under the name that it has here and a text, as nearly all are."""
+    if type(message) is not dict or len(message) != 2:
+        return False
+    role = message.get("role")
+    return type(role) is str and role in _STANDARD and type(message.get("content")) is str
 
 
 def turn_from_message(message: Any) -> Turn:
@@ -125,7 +142,7 @@ def _document(entry: Any) -> Document:
     raise WrongShape("a document is a text, or an object with a text")
 
 
-def turns_from(messages: Any) -> tuple[Turn, ...]:
+def turns_from(messages: Any) -> Sequence[Turn]:
     """The turns of a list of messages, given as a list or as the JSON of one.
 
     Raises:
@@ -140,7 +157,7 @@ def turns_from(messages: Any) -> tuple[Turn, ...]:
         raise WrongShape(f"messages are a list, got {type(messages).__name__}")
     if not messages:
         raise WrongShape("the conversation has no messages")
-    return tuple(turn_from_message(message) for message in messages)
+    return turns_of(messages)
 
 
 def conversation_from(fields: Fields, turns: Sequence[Turn], default_id: str, used: Iterable[str] = ()) -> Conversation:
@@ -155,7 +172,7 @@ def conversation_from(fields: Fields, turns: Sequence[Turn], default_id: str, us
     metadata |= {key: value for key, value in fields.items() if key not in read and value is not None}
     return Conversation(
         id=checked_id(default_id if id_key is None else fields[id_key]),
-        turns=tuple(turns),
+        turns=turns if isinstance(turns, PlainTurns) else tuple(turns),
         documents=documents_from(fields.get(documents_key)) if documents_key else (),
         metadata=metadata,
     )

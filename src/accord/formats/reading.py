@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import chain
 from pathlib import Path
@@ -12,7 +12,7 @@ from accord.formats import benchmark, langfuse, mlflow, otel, soda_eval, table  
 from accord.formats.annotations import looks_like_annotations
 from accord.formats.label_files import looks_like_labels, mapped, read_labels
 from accord.formats.record import Fields, Format, Record, Row, WrongShape, admitted, formats, grouped
-from accord.formats.rows import locate, read_rows
+from accord.formats.rows import Lines, line_chunks, locate, read_rows, rows_of_lines
 from accord.values import BadInput, BadRow
 
 # Importing a format registers it.
@@ -64,6 +64,38 @@ def read(
     raise BadInput(f"{path} holds no row in a format that can be told; name one with --format")
 
 
+def chunks_of_lines(path: str | Path, format: str, size: int) -> tuple[str, Iterator[Lines]] | None:
+    """A file's format and its lines, `size` at a time, where every line is a conversation; `None` where it is not so.
+
+    Raises:
+        BadInput: The file cannot be read.
+    """
+    found = locate(path)
+    chunks = line_chunks(found, size)
+    if chunks is None:
+        return None
+    first = next(read_rows(found))
+    assert isinstance(first, Row)
+    try:
+        name = detect(first.fields, str(path)) if format == "auto" else format
+    except BadInput:
+        return None
+    return (name, chunks) if formats.get(name).key is None else None
+
+
+def records_of_lines(
+    path: Path,
+    format: str,
+    lines: Lines,
+    on_bad_row: OnBadRow | None = None,
+    on_passed_over: OnPassedOver = lambda reason: None,
+) -> Iterator[Record]:
+    """The conversations of some lines of a file; see `read`."""
+    found, complain = locate(path), on_bad_row or _raise
+    rows = _kept(rows_of_lines(found, lines), complain)
+    return _records(found, formats.get(format), rows, complain, on_passed_over)
+
+
 def detect(fields: Fields, where: str) -> str:
     """The name of the format that a file's first row is written in.
 
@@ -111,7 +143,11 @@ def _raise(error: BadRow) -> None:
 
 
 def _good_rows(path: Path, columns: Mapping[str, str] | None, complain: OnBadRow) -> Iterator[Row]:
-    for row in mapped(read_rows(path), columns, str(path)):
+    yield from _kept(mapped(read_rows(path), columns, str(path)), complain)
+
+
+def _kept(rows: Iterable[Row | BadRow], complain: OnBadRow) -> Iterator[Row]:
+    for row in rows:
         if isinstance(row, BadRow):
             complain(row)
         else:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import IO, Any, NamedTuple
 
-from accord.values import DEEPEST, BadInput, Conversation, Document, IssueAnnotation, Label, Registry, Turn
+from accord.values import DEEPEST, BadInput, Conversation, Document, IssueAnnotation, Label, PlainTurns, Registry, Turn
 
 Fields = Mapping[str, Any]
 """One row of a file, whatever its format: a JSON object, or a line of a table by column name."""
@@ -87,16 +87,22 @@ def admitted(record: Record) -> Record:
         WrongShape: A role, a text or a document is no text, or tool calls are no list.
     """
     found = record.conversation
-    kept = replace(
-        found,
-        turns=tuple(_admitted_turn(place, turn) for place, turn in enumerate(found.turns)),
-        documents=tuple(map(_admitted_document, found.documents)),
-        metadata=_plain(dict(found.metadata)),
-    )
-    return replace(record, conversation=kept)
+    turns = found.turns
+    if not isinstance(turns, PlainTurns):
+        turns = tuple(_admitted_turn(place, turn) for place, turn in enumerate(turns))
+    documents, metadata = tuple(map(_admitted_document, found.documents)), _plain(dict(found.metadata))
+    return Record(Conversation(found.id, turns, documents, metadata), record.labels, record.assessments)
+
+
+def _is_plain_turn(turn: Turn) -> bool:
+    """Whether a turn is a role and a text, and nothing that would have to be looked at."""
+    is_text = type(turn.role) is str and turn.role and type(turn.content) is str
+    return bool(is_text) and turn.name is None and turn.time is None and not turn.extra
 
 
 def _admitted_turn(place: int, turn: Turn) -> Turn:
+    if _is_plain_turn(turn):
+        return turn
     if not isinstance(turn.role, str) or not turn.role or not isinstance(turn.content, str):
         raise WrongShape(
             f"turn {place} has no role or no text: {type(turn.role).__name__}, {type(turn.content).__name__}"

@@ -15,6 +15,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
+import msgspec
+
 from accord.formats.parquet import COLUMNS, ROW_VALUES, parquet_rows
 from accord.formats.record import Row
 from accord.values import DEEPEST, MB, BadInput, BadRow, is_too_deep, open_unpacked, regular, shown_size, unpacked_name
@@ -28,7 +30,7 @@ _HEADER = MB
 """The longest header of a table, in characters."""
 _SKIPPED = 4 * _WHOLE_BYTES
 """A line that is longer than this is not looked for the end of."""
-_BAD_AT_ONCE = 10_000
+BAD_AT_ONCE = 10_000
 """So many bad rows one after another are no file of rows."""
 _EMPTY_AT_ONCE = 1_000_000
 _CHUNK = 1 << 16
@@ -81,8 +83,8 @@ def read_rows(path: Path) -> Iterator[Row | BadRow]:
         for row in rows:
             yield row
             bad = bad + 1 if isinstance(row, BadRow) else 0
-            if isinstance(row, BadRow) and bad > _BAD_AT_ONCE:
-                raise BadInput(f"{path}: {_BAD_AT_ONCE:,} rows one after another are none, up to line {row.line}")
+            if isinstance(row, BadRow) and bad > BAD_AT_ONCE:
+                raise BadInput(f"{path}: {BAD_AT_ONCE:,} rows one after another are none, up to line {row.line}")
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror or error}") from None
 
@@ -153,6 +155,51 @@ def _lines(path: Path, stream: IO[bytes], wraps: bool) -> Iterator[tuple[int, by
             if length > _SKIPPED:
                 raise BadInput(f"{path}, line {line}: longer than {shown_size(_SKIPPED)}, which no row is")
         yield line, BadRow(str(path), line, _too_long("a row"))
+
+
+Lines = list[tuple[int, bytes | BadRow]]
+"""Lines of a file with their numbers; one that is too long is the error it is."""
+
+
+def line_chunks(path: Path, size: int) -> Iterator[Lines] | None:
+    """A file's lines, `size` at a time, where each is a row of its own; `None` where its first one is not.
+
+    Raises:
+        BadInput: As `read_rows`.
+    """
+    if suffix(path) in TABLE_SUFFIXES:
+        return None
+    with _open(path) as stream:
+        raw = stream.readline(ROW_BYTES + 1).removeprefix(_BOM)
+        row = _parsed(path, 1, raw) if len(raw) <= ROW_BYTES and raw.lstrip()[:1] == b"{" else None
+    alone = isinstance(row, Row) and next(_unwrapped(path, row)) is row
+    return _chunks(path, size) if alone else None
+
+
+def _chunks(path: Path, size: int) -> Iterator[Lines]:
+    chunk: Lines = []
+    try:
+        with _open(path) as stream:
+            for line in _lines(path, stream, wraps=False):
+                chunk.append(line)
+                if len(chunk) == size:
+                    full, chunk = chunk, []
+                    yield full
+        yield chunk
+    except BadInput:
+        yield chunk  # what stands before the place where the file cannot be read on
+        raise
+    except OSError as error:
+        raise BadInput(f"cannot read {path}: {error.strerror or error}") from None
+
+
+def rows_of_lines(path: Path, lines: Lines) -> Iterator[Row | BadRow]:
+    """The rows of some lines."""
+    for line, raw in lines:
+        if isinstance(raw, BadRow):
+            yield raw
+        elif text := (raw.removeprefix(_BOM) if line == 1 else raw).strip():
+            yield _parsed(path, line, text)
 
 
 def _too_long(what: str) -> str:
@@ -227,18 +274,33 @@ def _parsed(path: Path, line: int, text: bytes) -> Row | BadRow:
     if _is_crowded(decoded):
         return BadRow(str(path), line, _too_long("a row"))
     try:
-        fields = json.loads(decoded)
+        fields = _decoded(text, decoded)
     except RecursionError:
         return BadRow(str(path), line, "not JSON: nested too deeply")
     except ValueError as error:  # JSONDecodeError is one; a number of thousands of digits is another
         return BadRow(str(path), line, f"not JSON: {getattr(error, 'msg', error)}")
-    return _row(path, line, fields)
+    # What opens no more than so many lists and objects cannot be nested deeper.
+    return _row(path, line, fields, may_be_deep=text.count(b"[") + text.count(b"{") > DEEPEST)
 
 
-def _row(path: Path, line: int, fields: Any) -> Row | BadRow:
+_FAST = msgspec.json.Decoder()
+
+
+def _decoded(text: bytes, decoded: str) -> Any:
+    """The value that a text writes in JSON, as `json.loads` reads it.
+
+    The faster decoder is stricter (NaN, numbers beyond a float, half a surrogate pair): `json` decides what it refuses.
+    """
+    try:
+        return _FAST.decode(text)
+    except (msgspec.MsgspecError, RecursionError, ValueError):
+        return json.loads(decoded)
+
+
+def _row(path: Path, line: int, fields: Any, may_be_deep: bool = True) -> Row | BadRow:
     if not isinstance(fields, dict):
         return BadRow(str(path), line, f"expected a JSON object, got {type(fields).__name__}")
-    if is_too_deep(fields):
+    if may_be_deep and is_too_deep(fields):
         return BadRow(str(path), line, f"not JSON that is read: nested deeper than {DEEPEST} levels")
     return Row(line, fields)
 

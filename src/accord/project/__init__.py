@@ -17,6 +17,7 @@ from accord.project.inferring import Observed, RubricFound, positions_among, rub
 from accord.project.insights import Insights
 from accord.project.judging import AuditRun, BatchRun, Selected, audit_judge, judge_in_batches, latest_audit, plan_audit
 from accord.project.plugins import list_plugins
+from accord.project.preparing import workers_here
 from accord.project.project import ALL, Project, open_project
 from accord.project.recordings import RecordedAgreement, chosen_recording, recorded_agreement, with_recorded
 from accord.project.results import Compared, Estimates, Fitted, JudgeRun, NextLabel, ScoreRun
@@ -84,4 +85,5 @@ __all__ = [
     "train_ruber",
     "with_recorded",
     "with_settings",
+    "workers_here",
 ]

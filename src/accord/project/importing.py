@@ -3,45 +3,36 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from accord.formats import (
-    UNNAMED,
     VALUE_KEYS,
     AnnotationWriter,
     Record,
-    answer_to,
-    answers_beside,
     columns_of,
     is_annotation_file,
     is_label_file,
-    labels_beside,
     raw_label_rows,
-    read,
     read_annotations,
     read_labels,
 )
 from accord.project.inferring import positions_among
-from accord.store import Added, IssueAnnotations, Store, batches, changed_conversation, unknown_target
+from accord.project.preparing import ROWS_AT_ONCE, Job, Prepared, Reading, Seen, prepared_parts
+from accord.store import Added, IssueAnnotations, Store, changed_conversation, unknown_target
 from accord.values import (
     ANNOTATOR_KINDS,
     ISSUE,
     Annotation,
     BadInput,
-    Conversation,
     IssueAnnotation,
     Label,
     Rubric,
     UnknownName,
-    check_label,
     located,
 )
-
-ROWS_AT_ONCE = 500
 
 
 @dataclass
@@ -55,12 +46,8 @@ class Imported:
         annotations: Of annotations that were exported.
         bad_rows: The first bad rows that were skipped.
         skipped: How many there were.
-        other_questions: Labels on questions that the rubric does not ask, counted.
         other_files: Files of labels that answer no question of the rubric, and were left out.
-        beside: Columns beside the text that are called like a question of the rubric, and were not read as labels.
-        annotators: Who gave the labels.
-        roles: Who speaks in conversations without an assistant, by role.
-        passed_over: Why spans and log records of traces said nothing, counted.
+        seen: What was noticed on the way.
     """
 
     conversations: Added = Added()
@@ -69,12 +56,8 @@ class Imported:
     annotations: Added = Added()
     bad_rows: list[str] = field(default_factory=list)
     skipped: int = 0
-    other_questions: Counter[str] = field(default_factory=Counter)
     other_files: list[str] = field(default_factory=list)
-    beside: Counter[str] = field(default_factory=Counter)
-    annotators: set[str] = field(default_factory=set)
-    roles: Counter[str] = field(default_factory=Counter)
-    passed_over: Counter[str] = field(default_factory=Counter)
+    seen: Seen = field(default_factory=Seen)
 
     _MOST_SHOWN = 20
 
@@ -93,50 +76,13 @@ class Imported:
             "annotations": self.annotations._asdict(),
             "skipped": self.skipped,
             "bad_rows": self.bad_rows,
-            "other_questions": dict(self.other_questions),
+            "other_questions": dict(self.seen.other_questions),
             "other_files": self.other_files,
-            "beside": dict(self.beside),
-            "positions": positions_among(self.annotators),
-            "roles": dict(self.roles),
-            "passed_over": dict(self.passed_over),
+            "beside": dict(self.seen.beside),
+            "positions": positions_among(self.seen.annotators),
+            "roles": dict(self.seen.roles),
+            "passed_over": dict(self.seen.passed_over),
         }
-
-    def pass_over(self, reason: str) -> None:
-        """Count a row that said nothing."""
-        self.passed_over[reason] += 1
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How ratings and speakers are read, where a file alone does not say it.
-
-    Attributes:
-        beside: Columns or metadata beside the text that hold labels, each a question of the rubric.
-        turns: Those that are asked about turns: a cell that speaks of the whole conversation speaks of each reply.
-        unnamed: Annotators are places in a list (r1, r2, ...), not persons: all count as one unnamed crowd.
-        roles: Roles as the files have them to `user`, `assistant`, `system` or `tool`.
-        levels: Of some questions, what their labels are about (`turn`, `conversation`); others of them are left out.
-    """
-
-    beside: Sequence[str] = ()
-    turns: Sequence[str] = ()
-    unnamed: bool = False
-    roles: Mapping[str, str] = field(default_factory=dict)
-    levels: Mapping[str, str] = field(default_factory=dict)
-
-    def named(self, labels: Iterable[Label]) -> Iterator[Label]:
-        """Labels of their question's level, each by who is known to have given it."""
-        for label in labels:
-            level = self.levels.get(label.question)
-            if level is None or (label.target.turn is None) == (level == "conversation"):
-                yield replace(label, annotator=UNNAMED) if self.unnamed else label
-
-    def spoken(self, conversation: Conversation) -> Conversation:
-        """A conversation whose roles have our names."""
-        if not self.roles:
-            return conversation
-        turns = (replace(turn, role=self.roles.get(turn.role, turn.role)) for turn in conversation.turns)
-        return replace(conversation, turns=tuple(turns))
 
 
 def import_files(
@@ -148,6 +94,7 @@ def import_files(
     skip_bad_rows: bool = False,
     on_progress: Callable[[int], None] | None = None,
     reading: Reading = Reading(),
+    workers: int = 1,
 ) -> Imported:
     """Read files of conversations, labels and annotations into the store; conversations first, whatever the order.
 
@@ -160,6 +107,8 @@ def import_files(
         skip_bad_rows: Count and report bad rows instead of stopping at the first.
         on_progress: Called with the number of rows read so far, now and then.
         reading: Which columns beside the text are labels, and who roles and annotators are.
+        workers: How many processes parse and check a large file of JSON lines. More than one needs a script that does
+            its work under `if __name__ == "__main__":`.
 
     Raises:
         BadInput: A file cannot be read, or labels alone answer no question of the rubric.
@@ -176,12 +125,13 @@ def import_files(
         raise BadInput("; ".join(_not_asked(path, names, rubric) for path, names in strange.items()))
     for path, here in files.items():
         if path not in of_labels and path not in exported:
-            _import_conversations(store, rubric, path, format, here, done, on_bad_row, on_progress, reading)
+            job = Job(path, rubric, format, here, reading, skip_bad_rows)
+            _import_conversations(store, job, workers, done, on_progress)
     for path in of_labels:
         if path in strange:
             done.other_files.append(_not_asked(path, strange[path], rubric))
             continue
-        found = _noted(reading.named(read_labels(path, rubric, files[path], on_bad_row)), rubric, done)
+        found = done.seen.noted(reading.named(read_labels(path, rubric, files[path], on_bad_row)), rubric)
         _add_labels(store, path, found, done, on_bad_row)
     for path in exported:
         _import_annotations(store, rubric, path, files[path], done, on_bad_row)
@@ -237,7 +187,7 @@ def _import_annotations(
     def counted() -> Iterator[Annotation]:
         for annotation in read_annotations(path, rubric, columns, on_bad_row):
             if annotation.kind == "person" and rubric.get(annotation.question) is None:
-                done.other_questions[annotation.question] += 1
+                done.seen.other_questions[annotation.question] += 1
             yield annotation
 
     def bad(error: BadInput) -> None:
@@ -266,67 +216,40 @@ def _check_used(files: Mapping[Path, Mapping[str, str]], columns: Mapping[str, s
 
 
 def _import_conversations(
-    store: Store,
-    rubric: Rubric,
-    path: Path,
-    format: str,
-    columns: Mapping[str, str] | None,
-    done: Imported,
-    on_bad_row: Callable[[BadInput], None] | None,
-    on_progress: Callable[[int], None] | None,
-    reading: Reading,
+    store: Store, job: Job, workers: int, done: Imported, on_progress: Callable[[int], None] | None
 ) -> None:
-    """A file's conversations with the labels beside them; each batch is kept before the next is read."""
+    """A file's conversations with the labels beside them; what is prepared is kept before more is read."""
     seen = 0
-    asked = {question.id for question in rubric.questions}
-    for records in batches(read(path, format, columns, on_bad_row, done.pass_over), ROWS_AT_ONCE):
-        records = [replace(record, conversation=reading.spoken(record.conversation)) for record in records]
-        for record in records:
-            _note(record.conversation, asked - set(reading.beside), done)
-        changed: set[str] = set()
-        added = store.add_conversations(_told(store, records), changed.add)
-        done.conversations = done.conversations.plus(added)
-        for name in changed:
-            _complain(BadInput(f"{path}: {changed_conversation(name)}"), on_bad_row)
-        labels_of = partial(_labels_of, reading=reading, rubric=rubric, path=path, on_bad_row=on_bad_row)
-        beside = (each for record in records if record.conversation.id not in changed for each in labels_of(record))
-        labels = _noted(reading.named(_checked(beside, rubric, path, on_bad_row)), rubric, done)
-        _add_labels(store, path, labels, done, on_bad_row)
-        kept = [record for record in records if record.assessments and record.conversation.id not in changed]
-        done.assessments = done.assessments.plus(IssueAnnotations(store).add(_located(store, kept)))
-        seen += len(records)
+    for part in prepared_parts(job, workers):
+        for error in part.bad:
+            done.skip(error)
+        done.seen.plus(part.seen)
+        _keep(store, job, part, done)
+        if part.failure is not None:
+            raise part.failure
+        seen += len(part.conversations)
         if on_progress is not None:
             on_progress(seen)
 
 
-def _labels_of(
-    record: Record, reading: Reading, rubric: Rubric, path: Path, on_bad_row: Callable[[BadInput], None] | None
-) -> Iterator[Label]:
-    """The labels that a record came with, and those in columns that are read as such, as their scales write them."""
-    try:
-        beside = labels_beside(record.conversation, reading.beside, reading.turns) if reading.beside else []
-    except BadInput as error:
-        _complain(BadInput(f"{path}: {error}"), on_bad_row)
-        beside = []
-    for label in (*record.labels, *beside):
-        question = rubric.get(label.question)
-        if question is None or label.value is None:
-            yield label
-            continue
-        try:
-            value = answer_to(question, label.value, label.question)
-        except BadInput as error:
-            _complain(BadInput(f"{path}: {error}"), on_bad_row)
-        else:
-            yield replace(label, value=value)
+def _keep(store: Store, job: Job, part: Prepared, done: Imported) -> None:
+    """Write prepared rows; what belongs to a conversation that the store has with other content is left out."""
 
+    def complain(reason: str) -> None:
+        _complain(BadInput(f"{job.path}: {reason}"), done.skip if job.skips else None)
 
-def _note(conversation: Conversation, asked: Collection[str], done: Imported) -> None:
-    """Count what a conversation has that could be labels, and speakers of whom none is known to be the assistant."""
-    done.beside.update({each.question for each in answers_beside(conversation) if each.question in asked})
-    roles = dict.fromkeys(turn.role for turn in conversation.turns if turn.role not in ("system", "tool"))
-    if roles and "assistant" not in roles:
-        done.roles.update(list(roles))  # in the order in which they speak
+    changed: set[str] = set()
+    told = {each.id for each in store.conversations(part.bare)} if part.bare else set()
+    rows = [row for row in part.conversations if row["id"] not in told]
+    done.conversations = done.conversations.plus(store.add_conversation_rows(rows, changed.add))
+    for name in changed:
+        complain(changed_conversation(name))
+    labels = [row for row in part.labels if row["conversation"] not in changed] if changed else part.labels
+    added = store.add_label_rows(labels, lambda label: complain(unknown_target(label)))
+    done.labels = done.labels.plus(added)
+    kept = [record for record in part.assessed if record.conversation.id not in changed]
+    if kept:
+        done.assessments = done.assessments.plus(IssueAnnotations(store).add(_located(store, kept)))
 
 
 def _unasked(path: Path, rubric: Rubric, columns: Mapping[str, str]) -> list[str]:
@@ -362,13 +285,6 @@ def _located(store: Store, records: Sequence[Record]) -> Iterator[IssueAnnotatio
             yield located(each, turns[place].content) if place < len(turns) else each
 
 
-def _told(store: Store, records: Sequence[Record]) -> Iterator[Conversation]:
-    """The records' conversations; one without texts, which only names another, is left out where that is stored."""
-    bare = [record.conversation.id for record in records if not record.conversation.turns]
-    known = {conversation.id for conversation in store.conversations(bare)} if bare else set()
-    return (record.conversation for record in records if record.conversation.id not in known)
-
-
 def _add_labels(
     store: Store, path: Path, labels: Iterable[Label], done: Imported, on_bad_row: Callable[[BadInput], None] | None
 ) -> None:
@@ -382,26 +298,3 @@ def _complain(error: BadInput, on_bad_row: Callable[[BadInput], None] | None) ->
     if on_bad_row is None:
         raise error
     on_bad_row(error)
-
-
-def _checked(
-    labels: Iterable[Label], rubric: Rubric, path: Path, on_bad_row: Callable[[BadInput], None] | None
-) -> Iterator[Label]:
-    """Labels that stood beside their conversation, those whose value is on its question's scale."""
-    for label in labels:
-        try:
-            check_label(label, rubric)
-        except BadInput as error:
-            _complain(BadInput(f"{path}: {error}"), on_bad_row)
-        else:
-            yield label
-
-
-def _noted(labels: Iterable[Label], rubric: Rubric, done: Imported) -> Iterator[Label]:
-    """The labels, each with its question's wording; those on questions that the rubric does not ask are counted."""
-    for label in labels:
-        question = rubric.get(label.question)
-        if question is None:
-            done.other_questions[label.question] += 1
-        done.annotators.add(label.annotator)
-        yield label if question is None else replace(label, wording=question.key)

@@ -206,9 +206,12 @@ class Project:
         skip_bad_rows: bool = False,
         on_progress: Callable[[int], None] | None = None,
         reading: Reading = Reading(),
+        workers: int = 1,
     ) -> Imported:
         """Read files of conversations and of labels into the store; see `import_files`."""
-        return import_files(self.store, self.rubric, paths, format, columns, skip_bad_rows, on_progress, reading)
+        return import_files(
+            self.store, self.rubric, paths, format, columns, skip_bad_rows, on_progress, reading, workers
+        )
 
     def samples(self, targets: Iterable[Target]) -> list[Sample]:
         """Targets with their conversations, by conversation id and turn."""

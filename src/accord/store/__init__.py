@@ -5,7 +5,17 @@ from accord.store.engine import StoreError, newest_migration, open_engine
 from accord.store.paid import LEASE_SECONDS, Claims, Paid, Spool, Taken, Unsaved, add_paid, utc
 from accord.store.parts import WIRE, Computed, Embedded, IssueAnnotations, Watched
 from accord.store.people import ROLES, Conflict, People, Person, Role
-from accord.store.rows import Added, batches, changed_conversation, now, unknown_target
+from accord.store.rows import (
+    Added,
+    Columns,
+    Keys,
+    batches,
+    changed_conversation,
+    conversation_row,
+    label_rows,
+    now,
+    unknown_target,
+)
 from accord.store.schema import metadata
 from accord.store.store import Store
 from accord.store.studies import Assignment, Candidate, Item, LeaseExpired, Prediction, Studies
@@ -16,12 +26,14 @@ __all__ = [
     "Candidate",
     "Checked",
     "Claims",
+    "Columns",
     "Computed",
     "Conflict",
     "Damage",
     "Embedded",
     "IssueAnnotations",
     "Item",
+    "Keys",
     "LEASE_SECONDS",
     "LeaseExpired",
     "Paid",
@@ -42,6 +54,8 @@ __all__ = [
     "batches",
     "changed_conversation",
     "check_store",
+    "conversation_row",
+    "label_rows",
     "metadata",
     "newest_migration",
     "now",

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, TypeVar
 
+import msgspec
+
 from accord.store.engine import read_json
-from accord.values import Annotation, Conversation, Label, Target, canonical_json, content_hash
+from accord.values import (
+    Annotation,
+    Conversation,
+    Label,
+    PlainTurns,
+    Target,
+    Turn,
+    canonical_json,
+    content_hash,
+    text_hash,
+)
 
 T = TypeVar("T")
 
@@ -101,6 +113,13 @@ def is_there(label: Label | Annotation, turns: Mapping[str, int]) -> bool:
     return all(_is_there(side, turns) for side in (label.target, label.against) if side is not None)
 
 
+def is_row_there(row: Columns, turns: Mapping[str, int]) -> bool:
+    """The same of the row of a label."""
+    there = _is_there(Target(row["conversation"], row["turn"]), turns)  # type: ignore[arg-type]
+    against = row["against"]
+    return there and (against is None or _is_there(Target(against, row["against_turn"]), turns))  # type: ignore[arg-type]
+
+
 def _is_there(target: Target, turns: Mapping[str, int]) -> bool:
     if target.conversation not in turns:
         return False
@@ -111,9 +130,9 @@ def _is_there(target: Target, turns: Mapping[str, int]) -> bool:
 # --- conversations -------------------------------------------------------------------------------------------------
 
 
-def conversation_row(conversation: Conversation) -> Columns:
-    """A row of `conversations`."""
-    content = canonical_json(conversation.to_json())
+def conversation_row(conversation: Conversation, added: str) -> Columns:
+    """A row of `conversations`, `added` at a time."""
+    content = _content(conversation)
     digest = "s256:" + hashlib.sha256(content.encode("ascii")).hexdigest()
     return {
         "id": conversation.id,
@@ -121,8 +140,39 @@ def conversation_row(conversation: Conversation) -> Columns:
         "system": _storable(conversation.system),
         "turns": len(conversation.turns),
         "content": content,
-        "added": now(),
+        "added": added,
     }
+
+
+_FAST = msgspec.json.Encoder(order="sorted")
+_DELETE = b"\x7f"
+
+
+def _content(conversation: Conversation) -> str:
+    """The canonical JSON of a conversation.
+
+    Texts are nearly all of it, and the faster encoder writes those that are ASCII as `canonical_json` does, but for one
+    character; it writes floats otherwise, which only what stands beside the texts may hold.
+    """
+    fast = _turns(conversation.turns)
+    if fast is None or conversation.documents:
+        return canonical_json(conversation.to_json())
+    name, metadata = canonical_json(conversation.id), canonical_json(dict(conversation.metadata))
+    return f'{{"documents":[],"id":{name},"metadata":{metadata},"turns":{fast}}}'
+
+
+def _turns(turns: Sequence[Turn]) -> str | None:
+    """The canonical JSON of turns by the faster encoder; `None` where it may be another."""
+    try:
+        if isinstance(turns, PlainTurns):
+            fast = _FAST.encode(turns.messages)
+        elif any(turn.extra for turn in turns):
+            return None
+        else:
+            fast = _FAST.encode([turn.to_json() for turn in turns])
+    except ValueError:  # half a surrogate pair
+        return None
+    return fast.decode("ascii") if fast.isascii() and _DELETE not in fast else None
 
 
 def _storable(text: str | None) -> str | None:
@@ -160,9 +210,10 @@ class Keys:
         said += annotation.against or ()
         more = annotation.details()
         said += [more] if more else []
-        digest = hashlib.sha256(canonical_json(said).encode("ascii")).digest()[:12]
+        listed = canonical_json(said)
+        digest = hashlib.sha256(listed.encode("ascii")).digest()[:12]
         self._seen[digest] += 1
-        return content_hash([*said, self._seen[digest]], length=40)
+        return text_hash(f"{listed[:-1]},{self._seen[digest]}]", length=40)  # the same list with the count at its end
 
 
 def overall_key(annotation: Annotation) -> str:
@@ -170,8 +221,8 @@ def overall_key(annotation: Annotation) -> str:
     return content_hash([*annotation.target, annotation.signature, annotation.seen], length=40)
 
 
-def annotation_row(annotation: Annotation, key: str, place: int) -> Columns:
-    """A row of `annotations`."""
+def annotation_row(annotation: Annotation, key: str, place: int, added: str) -> Columns:
+    """A row of `annotations`, `added` at a time."""
     details, against = annotation.details(), annotation.against
     return {
         "key": key,
@@ -188,11 +239,22 @@ def annotation_row(annotation: Annotation, key: str, place: int) -> Columns:
         "against": against.conversation if against else None,
         "against_turn": against.turn if against else None,
         "content": canonical_json(details) if details else None,
-        "added": now(),
+        "added": added,
         "place": place,
         "answer": annotation.answer or None,
         "replaces": annotation.replaces or None,
     }
+
+
+def label_row(label: Label, keys: Keys, added: str) -> Columns:
+    """A row of `annotations`; where in the order of all it stands is still to be said."""
+    annotation = Annotation.from_label(label)
+    return annotation_row(annotation, keys.of(annotation), 0, added)
+
+
+def label_rows(labels: Iterable[Label], keys: Keys, added: str) -> list[Columns]:
+    """Rows of some labels; see `label_row`."""
+    return [label_row(label, keys, added) for label in labels]
 
 
 def annotation_from(row: Any) -> Annotation:

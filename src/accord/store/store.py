@@ -6,15 +6,18 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Table, and_, func, not_, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
+from accord.store.bulk import add_rows
 from accord.store.engine import StoreError, is_in_memory, open_engine, read_json, said
 from accord.store.rows import (
     BATCH,
     Added,
+    Columns,
     Kept,
     Keys,
     annotation_from,
@@ -23,9 +26,11 @@ from accord.store.rows import (
     batches,
     changed_conversation,
     conversation_row,
+    is_row_there,
     is_there,
     issue_alone,
     label_from,
+    label_row,
     now,
     overall_key,
     unknown_target,
@@ -77,9 +82,13 @@ class Store:
         Raises:
             BadInput: There is one, and `on_changed` is not given; the others of its batch are kept.
         """
+        rows = (conversation_row(conversation, now()) for conversation in found)
+        return self.add_conversation_rows(rows, on_changed)
+
+    def add_conversation_rows(self, found: Iterable[Columns], on_changed: Callable[[str], None] | None = None) -> Added:
+        """Keep rows of conversations; see `add_conversations`."""
         total = Added()
-        for batch in batches(found, BATCH):
-            rows = [conversation_row(conversation) for conversation in batch]
+        for rows in batches(found, BATCH):
             with said(self.url), self._engine.begin() as connection:
                 new = self._add(connection, conversations, rows)
             total = total.plus(Added(new, len(rows) - new))
@@ -159,9 +168,10 @@ class Store:
         """Keep a batch, overall scores before their issues: only those of the score that stayed are kept."""
         rows: list[dict[str, Any]] = []
         issues: list[tuple[Annotation, dict[str, Any]]] = []
+        added = now()
         for each in batch:
             places[each.kind] += 1
-            row = annotation_row(each, keys.of(each), places[each.kind])
+            row = annotation_row(each, keys.of(each), places[each.kind], added)
             if each.is_of_issues and each.part:
                 issues.append((each, row))
             else:
@@ -233,13 +243,25 @@ class Store:
         Raises:
             BadInput: Such a label, and `on_unknown` is not given; the others of its batch are kept.
         """
-        total, keys, places = Added(), Keys(), self._places()
+        keys, added = Keys(), now()
+        return self.add_label_rows((label_row(label, keys, added) for label in found), on_unknown)
+
+    def add_label_rows(self, found: Iterable[Columns], on_unknown: Callable[[Label], None] | None = None) -> Added:
+        """Keep rows of labels, in their order after all others; see `add_labels`."""
+        total, place = Added(), self._places()[PERSON]
         for batch in batches(found, BATCH):
-            turns = self._turns(side.conversation for side in Labels(batch).targets)
-            known = [Annotation.from_label(label) for label in batch if is_there(label, turns)]
-            total = total.plus(self._add_annotations(known, keys, places).added(len(known)))
-            for label in batch if len(known) < len(batch) else ():
-                if not is_there(label, turns):
+            turns = self._turns(str(name) for row in batch for name in (row["conversation"], row["against"]) if name)
+            rows = []
+            for row in batch:
+                if is_row_there(row, turns):
+                    place += 1
+                    rows.append({**row, "place": place})
+            with said(self.url), self._engine.begin() as connection:
+                new = self._add(connection, annotated, rows)
+            total = total.plus(Added(new, len(rows) - new))
+            for row in batch if len(rows) < len(batch) else ():
+                if not is_row_there(row, turns):
+                    label = label_from(SimpleNamespace(**row))
                     if on_unknown is None:
                         raise BadInput(unknown_target(label))
                     on_unknown(label)
@@ -259,10 +281,10 @@ class Store:
         """
         total, places = Added(), self._places()
         for batch in batches(rows, BATCH):
-            stored = []
+            stored, added = [], now()
             for row in batch:
                 places[MODEL] += 1
-                stored.append(annotation_row(answer_from(row), str(row["key"]), places[MODEL]))
+                stored.append(annotation_row(answer_from(row), str(row["key"]), places[MODEL], added))
             with said(self.url), self._engine.begin() as connection:
                 new = self._add(connection, annotated, stored)
             total = total.plus(Added(new, len(stored) - new))
@@ -373,7 +395,7 @@ class Store:
 
     def _add(self, connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> int:
         """Insert the rows whose primary key is new; returns how many were."""
-        return len(self._added(connection, table, rows))
+        return add_rows(connection, table, rows)
 
     def _added(self, connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> Sequence[Any]:
         """Insert the rows whose primary key is new; returns their keys.

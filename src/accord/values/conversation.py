@@ -86,10 +86,52 @@ class Growing(Sequence[Turn]):
         return islice(self._said, self._length)
 
     def __eq__(self, other: object) -> bool:
-        return tuple(self) == tuple(other) if isinstance(other, Growing | tuple) else NotImplemented
+        return tuple(self) == tuple(other) if isinstance(other, Growing | PlainTurns | tuple) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(tuple(self))
+
+
+class PlainTurns(Sequence[Turn]):
+    """Turns of which the log kept the role and the text alone, made when somebody looks at them.
+
+    Equal to the tuple of the same turns. A log that is only stored needs none of them.
+    """
+
+    __slots__ = ("_made", "messages")
+
+    def __init__(self, messages: Sequence[Mapping[str, str]]) -> None:
+        """`messages` have a `role` and a `content` each, and nothing else; they are not to be changed afterwards."""
+        self.messages = messages
+        self._made: tuple[Turn, ...] | None = None
+
+    def _turns(self) -> tuple[Turn, ...]:
+        if self._made is None:
+            self._made = tuple(Turn(each["role"], each["content"]) for each in self.messages)
+        return self._made
+
+    @overload
+    def __getitem__(self, place: int) -> Turn: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Turn]: ...
+    def __getitem__(self, place: int | slice) -> Turn | Sequence[Turn]:
+        """One turn, or a tuple of some."""
+        return self._turns()[place]
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    def __iter__(self) -> Iterator[Turn]:
+        return iter(self._turns())
+
+    def __eq__(self, other: object) -> bool:
+        return self._turns() == tuple(other) if isinstance(other, PlainTurns | Growing | tuple) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._turns())
+
+    def __repr__(self) -> str:
+        return repr(self._turns())
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +152,8 @@ class Document:
 class Conversation:
     """Turns in order, documents, and metadata (system, topic, user, version, and every key nobody knew).
 
-    The turns are a tuple; those of a conversation under way are `Growing`. `reply` is the one turn that is looked at,
-    where it is only one: see `at`. It is no part of what a log says.
+    The turns are a tuple; those of a conversation under way are `Growing`, those of a plain log `PlainTurns`. `reply`
+    is the one turn that is looked at, where it is only one: see `at`. It is no part of what a log says.
     """
 
     id: str
@@ -183,12 +225,22 @@ def canonical_json(value: Any, default: Callable[[Any], Any] | None = None) -> s
 
     ASCII escapes keep what databases refuse (NUL, lone surrogates) readable and storable.
     """
+    if default is None:
+        return _CANONICAL.encode(value)
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=default)
+
+
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
 def content_hash(value: Any, length: int = 64, default: Callable[[Any], Any] | None = None) -> str:
     """A tagged digest of a JSON value: `s256:` and the first `length` hexadecimal digits of its SHA-256."""
-    return "s256:" + hashlib.sha256(canonical_json(value, default).encode("ascii")).hexdigest()[:length]
+    return text_hash(canonical_json(value, default), length)
+
+
+def text_hash(canonical: str, length: int = 64) -> str:
+    """The digest of a JSON value that is written canonically already; see `content_hash`."""
+    return "s256:" + hashlib.sha256(canonical.encode("ascii")).hexdigest()[:length]
 
 
 @dataclass(frozen=True, slots=True)

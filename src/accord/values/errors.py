@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 from accord.values.secrets import redacted_message
 
@@ -36,6 +37,10 @@ class BadRow(BadInput):
         self.path = path
         self.line = line
         self.reason = reason
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """From one process to another."""
+        return type(self), (self.path, self.line, self.reason)
 
 
 class UnknownName(BadInput):

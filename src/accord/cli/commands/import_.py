@@ -40,13 +40,16 @@ def import_(
     format: Format = "auto",
     columns: Columns = None,
     skip_bad_rows: SkipBadRows = False,
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="Processes that parse large files; by default one a core.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Read conversations, labels and exported annotations into the store. Running it again adds nothing twice.
 
     Labels that no question of the rubric asks stop with the command that writes a rubric for them.
     """
-    from accord.project import Reading, files_in, import_files, is_recording, survey
+    from accord.project import Reading, files_in, import_files, is_recording, survey, workers_here
     from accord.report import positions_said
     from accord.values import BadInput
 
@@ -74,7 +77,15 @@ def import_(
         reading = Reading(labels or (), turns, unnamed, role_map(roles))
         with Progress("rows read") as progress:
             done = import_files(
-                project.store, project.rubric, files, format, named, skip_bad_rows, progress.at, reading
+                project.store,
+                project.rubric,
+                files,
+                format,
+                named,
+                skip_bad_rows,
+                progress.at,
+                reading,
+                workers or workers_here(),
             )
         result = done.to_json()
         show(result, as_json, imported_text)

@@ -1,0 +1,316 @@
+"""Conversations of a file as rows of the store: parsed, checked and hashed in this process or in several.
+
+Most of an import is spent before anything is written, and no conversation needs another one for it. So the lines of a
+large file go to worker processes some hundreds at a time, and come back as rows, in the file's order, to the one
+process that writes. Formats whose conversations span lines, and files that are no JSON lines, are prepared here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from accord.formats import (
+    BAD_AT_ONCE,
+    UNNAMED,
+    Lines,
+    Record,
+    answer_to,
+    answers_beside,
+    chunks_of_lines,
+    labels_beside,
+    locate,
+    read,
+    records_of_lines,
+)
+from accord.store import Columns, Keys, batches, conversation_row, label_rows, now
+from accord.values import MB, AccordError, BadInput, Conversation, Label, PlainTurns, Rubric, check_label
+
+ROWS_AT_ONCE = 500
+LARGE_BYTES = 16 * MB
+"""The smallest file, packed or not, that is worth starting processes for."""
+MOST_WORKERS = 4
+AHEAD = 2
+"""Parts of a file per worker that are under way or wait to be written: memory holds no more of them."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How ratings and speakers are read, where a file alone does not say it.
+
+    Attributes:
+        beside: Columns or metadata beside the text that hold labels, each a question of the rubric.
+        turns: Those that are asked about turns: a cell that speaks of the whole conversation speaks of each reply.
+        unnamed: Annotators are places in a list (r1, r2, ...), not persons: all count as one unnamed crowd.
+        roles: Roles as the files have them to `user`, `assistant`, `system` or `tool`.
+        levels: Of some questions, what their labels are about (`turn`, `conversation`); others of them are left out.
+    """
+
+    beside: Sequence[str] = ()
+    turns: Sequence[str] = ()
+    unnamed: bool = False
+    roles: Mapping[str, str] = field(default_factory=dict)
+    levels: Mapping[str, str] = field(default_factory=dict)
+
+    def named(self, labels: Iterable[Label]) -> Iterator[Label]:
+        """Labels of their question's level, each by who is known to have given it."""
+        for label in labels:
+            level = self.levels.get(label.question)
+            if level is None or (label.target.turn is None) == (level == "conversation"):
+                yield replace(label, annotator=UNNAMED) if self.unnamed else label
+
+    def spoken(self, conversation: Conversation) -> Conversation:
+        """A conversation whose roles have our names."""
+        if not self.roles:
+            return conversation
+        turns = (replace(turn, role=self.roles.get(turn.role, turn.role)) for turn in conversation.turns)
+        return replace(conversation, turns=tuple(turns))
+
+
+@dataclass
+class Seen:
+    """What was noticed on the way, counted.
+
+    Attributes:
+        other_questions: Labels on questions that the rubric does not ask.
+        beside: Columns beside the text that are called like a question of the rubric, and were not read as labels.
+        annotators: Who gave the labels.
+        roles: Who speaks in conversations without an assistant, by role.
+        passed_over: Why spans and log records of traces said nothing.
+    """
+
+    other_questions: Counter[str] = field(default_factory=Counter)
+    beside: Counter[str] = field(default_factory=Counter)
+    annotators: set[str] = field(default_factory=set)
+    roles: Counter[str] = field(default_factory=Counter)
+    passed_over: Counter[str] = field(default_factory=Counter)
+
+    def plus(self, other: Seen) -> None:
+        """Add what was noticed elsewhere."""
+        for mine, more in ((self.other_questions, other.other_questions), (self.beside, other.beside),
+                           (self.roles, other.roles), (self.passed_over, other.passed_over)):  # fmt: skip
+            mine.update(more)
+        self.annotators |= other.annotators
+
+    def note(self, conversation: Conversation, asked: Collection[str]) -> None:
+        """Count what a conversation has that could be labels, and who speaks in it, where that is no assistant."""
+        if asked:
+            self.beside.update({each.question for each in answers_beside(conversation) if each.question in asked})
+        turns = conversation.turns
+        spoken = [m["role"] for m in turns.messages] if isinstance(turns, PlainTurns) else [turn.role for turn in turns]
+        if "assistant" not in spoken:
+            roles = dict.fromkeys(role for role in spoken if role not in ("system", "tool"))
+            self.roles.update(list(roles))  # in the order in which they speak
+
+    def noted(self, labels: Iterable[Label], rubric: Rubric) -> Iterator[Label]:
+        """The labels, each with its question's wording; those on questions that the rubric does not ask are counted."""
+        wordings: dict[str, str] = {}
+        for label in labels:
+            question = rubric.get(label.question)
+            self.annotators.add(label.annotator)
+            if question is None:
+                self.other_questions[label.question] += 1
+                yield label
+                continue
+            if question.id not in wordings:
+                wordings[question.id] = question.key
+            yield replace(label, wording=wordings[question.id])
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is read, and how; a worker is handed it once.
+
+    Attributes:
+        path: The file.
+        rubric: Labels on its questions are checked against its scales.
+        format: The conversations' format, or `auto`.
+        columns: Our column names to the file's, where they differ.
+        reading: Which columns beside the text are labels, and who roles and annotators are.
+        skips: Whether bad rows are passed by.
+    """
+
+    path: Path
+    rubric: Rubric
+    format: str = "auto"
+    columns: Mapping[str, str] | None = None
+    reading: Reading = Reading()
+    skips: bool = False
+
+
+@dataclass
+class Prepared:
+    """Some conversations of a file, ready to be written.
+
+    Attributes:
+        conversations: Rows of the store's conversations.
+        bare: The ids of those without texts, which may only name one that the store holds.
+        labels: Rows of the labels that stood beside them; where in the store's order they stand is for it to say.
+        assessed: Those with assessments of their turns.
+        seen: What was noticed.
+        bad: What is wrong with rows that were passed by.
+        failure: Why nothing after them is read.
+    """
+
+    conversations: list[Columns] = field(default_factory=list)
+    bare: set[str] = field(default_factory=set)
+    labels: list[Columns] = field(default_factory=list)
+    assessed: list[Record] = field(default_factory=list)
+    seen: Seen = field(default_factory=Seen)
+    bad: list[BadInput] = field(default_factory=list)
+    failure: BadInput | None = None
+
+
+def workers_here() -> int:
+    """How many workers an import is quickest with on this machine: beyond a few they wait for the one that writes."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, MOST_WORKERS)
+
+
+def prepared_parts(job: Job, workers: int = 1) -> Iterator[Prepared]:
+    """A file's conversations with the labels beside them, some hundreds at a time and in order.
+
+    Args:
+        job: What is read.
+        workers: How many processes prepare what they are given; with one, this one does.
+
+    Raises:
+        BadInput: The file cannot be read as a whole. What is wrong with a row comes out with what stood before it.
+        AccordError: A worker was killed.
+    """
+    is_large = workers > 1 and not job.columns and locate(job.path).stat().st_size >= LARGE_BYTES
+    found = chunks_of_lines(job.path, job.format, ROWS_AT_ONCE) if is_large else None
+    yield from _here(job) if found is None else _elsewhere(replace(job, format=found[0]), found[1], workers)
+
+
+def _here(job: Job) -> Iterator[Prepared]:
+    bad, over = list[BadInput](), list[str]()
+    complain = bad.append if job.skips else None
+    for records in batches(read(job.path, job.format, job.columns, complain, over.append), ROWS_AT_ONCE):
+        found = _prepared(records, job, Seen(passed_over=Counter(over)), list(bad))
+        bad.clear(), over.clear()
+        yield found
+    yield Prepared(seen=Seen(passed_over=Counter(over)), bad=bad)
+
+
+def _prepared(records: Iterable[Record], job: Job, seen: Seen, bad: list[BadInput]) -> Prepared:
+    """Rows of some conversations and of the labels beside them."""
+    done = Prepared(seen=seen, bad=bad)
+    added, keys = now(), Keys()
+    asked = {question.id for question in job.rubric.questions}.difference(job.reading.beside)
+    labels: list[Label] = []
+    try:
+        for record in records:
+            record = record if not job.reading.roles else _spoken(record, job.reading)
+            conversation = record.conversation
+            seen.note(conversation, asked)
+            done.conversations.append(conversation_row(conversation, added))
+            if not conversation.turns:
+                done.bare.add(conversation.id)
+            if record.assessments:
+                done.assessed.append(record)
+            labels += _labels_of(record, job, bad)
+    except BadInput as error:
+        done.failure = error
+    done.labels = label_rows(seen.noted(job.reading.named(labels), job.rubric), keys, added)
+    return done
+
+
+def _spoken(record: Record, reading: Reading) -> Record:
+    return replace(record, conversation=reading.spoken(record.conversation))
+
+
+def _labels_of(record: Record, job: Job, bad: list[BadInput]) -> Iterator[Label]:
+    """The labels that a record came with, and those in columns that are read as such, each on its question's scale.
+
+    Raises:
+        BadInput: One is not, and bad rows are not passed by.
+    """
+
+    def complain(error: BadInput) -> None:
+        error = BadInput(f"{job.path}: {error}")
+        if not job.skips:
+            raise error
+        bad.append(error)
+
+    reading, found = job.reading, list(record.labels)
+    if reading.beside:
+        try:
+            found += labels_beside(record.conversation, reading.beside, reading.turns)
+        except BadInput as error:
+            complain(error)
+    for label in found:
+        try:
+            question = job.rubric.get(label.question)
+            if question is not None and label.value is not None:
+                value = answer_to(question, label.value, label.question)
+                label = label if value is label.value else replace(label, value=value)
+            check_label(label, job.rubric)
+        except BadInput as error:
+            complain(error)
+        else:
+            yield label
+
+
+# --- in several processes -------------------------------------------------------------------------------------------
+
+_JOB: Job | None = None
+"""What the pool of this worker is about."""
+
+
+def _begin(job: Job) -> None:
+    global _JOB
+    _JOB = job
+
+
+def _work(lines: Lines) -> Prepared:
+    """What some lines of the file hold."""
+    job = _JOB
+    assert job is not None
+    bad, over = list[BadInput](), list[str]()
+    records = records_of_lines(job.path, job.format, lines, bad.append if job.skips else None, over.append)
+    done = _prepared(records, job, Seen(), bad)
+    done.seen.passed_over.update(over)
+    return done
+
+
+def _elsewhere(job: Job, parts: Iterator[Lines], workers: int) -> Iterator[Prepared]:
+    from concurrent.futures.process import BrokenProcessPool
+    from multiprocessing import get_all_start_methods, get_context
+
+    # Never a plain fork: what other threads of this process hold at that moment would stay locked in the child.
+    context = get_context("forkserver" if "forkserver" in get_all_start_methods() else "spawn")
+    with suppress(AttributeError):
+        context.set_forkserver_preload([__name__])  # imported once, not once per worker
+    pool = ProcessPoolExecutor(workers, context, _begin, (job,))
+    under_way: deque[Future[Prepared]] = deque()
+    bad, is_over, failure = 0, False, None
+    try:
+        while under_way or not is_over:
+            try:
+                part = None if is_over else next(parts, None)
+            except BadInput as error:  # what came before it is still under way
+                part, failure = None, error
+            is_over = part is None
+            if part is not None:
+                under_way.append(pool.submit(_work, part))
+            if under_way and (is_over or len(under_way) >= AHEAD * workers):
+                found = under_way.popleft().result()
+                yield found
+                bad = 0 if found.conversations else bad + len(found.bad)
+                if bad > BAD_AT_ONCE:
+                    raise BadInput(f"{job.path}: {bad:,} rows one after another are none")
+        if failure is not None:
+            raise failure
+    except BrokenProcessPool:
+        raise AccordError(
+            f"a worker that read {job.path} was killed, perhaps for the memory it took. What was read before is kept; "
+            "run it again with --workers 1"
+        ) from None
+    finally:
+        pool.shutdown(cancel_futures=True)

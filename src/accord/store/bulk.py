@@ -1,0 +1,63 @@
+"""Many rows at once: one statement for a batch on SQLite, and `COPY` on PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from operator import itemgetter
+from typing import Any
+
+from sqlalchemy import Connection, Table
+from sqlalchemy.exc import DBAPIError
+
+FEW = 20
+"""Rows below which PostgreSQL is quicker with one insert than with a `COPY` and what has to come before it."""
+
+
+def add_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> int:
+    """Insert the rows whose primary key is new; returns how many were.
+
+    Rows go in the order of their keys: two writers of the same rows then wait for each other, and never in a ring.
+
+    Args:
+        connection: With a transaction open.
+        table: Where to.
+        rows: A value for every column of the table.
+    """
+    if not rows:
+        return 0
+    names = [column.name for column in table.columns]
+    keys = itemgetter(*(column.name for column in table.primary_key.columns))
+    cells = list(map(itemgetter(*names), sorted(rows, key=keys)))
+    if connection.dialect.name == "postgresql" and len(cells) >= FEW:
+        return _copied(connection, table, cells)
+    return connection.exec_driver_sql(_insert(table, connection.dialect.paramstyle), cells).rowcount
+
+
+@cache
+def _insert(table: Table, paramstyle: str) -> str:
+    values = ", ".join(["?" if paramstyle == "qmark" else "%s"] * len(table.columns))
+    return f"INSERT INTO {table.name} ({_names(table)}) VALUES ({values}) ON CONFLICT DO NOTHING"
+
+
+def _names(table: Table) -> str:
+    return ", ".join(f'"{column.name}"' for column in table.columns)
+
+
+def _copied(connection: Connection, table: Table, cells: Sequence[tuple[Any, ...]]) -> int:
+    """`COPY` knows no conflicts: rows go to a table of this connection alone, and from there the new ones to theirs."""
+    import psycopg
+
+    names, waiting = _names(table), f"incoming_{table.name}"
+    connection.exec_driver_sql(f"CREATE TEMP TABLE IF NOT EXISTS {waiting} (LIKE {table.name}) ON COMMIT DELETE ROWS")
+    connection.exec_driver_sql(f"TRUNCATE {waiting}")
+    driver = connection.connection.driver_connection
+    assert driver is not None
+    try:
+        with driver.cursor() as cursor, cursor.copy(f"COPY {waiting} ({names}) FROM STDIN") as copy:
+            for row in cells:
+                copy.write_row(row)
+    except psycopg.Error as error:  # the driver's own, which nothing has turned into SQLAlchemy's
+        raise DBAPIError.instance(f"COPY {waiting}", None, error, psycopg.Error) from None
+    moved = f"INSERT INTO {table.name} ({names}) SELECT {names} FROM {waiting} ORDER BY ctid ON CONFLICT DO NOTHING"
+    return connection.exec_driver_sql(moved).rowcount
