@@ -1,5 +1,7 @@
 """How people's answers follow from evidence: evaluators, their heads, and what they have to beat."""
 
+from typing import TYPE_CHECKING, Any
+
 from accord.learning.adaptive import AdaptiveRubric
 from accord.learning.baselines import (
     AnnotatorMean,
@@ -42,7 +44,6 @@ from accord.learning.layout import GROUP, OFFSET, OWN_SLOPE, SLOPE, TEXT
 from accord.learning.link import OrdinalLink
 from accord.learning.loading import load_evaluator
 from accord.learning.mixed import MixedCore
-from accord.learning.mixed_effects import MixedEffects
 from accord.learning.mixture import Mixture
 from accord.learning.network import Shape, blocks, chances, inputs, predict
 from accord.learning.network_core import PAPER, NetworkSettings, answers_to
@@ -52,6 +53,9 @@ from accord.learning.panel import RULES, predict_panel
 from accord.learning.plausibility import KINDS, Plausibility, fakes
 from accord.learning.presets import EVIDENCE, PRESETS, EvaluatorSettings, make_evaluator
 from accord.learning.trained_on import MOST_LEVELS, Levels
+
+if TYPE_CHECKING:
+    from accord.learning.mixed_effects import MixedEffects
 
 __all__ = [
     "AdaptiveRubric",
@@ -144,3 +148,12 @@ __all__ = [
     "suggest_labels",
     "with_notes",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The one name that brings scikit-learn, a third of a second of every command, comes when it is asked for."""
+    if name == "MixedEffects":
+        from accord.learning.mixed_effects import MixedEffects
+
+        return MixedEffects
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy import linalg, optimize, sparse
+import scipy
 
 from accord.learning.layout import (
     FIXED,
@@ -69,9 +69,9 @@ class Design(Layout):
     """Few enough effects to solve their equations densely, from cross products of x = [w, y] (q + 1 columns)."""
 
     @cached_property
-    def _x(self) -> sparse.csr_array:
+    def _x(self) -> scipy.sparse.csr_array:
         """(n, q + 1) a row a rating."""
-        return sparse.hstack([self.rows, sparse.csr_array(self.y[:, None])], format="csr")
+        return scipy.sparse.hstack([self.rows, scipy.sparse.csr_array(self.y[:, None])], format="csr")
 
     @cached_property
     def _whole(self) -> Floats:
@@ -142,7 +142,7 @@ class Design(Layout):
             return solved.criterion, solved.gradient[present]
 
         start = np.full(len(present), np.log(_START))
-        found = optimize.minimize(
+        found = scipy.optimize.minimize(
             objective, start, jac=True, method="L-BFGS-B", bounds=[LOG_RATIO_BOUNDS] * len(present)
         )
         ratios[present] = np.exp(found.x)
@@ -156,13 +156,13 @@ class Design(Layout):
 
     def effects(self, ratios: Floats) -> Floats:
         """(q,) the effects alone, without what `solve` also says: many times as quick."""
-        return np.asarray(linalg.solve(*self._system(ratios)[:2], assume_a="pos"))
+        return np.asarray(scipy.linalg.solve(*self._system(ratios)[:2], assume_a="pos"))
 
     def solve(self, ratios: Floats) -> Solved:
         """Henderson's equations at the given ratios; the criterion is -log restricted likelihood, by log r."""
         system, right, own = self._system(ratios)
-        factor = linalg.cholesky(system, lower=True)
-        covariance = linalg.cho_solve((factor, True), np.eye(len(system)))
+        factor = scipy.linalg.cholesky(system, lower=True)
+        covariance = scipy.linalg.cho_solve((factor, True), np.eye(len(system)))
         effects = covariance @ right
         noise = max((own - right @ effects) / self._freedom, 1e-12)
         log_det = 2 * np.log(np.diag(factor)).sum()

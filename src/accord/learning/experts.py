@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from scipy.special import expit
+import scipy
 
 from accord.evidence import Arrays
 from accord.learning.curves import BINS, Bins, Floats, Indices
@@ -220,4 +220,4 @@ def _scale(y: Floats, ends: tuple[float, float], loss: str) -> tuple[float, floa
 
 
 def _in_units(z: Any, scale: tuple[float, float], loss: str) -> Floats:
-    return np.asarray(scale[0] + scale[1] * (z if loss == "squared" else expit(z)))
+    return np.asarray(scale[0] + scale[1] * (z if loss == "squared" else scipy.special.expit(z)))

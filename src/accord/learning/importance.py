@@ -19,7 +19,7 @@ from accord.evidence import EvidenceTable, Ratings, ratings
 from accord.learning.core import matrix
 from accord.learning.equations import Design
 from accord.learning.large_equations import DENSE
-from accord.learning.mixed_effects import MixedEffects, standardisation
+from accord.learning.layout import standardisation
 from accord.statistics import Clusters, Interval, interval
 from accord.values import BadInput, Kind, Labels, Question
 
@@ -107,6 +107,8 @@ class _Fit:
         self.X = Z[rated.row]
         self.of = Clusters(rated.group)
         self.annotator, self.text = rated.annotator.astype(str), rated.text.astype(str)
+        from accord.learning.mixed_effects import MixedEffects
+
         self.ratios = MixedEffects(own_slopes=False).fit(self.X, rated.value, rated.annotator, rated.text).ratios_
 
     def explains(self, gradient: Floats) -> float:
@@ -123,6 +125,8 @@ class _Fit:
         X, y, annotator, text = self.X[rows], self.rated.value[rows], self.annotator[rows], self.text[rows]
         people, who = np.unique(annotator, return_inverse=True)
         if 1 + X.shape[1] + len(people) > DENSE:
+            from accord.learning.mixed_effects import MixedEffects
+
             model = MixedEffects(own_slopes=False, ratios=self.ratios).fit(X, y, annotator, text)
             return np.asarray(model.coef_ / model.feature_scale_)
         mean, scale = standardisation(X)

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.stats import norm
 
 from accord.evidence import Arrays, EvidenceTable, options_of
 from accord.learning.head import Head, heads
@@ -72,8 +72,8 @@ class LabelFree(Head):
         assert self.centre_ is not None and self.spread_ is not None
         values, known = self._values(evidence)
         latent = ((values - self.centre_) / self.spread_).sum(axis=1) / np.sqrt(len(self.features))
-        cuts = norm.ppf(np.arange(1, len(self.options_)) / len(self.options_))
-        below = norm.cdf((cuts - self.trust * latent[:, None]) / np.sqrt(1 - self.trust**2))
+        cuts = scipy.special.ndtri(np.arange(1, len(self.options_)) / len(self.options_))
+        below = scipy.special.ndtr((cuts - self.trust * latent[:, None]) / np.sqrt(1 - self.trust**2))
         shares = np.diff(below, axis=1, prepend=0.0, append=1.0)
         signature = Signature.of(
             self.method, question=self.question.id, features="+".join(self.features), version=__version__

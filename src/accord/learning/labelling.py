@@ -21,14 +21,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
-from scipy.spatial.distance import cdist
 
 from accord.evidence import EvidenceTable, Ratings
 from accord.learning.core import known_ratings, matrix, sources_of
 from accord.learning.layout import GROUP, OFFSET, TEXT
-from accord.learning.mixed_effects import MixedEffects
 from accord.values import BadInput, Labels, Question, Target, UnknownName
 
 Floats = NDArray[np.float64]
@@ -165,6 +163,8 @@ class _Outlook:
         groups: Sequence[str],
     ) -> _Outlook:
         """After the ratings; `rows` of X (n, p) are the pool, of these `groups`."""
+        from accord.learning.mixed_effects import MixedEffects
+
         model = MixedEffects().fit(X[rated.row], rated.value, rated.annotator, rated.text, rated.group, source)
         Z = model.standardised(X)
         shown = np.hstack([np.ones((len(Z), 1)), Z, _kinds(Z, rows)])
@@ -184,7 +184,7 @@ class _Outlook:
         counts = np.bincount(unit[: len(rated)], minlength=len(units)).astype(float)
         counts += 1 / max(ratios[TEXT] + ratios[GROUP], LEAST["text"])
         known = np.diag(1 / prior) + W.T @ W - sums.T @ (sums / counts[:, None])
-        covariance = cho_solve(cho_factor(known), np.eye(len(prior)))
+        covariance = scipy.linalg.cho_solve(scipy.linalg.cho_factor(known), np.eye(len(prior)))
         return cls(shown[rows], own, asked, unit[len(rated) :], sums, counts, covariance)
 
     def gains(self) -> Floats:
@@ -227,7 +227,7 @@ def _kinds(Z: Floats, rows: Indices) -> Floats:
     centres = Z[rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), TYPICAL)).astype(int))]]
 
     def alike(A: Floats, B: Floats) -> Floats:
-        return np.asarray(np.exp(-cdist(A, B, "sqeuclidean") / (2 * max(Z.shape[1], 1))))
+        return np.asarray(np.exp(-scipy.spatial.distance.cdist(A, B, "sqeuclidean") / (2 * max(Z.shape[1], 1))))
 
     values, vectors = np.linalg.eigh(alike(centres, centres))
     kept = values > 1e-6 * values.max()

@@ -6,8 +6,7 @@ from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
-from scipy import sparse
-from scipy.sparse.linalg import LinearOperator, cg
+import scipy
 
 from accord.learning.equations import Learned, of_some_annotators
 from accord.learning.layout import FIXED, GROUP, OFFSET, TEXT, Floats, Indices, Layout, own_effects
@@ -22,7 +21,7 @@ class LargeDesign(Layout):
     """More effects than that: by conjugate gradients, the variance ratios from a sample of whole annotators."""
 
     @cached_property
-    def text_design(self) -> sparse.csr_array:
+    def text_design(self) -> scipy.sparse.csr_array:
         """(T, q) W summed by text."""
         return self.nesting.by_text() @ self.rows
 
@@ -108,7 +107,9 @@ class LargeDesign(Layout):
 
         diagonal = np.asarray(self.rows.multiply(self.rows).sum(axis=0)).ravel() + penalty
         q = len(self.block)
-        system = LinearOperator((q, q), matvec=product, dtype=np.float64)
-        scale = LinearOperator((q, q), matvec=lambda v: v / np.maximum(diagonal, 1e-12), dtype=np.float64)
-        found, _ = cg(system, self._right(ratios), x0=start, rtol=_TOLERANCE, maxiter=500, M=scale)
+        system = scipy.sparse.linalg.LinearOperator((q, q), matvec=product, dtype=np.float64)
+        scale = scipy.sparse.linalg.LinearOperator(
+            (q, q), matvec=lambda v: v / np.maximum(diagonal, 1e-12), dtype=np.float64
+        )
+        found, _ = scipy.sparse.linalg.cg(system, self._right(ratios), x0=start, rtol=_TOLERANCE, maxiter=500, M=scale)
         return np.asarray(found)

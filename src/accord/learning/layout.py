@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
+import scipy
+from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -61,10 +61,10 @@ class Nesting:
         """(n,) each rating's group."""
         return self.group[self.text]
 
-    def by_text(self) -> sparse.csr_array:
+    def by_text(self) -> scipy.sparse.csr_array:
         """(T, n) sums over the ratings of a text."""
         n = len(self.text)
-        return sparse.csr_array((np.ones(n), (self.text, np.arange(n))), shape=(len(self.size), n))
+        return scipy.sparse.csr_array((np.ones(n), (self.text, np.arange(n))), shape=(len(self.size), n))
 
     def weights(self, ratios: Floats) -> tuple[Floats, Floats, Floats, Floats]:
         """As the file's opening has them: w (T,), a (T,), s (G,), k (G,); w and k are 0 for an absent effect."""
@@ -75,10 +75,10 @@ class Nesting:
         return w, a, s, k
 
     @cached_property
-    def by_group(self) -> sparse.csr_array:
+    def by_group(self) -> scipy.sparse.csr_array:
         """(G, T) sums over the texts of a group."""
         texts = np.arange(len(self.group))
-        return sparse.csr_array((np.ones(len(texts)), (self.group, texts)), shape=(self.groups, len(texts)))
+        return scipy.sparse.csr_array((np.ones(len(texts)), (self.group, texts)), shape=(self.groups, len(texts)))
 
     def take(self, kept: Indices) -> Nesting:
         """Of some of the ratings."""
@@ -101,7 +101,7 @@ class Layout:
         source: (p,) the number of each column's source; without it all columns share one variance.
     """
 
-    rows: sparse.csr_array
+    rows: scipy.sparse.csr_array
     y: Floats
     block: Indices
     count: int
@@ -147,21 +147,21 @@ def own_effects(p: int, source: Indices | None, own_slopes: bool) -> tuple[Indic
 
 def _laid_out(
     Z: Floats, who: Indices, people: int, own_slopes: bool, source: Indices | None
-) -> tuple[sparse.csr_array, Indices, int]:
+) -> tuple[scipy.sparse.csr_array, Indices, int]:
     """W = [1, Z, U, U∘Z] (n, q), where each effect has its ratio (q,), and how many ratios there are."""
     n, p = Z.shape
     slope, own, count = own_effects(p, source, own_slopes)
-    parts: list[Any] = [sparse.csr_array(np.hstack([np.ones((n, 1)), Z]))]
+    parts: list[Any] = [scipy.sparse.csr_array(np.hstack([np.ones((n, 1)), Z]))]
     blocks = [np.array([FIXED]), slope]
     if people:
-        parts.append(sparse.csr_array((np.ones(n), (np.arange(n), who)), shape=(n, people)))
+        parts.append(scipy.sparse.csr_array((np.ones(n), (np.arange(n), who)), shape=(n, people)))
         blocks.append(np.full(people, OFFSET))
         if own_slopes:
             columns = (who[:, None] * p + np.arange(p)).ravel()
             by_person = (Z.ravel(), columns, np.arange(0, n * p + 1, max(p, 1)) if p else np.zeros(n + 1, dtype=int))
-            parts.append(sparse.csr_array(by_person, shape=(n, people * p)))
+            parts.append(scipy.sparse.csr_array(by_person, shape=(n, people * p)))
             blocks.append(np.tile(own, people))
-    return sparse.hstack(parts, format="csr"), np.concatenate(blocks).astype(np.intp), count
+    return scipy.sparse.hstack(parts, format="csr"), np.concatenate(blocks).astype(np.intp), count
 
 
 def weighed(rows: Rows, by: Floats) -> Rows:
@@ -172,3 +172,21 @@ def weighed(rows: Rows, by: Floats) -> Rows:
 def dense(rows: Rows) -> Floats:
     """The same rows, dense."""
     return rows if isinstance(rows, np.ndarray) else np.asarray(rows.toarray())
+
+
+def standardisation(X: Floats) -> tuple[Floats, Floats]:
+    """Mean and standard deviation of each column over what is present; 0 and 1 where nothing is or nothing varies."""
+    known = ~np.isnan(X)
+    count = np.maximum(known.sum(axis=0), 1)
+    mean = np.where(known, X, 0.0).sum(axis=0) / count
+    spread = np.sqrt((np.where(known, X - mean, 0.0) ** 2).sum(axis=0) / count)
+    return mean, np.where(spread > 1e-9 * (1 + np.abs(mean)), spread, 1.0)
+
+
+def in_order(source: ArrayLike | None, columns: int) -> Indices:
+    """(p,) the number of each column's source, in the order in which they come."""
+    if source is None:
+        return np.zeros(columns, dtype=np.intp)
+    names = [str(name) for name in np.asarray(source)]
+    place = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    return np.array([place[name] for name in names], dtype=np.intp)

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import optimize
-from scipy.special import ndtr
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -57,7 +56,7 @@ class OrdinalLink:
         start = np.concatenate([_start(mean, answer, options), np.zeros(people * steps if spread > 0 else 0)])
         bounds = [(None, None), *[_STEP_BOUNDS] * (steps - 1), (-4.0, 4.0), *[(None, None)] * (len(start) - steps - 1)]
         objective = _Objective(mean, answer, annotator, people, steps, spread)
-        found = optimize.minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds)
+        found = scipy.optimize.minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds)
         thresholds, slope, shifts = objective.unpacked(found.x)
         return cls(thresholds, slope, shifts, floor=1.0 / (2 * len(mean) + options))
 
@@ -91,7 +90,7 @@ class OrdinalLink:
         # Personal shifts may cross; sorted thresholds are the nearest that do not.
         thresholds = np.sort(self.thresholds + shifts, axis=1)
         width = np.sqrt(1.0 + self.slope**2 * np.asarray(extra_variance, dtype=float))
-        below = ndtr((thresholds - self.slope * mean[:, None]) / np.reshape(width, (-1, 1)))
+        below = scipy.special.ndtr((thresholds - self.slope * mean[:, None]) / np.reshape(width, (-1, 1)))
         edges = np.hstack([np.zeros((len(mean), 1)), below, np.ones((len(mean), 1))])
         probabilities = np.diff(edges, axis=1)
         options = probabilities.shape[1]
@@ -142,7 +141,7 @@ class _Objective:
         chosen, pulls = np.zeros(len(self.mean)), []
         for place, is_there, sign in self._edges:
             at = cuts[place] - slope * self.mean
-            chosen += sign * np.where(is_there, ndtr(at), (1 + sign) / 2)
+            chosen += sign * np.where(is_there, scipy.special.ndtr(at), (1 + sign) / 2)
             pulls.append(np.where(is_there, -sign * np.exp(-0.5 * at**2) / np.sqrt(2 * np.pi), 0.0))
         chosen = np.maximum(chosen, _TINY)
         by_place, by_slope = np.zeros(len(cuts)), 0.0

@@ -5,23 +5,29 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from accord.evidence import Arrays, EvidenceTable, Ratings
 from accord.learning.core import Core, inner_folds, matrix, sources_of
-from accord.learning.layout import GROUP, OFFSET, OWN_SLOPE, SLOPE, TEXT, Floats, Indices
-from accord.learning.link import OrdinalLink
-from accord.learning.mixed_effects import (
-    MixedEffects,
-    adapted,
+from accord.learning.habits import adapted, remaining_doubt, shrunk_habits
+from accord.learning.layout import (
+    GROUP,
+    OFFSET,
+    OWN_SLOPE,
+    SLOPE,
+    TEXT,
+    Floats,
+    Indices,
     in_order,
-    remaining_doubt,
-    shrunk_habits,
     standardisation,
 )
+from accord.learning.link import OrdinalLink
 from accord.values import Labels
+
+if TYPE_CHECKING:
+    from accord.learning.mixed_effects import MixedEffects
 
 _ADDS_NOTHING = 1e-3
 _ARRAYS = ("coef_", "offsets_", "own_slopes_", "ratios_", "feature_mean_", "feature_scale_")
@@ -89,6 +95,8 @@ class MixedCore(Core):
             features = self._own(features)
         X, people = matrix(features)[rated.row], np.asarray(rated.annotator)
         self.sources_ = sources_of(features.columns)
+        from accord.learning.mixed_effects import MixedEffects  # here: scikit-learn takes its time
+
         model = MixedEffects(self.own_slopes)
         model.fit(X, rated.value, people, rated.text, rated.group, self.sources_)
         self.options_ = rated.options
@@ -195,6 +203,8 @@ class MixedCore(Core):
         return self
 
     def _restored(self, parts: Mapping[str, Any], arrays: Arrays, place: str) -> MixedEffects:
+        from accord.learning.mixed_effects import MixedEffects  # here: scikit-learn takes its time
+
         model = MixedEffects(self.own_slopes)
         for name in _ARRAYS:
             setattr(model, name, np.asarray(arrays[f"{place}.{name}"]))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from accord.evidence import EvidenceTable
 from accord.learning.core import matrix
-from accord.learning.mixed_effects import standardisation
+from accord.learning.layout import standardisation
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]

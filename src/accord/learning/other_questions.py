@@ -12,16 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accord.evidence import Arrays, Column, EvidenceTable
 from accord.learning.core import matrix, sources_of
-from accord.learning.mixed_effects import MixedEffects
 from accord.statistics import INNER_FOLDS, fold_of
 from accord.values import ISSUE, Label, Labels, Target
+
+if TYPE_CHECKING:
+    from accord.learning.mixed_effects import MixedEffects
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -143,6 +145,8 @@ class _Answers:
         )
 
     def fitted(self, X: Floats, kept: Indices, source: Sequence[str]) -> MixedEffects:
+        from accord.learning.mixed_effects import MixedEffects  # here: scikit-learn takes its time
+
         return MixedEffects(own_slopes=False).fit(
             X[self.row[kept]], self.value[kept], self.annotator[kept], self.text[kept], self.group[kept], source
         )

@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist
 
 from accord.evidence import Arrays, EvidenceTable, Ratings
 from accord.learning.core import Core, Floats, inner_folds, matrix
+from accord.learning.layout import standardisation
 from accord.learning.link import OrdinalLink
-from accord.learning.mixed_effects import standardisation
 from accord.learning.mixture import by_text
 from accord.values import Labels
 
@@ -122,5 +122,7 @@ def _valued(Z: Floats, support: Floats, dual: Floats, constant: float) -> Floats
     found = np.full(len(Z), constant)
     for start in range(0, len(Z), _AT_ONCE):
         some = slice(start, start + _AT_ONCE)
-        found[some] += np.exp(-cdist(Z[some], support, "sqeuclidean") / max(Z.shape[1], 1)) @ dual
+        found[some] += (
+            np.exp(-scipy.spatial.distance.cdist(Z[some], support, "sqeuclidean") / max(Z.shape[1], 1)) @ dual
+        )
     return found

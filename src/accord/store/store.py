@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Table, and_, func, not_, or_, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 
 from accord.store.bulk import add_rows
 from accord.store.engine import StoreError, is_in_memory, open_engine, read_json, said
@@ -60,8 +59,7 @@ class Store:
         """Open (and create or migrate) the store at `url`; see `engine.open_engine` for what it may be."""
         self.url = url
         self._engine = open_engine(url)
-        dialect = postgresql if self._engine.dialect.name == "postgresql" else sqlite
-        self._insert = dialect.insert
+        self._insert = _insert_of(self._engine.dialect.name)
 
     def close(self) -> None:
         """Let go of all connections."""
@@ -439,6 +437,17 @@ def last_said() -> ColumnElement[bool]:
     replaced = select(later.c.key).where(later.c.replaces == table.answer, later.c.by == table.by).exists()
     taken_back = and_(table.replaces.is_not(None), table.value == "null", table.question.startswith(ISSUE))
     return and_(or_(table.answer.is_(None), not_(replaced)), not_(taken_back))
+
+
+def _insert_of(dialect: str) -> Callable[[Table], Any]:
+    """The dialect's insert, which knows conflicts; each dialect takes a while to load, so the other one is not."""
+    if dialect == "postgresql":
+        from sqlalchemy.dialects.postgresql import insert
+
+        return insert
+    from sqlalchemy.dialects.sqlite import insert as into_file
+
+    return into_file
 
 
 def _complain(reason: str, on_bad: Callable[[BadInput], None] | None) -> None:

@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.evidence import EvidenceTable, Ratings, ratings
-from accord.learning import MixedEffects
 from accord.statistics import FOLDS, Part, fold_of, grouped_folds, holm, p_value, reach
 from accord.values import BadInput, Labels, Question, Score
 
@@ -296,6 +295,8 @@ def annotator_effects(rated: Ratings, system: NDArray[np.str_], everyone: NDArra
         everyone: Annotators of all ratings, over which the effects are 0 on average; one who is not in `rated` is as
             the others.
     """
+    from accord.learning import MixedEffects  # here: scikit-learn takes its time
+
     names, place = np.unique(system, return_inverse=True)
     effect = np.zeros(len(rated))
     found: dict[str, float] = {}

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from accord.evidence.bank.embedding import ByEmbedder
 from accord.evidence.bank.message import ParsedDocument, ParsedText, TurnHistory, parsed_document, turn_metrics
@@ -117,7 +117,7 @@ class Relatedness:
         """How related a reply is, from 0 to 1, by the model that has not seen its context."""
         fold = fold_of(asked, documents)
         x = (features(open_embedder(self.embedder), asked, documents, reply) - self.mean) / self.spread
-        return float(expit(self.weights[fold] @ x + self.bias[fold]))
+        return float(scipy.special.expit(self.weights[fold] @ x + self.bias[fold]))
 
     def save(self, folder: Path) -> None:
         """Write it as JSON and arrays."""

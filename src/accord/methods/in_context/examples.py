@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from accord.models import documents_of, transcript_of
 from accord.values import (
@@ -167,8 +166,8 @@ def contexts_of(examples: Sequence[Example], group_of: Callable[[Target], str] =
         pairs += [(place, names.setdefault(key, len(names))) for key in keys]
     size = len(examples)
     rows, columns = [place for place, _ in pairs], [size + key for _, key in pairs]
-    graph = coo_array((np.ones(len(pairs)), (rows, columns)), shape=(size + len(names), size + len(names)))
-    _, part = connected_components(graph, directed=False)
+    graph = scipy.sparse.coo_array((np.ones(len(pairs)), (rows, columns)), shape=(size + len(names), size + len(names)))
+    _, part = scipy.sparse.csgraph.connected_components(graph, directed=False)
     first: dict[int, str] = {}
     for place, example in enumerate(examples):
         first.setdefault(int(part[place]), str(example.target))
