@@ -37,7 +37,9 @@ from accord.models import (
     wait,
 )
 from accord.store import (
+    Account,
     Added,
+    Amounts,
     Claims,
     Computed,
     Embedded,
@@ -549,6 +551,7 @@ def filled(store: Store) -> None:
     Watched(store).put_days([{"key": "d", "evaluator": "e", "system": "s", "day": "2026-01-01", "content": {}}])
     Watched(store).raise_alarms({"alarm": {}})
     Claims(store).exchange((), ["q1"])
+    Account(store, "november").take(Amounts(requests=1), {"requests": 10})
 
 
 def test_a_store_that_is_whole_is_said_to_be(store: Store) -> None:
@@ -556,7 +559,8 @@ def test_a_store_that_is_whole_is_said_to_be(store: Store) -> None:
     found = check_store(store.url)
     assert found.damage == [] and found.notes == [] and found.version == newest_migration()
     assert found.rows == {
-        "conversations": 2, "annotations": 2, "cache": 3, "claims": 1, "runs": 1, "scores": 1, "days": 1, "alarms": 1,
+        "conversations": 2, "annotations": 2, "cache": 3, "claims": 1, "budgets": 1, "runs": 1, "scores": 1, "days": 1,
+        "alarms": 1,
     }  # fmt: skip
 
 

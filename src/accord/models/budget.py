@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +23,7 @@ from accord.models.model import (
     in_process,
     least_tokens,
 )
+from accord.store import MONEY, Account, Amounts
 from accord.values import AccordError, BadInput, BudgetReached, check, load_yaml
 
 PRICES_FILE = "prices.yaml"
@@ -83,10 +86,18 @@ class Caps:
 
 
 class Budget:
-    """What was spent so far, what is under way, and how much is left; shared by all calls of a run."""
+    """What was spent so far, what is under way, and how much is left; shared by all calls of a run.
 
-    def __init__(self, caps: Caps, prices: Mapping[str, Price]) -> None:
+    With an `account` the caps are those of all processes that share it: this one spends slices that it takes there.
+    """
+
+    def __init__(self, caps: Caps, prices: Mapping[str, Price], account: Account | None = None) -> None:
         self.caps = caps
+        self.account = account
+        money = None if caps.money is None else math.floor(caps.money * MONEY + 1e-6)
+        self._most = {"requests": caps.requests, "tokens": caps.tokens, "money": money}
+        self._granted = Amounts()
+        self._taking = threading.Lock()
         self.prices = prices
         self.requests = 0
         self.spent = Usage()
@@ -107,40 +118,96 @@ class Budget:
             BudgetReached: The call could pass a cap, or asking was stopped.
             BadInput: Money is capped and the model has no price.
         """
-        if self.stopped is not None:
-            raise BudgetReached(str(self.stopped))
-        price = self.price(model)
-        if self.caps.money is not None and price is None:
-            raise BadInput(f"no price for {model!r}, so money cannot be capped; add it to {PRICES_FILE}")
-        cost = price.of(estimate) if price else 0.0
-        after = {
-            "requests": (self.requests + 1, self.caps.requests),
-            "tokens": (self.spent.total + self._reserved.total + estimate.total, self.caps.tokens),
-            "money": (self.money + self._reserved_money + cost, self.caps.money),
-        }
-        for what, (amount, cap) in after.items():
+        after = self._after(model, estimate)
+        for what, cap in self._most.items():
+            amount = getattr(after, what)
             if cap is not None and amount > cap:
                 raise BudgetReached(
-                    f"the budget of {cap:g} {what} would be passed by the next call; what was answered is kept. "
-                    "Run again with a larger budget to go on."
+                    f"the budget of {_shown(what, cap)} {what} would be passed by the next call; what was answered is "
+                    "kept. Run again with a larger budget to go on."
                 )
+        if self._lacks(after):
+            self._take(model, estimate)
         self.requests += 1
         self._reserved = self._reserved.plus(estimate)
-        self._reserved_money += cost
+        self._reserved_money += self._cost(model, estimate)
+
+    async def afford(self, model: str, estimate: Usage) -> None:
+        """See to it that `reserve` need not wait for the store; for calls in an event loop.
+
+        Raises:
+            BudgetReached: All who share the budget could pass a cap with this call.
+        """
+        while self.stopped is None and self._lacks(self._after(model, estimate)):
+            await asyncio.to_thread(self._take, model, estimate)
+
+    def _cost(self, model: str, usage: Usage) -> float:
+        price = self.price(model)
+        return price.of(usage) if price else 0.0
+
+    def _after(self, model: str, estimate: Usage) -> Amounts:
+        """What is spent after a call that costs its estimate.
+
+        Raises:
+            BudgetReached: Asking was stopped.
+            BadInput: Money is capped and the model has no price.
+        """
+        if self.stopped is not None:
+            raise BudgetReached(str(self.stopped))
+        if self.caps.money is not None and self.price(model) is None:
+            raise BadInput(f"no price for {model!r}, so money cannot be capped; add it to {PRICES_FILE}")
+        tokens = self.spent.total + self._reserved.total + estimate.total
+        return Amounts.of(self.requests + 1, tokens, self.money + self._reserved_money + self._cost(model, estimate))
+
+    def _lacks(self, after: Amounts) -> bool:
+        """Whether more has to be taken from what all share, before so much may be spent."""
+        if self.account is None:
+            return False
+        return any(getattr(after, what) > getattr(self._granted, what)
+                   for what, cap in self._most.items() if cap is not None)  # fmt: skip
+
+    def _take(self, model: str, estimate: Usage) -> None:
+        """Take a slice that the call fits into; where several threads are here at once, one takes it for all."""
+        assert self.account is not None
+        with self._taking:
+            after = self._after(model, estimate)
+            if not self._lacks(after):
+                return
+            need = Amounts(*(max(0, amount) for amount in after.minus(self._granted)))
+            taken = self.account.take(need, self._most)
+            if taken is None:
+                raise BudgetReached(
+                    f"the budget {self.account.name!r}, which others share, would be passed by the next call; what was "
+                    "answered is kept. Run again with a larger budget to go on."
+                )
+            self._granted = self._granted.plus(taken)
+
+    def close(self) -> None:
+        """Give back what was taken of a shared budget and not spent; what was spent without a cap is counted there too.
+
+        Raises:
+            StoreError: The store cannot be written: what was taken stays taken.
+        """
+        if self.account is not None:
+            spent = Amounts.of(self.requests, self.spent.total, self.money)
+            more, self._granted = spent.minus(self._granted), spent
+            self.account.settle(more)
 
     def settle(self, model: str, estimate: Usage, used: Usage) -> None:
         """Put what a call really used in place of its estimate."""
-        price = self.price(model)
         self._reserved = self._reserved.minus(estimate)
         self.spent = self.spent.plus(used)
-        if price is not None:
-            self._reserved_money -= price.of(estimate)
-            self.money += price.of(used)
+        self._reserved_money -= self._cost(model, estimate)
+        self.money += self._cost(model, used)
 
     def to_json(self) -> dict[str, Any]:
         """What was spent."""
         tokens = {"input_tokens": self.spent.input_tokens, "output_tokens": self.spent.output_tokens}
         return {"requests": self.requests, **tokens, "money": self.money if self.prices else None}
+
+
+def _shown(what: str, cap: int) -> str:
+    return f"{cap / MONEY if what == 'money' else cap:g}"
 
 
 UNBILLED = frozenset({"rate-limited", "unreachable", "rejected", "too long", "server"})
@@ -175,6 +242,8 @@ class Budgeted(Generic[Q, A]):
             BudgetReached: The call could pass a cap; it was not made.
         """
         estimate = estimated_usage(question)
+        if self._budget.account is not None:
+            await self._budget.afford(self.name, estimate)
         self._budget.reserve(self.name, estimate)
         used = Usage()
         try:

@@ -7,7 +7,7 @@ A `PromptFlow` yields prompts for one chat model. A `Flow` yields requests, each
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
@@ -114,24 +114,35 @@ async def ask(model: ChatModel, prompt: Prompt) -> Reply | Failure:
         return Failure(OUT_OF_BUDGET, str(error))
 
 
+def _take(source: Iterator[T], most: int) -> tuple[list[T], Exception | None]:
+    """The next items, and why there are no more where taking them failed."""
+    taken: list[T] = []
+    try:
+        taken.extend(islice(source, most))
+    except Exception as broken:
+        return taken, broken
+    return taken, None
+
+
 async def as_finished(
-    work: Callable[[T], Coroutine[Any, Any, R]], items: Iterable[T], at_once: int
+    work: Callable[[T], Coroutine[Any, Any, R]], items: Iterable[T], at_once: int, from_store: bool = False
 ) -> AsyncGenerator[tuple[T, R], None]:
     """Each item with its result, as results arrive; `at_once` are under way, and items are taken as slots come free.
 
     After an exception, of the work or of the items, no further item is taken; what is under way is finished and
-    yielded, then it is raised.
+    yielded, then it is raised. Items that come `from_store` are taken in a thread, so that the event loop does not wait
+    for a database.
     """
     source = iter(items)
     running: dict[asyncio.Task[R], T] = {}
     failed: BaseException | None = None
     try:
         while True:
-            try:
-                for item in islice(source, 0 if failed else at_once - len(running)):
-                    running[asyncio.create_task(work(item))] = item
-            except Exception as broken:
-                failed = broken
+            free = 0 if failed else at_once - len(running)
+            taken, broken = await asyncio.to_thread(_take, source, free) if from_store and free else _take(source, free)
+            failed = failed or broken
+            for item in taken:
+                running[asyncio.create_task(work(item))] = item
             if not running and failed is not None:
                 raise failed
             if not running:

@@ -82,7 +82,7 @@ async def judge_all(
     async with ledger.settled():
         for some, waits in ((works, False), (later, True)):
             within = takewhile(lambda _: not over, some)
-            async with aclosing(as_finished(partial(one, waits=waits), within, at_once)) as finished:
+            async with aclosing(as_finished(partial(one, waits=waits), within, at_once, from_store=True)) as finished:
                 async for _, judged in finished:
                     if judged is not None:
                         yield judged

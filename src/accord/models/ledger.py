@@ -80,6 +80,8 @@ class Ledger(Generic[T]):
         self._next: _Moment[T] = _Moment()
         self._held: set[str] = set()
         self._working: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[None] | None = None
+        self._sought: list[tuple[list[str], Future[Mapping[str, T]]]] = []
         self._renewal: TimerHandle | None = None
         self._has_said = False
         self._failure: Unsaved | None = None
@@ -138,6 +140,36 @@ class Ledger(Generic[T]):
         except StoreError as error:
             self._break(error)
             raise BudgetReached(str(error)) from None
+
+    async def looked(self, keys: Iterable[str]) -> dict[str, T]:
+        """The same, without keeping the event loop waiting: what is looked for at one time goes into one question.
+
+        Raises:
+            BudgetReached: The store failed, so that nothing more is asked.
+        """
+        done: Future[Mapping[str, T]] = get_running_loop().create_future()
+        self._sought.append((wanted := list(keys), done))
+        if self._looking is None or self._looking.done() or self._looking.get_loop() is not get_running_loop():
+            self._looking = asyncio.create_task(self._look())
+        found = await done
+        return {key: found[key] for key in wanted if key in found}
+
+    async def _look(self) -> None:
+        while self._sought:
+            sought, self._sought = self._sought, []
+            keys = dict.fromkeys(key for some, _ in sought for key in some)
+            try:
+                found = await asyncio.to_thread(self.look, keys)
+            except BaseException as error:
+                for _, done in sought:  # nobody may wait for what will not come
+                    if not done.done():
+                        done.set_exception(error) if isinstance(error, Exception) else done.cancel()
+                if not isinstance(error, Exception):
+                    raise
+            else:
+                for _, done in sought:
+                    if not done.done():
+                        done.set_result(found)
 
     async def keep(self, rows: Iterable[Paid]) -> None:
         """Keep what was paid for: in the store or, once that has failed, in the spool."""

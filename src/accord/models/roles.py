@@ -253,7 +253,7 @@ class Role:
         """
         by_key = {self._key(passage): passage for passage in dict.fromkeys(passages)}
         found: dict[str, Measured] = {}
-        kept = self._measurements.look(by_key)
+        kept = await self._measurements.looked(by_key)
         found |= {key: _likelihoods(pairs) for key, pairs in kept.items()}
         missing = [key for key in by_key if key not in found]
         if not self.shared.asks:

@@ -56,7 +56,7 @@ class Cached(Generic[Q, A]):
             new.append(await self._model.ask(question))
             await self._ledger.keep([paid_reply(key, self.name, new[0])])
 
-        kept = self._ledger.look([key]) or await self._ledger.once([key], ask)
+        kept = await self._ledger.looked([key]) or await self._ledger.once([key], ask)
         return new[0] if new else self._decode(json.loads(kept[key]))
 
     async def close(self) -> None:

@@ -47,12 +47,18 @@ class _Strict(BaseModel):
 
 
 class BudgetConfig(_Strict):
-    """The most that one run may spend; the run stops before the call that would pass a cap."""
+    """The most that one run may spend, or all that share it; each stops before the call that would pass a cap."""
 
     requests: int | None = Field(default=None, ge=0, description="Requests, failed attempts included.")
     tokens: int | None = Field(default=None, ge=0, description="Tokens in and out.")
     money: float | None = Field(
         default=None, ge=0, allow_inf_nan=False, description="Money, by the prices of prices.yaml."
+    )
+    shared: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=200,
+        description="A name: all runs on the same store that say it, at the same time or later, share the caps.",
     )
 
 

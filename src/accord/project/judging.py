@@ -260,6 +260,7 @@ async def _handed_in(
         elsewhere = {key for each in runs for key in each["settings"]["keys"]}
         fresh = {key: prompt for key, prompt in pending.items() if key in got.mine.difference(elsewhere)}
         for prompt in fresh.values():
+            await budget.afford(model.name, estimated_usage(prompt))
             budget.reserve(model.name, estimated_usage(prompt))
         for keys, lines in batch_files(fresh, model.name):
             about = {"batch": "", "endpoint": model.endpoint, "model": model.name, "keys": keys}

@@ -36,7 +36,7 @@ from accord.project.judging import Selected
 from accord.project.results import Compared, Estimates, Fitted, JudgeRun, NextLabel, ScoreRun
 from accord.project.scoring import Perspective, ScoreOptions
 from accord.statistics import Groups, groups_of
-from accord.store import Spool, Store, batches
+from accord.store import Account, Spool, Store, StoreError, batches
 from accord.values import (
     BadInput,
     Labels,
@@ -105,14 +105,25 @@ class Project:
                 models.close()
         finally:
             self._open.clear()
+            self._settle()
             self.store.close()
+
+    def _settle(self) -> None:
+        """Give back what was taken of a shared budget and not spent."""
+        try:
+            if "budget" in self.__dict__:
+                self.budget.close()
+        except StoreError as error:
+            logging.getLogger("accord").warning("what was not spent of the shared budget stays taken: %s", error)
 
     # --- what it names ------------------------------------------------------------------------------------------
 
     @cached_property
     def budget(self) -> Budget:
         """What this run may spend, and has spent; prices stand in `prices.yaml` of the working folder."""
-        return Budget(Caps(**self.config.budget.model_dump()), load_prices())
+        about = self.config.budget
+        account = None if about.shared is None else Account(self.store, about.shared)
+        return Budget(Caps(about.requests, about.tokens, about.money), load_prices(), account)
 
     def cap(self, **caps: float | None) -> None:
         """Put other caps in place of the file's, where any is given, before anything is spent.

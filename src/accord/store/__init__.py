@@ -1,5 +1,6 @@
 """What outlives a run: conversations, annotations, runs, scores and the cache, in SQLite or PostgreSQL."""
 
+from accord.store.account import MONEY, Account, Amounts
 from accord.store.check import Checked, Damage, check_store
 from accord.store.engine import StoreError, newest_migration, open_engine
 from accord.store.paid import LEASE_SECONDS, Claims, Paid, Spool, Taken, Unsaved, add_paid, utc
@@ -21,7 +22,9 @@ from accord.store.store import Store
 from accord.store.studies import Assignment, Candidate, Item, LeaseExpired, Prediction, Studies
 
 __all__ = [
+    "Account",
     "Added",
+    "Amounts",
     "Assignment",
     "Candidate",
     "Checked",
@@ -36,6 +39,7 @@ __all__ = [
     "Keys",
     "LEASE_SECONDS",
     "LeaseExpired",
+    "MONEY",
     "Paid",
     "People",
     "Person",

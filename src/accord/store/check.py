@@ -38,7 +38,7 @@ from accord.store.engine import (
 from accord.store.paid import spool_folders
 from accord.store.parts import COMPUTED, VECTOR, WIRE
 from accord.store.rows import annotation_from
-from accord.store.schema import alarms, annotated, cache, claims, conversations, days, runs, scores
+from accord.store.schema import alarms, annotated, budgets, cache, claims, conversations, days, runs, scores
 from accord.values import AccordError, BadInput, Conversation, redacted_message
 
 SHOWN = 3
@@ -243,6 +243,7 @@ READERS: Mapping[Table, Callable[[Any], object]] = {
     annotated: annotation_from,
     cache: _cached,
     claims: lambda row: datetime.fromisoformat(row.until),
+    budgets: lambda row: (int(row.requests), int(row.tokens), int(row.money)),
     runs: _run,
     scores: _content,
     days: _content,

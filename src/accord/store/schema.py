@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Column, Index, Integer, LargeBinary, MetaData, String, Table, Text
+from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, String, Table, Text, text
 
 metadata = MetaData()
 
@@ -42,6 +42,13 @@ annotated = Table(
     Index("annotations_by_kind", "kind", "place"),
     Index("annotations_by_answer", "answer", unique=True),
     Index("annotations_by_replaced", "replaces", unique=True),
+    Index(
+        "annotations_by_signature",
+        "signature",
+        "conversation",
+        sqlite_where=text("signature IS NOT NULL"),
+        postgresql_where=text("signature IS NOT NULL"),
+    ),
 )
 """One row per annotation: what SQL selects by as columns, an annotation's other fields as JSON in `content`.
 
@@ -58,6 +65,7 @@ cache = Table(
     Column("content", Text),
     Column("bytes", LargeBinary),
     Column("added", String, nullable=False),
+    Index("cache_by_kind", "kind", "added", "key"),
 )
 """What can be had again, by the hash of all that can change it: a `reply` as JSON, a `vector` as bytes, `computed`."""
 
@@ -70,6 +78,16 @@ claims = Table(
     Index("claims_by_owner", "owner"),
 )
 """What somebody is asking right now, by the key its answer will have: nobody else asks it `until` then (UTC)."""
+
+budgets = Table(
+    "budgets",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("requests", BigInteger, nullable=False),
+    Column("tokens", BigInteger, nullable=False),
+    Column("money", BigInteger, nullable=False),
+)
+"""What processes that share a budget have taken of it; money in billionths."""
 
 runs = Table(
     "runs",

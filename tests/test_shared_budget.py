@@ -1,0 +1,176 @@
+"""One budget for many processes: what all take together never passes a cap, and what is not spent goes back."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from accord.models import Budget, Caps, Price, ScriptedModel, wait
+from accord.models.budget import Budgeted
+from accord.models.model import ChatMessage, Prompt, Usage
+from accord.project import Project, config_from
+from accord.store import MONEY, Account, Amounts, Store, StoreError
+from accord.testing import ChatServer, Wire, answer_any
+from accord.values import Applies, BudgetReached, Rubric
+
+PROMPT = Prompt((ChatMessage("user", "hello" * 40),), max_tokens=10)
+
+
+def shared(store: Store, name: str = "november", **caps: float) -> Budget:
+    return Budget(Caps(**caps), {"m": Price(input=1, output=2)}, Account(store, name))  # type: ignore[arg-type]
+
+
+def test_two_who_share_a_budget_spend_it_once(store: Store) -> None:
+    one, two = shared(store, requests=10), shared(store, requests=10)
+    asked = Counter[int]()
+    for turn in range(30):
+        budget = (one, two)[turn % 2]
+        try:
+            budget.reserve("m", Usage(1, 1))
+            budget.settle("m", Usage(1, 1), Usage(1, 1))
+            asked[turn % 2] += 1
+        except BudgetReached as error:
+            assert "'november', which others share" in str(error) or "the budget of 10 requests" in str(error)
+    assert asked == {0: 5, 1: 5} and Account(store, "november").taken().requests == 10
+
+
+def test_what_was_taken_and_not_spent_goes_back_and_what_was_spent_stays(store: Store) -> None:
+    budget, account = shared(store, tokens=64_000), Account(store, "november")
+    budget.reserve("m", Usage(10, 5))
+    assert account.taken().tokens == 1000, "a slice: one part in 64 of what is left"
+    budget.settle("m", Usage(10, 5), Usage(8, 1))
+    budget.close()
+    assert account.taken() == Amounts.of(1, 9, (8 + 2) / 1e6), "requests and money had no cap, and are counted"
+    budget.close()
+    assert account.taken().tokens == 9, "a second time changes nothing"
+
+
+def test_a_call_that_costs_more_than_a_slice_gets_what_it_needs_while_there_is_so_much(store: Store) -> None:
+    budget = shared(store, money=0.01)
+    budget.reserve("m", Usage(6000, 2000))
+    with pytest.raises(BudgetReached):
+        budget.reserve("m", Usage(1, 0))
+    assert Account(store, "november").taken().money == 0.01 * MONEY
+
+
+def test_budgets_of_other_names_and_a_larger_cap_later(store: Store) -> None:
+    first, other = shared(store, requests=1), shared(store, "december", requests=1)
+    for budget in (first, other):
+        budget.reserve("m", Usage())
+    with pytest.raises(BudgetReached):
+        shared(store, requests=1).reserve("m", Usage())
+    larger = shared(store, requests=2)
+    larger.reserve("m", Usage())
+    with pytest.raises(BudgetReached):
+        larger.reserve("m", Usage())
+
+
+def test_who_was_killed_has_spent_its_slice(store: Store) -> None:
+    killed = shared(store, requests=640)
+    killed.reserve("m", Usage())  # and no `close`
+    left = shared(store, requests=640)
+    count = 0
+    with pytest.raises(BudgetReached):
+        while True:
+            left.reserve("m", Usage())
+            count += 1
+    assert count == 630
+
+
+def test_threads_that_take_at_once_never_pass_the_cap(store: Store) -> None:
+    def spend(_: int) -> int:
+        budget, count = shared(store, tokens=5000), 0
+        try:
+            while True:
+                budget.reserve("m", Usage(7, 0))
+                budget.settle("m", Usage(7, 0), Usage(5, 0))
+                count += 5
+        except BudgetReached:
+            budget.close()
+        return count
+
+    with ThreadPoolExecutor(8) as pool:
+        spent = sum(pool.map(spend, range(8)))
+    assert spent <= 5000 and Account(store, "november").taken().tokens == spent
+    assert spent > 4500, "slices shrink with what is left, so that little of it is held by anybody in the end"
+
+
+def test_a_model_takes_its_slices_while_it_is_asked(store: Store) -> None:
+    budget = shared(store, requests=3)
+    model = Budgeted(ScriptedModel(lambda _: "yes", "m"), budget)
+    for _ in range(3):
+        assert wait(model.ask(PROMPT)).text == "yes"
+    with pytest.raises(BudgetReached):
+        wait(model.ask(PROMPT))
+
+
+def test_a_store_that_fails_stops_the_spending(store: Store) -> None:
+    budget = shared(store, requests=3)
+    with store._engine.begin() as connection:
+        connection.exec_driver_sql("DROP TABLE budgets")
+    with pytest.raises(StoreError, match="budgets"):
+        budget.reserve("m", Usage())
+    assert budget.requests == 0
+
+
+PROCESS = """
+import json, sys
+from accord.evidence import judge_samples
+from accord import Conversation, Rubric, Turn
+from accord.project import Project, config_from
+from accord.values import BudgetReached, Sample
+samples = [Sample(Conversation(f"c{n}", (Turn("user", f"Is it {n}?"), Turn("assistant", "Yes.")))) for n in range(60)]
+judge = {"mode": "logprobs", "model": "m", "base_url": sys.argv[2], "at_once": 4}
+budget = {"requests": int(sys.argv[4]), "shared": "november"}
+config = config_from({"store": sys.argv[1], "models": {"judge": judge}, "budget": budget})
+with Project(config, Rubric.model_validate_json(sys.argv[3])) as project:
+    try:
+        project.measure([project.source("rubric")], samples, project.models)
+    except BudgetReached:
+        pass
+    print(project.budget.requests)
+"""
+
+
+@pytest.mark.slow
+def test_processes_that_share_a_budget_stop_together_and_go_on_with_a_larger_one(
+    store: Store, api_key: None, rubric: Rubric
+) -> None:
+    questions = tuple(q.model_copy(update={"applies": Applies.ALWAYS}) for q in rubric.questions if q.id in ("Q0", "Q1"))
+    few = rubric.model_copy(update={"questions": questions})
+    failed = Counter[str]()
+
+    def answer(request: dict[str, object]) -> Wire:
+        key = json.dumps(request["messages"], sort_keys=True)
+        failed[key] += 1
+        first = failed[key] == 1 and hash(key) % 5 == 0
+        wire = answer_any(request)
+        return Wire({"error": {"message": "later"}}, status=500) if first else replace(wire, after=0.002)
+
+    def run(server: ChatServer, cap: int) -> int:
+        command = [sys.executable, "-c", PROCESS, store.url, server.url, few.model_dump_json(), str(cap)]
+        running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+        return sum(int(each.communicate()[0]) for each in running)
+
+    with ChatServer(answer) as server:  # type: ignore[arg-type]
+        run(server, 50)
+        assert len(server.requests) <= 50, "all of them together, failed attempts included"
+        assert len(server.requests) > 40
+        assert Account(store, "november").taken().requests == len(server.requests)
+        run(server, 1000)
+        answered = Counter(key for key, count in failed.items())
+        assert len(answered) == 120 and sum(failed.values()) == 120 + sum(hash(key) % 5 == 0 for key in failed)
+
+
+def test_a_project_names_what_its_runs_share(store: Store, rubric: Rubric) -> None:
+    config = config_from({"store": store.url, "budget": {"requests": 5, "shared": "november"}})
+    with Project(config, rubric) as project:
+        project.budget.reserve("m", Usage())
+        assert project.budget.account is not None and project.budget.account.name == "november"
+    assert Account(store, "november").taken().requests == 1, "closing the project gives back what is left of its slice"
