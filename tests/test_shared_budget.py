@@ -142,7 +142,9 @@ with Project(config, Rubric.model_validate_json(sys.argv[3])) as project:
 def test_processes_that_share_a_budget_stop_together_and_go_on_with_a_larger_one(
     store: Store, api_key: None, rubric: Rubric
 ) -> None:
-    questions = tuple(q.model_copy(update={"applies": Applies.ALWAYS}) for q in rubric.questions if q.id in ("Q0", "Q1"))
+    questions = tuple(
+        q.model_copy(update={"applies": Applies.ALWAYS}) for q in rubric.questions if q.id in ("Q0", "Q1")
+    )
     few = rubric.model_copy(update={"questions": questions})
     failed = Counter[str]()
 

@@ -12,12 +12,12 @@ from accord.project.config import (
     with_settings,
 )
 from accord.project.finetuning import FineTuned, annotated_pairs, finetune, issues_of, train_ruber
-from accord.project.importing import Imported, Reading, export_annotations, import_files
+from accord.project.importing import Imported, export_annotations, import_files
 from accord.project.inferring import Observed, RubricFound, positions_among, rubric_for, scale_for
 from accord.project.insights import Insights
 from accord.project.judging import AuditRun, BatchRun, Selected, audit_judge, judge_in_batches, latest_audit, plan_audit
 from accord.project.plugins import list_plugins
-from accord.project.preparing import workers_here
+from accord.project.preparing import Reading, workers_here
 from accord.project.project import ALL, Project, open_project
 from accord.project.recordings import RecordedAgreement, chosen_recording, recorded_agreement, with_recorded
 from accord.project.results import Compared, Estimates, Fitted, JudgeRun, NextLabel, ScoreRun

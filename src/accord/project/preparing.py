@@ -193,7 +193,8 @@ def _here(job: Job) -> Iterator[Prepared]:
     complain = bad.append if job.skips else None
     for records in batches(read(job.path, job.format, job.columns, complain, over.append), ROWS_AT_ONCE):
         found = _prepared(records, job, Seen(passed_over=Counter(over)), list(bad))
-        bad.clear(), over.clear()
+        bad.clear()
+        over.clear()
         yield found
     yield Prepared(seen=Seen(passed_over=Counter(over)), bad=bad)
 

@@ -30,9 +30,10 @@ from accord.learning import (
 from accord.models import Budget, Caps, Models, Plan, Step, load_prices, run
 from accord.project import comparing, fitting, judging, labelling, scoring
 from accord.project.config import Config, load_config
-from accord.project.importing import Imported, Reading, import_files
+from accord.project.importing import Imported, import_files
 from accord.project.insights import Insights, insights
 from accord.project.judging import Selected
+from accord.project.preparing import Reading
 from accord.project.results import Compared, Estimates, Fitted, JudgeRun, NextLabel, ScoreRun
 from accord.project.scoring import Perspective, ScoreOptions
 from accord.statistics import Groups, groups_of

@@ -20,6 +20,7 @@ from accord.store.rows import (
 from accord.store.schema import metadata
 from accord.store.store import Store
 from accord.store.studies import Assignment, Candidate, Item, LeaseExpired, Prediction, Studies
+from accord.store.upkeep import backup, prune, restore, vacuum
 
 __all__ = [
     "Account",
@@ -55,6 +56,7 @@ __all__ = [
     "WIRE",
     "Watched",
     "add_paid",
+    "backup",
     "batches",
     "changed_conversation",
     "check_store",
@@ -64,6 +66,9 @@ __all__ = [
     "newest_migration",
     "now",
     "open_engine",
+    "prune",
+    "restore",
     "unknown_target",
     "utc",
+    "vacuum",
 ]

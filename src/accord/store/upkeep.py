@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Engine, Table, and_, delete, func, not_, select, text, tuple_
-from sqlalchemy.exc import DBAPIError
 
 from accord.store.bulk import add_rows
 from accord.store.check import check_store
@@ -98,9 +97,7 @@ def _copied_out(source: Engine, url: str, part: Path) -> None:
                 rows = snapshot.execution_options(yield_per=ROWS_AT_ONCE).execute(select(table)).mappings()
                 for batch in batches(rows, ROWS_AT_ONCE):
                     with said(str(part)), copy.begin() as writing:
-                        add_rows(writing, table, batch)
-        with copy.connect() as connection:
-            connection.execution_options(isolation_level="AUTOCOMMIT").execute(text("PRAGMA journal_mode=DELETE"))
+                        add_rows(writing, table, [dict(row) for row in batch])
     finally:
         copy.dispose()
 
@@ -150,7 +147,7 @@ def _put_back(store: Store, copy: Path) -> None:
     if parsed.get_backend_name() == "sqlite":
         with (
             _named(f"cannot restore {copy}"),
-            closing(sqlite3.connect(f"file:{copy}?mode=ro", uri=True)) as reading,
+            closing(sqlite3.connect(copy)) as reading,
             closing(sqlite3.connect(str(parsed.database), timeout=LOCK_WAIT_MS / 1000)) as writing,
         ):
             reading.backup(writing)
@@ -163,7 +160,7 @@ def _put_back(store: Store, copy: Path) -> None:
             for table in metadata.sorted_tables:
                 rows = reading_rows.execution_options(yield_per=ROWS_AT_ONCE).execute(select(table)).mappings()
                 for batch in batches(rows, ROWS_AT_ONCE):
-                    add_rows(connection, table, batch)
+                    add_rows(connection, table, [dict(row) for row in batch])
     finally:
         reader.dispose()
 
@@ -178,21 +175,16 @@ def vacuum(url: str) -> tuple[int, int]:
     try:
         before = _size(engine)
         with said(url), engine.connect() as connection:
-            driver = connection.connection.driver_connection
-            assert driver is not None
             if engine.dialect.name == "sqlite":
+                driver = connection.connection.driver_connection
+                assert driver is not None
                 with _named("the store failed"):
                     for statement in ("VACUUM", "ANALYZE", "PRAGMA wal_checkpoint(TRUNCATE)"):
                         driver.execute(statement).fetchall()
             else:
-                driver.autocommit = True
-                try:
-                    for table in metadata.sorted_tables:
-                        driver.execute(f"VACUUM (ANALYZE) {table.name}")
-                except Exception as error:
-                    raise DBAPIError.instance("VACUUM", None, error, engine.dialect.dbapi.Error) from None  # type: ignore
-                finally:
-                    driver.autocommit = False
+                outside = connection.execution_options(isolation_level="AUTOCOMMIT")
+                for table in metadata.sorted_tables:
+                    outside.execute(text(f"VACUUM (ANALYZE) {table.name}"))
         return before, _size(engine)
     finally:
         engine.dispose()

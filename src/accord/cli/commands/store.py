@@ -1,9 +1,12 @@
-"""`accord store`: whether the project's store is whole."""
+"""`accord store`: whether the project's store is whole; copies of it, old rows, space."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -29,6 +32,99 @@ def check(config_file: ConfigFile = None, as_json: AsJson = False) -> None:
     show(found.to_json(), as_json, _text)
     if found.damage:
         stop(f"the store is damaged in {len(found.damage)} places; each says how to repair it", 1)
+
+
+@store.command("backup")
+@guarded
+def backup(
+    target: Annotated[Path, typer.Argument(help="The SQLite file to write; there must be none.")],
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Copy the store, as it is at this moment, to one SQLite file; others may go on writing.
+
+    The copy of a PostgreSQL store is a SQLite file too: it can be named as a store itself.
+    """
+    from accord.project import load_config
+    from accord.store import backup as copied
+
+    rows = copied(load_config(config_file).store, target)
+    show({"file": str(target), "rows": rows}, as_json, lambda found: f"{found['file']}: {_counted(found['rows'])}")
+
+
+@store.command("restore")
+@guarded
+def restore(
+    source: Annotated[Path, typer.Argument(help="A copy that `accord store backup` wrote.")],
+    replace: Annotated[bool, typer.Option("--replace", help="Let go of what the store holds now.")] = False,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put a copy in the place of what the store holds: all of it, or nothing if that fails."""
+    from accord.project import load_config
+    from accord.store import restore as put_back
+
+    rows = put_back(load_config(config_file).store, source, replace)
+    show({"rows": rows}, as_json, lambda found: f"restored: {_counted(found['rows'])}")
+
+
+@store.command("vacuum")
+@guarded
+def vacuum(config_file: ConfigFile = None, as_json: AsJson = False) -> None:
+    """Give unused space back, and bring up to date what queries are planned by. Needs as much free space again."""
+    from accord.project import load_config
+    from accord.store import vacuum as vacuumed
+
+    before, after = vacuumed(load_config(config_file).store)
+    found = {"bytes_before": before, "bytes_after": after}
+    show(found, as_json, lambda found: f"{found['bytes_before']:,} bytes before, {found['bytes_after']:,} after")
+
+
+@store.command("prune")
+@guarded
+def prune(
+    older_than: Annotated[str, typer.Option("--older-than", help="How old a row has to be: 90d, 12h, 8w.")],
+    with_cache: Annotated[
+        bool, typer.Option("--with-cache", help="Replies and vectors too, which were paid for.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count alone.")] = False,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove old runs and scores, days and alarms of live scoring, and what can be computed again.
+
+    Conversations, what people and judges said, runs under way and the last finished run of each command stay.
+    """
+    from accord.project import load_config
+    from accord.store import Store
+    from accord.store import prune as pruned
+
+    age = _age(older_than)
+    opened = Store(load_config(config_file).store)
+    try:
+        rows = pruned(opened, age, with_cache, dry_run)
+    finally:
+        opened.close()
+    would = "would be removed" if dry_run else "removed"
+    show({"rows": rows, "dry_run": dry_run}, as_json, lambda found: f"{would}: {_counted(found['rows'])}")
+
+
+def _age(written: str) -> timedelta:
+    """A number of hours, days or weeks.
+
+    Raises:
+        BadInput: It is none.
+    """
+    from accord.values import BadInput
+
+    match = re.fullmatch(r"(\d{1,5})([hdw])", written.strip(), re.ASCII)
+    if match is None:
+        raise BadInput(f"--older-than takes a number of hours, days or weeks, got {written!r}; for example 90d")
+    return timedelta(hours=int(match[1]) * {"h": 1, "d": 24, "w": 168}[match[2]])
+
+
+def _counted(rows: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {table}" for table, count in rows.items() if count) or "no rows"
 
 
 def _text(found: Mapping[str, Any]) -> str:

@@ -1,0 +1,287 @@
+"""Upkeep of a store: copies while others write, their return whole or not at all, old rows, and queries by index."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sqlalchemy import event, text
+from typer.testing import CliRunner
+
+from accord import Conversation, Store, Turn
+from accord.cli import commands  # noqa: F401 - registers them
+from accord.cli.app import app
+from accord.store import (
+    Account,
+    Amounts,
+    Claims,
+    Computed,
+    Embedded,
+    IssueAnnotations,
+    StoreError,
+    Watched,
+    backup,
+    check_store,
+    metadata,
+    prune,
+    restore,
+    vacuum,
+)
+from accord.values import Annotation, BadInput, Label, Target
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+
+
+def chat(name: str, said: str = "hello") -> Conversation:
+    return Conversation(name, (Turn("user", said), Turn("assistant", "Yes — ümlaut, \ud800 half, \0 nul.")))
+
+
+def fill(store: Store, start: int = 0, count: int = 50) -> None:
+    store.add_conversations(chat(f"c{n:05}") for n in range(start, start + count))
+    store.add_labels(Label(Target(f"c{n:05}", n % 2), "Q0", f"p{n % 3}", n % 4) for n in range(start, start + count))
+
+
+def more(store: Store) -> None:
+    """Some of everything else."""
+    store.add_replies([{"key": "r1", "maker": "m", "content": '{"text":"hello"}'}])
+    Embedded(store).add("small", {"v1": np.ones(3)})
+    Computed(store).add("c1", "fit", {"a": 1}, {"x": np.ones(2)})
+    run = store.start_run("score", {"seed": 1})
+    store.add_scores(run, [{"conversation": "a", "value": 1.5}])
+    store.finish_run(run, "done", {"rows": 1})
+    Watched(store).put_days([{"key": "d", "evaluator": "e", "system": "s", "day": "2026-01-01", "content": {}}])
+    Watched(store).raise_alarms({"alarm": {}})
+    Account(store, "november").take(Amounts(1), {"requests": 5})
+
+
+def contents(store: Store) -> dict[str, list[tuple[object, ...]]]:
+    with store._engine.connect() as connection:
+        return {
+            table.name: sorted(tuple(map(repr, row)) for row in connection.execute(table.select()))
+            for table in metadata.sorted_tables
+        }
+
+
+def test_a_copy_holds_every_row_and_comes_back_to_the_last_byte(store: Store, tmp_path: Path) -> None:
+    fill(store)
+    more(store)
+    before = contents(store)
+    rows = backup(store.url, tmp_path / "copies" / "copy.db")
+    assert rows["conversations"] == 50 and rows["cache"] == 3 and rows["budgets"] == 1
+    fill(store, 50, 7)
+    with pytest.raises(BadInput, match="57 conversations.* --replace"):
+        restore(store.url, tmp_path / "copies" / "copy.db")
+    assert restore(store.url, tmp_path / "copies" / "copy.db", replace=True)["conversations"] == 50
+    assert contents(store) == before
+    assert [path.name for path in (tmp_path / "copies").iterdir()] == ["copy.db"], "nothing else is left behind"
+    with pytest.raises(BadInput, match="there is a file"):
+        backup(store.url, tmp_path / "copies" / "copy.db")
+
+
+def test_a_copy_of_one_kind_of_store_fills_the_other(store: Store, tmp_path: Path) -> None:
+    fill(store)
+    more(store)
+    backup(store.url, tmp_path / "copy.db")
+    restore(f"sqlite:///{tmp_path}/other.db", tmp_path / "copy.db")
+    other = Store(f"sqlite:///{tmp_path}/other.db")
+    assert contents(other) == contents(store)
+    other.close()
+    used = Store(f"sqlite:///{tmp_path}/copy.db")
+    assert used.count_conversations() == 50, "a copy is a store itself"
+    used.close()
+
+
+def test_a_copy_taken_while_others_write_is_of_one_moment(store: Store, tmp_path: Path) -> None:
+    fill(store, 0, 500)
+    stop, failed = threading.Event(), list[BaseException]()
+
+    def write() -> None:
+        mine = Store(store.url)
+        try:
+            start = 1000
+            while not stop.is_set():
+                fill(mine, start, 20)
+                start += 20
+        except BaseException as error:
+            failed.append(error)
+        finally:
+            mine.close()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for number in range(3):
+            backup(store.url, tmp_path / f"copy{number}.db")
+            vacuum(store.url)
+            prune(store, timedelta(days=1))
+    finally:
+        stop.set()
+        writer.join()
+    assert not failed
+    for number in range(3):
+        found = check_store(str(tmp_path / f"copy{number}.db"))
+        assert found.damage == [] and found.rows["conversations"] >= found.rows["annotations"] >= 500
+
+
+def test_a_damaged_copy_is_refused_and_what_the_store_holds_stays(store: Store, tmp_path: Path) -> None:
+    fill(store)
+    backup(store.url, tmp_path / "copy.db")
+    before = contents(store)
+    whole = (tmp_path / "copy.db").read_bytes()
+    (tmp_path / "copy.db").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(BadInput, match="cannot be restored"):
+        restore(store.url, tmp_path / "copy.db", replace=True)
+    with pytest.raises(BadInput, match="there is no store"):
+        restore(store.url, tmp_path / "none.db", replace=True)
+    (tmp_path / "text.db").write_text("no store at all, " * 100)
+    with pytest.raises(BadInput, match="cannot be restored"):
+        restore(store.url, tmp_path / "text.db", replace=True)
+    assert contents(store) == before
+
+
+def test_a_copy_of_an_older_accord_is_brought_up_to_date_and_stays_as_it_is(store: Store, tmp_path: Path) -> None:
+    fill(store)
+    backup(store.url, tmp_path / "copy.db")
+    older = Store(f"sqlite:///{tmp_path}/copy.db")
+    with older._engine.begin() as connection:
+        connection.execute(text("DROP TABLE budgets"))
+        connection.execute(text("DROP INDEX annotations_by_signature"))
+        connection.execute(text("DROP INDEX cache_by_kind"))
+        connection.execute(text("UPDATE alembic_version SET version_num = '0009'"))
+    older.close()
+    content = (tmp_path / "copy.db").read_bytes()
+    assert restore(store.url, tmp_path / "copy.db", replace=True)["conversations"] == 50
+    assert (tmp_path / "copy.db").read_bytes() == content and check_store(store.url).damage == []
+
+
+def test_a_copy_that_cannot_be_written_leaves_nothing(store: Store, tmp_path: Path) -> None:
+    fill(store)
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises((StoreError, OSError)):
+        backup(store.url, tmp_path / "file" / "copy.db")
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_old_rows_go_and_what_people_said_or_paid_for_stays(store: Store) -> None:
+    fill(store)
+    more(store)
+    first = store.runs()[0]["id"]
+    for command in ("score", "compare"):
+        store.finish_run(store.start_run(command, {}), "done", {})
+    running = store.start_run("batch", {})
+    Claims(store).exchange((), ["q1"])
+    Watched(store).mark_sent(["alarm"])
+    later = datetime.now(UTC) + timedelta(days=100)
+    counted = prune(store, timedelta(days=90), dry_run=True, now=later)
+    assert counted == {"scores": 1, "runs": 1, "days": 1, "alarms": 1, "claims": 1, "cache": 1}
+    assert prune(store, timedelta(days=90), now=later) == counted
+    left = [run["id"] for run in store.runs()]
+    assert first not in left and running in left and len(left) == 3
+    assert store.reply("r1") and store.count_conversations() == 50 and len(store.labels()) == 50
+    assert set(prune(store, timedelta(days=90), now=later).values()) == {0}
+    assert prune(store, timedelta(days=90), with_cache=True, now=later)["cache"] == 2
+
+
+def test_nothing_that_is_younger_goes(store: Store) -> None:
+    fill(store)
+    more(store)
+    before = contents(store)
+    prune(store, timedelta(days=400), with_cache=True, now=NOW)
+    assert contents(store) == before
+
+
+def test_more_rows_than_one_transaction_takes_go_too(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("accord.store.upkeep.ROWS_AT_ONCE", 10)
+    run = store.start_run("score", {})
+    store.add_scores(run, ({"conversation": f"c{n}", "value": n} for n in range(35)))
+    store.finish_run(run, "failed", {})
+    assert prune(store, timedelta(0), now=datetime.now(UTC) + timedelta(days=1))["scores"] == 35
+    assert store.runs() == []
+
+
+def test_vacuuming_gives_space_back(store: Store) -> None:
+    run = store.start_run("score", {})
+    store.add_scores(run, ({"conversation": f"c{n}", "value": "x" * 500} for n in range(5000)))
+    store.finish_run(run, "failed", {})
+    prune(store, timedelta(0), now=datetime.now(UTC) + timedelta(days=1))
+    before, after = vacuum(store.url)
+    assert after < before / 2
+
+
+def test_the_commands_say_what_they_did(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("accord.yaml").write_text(f"store: {store.url}\n")
+    fill(store)
+    store.close()
+    run = CliRunner().invoke
+    assert "copy.db: 50 conversations, 50 annotations" in run(app, ["store", "backup", "copy.db"]).output
+    assert "bytes before" in run(app, ["store", "vacuum"]).output
+    assert "removed: no rows" in run(app, ["store", "prune", "--older-than", "90d"]).output
+    refused = run(app, ["store", "prune", "--older-than", "soon"])
+    assert refused.exit_code == 1 and "for example 90d" in refused.output
+    refused = run(app, ["store", "restore", "copy.db"])
+    assert refused.exit_code == 1 and "--replace" in refused.output
+    assert "restored: 50 annotations, 50 conversations" in run(app, ["store", "restore", "copy.db", "--replace"]).output
+
+
+# --- what the pages and commands ask of many rows -------------------------------------------------------------------
+
+ASKED: dict[str, Callable[[Store], object]] = {
+    "annotations of conversations": lambda store: list(store.annotations(conversations=["c00001", "c00002"])),
+    "people's labels": lambda store: store.labels(),
+    "what models answered": lambda store: store.answered(),
+    "answers by key": lambda store: store.answers(["k1", "k2"]),
+    "replies by key": lambda store: store.replies(["k1", "k2"]),
+    "issues of a maker": lambda store: list(IssueAnnotations(store).of([chat("c00001")], "maker|model:m")),
+    "conversations of a maker": lambda store: IssueAnnotations(store).conversations("maker|model:m"),
+    "scores of a run": lambda store: list(store.scores("run")),
+    "days": lambda store: list(Watched(store).days("2026-01-01")),
+    "conversations by id": lambda store: list(store.conversations(["c00001"])),
+    "ids": lambda store: next(store.conversation_ids()),
+    "where labels end": lambda store: store._places(),
+    "new labels": lambda store: store.add_labels([Label(Target("c00001"), "Q0", "new", 1)]),
+    "what is computed": lambda store: Computed(store).add("new", "fit", {}, {"x": np.ones(1)}),
+    "claims": lambda store: Claims(store).exchange(["a"], ["b", "c"], renewed=True),
+}
+LARGE = ("annotations", "conversations", "cache", "scores", "claims")
+
+
+@pytest.fixture
+def large(store: Store) -> Iterator[Store]:
+    """A store with enough rows for its database to plan by."""
+    fill(store, 0, 3000)
+    store.add_annotations(
+        Annotation(Target(f"c{n:05}", 1), "overall", "m", "model", 1, signature="maker|model:m") for n in range(300)
+    )
+    store.add_replies({"key": f"r{n}", "maker": "m", "content": "{}"} for n in range(2000))
+    vacuum(store.url)
+    yield store
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_what_is_asked_of_many_rows_goes_by_an_index(large: Store, asked: str) -> None:
+    plans: list[str] = []
+    is_file = large._engine.dialect.name == "sqlite"
+
+    def explain(connection: object, cursor: object, statement: str, parameters: object, *_: object) -> None:
+        if statement.split()[0] not in ("SELECT", "UPDATE", "DELETE"):
+            return
+        own = cursor.connection.cursor()  # type: ignore[attr-defined]
+        if not is_file:
+            own.execute("SET LOCAL enable_seqscan = off")  # what is left then, no index serves
+        own.execute(("EXPLAIN QUERY PLAN " if is_file else "EXPLAIN ") + statement, parameters)
+        plans.append(f"{statement}\n" + "\n".join(str(row[-1]) for row in own.fetchall()))
+        own.close()
+
+    event.listen(large._engine, "before_cursor_execute", explain)
+    ASKED[asked](large)
+    event.remove(large._engine, "before_cursor_execute", explain)
+    assert plans
+    for plan in plans:
+        for table in LARGE:
+            scans = [line for line in plan.splitlines() if f"SCAN {table}" in line or f"Seq Scan on {table}" in line]
+            assert all("USING" in line for line in scans), plan
