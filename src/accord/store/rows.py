@@ -14,6 +14,7 @@ from accord.store.engine import read_json
 from accord.values import (
     Annotation,
     Conversation,
+    Json,
     Label,
     PlainTurns,
     Target,
@@ -197,7 +198,7 @@ class Keys:
     def of(self, annotation: Annotation) -> str:
         """The annotation's key."""
         if annotation.kind == "person":
-            return self._of_person(annotation)
+            return self.of_person(annotation, annotation.details())
         if annotation.is_of_issues:
             key = overall_key(annotation)
             return content_hash([key, annotation.group, annotation.part], length=40) if annotation.part else key
@@ -205,10 +206,10 @@ class Keys:
             return content_hash(annotation.made_from, length=40)
         return content_hash({**annotation.to_json(), "time": None}, length=40)
 
-    def _of_person(self, annotation: Annotation) -> str:
+    def of_person(self, annotation: Annotation, more: Mapping[str, Json]) -> str:
+        """The key of what a person said; `more` are its details."""
         said: list[Any] = [*annotation.target, annotation.question, annotation.by, annotation.value, annotation.time]
         said += annotation.against or ()
-        more = annotation.details()
         said += [more] if more else []
         listed = canonical_json(said)
         digest = hashlib.sha256(listed.encode("ascii")).digest()[:12]
@@ -223,7 +224,11 @@ def overall_key(annotation: Annotation) -> str:
 
 def annotation_row(annotation: Annotation, key: str, place: int, added: str) -> Columns:
     """A row of `annotations`, `added` at a time."""
-    details, against = annotation.details(), annotation.against
+    return _annotation_row(annotation, annotation.details(), key, place, added)
+
+
+def _annotation_row(annotation: Annotation, details: Mapping[str, Json], key: str, place: int, added: str) -> Columns:
+    against = annotation.against
     return {
         "key": key,
         "conversation": annotation.target.conversation,
@@ -248,8 +253,8 @@ def annotation_row(annotation: Annotation, key: str, place: int, added: str) -> 
 
 def label_row(label: Label, keys: Keys, added: str) -> Columns:
     """A row of `annotations`; where in the order of all it stands is still to be said."""
-    annotation = Annotation.from_label(label)
-    return annotation_row(annotation, keys.of(annotation), 0, added)
+    annotation, nothing = Annotation.from_label(label), dict[str, Json]()  # a label has no details
+    return _annotation_row(annotation, nothing, keys.of_person(annotation, nothing), 0, added)
 
 
 def label_rows(labels: Iterable[Label], keys: Keys, added: str) -> list[Columns]:

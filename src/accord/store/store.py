@@ -39,6 +39,8 @@ from accord.values import ANNOTATOR_KINDS, ISSUE, Annotation, BadInput, Conversa
 
 PERSON, MODEL = "person", "model"
 REPLY = "reply"
+LABELS_AT_ONCE = 2000
+"""Labels of one transaction: they are small."""
 
 
 class Run(NamedTuple):
@@ -247,7 +249,7 @@ class Store:
     def add_label_rows(self, found: Iterable[Columns], on_unknown: Callable[[Label], None] | None = None) -> Added:
         """Keep rows of labels, in their order after all others; see `add_labels`."""
         total, place = Added(), self._places()[PERSON]
-        for batch in batches(found, BATCH):
+        for batch in batches(found, LABELS_AT_ONCE):
             turns = self._turns(str(name) for row in batch for name in (row["conversation"], row["against"]) if name)
             rows = []
             for row in batch:

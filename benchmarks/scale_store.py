@@ -1,0 +1,267 @@
+"""The store's part of scale: how fast files come in, judging that several processes share, ten million annotations.
+
+    python benchmarks/scale_store.py [--only PARTS] [--quick] [--limit N] --json OUT
+
+`import`: conversations of ten turns with a rating each, in a process of its own per run, beside a bare loop over `json`
+and `sqlite3` in the same run (`ratio` is the loop's time over ours; the larger, the better), with one process that
+parses and with one per core; peak memory must not grow with the number of rows. `judging`: processes that share one
+PostgreSQL and one budget ask a loopback server that fails at times. `postgres`: labels come in by `COPY`; then what
+pages ask, each some hundred times.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import import_speed
+import numpy as np
+from harness import Row, chosen, finish, options
+
+from accord.project import workers_here
+from accord.store import Account, Store, Watched, vacuum
+from accord.testing import ThrowAwayPostgres
+from accord.values import BadInput, Conversation, Label, Target, Turn
+
+# --- import ---------------------------------------------------------------------------------------------------------
+
+ROUNDS = 3
+
+
+def import_rows(quick: bool, limit: int | None = None) -> Iterator[Row]:
+    """Seconds, rows a second, peak memory and the ratio to a bare loop, for two sizes."""
+    sizes = [1_000, 20_000] if quick else [10_000, 1_000_000]
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "items.jsonl"
+        for size in [min(each, limit or each) for each in sizes]:
+            import_speed.written(source, size)
+            rounds = 1 if quick or size > 100_000 else ROUNDS
+            for workers in dict.fromkeys((1, workers_here())):
+                runs = []
+                for _ in range(rounds):  # a loop beside each run: what else the machine does, it does to both
+                    bare, bare_peak = import_speed.measured(import_speed.BARE, source, size)
+                    runs.append((*import_speed.measured(import_speed.ACCORD, source, size, workers), bare, bare_peak))
+                seconds, peak, bare, bare_peak = np.median(runs, axis=0)
+                row = {"what": "import", "conversations": size, "workers": workers, "seconds": seconds}
+                ratio = float(np.median([one[2] / one[0] for one in runs]))
+                yield {**row, "per_second": size / seconds, "peak_mb": peak, "ratio": ratio}
+            yield {"what": "import, bare loop", "conversations": size, "seconds": bare, "per_second": size / bare,
+                   "peak_mb": bare_peak, "ratio": 1.0}  # fmt: skip
+
+
+# --- judging --------------------------------------------------------------------------------------------------------
+
+PROCESSES = 4
+FAULTY = 0.1
+"""Share of prompts whose first request fails: half of them with a server's error, half as too many at once."""
+
+SERVER = """
+import asyncio, collections, hashlib, json
+asked, answered = collections.Counter(), collections.Counter()
+TOP = [{"token": str(k), "logprob": -0.1 - k, "bytes": None} for k in range(1, 5)]
+REPLY = json.dumps({"id": "c", "object": "chat.completion", "created": 0, "model": "m", "usage": {"prompt_tokens": 400,
+  "completion_tokens": 1, "total_tokens": 401}, "choices": [{"index": 0, "finish_reason": "stop",
+  "message": {"role": "assistant", "content": "3", "refusal": None}, "logprobs": {"refusal": None, "content": [
+  {"token": "3", "logprob": -0.1, "bytes": None, "top_logprobs": TOP}]}}]}).encode()
+def respond(body):
+    key = hashlib.sha256(json.dumps(json.loads(body)["messages"]).encode()).hexdigest()
+    asked[key] += 1
+    fate = int(key[:8], 16) / 2**32
+    if asked[key] == 1 and fate < FAULTY:
+        return (b"500 Oops", b"{}") if fate < FAULTY / 2 else (b"429 Slow down", b"{}")
+    answered[key] += 1
+    return b"200 OK", REPLY
+async def serve(reader, writer):
+    try:
+        while True:
+            head = (await reader.readuntil(b"\\r\\n\\r\\n")).lower().split(b"\\r\\n")
+            length = next((int(line.split(b":")[1]) for line in head if line.startswith(b"content-length")), 0)
+            body = await reader.readexactly(length)
+            counts = {"requests": asked.total(), "prompts": len(answered), "twice": answered.total() - len(answered)}
+            status, reply = (b"200 OK", json.dumps(counts).encode()) if head[0].startswith(b"get") else respond(body)
+            writer.write(b"HTTP/1.1 %s\\r\\nContent-Type: application/json\\r\\n" % status)
+            writer.write(b"Content-Length: %d\\r\\n\\r\\n" % len(reply) + reply)
+            await writer.drain()
+    except (asyncio.IncompleteReadError, ConnectionError):
+        writer.close()
+async def main():
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+asyncio.run(main())
+"""
+
+JUDGE = """
+import json, sys, time
+from accord import Conversation, Turn, load_rubric
+from accord.project import Project, config_from
+from accord.values import Applies, BudgetReached, Sample
+store, url, count, cap = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+rubric = load_rubric("llm-rubric")
+questions = tuple(q.model_copy(update={"applies": Applies.ALWAYS}) for q in rubric.questions)
+rubric = rubric.model_copy(update={"questions": questions})
+def sample(i):
+    asked, said = f"{i}: why does the light go out? " * 8, f"{i}: hold the button. " * 12
+    return Sample(Conversation(f"c{i}", (Turn("user", asked), Turn("assistant", said))))
+config = config_from({"store": store, "models": {"judge": {"mode": "logprobs", "model": "m", "base_url": url,
+    "at_once": 64}}, "budget": {"requests": cap, "shared": "benchmark"}})
+with Project(config, rubric) as project:
+    try:
+        for start in range(0, count, 500):
+            samples = [sample(i) for i in range(start, min(start + 500, count))]
+            project.measure([project.source("rubric")], samples, project.models)
+    except BudgetReached:
+        pass
+    print(project.budget.requests)
+"""
+QUESTIONS = 9
+
+
+def judging_rows(quick: bool, limit: int | None = None) -> Iterator[Row]:
+    """Processes judge the same conversations twice: under a cap that is too small, then under one that is enough."""
+    wanted = limit or (450 if quick else 20_000)
+    conversations = -(-wanted // QUESTIONS)
+    questions = conversations * QUESTIONS
+    environment = {**os.environ, "OPENAI_API_KEY": "k"}
+    script = SERVER.replace("FAULTY", str(FAULTY))
+    with (
+        ThrowAwayPostgres() as cluster,
+        subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as server,
+    ):
+        assert server.stdout is not None
+        url = f"http://127.0.0.1:{server.stdout.readline().strip()}/v1"
+        try:
+            store = Store(cluster.url)
+            for cap in (questions // 2, 2 * questions):
+                start, before = time.perf_counter(), _counts(url)
+                command = [sys.executable, "-c", JUDGE, cluster.url, url, str(conversations), str(cap)]
+                running = [
+                    subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+                    for _ in range(PROCESSES)
+                ]
+                spent = sum(int(each.communicate()[0]) for each in running)
+                seconds, after = time.perf_counter() - start, _counts(url)
+                requests = after["requests"] - before["requests"]
+                yield {
+                    "what": "judging", "processes": PROCESSES, "questions": questions, "cap": cap, "requests": requests,
+                    "counted": spent, "answered": after["prompts"], "paid_twice": after["twice"],
+                    "overspent": max(0, after["requests"] - cap),
+                    "taken": Account(store, "benchmark").taken().requests,
+                    "seconds": seconds, "per_second": requests / seconds,
+                }  # fmt: skip
+            store.close()
+        finally:
+            server.terminate()
+
+
+def _counts(url: str) -> dict[str, int]:
+    import urllib.request
+
+    with urllib.request.urlopen(url) as reply:
+        found: dict[str, int] = json.load(reply)
+        return found
+
+
+# --- ten million annotations ----------------------------------------------------------------------------------------
+
+TIMES = 300
+PER_CONVERSATION = 100
+
+
+def postgres_rows(quick: bool, limit: int | None = None) -> Iterator[Row]:
+    """Labels by the way that an import goes, the database's size, and how long pages wait for what they ask."""
+    annotations = limit or (20_000 if quick else 10_000_000)
+    conversations = annotations // PER_CONVERSATION
+    with ThrowAwayPostgres() as cluster:
+        store = Store(cluster.url)
+        said = tuple(
+            Turn(("user", "assistant")[turn % 2], "It blinks twice, then the light is out.") for turn in range(10)
+        )
+        store.add_conversations(Conversation(f"c{n:07}", said) for n in range(conversations))
+        start = time.perf_counter()
+        added = store.add_labels(_labels(conversations))
+        seconds = time.perf_counter() - start
+        assert added.new == annotations
+        row = {"what": "postgres", "annotations": annotations}
+        yield {**row, "part": "import", "seconds": seconds, "per_second": annotations / seconds}
+        Watched(store).put_days(list(_days()))
+        start = time.perf_counter()
+        _, size = vacuum(cluster.url)
+        yield {**row, "part": "vacuum", "seconds": time.perf_counter() - start, "size_mb": size / 2**20}
+        for part, ask in _asked(store, conversations).items():
+            waits = []
+            for number in range(TIMES):
+                start = time.perf_counter()
+                ask(number)
+                waits.append(1000 * (time.perf_counter() - start))
+            p50, p99 = np.quantile(waits, [0.5, 0.99])
+            yield {**row, "part": part, "p50_ms": float(p50), "p99_ms": float(p99)}
+        store.close()
+
+
+def _labels(conversations: int) -> Iterator[Label]:
+    """A hundred labels per conversation: ten people on ten turns."""
+    for n in range(conversations):
+        for each in range(PER_CONVERSATION):
+            yield Label(Target(f"c{n:07}", each % 10), "Q0", f"person {(n + each // 10) % 40}", 1 + (n + each) % 4)
+
+
+def _days() -> Iterator[dict[str, object]]:
+    for day in range(365):
+        for system in range(20):
+            date = f"2026-{1 + day // 31:02}-{1 + day % 31:02}"
+            row = {"key": f"{date} {system}", "evaluator": "e", "system": f"s{system}", "day": date}
+            yield {**row, "content": {"sketch": [0.0] * 40}}
+
+
+def _asked(store: Store, conversations: int) -> dict[str, Callable[[int], object]]:
+    """What pages and commands ask, each with a number that says about what."""
+    names = np.random.default_rng(0).integers(0, max(conversations, 1), (TIMES, 20))
+
+    def shown(number: int) -> Sequence[str]:
+        return [f"c{n:07}" for n in names[number]]
+
+    return {
+        "board: days": lambda number: list(Watched(store).days("2026-11-01")),
+        "board: alarms": lambda number: Watched(store).alarms(unsent=True),
+        "a page of conversations": lambda number: list(store.conversations(shown(number))),
+        "labels of a page": lambda number: list(store.annotations(["person"], conversations=shown(number))),
+        "one new label": lambda number: store.add_labels([Label(Target(shown(number)[0]), "Q0", f"new {number}", 1)]),
+        "answers by key": lambda number: store.answers(f"s256:{number}{place}" for place in range(100)),
+    }
+
+
+RUN: dict[str, Callable[[bool, int | None], Iterator[Row]]] = {
+    "import": import_rows,
+    "judging": judging_rows,
+    "postgres": postgres_rows,
+}
+COLUMNS = [
+    "what", "part", "conversations", "workers", "questions", "cap", "requests", "answered", "overspent", "paid_twice",
+    "annotations", "seconds", "per_second", "ratio", "peak_mb", "size_mb", "p50_ms", "p99_ms", "skipped",
+]  # fmt: skip
+
+
+def main() -> None:
+    """Measure the parts that were asked for; what needs a PostgreSQL that is not there is a row with the reason."""
+    parser = options("scale_store", "Import, shared judging, and ten million annotations.", tuple(RUN))
+    given = parser.parse_args()
+    rows: list[Row] = []
+    for part in chosen(parser, given.only, tuple(RUN)):
+        try:
+            for row in RUN[part](given.quick, given.limit):
+                rows.append(row)
+                print(json.dumps(row), file=sys.stderr)
+        except BadInput as error:
+            rows.append({"what": part, "skipped": str(error)})
+    finish("scale_store", rows, COLUMNS, given.json)
+
+
+if __name__ == "__main__":
+    main()
