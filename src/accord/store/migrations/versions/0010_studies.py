@@ -11,8 +11,8 @@ def upgrade() -> None:
     text = sa.String
     for column in ("answer", "replaces"):
         op.add_column("annotations", sa.Column(column, text))
-    op.create_index("annotations_by_answer", "annotations", ["answer"], unique=True)
-    op.create_index("annotations_by_replaced", "annotations", ["replaces"], unique=True)
+    op.execute("CREATE UNIQUE INDEX annotations_by_answer ON annotations (answer) WHERE answer IS NOT NULL")
+    op.execute("CREATE UNIQUE INDEX annotations_by_replaced ON annotations (replaces) WHERE replaces IS NOT NULL")
     op.create_table(
         "people",
         sa.Column("name", text, primary_key=True),

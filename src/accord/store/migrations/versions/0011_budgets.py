@@ -3,8 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0010"
-down_revision = "0009"
+revision = "0011"
+down_revision = "0010"
 
 
 def upgrade() -> None:
@@ -15,9 +15,7 @@ def upgrade() -> None:
         sa.Column("tokens", sa.BigInteger, nullable=False),
         sa.Column("money", sa.BigInteger, nullable=False),
     )
-    some = sa.text("signature IS NOT NULL")
-    op.create_index(
-        "annotations_by_signature", "annotations", ["signature", "conversation"],
-        sqlite_where=some, postgresql_where=some,
-    )  # fmt: skip
+    op.execute(
+        "CREATE INDEX annotations_by_signature ON annotations (signature, conversation) WHERE signature IS NOT NULL"
+    )
     op.create_index("cache_by_kind", "cache", ["kind", "added", "key"])

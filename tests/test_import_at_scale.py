@@ -1,0 +1,223 @@
+"""A large import: rows prepared in several processes come to the same, quicker ways in and out of JSON write the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accord import Conversation, Store, Turn
+from accord.formats import read
+from accord.formats.rows import _decoded, read_rows
+from accord.project import Imported, Reading, import_files, preparing
+from accord.store import conversation_row
+from accord.values import AccordError, BadInput, BadRow, Growing, PlainTurns, Rubric, canonical_json
+
+USER, REPLY = {"role": "user", "content": "Why?"}, {"role": "assistant", "content": "So."}
+
+
+def rated(name: str, *messages: dict[str, Any], value: Any = 3, **more: Any) -> dict[str, Any]:
+    rating = {"annotator": "p1", "question": "Q0", "value": value}
+    return {"id": name, "level": "dialogue", "messages": messages or [USER, REPLY], "ratings": [rating], **more}
+
+
+ODD: list[Any] = [
+    rated("plain"),
+    rated("ümlaut", {"role": "user", "content": "Grüße 🙂"}, {"role": "assistant", "content": '\x7f \0 \u2028 \\ " /'}),
+    rated("roles", {"role": "Human", "content": "hi"}, {"role": "bot", "content": "ho"}),
+    rated("tools", USER, {"role": "assistant", "content": None, "tool_calls": [{"id": "a", "n": 1e22}]}),
+    rated("parts", USER, {"role": "assistant", "content": [{"type": "text", "text": "a"}, {"type": "image"}]}),
+    rated("floats", meta={"score": 0.1, "large": 1e16, "small": 1e-7, "big": 2**70}),
+    rated("named", {**USER, "name": "ann", "time": "2026-01-01"}, REPLY),
+    rated("no text", value=2) | {"messages": []},
+    rated("off the scale", value=99),
+    rated("a number as a role", {"role": 4, "content": "x"}),
+    rated("deep", meta={"a": json.loads("[" * 99 + "]" * 99)}),
+    rated("too deep", meta={"a": json.loads("[" * 101 + "]" * 101)}),
+    rated("plain"),
+    {**rated("plain"), "messages": [REPLY, USER]},
+    rated("another question") | {"ratings": [{"annotator": "p2", "question": "tone", "value": 1}]},
+    rated("two alike") | {"ratings": [{"annotator": "p2", "question": "Q0", "value": 1}] * 2},
+    rated("with documents", knowledge=["a text", {"text": "b", "id": 7}]),
+    {"id": "not of the format"},
+    [1, 2],
+]
+LINES = [json.dumps(row) for row in ODD]
+LINES += ['{"id": "nan", "level": "d", "messages": [], "ratings": [], "x": NaN}', "{broken", "", "   ", '"text"']
+LINES += ['{"id": "half", "level": "d", "ratings": [], "messages": [{"role": "user", "content": "\\ud800"}]}']
+LINES += [json.dumps(rated(f"c{n}", value=1 + n % 4)) for n in range(1200)]
+
+
+def contents(store: Store) -> list[tuple[Any, ...]]:
+    with store._engine.connect() as connection:
+        chats = connection.exec_driver_sql("SELECT id, hash, system, turns, content FROM conversations ORDER BY id")
+        said = connection.exec_driver_sql(
+            'SELECT key, conversation, turn, question, "by", value, wording, place FROM annotations ORDER BY place'
+        )
+        return [*map(tuple, chats.all()), *map(tuple, said.all())]
+
+
+def imported(path: Path, rubric: Rubric, workers: int, skip: bool = True) -> tuple[Imported, list[Any]]:
+    store = Store(f"sqlite:///{path.with_suffix('')}-{workers}-{skip}.db")
+    try:
+        done = import_files(store, rubric, [path], skip_bad_rows=skip, workers=workers)
+        return done, contents(store)
+    finally:
+        store.close()
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(preparing, "LARGE_BYTES", 1)
+    monkeypatch.setattr(preparing, "ROWS_AT_ONCE", 100)
+    path = tmp_path / "chats.jsonl"
+    path.write_text("\n".join(LINES) + "\n")
+    return path
+
+
+@pytest.mark.slow
+def test_several_processes_come_to_the_same_as_one(file: Path, rubric: Rubric) -> None:
+    alone, rows = imported(file, rubric, 1)
+    together, same = imported(file, rubric, 2)
+    assert same == rows and len(rows) > 2400
+    bad = [sorted(done.to_json().pop("bad_rows")) for done in (alone, together)]
+    assert bad[0] == bad[1] and 6 < alone.skipped < 20
+    assert {**together.to_json(), "bad_rows": []} == {**alone.to_json(), "bad_rows": []}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_stands_before_a_bad_row_is_kept_and_the_row_is_named(file: Path, rubric: Rubric, workers: int) -> None:
+    good = [json.dumps(rated(f"c{n}")) for n in range(350)]
+    file.write_text("\n".join([*good, "{broken", *good]) + "\n")
+    with pytest.raises(BadRow, match="line 351: not JSON"):
+        imported(file, rubric, workers, skip=False)
+    store = Store(f"sqlite:///{file.with_suffix('')}-{workers}-False.db")
+    assert store.count_conversations() == 350 and len(store.labels()) == 350
+    store.close()
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_is_one_line(file: Path, rubric: Rubric) -> None:
+    class Kills(dict[str, str]):
+        def __reduce__(self) -> Any:
+            return os._exit, (9,)
+
+    store = Store("sqlite:///:memory:")
+    with pytest.raises(AccordError, match="a worker that read .* was killed.* --workers 1"):
+        import_files(store, rubric, [file], workers=2, reading=Reading(roles=Kills()))
+    store.close()
+
+
+@pytest.mark.slow
+def test_a_file_that_is_nothing_but_bad_rows_is_given_up(file: Path, rubric: Rubric) -> None:
+    file.write_text(json.dumps(rated("first")) + "\n" + "{broken\n" * 11_000)
+    with pytest.raises(BadInput, match="rows one after another are none"):
+        imported(file, rubric, 2)
+
+
+@pytest.mark.parametrize("name", ["array.jsonl", "wrapped.json", "table.csv", "turns.jsonl"])
+def test_files_whose_lines_are_no_conversations_are_read_by_one_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rubric: Rubric, name: str
+) -> None:
+    monkeypatch.setattr(preparing, "LARGE_BYTES", 1)
+    rows = [{"id": f"c{n}", "messages": [USER, REPLY]} for n in range(3)]
+    turns = [
+        {"conversation": f"c{n}", "role": role, "content": "x"} for n in range(3) for role in ("user", "assistant")
+    ]
+    texts = {
+        "array.jsonl": json.dumps(rows),
+        "wrapped.json": json.dumps({"data": rows}),
+        "table.csv": "id,prompt,response\n" + "".join(f"c{n},why,so\n" for n in range(3)),
+        "turns.jsonl": "\n".join(map(json.dumps, turns)),
+    }
+    (tmp_path / name).write_text(texts[name])
+    monkeypatch.setattr(preparing, "_elsewhere", None)  # not called
+    done, _ = imported(tmp_path / name, rubric, 4)
+    assert done.conversations.new == 3
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(JSON)
+def test_the_faster_decoder_reads_what_json_reads(value: Any) -> None:
+    for written in (json.dumps(value), json.dumps(value, ensure_ascii=False)):
+        raw = written.encode("utf-8", "surrogatepass")
+        assert repr(_decoded(raw, written)) == repr(json.loads(written))
+
+
+@pytest.mark.parametrize("raw", [b"[1e999]", b"[01]", b"[NaN]", b'["\\ud800x"]', b"[1]x", b"[\x0b1]", b'["\x01"]',
+                                 b"[" * 3000, b"[" + b"9" * 5000 + b"]", b'{"a":1,"a":2}', b"[-0]", b"[1E400]", b""])  # fmt: skip
+def test_what_the_faster_decoder_refuses_json_decides(raw: bytes) -> None:
+    def said(decode: Any) -> str:
+        try:
+            return repr(decode())
+        except (ValueError, RecursionError) as error:
+            return type(error).__name__
+
+    assert said(lambda: _decoded(raw, raw.decode())) == said(lambda: json.loads(raw.decode()))
+
+
+@given(
+    st.lists(st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant"]), "content": st.text()})),
+    st.dictionaries(st.text(), JSON.filter(lambda value: value == value), max_size=3),
+    st.booleans(),
+)
+def test_a_conversation_is_written_as_canonical_json_writes_it(
+    messages: list[dict[str, str]], metadata: dict[str, Any], plain: bool
+) -> None:
+    turns = PlainTurns(messages) if plain else tuple(Turn(each["role"], each["content"]) for each in messages)
+    conversation = Conversation("c", turns, metadata=metadata)
+    assert conversation_row(conversation, "now")["content"] == canonical_json(conversation.to_json())
+
+
+def test_plain_turns_are_the_turns_they_stand_for(tmp_path: Path) -> None:
+    turns = PlainTurns([USER, REPLY])
+    same = (Turn("user", "Why?"), Turn("assistant", "So."))
+    growing = Growing().plus(same[0]).plus(same[1])
+    assert turns == same and same == turns and turns == growing and growing == turns and hash(turns) == hash(same)
+    assert turns[1] == same[1] and turns[:1] == same[:1] and list(turns) == list(same) and len(turns) == 2
+    assert turns != same[:1] and repr(turns) == repr(same) and pickle.loads(pickle.dumps(turns)) == turns
+    (tmp_path / "a.jsonl").write_text(json.dumps({"id": "c", "messages": [USER, REPLY]}))
+    [record] = read(tmp_path / "a.jsonl")
+    assert isinstance(record.conversation.turns, PlainTurns) and record.conversation.by("user") == same[:1]
+
+
+def test_an_error_of_a_row_comes_whole_from_another_process() -> None:
+    error = pickle.loads(pickle.dumps(BadRow("a.jsonl", 7, "not JSON")))
+    assert isinstance(error, BadRow) and str(error) == "a.jsonl, line 7: not JSON" and error.line == 7
+
+
+def test_a_row_of_brackets_in_its_text_is_not_deep(tmp_path: Path) -> None:
+    row = {"id": "c", "messages": [{"role": "user", "content": "[" * 500}, REPLY]}
+    (tmp_path / "a.jsonl").write_text(json.dumps(row))
+    assert [type(each).__name__ for each in read_rows(tmp_path / "a.jsonl")] == ["Row"]
+
+
+SLOW_TO_LOAD = ["sklearn", "scipy.stats", "scipy.optimize", "scipy.special", "polars", "openai", "jax", "torch",
+                "altair", "fastapi", "sqlalchemy.dialects.postgresql.asyncpg"]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [["store", "check"], ["watch"], ["plugins"], ["import", "chats.jsonl"]])
+def test_a_command_that_asks_nobody_loads_nothing_that_takes_its_time(tmp_path: Path, command: list[str]) -> None:
+    (tmp_path / "accord.yaml").write_text("store: sqlite:///a.db\n")
+    (tmp_path / "chats.jsonl").write_text(json.dumps({"id": "c", "messages": [USER, REPLY]}) + "\n")
+    Store(f"sqlite:///{tmp_path}/a.db").close()
+    code = "import sys; sys.argv = ['accord', *sys.argv[1:]]\nfrom accord.cli import main\ntry:\n    main()\nfinally:\n"
+    code += f"    print([name for name in {SLOW_TO_LOAD} if name in sys.modules])"
+    ran = subprocess.run([sys.executable, "-c", code, *command], cwd=tmp_path, capture_output=True, text=True)
+    assert ran.stdout.splitlines()[-1] == "[]", ran.stdout + ran.stderr
