@@ -1,6 +1,6 @@
 """The model layer: what is asked of a model, who answers, within which budget, and the driver that waits."""
 
-from accord.models.batching import AGAIN, Batch, Batched, BatchEndpoint, batch_files
+from accord.models.batching import AGAIN, Batch, Batched, BatchEndpoint, batch_files, read_batch
 from accord.models.budget import Budget, Budgeted, Caps, Price, load_prices
 from accord.models.client import ChatCompletions, EmbeddingsEndpoint, Texts
 from accord.models.embedded.catalogue import (
@@ -274,6 +274,7 @@ __all__ = [
     "prompt_file",
     "prompt_for",
     "questions_for",
+    "read_batch",
     "read_first_token",
     "read_recordings",
     "read_stated",

@@ -158,7 +158,7 @@ class BatchEndpoint:
                     content = (await self._wire.client.files.content(file)).content
                 except NotFoundError:
                     continue  # the provider keeps files for some weeks; what it held is lost
-            for key, found in _read(content, self._wire.name):
+            for key, found in read_batch(content, self._wire.name):
                 if isinstance(found, Reply):
                     replies.setdefault(key, found)  # of a line that comes twice the first one is meant
                 else:
@@ -212,7 +212,7 @@ def _is_name(value: Any) -> bool:
     return isinstance(value, str) and _NAME.fullmatch(value) is not None
 
 
-def _read(content: bytes, model: str) -> Iterable[tuple[str, Reply | str]]:
+def read_batch(content: bytes, model: str) -> Iterable[tuple[str, Reply | str]]:
     """Each line's key with its reply, or with the reason that there is none; lines that are none are skipped."""
     for line in content.splitlines():
         try:
