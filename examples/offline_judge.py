@@ -24,6 +24,7 @@ from pathlib import Path
 import accord
 from accord.models import Answer, Prompt, batch_files, prompt_for, questions_for, read_batch, read_first_token
 from accord.project import Project
+from accord.values import Sample
 
 TOP = 20
 """Tokens at the first position whose probabilities are asked for."""
@@ -31,6 +32,12 @@ TOP = 20
 
 class _Judge:
     name, mode = "offline", "logprobs"
+
+
+def _item(sample: Sample) -> str:
+    """What a recording calls a sample: the last turn of a conversation goes by the conversation's name."""
+    is_last = sample.turn is None or sample.turn == len(sample.conversation.turns) - 1
+    return sample.conversation.id if is_last else str(sample.target)
 
 
 def write_requests(
