@@ -104,5 +104,7 @@ def main() -> None:
             print(dict(write_recording(project, *given.files, given.model)), file=sys.stderr)
 
 
-if __name__ == "__main__":
+if __name__ == "__main__" and sys.argv[1:2] in (["requests"], ["record"]):
     main()
+elif __name__ == "__main__":
+    print(__doc__)
