@@ -245,7 +245,8 @@ def _keep(store: Store, job: Job, part: Prepared, done: Imported) -> None:
     for name in changed:
         complain(changed_conversation(name))
     labels = [row for row in part.labels if row["conversation"] not in changed] if changed else part.labels
-    added = store.add_label_rows(labels, lambda label: complain(unknown_target(label)))
+    turns = {str(row["id"]): int(row["turns"] or 0) for row in rows if row["id"] not in changed}
+    added = store.add_label_rows(labels, lambda label: complain(unknown_target(label)), turns)
     done.labels = done.labels.plus(added)
     kept = [record for record in part.assessed if record.conversation.id not in changed]
     if kept:

@@ -54,7 +54,7 @@ for _index in (
     "UNIQUE INDEX annotations_by_answer ON annotations (answer) WHERE answer IS NOT NULL",
     "UNIQUE INDEX annotations_by_replaced ON annotations (replaces) WHERE replaces IS NOT NULL",
 ):
-    event.listen(annotated, "after_create", DDL(f"CREATE {_index}"))
+    event.listen(annotated, "after_create", DDL(f"CREATE {_index}"))  # type: ignore[no-untyped-call]
 
 cache = Table(
     "cache",

@@ -246,11 +246,21 @@ class Store:
         keys, added = Keys(), now()
         return self.add_label_rows((label_row(label, keys, added) for label in found), on_unknown)
 
-    def add_label_rows(self, found: Iterable[Columns], on_unknown: Callable[[Label], None] | None = None) -> Added:
-        """Keep rows of labels, in their order after all others; see `add_labels`."""
+    def add_label_rows(
+        self,
+        found: Iterable[Columns],
+        on_unknown: Callable[[Label], None] | None = None,
+        known: Mapping[str, int] | None = None,
+    ) -> Added:
+        """Keep rows of labels, in their order after all others; see `add_labels`.
+
+        `known` says how many turns some conversations have that the store is known to hold.
+        """
+        known = {} if known is None else known
         total, place = Added(), self._places()[PERSON]
         for batch in batches(found, LABELS_AT_ONCE):
-            turns = self._turns(str(name) for row in batch for name in (row["conversation"], row["against"]) if name)
+            named = {str(name) for row in batch for name in (row["conversation"], row["against"]) if name}
+            turns = {**known, **self._turns(named - known.keys())}
             rows = []
             for row in batch:
                 if is_row_there(row, turns):
