@@ -7,6 +7,8 @@ import os
 import pickle
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +117,49 @@ def test_a_worker_that_is_killed_is_one_line(file: Path, rubric: Rubric) -> None
     with pytest.raises(AccordError, match="a worker that read .* was killed.* --workers 1"):
         import_files(store, rubric, [file], workers=2, reading=Reading(roles=Kills()))
     store.close()
+
+
+LONG = """
+import sys
+from pathlib import Path
+from accord.project import import_files, preparing
+from accord.store import Store
+from accord.values import load_rubric
+preparing.LARGE_BYTES = 1
+if __name__ == "__main__":
+    def on_progress(seen):
+        print(seen, flush=True)
+        sys.stdin.readline()  # until the test is done with it
+    import_files(Store("sqlite:///:memory:"), load_rubric("llm-rubric"), [sys.argv[1]], on_progress=on_progress,
+                 skip_bad_rows=True, workers=2)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
+def test_no_worker_outlives_whoever_started_it(file: Path, tmp_path: Path) -> None:
+    mark = f"ACCORD_TEST_MARK={tmp_path.name}"
+    (tmp_path / "long.py").write_text(LONG)
+
+    def left() -> list[str]:
+        found = []
+        for each in Path("/proc").glob("[0-9]*/environ"):
+            with suppress(OSError):
+                found += [each.parent.name] if mark.encode() in each.read_bytes() else []
+        return found
+
+    environment = {**os.environ, "ACCORD_TEST_MARK": tmp_path.name}
+    command = [sys.executable, str(tmp_path / "long.py"), str(file)]
+    with subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout is not None and int(running.stdout.readline()) > 0
+        assert len(left()) >= 3, "itself and two workers"
+        running.kill()
+    until = time.monotonic() + 60
+    while left() and time.monotonic() < until:
+        time.sleep(0.1)
+    assert left() == []
 
 
 @pytest.mark.slow

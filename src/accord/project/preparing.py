@@ -8,6 +8,8 @@ process that writes. Formats whose conversations span lines, and files that are 
 from __future__ import annotations
 
 import os
+import signal
+import threading
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -267,6 +269,19 @@ _JOB: Job | None = None
 def _begin(job: Job) -> None:
     global _JOB
     _JOB = job
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it says what an interruption means
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """End where the process that would take the rows is gone: a worker would wait for more of them for ever."""
+    from multiprocessing import parent_process
+    from multiprocessing.connection import wait
+
+    parent = parent_process()
+    assert parent is not None
+    wait([parent.sentinel])
+    os._exit(1)
 
 
 def _work(lines: Lines) -> Prepared:
