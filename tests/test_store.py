@@ -687,3 +687,29 @@ def test_a_clock_that_was_set_back_changes_no_order(store: Store, monkeypatch: p
         with store.run(name, {}):
             pass
     assert [run["command"] for run in store.runs()] == ["first", "second", "third"]
+
+
+@pytest.mark.parametrize("count", [3, 60])
+def test_many_rows_at_once_are_those_that_were_given_and_say_how_many_were_new(store: Store, count: int) -> None:
+    rows = [{"key": f"k{n}", "kind": "reply", "maker": "m\t\\N\n", "content": f"{{{n}}}", "bytes": bytes([0, 9, 10, 92]),
+             "added": "now"} for n in range(count)]  # fmt: skip
+    with store._engine.begin() as connection:
+        assert store._add(connection, metadata.tables["cache"], rows[1:]) == count - 1
+        assert store._add(connection, metadata.tables["cache"], rows) == 1
+        without = [
+            {name: row[name] for name in ("key", "kind", "maker", "added")} | {"key": f"x{row['key']}"} for row in rows
+        ]
+        assert store._add(connection, metadata.tables["cache"], without) == count
+        found = connection.execute(metadata.tables["cache"].select()).mappings().all()
+    assert sorted((dict(row) for row in found if row["content"]), key=repr) == sorted(rows, key=repr)
+    assert sum(row["bytes"] is None for row in found) == count
+
+
+def test_a_copy_that_the_database_refuses_is_one_line(store: Store) -> None:
+    if store._engine.dialect.name == "sqlite":
+        pytest.skip("SQLite keeps any text")
+    rows = [{"key": f"k{n}", "maker": "m", "content": "a \0 nul"} for n in range(60)]
+    with pytest.raises(StoreError, match="the store .* failed"):
+        store.add_replies(rows)
+    store.add_replies([{**row, "content": "{}"} for row in rows])
+    assert len(store.replies(row["key"] for row in rows)) == 60, "the connection is as good as new"

@@ -7,7 +7,7 @@ from functools import cache
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import Connection, Table
+from sqlalchemy import Connection, Float, Integer, LargeBinary, String, Table
 from sqlalchemy.exc import DBAPIError
 
 FEW = 20
@@ -21,17 +21,27 @@ def add_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str, A
 
     Args:
         connection: With a transaction open.
-        table: Where to.
-        rows: A value for every column of the table.
+        table: Where to; one that `takes_rows`.
+        rows: A value for every column of the table; one that is left out is null.
     """
     if not rows:
         return 0
     names = [column.name for column in table.columns]
     keys = itemgetter(*(column.name for column in table.primary_key.columns))
-    cells = list(map(itemgetter(*names), sorted(rows, key=keys)))
+    ordered = sorted(rows, key=keys)
+    try:
+        cells = list(map(itemgetter(*names), ordered))
+    except KeyError:
+        cells = [tuple(map(row.get, names)) for row in ordered]
     if connection.dialect.name == "postgresql" and len(cells) >= FEW:
         return _copied(connection, table, cells)
     return connection.exec_driver_sql(_insert(table, connection.dialect.paramstyle), cells).rowcount
+
+
+@cache
+def takes_rows(table: Table) -> bool:
+    """Whether the drivers know all columns' types; values of others have to be turned into theirs by SQLAlchemy."""
+    return all(isinstance(column.type, String | Integer | Float | LargeBinary) for column in table.columns)
 
 
 @cache

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Table, and_, func, not_, or_, select, update
 
-from accord.store.bulk import add_rows
+from accord.store.bulk import add_rows, takes_rows
 from accord.store.engine import StoreError, is_in_memory, open_engine, read_json, said
 from accord.store.rows import (
     BATCH,
@@ -405,7 +405,7 @@ class Store:
 
     def _add(self, connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> int:
         """Insert the rows whose primary key is new; returns how many were."""
-        return add_rows(connection, table, rows)
+        return add_rows(connection, table, rows) if takes_rows(table) else len(self._added(connection, table, rows))
 
     def _added(self, connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> Sequence[Any]:
         """Insert the rows whose primary key is new; returns their keys.
