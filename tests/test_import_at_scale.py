@@ -17,8 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord import Conversation, Store, Turn
-from accord.formats import read
-from accord.formats.rows import _decoded, read_rows
+from accord.formats import decoded_json, read, read_rows
 from accord.project import Imported, Reading, import_files, preparing
 from accord.store import conversation_row
 from accord.values import AccordError, BadInput, BadRow, Growing, PlainTurns, Rubric, canonical_json
@@ -201,7 +200,7 @@ JSON = st.recursive(
 def test_the_faster_decoder_reads_what_json_reads(value: Any) -> None:
     for written in (json.dumps(value), json.dumps(value, ensure_ascii=False)):
         raw = written.encode("utf-8", "surrogatepass")
-        assert repr(_decoded(raw, written)) == repr(json.loads(written))
+        assert repr(decoded_json(raw, written)) == repr(json.loads(written))
 
 
 @pytest.mark.parametrize("raw", [b"[1e999]", b"[01]", b"[NaN]", b'["\\ud800x"]', b"[1]x", b"[\x0b1]", b'["\x01"]',
@@ -213,7 +212,7 @@ def test_what_the_faster_decoder_refuses_json_decides(raw: bytes) -> None:
         except (ValueError, RecursionError) as error:
             return type(error).__name__
 
-    assert said(lambda: _decoded(raw, raw.decode())) == said(lambda: json.loads(raw.decode()))
+    assert said(lambda: decoded_json(raw, raw.decode())) == said(lambda: json.loads(raw.decode()))
 
 
 @given(

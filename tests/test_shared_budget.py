@@ -11,9 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from accord.models import Budget, Caps, Price, ScriptedModel, wait
-from accord.models.budget import Budgeted
-from accord.models.model import ChatMessage, Prompt, Usage
+from accord.models import Budget, Budgeted, Caps, ChatMessage, Price, Prompt, ScriptedModel, Usage, wait
 from accord.project import Project, config_from
 from accord.store import MONEY, Account, Amounts, Store, StoreError
 from accord.testing import ChatServer, Wire, answer_any

@@ -13,8 +13,10 @@ from sqlalchemy import event, text
 from typer.testing import CliRunner
 
 from accord import Conversation, Store, Turn
-from accord.cli import commands  # noqa: F401 - registers them
-from accord.cli.app import app
+from accord.cli import (
+    app,
+    commands,  # noqa: F401 - registers them
+)
 from accord.store import (
     Account,
     Amounts,
@@ -151,7 +153,7 @@ def test_a_copy_of_an_older_accord_is_brought_up_to_date_and_stays_as_it_is(stor
         connection.execute(text("DROP TABLE budgets"))
         connection.execute(text("DROP INDEX annotations_by_signature"))
         connection.execute(text("DROP INDEX cache_by_kind"))
-        connection.execute(text("UPDATE alembic_version SET version_num = '0009'"))
+        connection.execute(text("UPDATE alembic_version SET version_num = '0010'"))
     older.close()
     content = (tmp_path / "copy.db").read_bytes()
     assert restore(store.url, tmp_path / "copy.db", replace=True)["conversations"] == 50

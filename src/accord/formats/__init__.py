@@ -33,7 +33,7 @@ from accord.formats.reading import (
 )
 from accord.formats.record import Fields, Format, Record, Row, WrongShape, formats, grouped, under_our_names
 from accord.formats.row_writer import QueueWriter, ScoreWriter
-from accord.formats.rows import BAD_AT_ONCE, Lines, locate, read_rows
+from accord.formats.rows import BAD_AT_ONCE, Lines, decoded_json, locate, read_rows
 from accord.formats.soda_eval import REPEAT
 from accord.formats.spans import NO_CONTENT, NO_MESSAGES, SAYS_A_CALL
 
@@ -62,6 +62,7 @@ __all__ = [
     "answers_beside",
     "chunks_of_lines",
     "columns_of",
+    "decoded_json",
     "detect",
     "documents_from",
     "formats",

@@ -274,7 +274,7 @@ def _parsed(path: Path, line: int, text: bytes) -> Row | BadRow:
     if _is_crowded(decoded):
         return BadRow(str(path), line, _too_long("a row"))
     try:
-        fields = _decoded(text, decoded)
+        fields = decoded_json(text, decoded)
     except RecursionError:
         return BadRow(str(path), line, "not JSON: nested too deeply")
     except ValueError as error:  # JSONDecodeError is one; a number of thousands of digits is another
@@ -286,7 +286,7 @@ def _parsed(path: Path, line: int, text: bytes) -> Row | BadRow:
 _FAST = msgspec.json.Decoder()
 
 
-def _decoded(text: bytes, decoded: str) -> Any:
+def decoded_json(text: bytes, decoded: str) -> Any:
     """The value that a text writes in JSON, as `json.loads` reads it.
 
     The faster decoder is stricter (NaN, numbers beyond a float, half a surrogate pair): `json` decides what it refuses.

@@ -284,7 +284,7 @@ class Studies:
                     _renewed(connection, found, until)
             new = replace(new, time=now(), replaces=_replaced(new, _last(history)))
             last = select(func.coalesce(func.max(annotated.c.place), 0) + 1).where(annotated.c.kind == PERSON)
-            row = {**annotation_row(new, Keys().of(new), 0), "place": last.scalar_subquery()}
+            row = {**annotation_row(new, Keys().of(new), 0, now()), "place": last.scalar_subquery()}
             if not connection.execute(self._store._insert(annotated).values(row).on_conflict_do_nothing()).rowcount:
                 raise Conflict("this answer's id was used for another answer; load the page and answer again")
             return new, False
