@@ -1,39 +1,18 @@
 """Conversations, labels and annotations from files, one file per format, one at a time; scores and annotations out."""
 
 from accord.formats.annotations import AnnotationWriter, looks_like_annotations, read_annotations
-from accord.formats.beside import (
-    UNNAMED,
-    VALUE_KEYS,
-    Answered,
-    answers_beside,
-    is_rating_name,
-    labels_beside,
-    number_in,
-    words_of,
-)
-from accord.formats.label_files import (
-    NOT_APPLICABLE,
-    answer_to,
-    looks_like_labels,
-    mapped,
-    raw_label_rows,
-    read_labels,
-)
+from accord.formats.beside import Answered, UNNAMED, VALUE_KEYS, answers_beside, is_rating_name, labels_beside, number_in, words_of
+from accord.formats.label_files import NOT_APPLICABLE, answer_to, looks_like_labels, mapped, raw_label_rows, read_labels
 from accord.formats.messages import documents_from, role_named
-from accord.formats.reading import (
-    OnBadRow,
-    T,
-    chunks_of_lines,
-    columns_of,
-    detect,
-    is_annotation_file,
-    is_label_file,
-    read,
-    records_of_lines,
-)
+from accord.formats.reading import OnBadRow, T, chunks_of_lines, columns_of, detect, is_annotation_file, is_label_file, read, records_of_lines
 from accord.formats.record import Fields, Format, Record, Row, WrongShape, formats, grouped, under_our_names
 from accord.formats.row_writer import QueueWriter, ScoreWriter
 from accord.formats.rows import BAD_AT_ONCE, Lines, decoded_json, locate, read_rows
+    is_part,
+    read,
+    record_of,
+)
+from accord.formats.score_table import BAD_ROW, SCORED, SCORE_TYPES, UNSCORED, arrow_schema, score_schema, score_table
 from accord.formats.soda_eval import REPEAT
 from accord.formats.spans import NO_CONTENT, NO_MESSAGES, SAYS_A_CALL
 
@@ -41,6 +20,7 @@ __all__ = [
     "AnnotationWriter",
     "Answered",
     "BAD_AT_ONCE",
+    "BAD_ROW",
     "Fields",
     "Format",
     "Lines",
@@ -53,13 +33,17 @@ __all__ = [
     "Record",
     "Row",
     "SAYS_A_CALL",
+    "SCORED",
+    "SCORE_TYPES",
     "ScoreWriter",
     "T",
     "UNNAMED",
+    "UNSCORED",
     "VALUE_KEYS",
     "WrongShape",
     "answer_to",
     "answers_beside",
+    "arrow_schema",
     "chunks_of_lines",
     "columns_of",
     "decoded_json",
@@ -69,6 +53,7 @@ __all__ = [
     "grouped",
     "is_annotation_file",
     "is_label_file",
+    "is_part",
     "is_rating_name",
     "labels_beside",
     "locate",
@@ -81,8 +66,11 @@ __all__ = [
     "read_annotations",
     "read_labels",
     "read_rows",
+    "record_of",
     "records_of_lines",
     "role_named",
+    "score_schema",
+    "score_table",
     "under_our_names",
     "words_of",
 ]

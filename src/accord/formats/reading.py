@@ -112,6 +112,49 @@ def detect(fields: Fields, where: str) -> str:
     )
 
 
+def record_of(
+    fields: Fields, default_id: str, format: str = "auto", columns: Mapping[str, str] | None = None
+) -> Record:
+    """The conversation that one row holds whole.
+
+    Args:
+        fields: The row.
+        default_id: The conversation's id where the row names none.
+        format: A name of `accord plugins`, or `auto` to tell by this row.
+        columns: Our column name to the row's.
+
+    Raises:
+        WrongShape: It holds no conversation, or a part of one: a turn, a span.
+    """
+    [row] = mapped([Row(1, fields)], columns, "the row")
+    assert isinstance(row, Row)
+    try:
+        named = detect(row.fields, "the row") if format == "auto" else format
+        found = formats.get(named)
+        if _whole(found, row.fields) is False:
+            raise WrongShape(f"a row of the format {named!r} is a part of a conversation; one row holds one whole")
+        record = _converted(found, [row.fields], default_id)
+    except WrongShape:
+        raise
+    except (BadInput, KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+        kind = "" if isinstance(error, BadInput) else f"not of the expected shape ({type(error).__name__}): "
+        raise WrongShape(f"{kind}{error}") from None
+    if record is None:
+        raise WrongShape("the row holds no conversation")
+    return record
+
+
+def is_part(format: Format, fields: Fields) -> bool:
+    """Whether a row may hold less than a conversation, so that rows of one may stand far from each other."""
+    return _whole(format, fields) is not True
+
+
+def _whole(format: Format, fields: Fields) -> bool | None:
+    if format.key is None:
+        return True
+    return False if format.is_whole is None else format.is_whole(fields)
+
+
 def is_label_file(path: str | Path, columns: Mapping[str, str] | None = None) -> bool:
     """Whether a file holds labels rather than conversations, told by its first readable row.
 

@@ -68,6 +68,8 @@ class Format:
         key: The id that rows of one conversation share, where a conversation spans rows; else `None`.
         split: One row of the file to the rows it bundles (an OTLP batch holds many spans); else `None`.
         passed_over: Why nothing is read from a row (or a part of one), or `None` where something is.
+        is_whole: Of a format with a `key`: whether a row holds a conversation by itself; the answer `None` says that it
+            does unless another row has the same key. Without the function no row does.
     """
 
     recognises: Callable[[Fields], bool]
@@ -75,6 +77,7 @@ class Format:
     key: Callable[[Fields], str | None] | None = None
     split: Callable[[Fields], Sequence[Fields]] | None = None
     passed_over: Callable[[Fields], str | None] | None = None
+    is_whole: Callable[[Fields], bool | None] | None = None
 
 
 def admitted(record: Record) -> Record:

@@ -88,26 +88,31 @@ class QueueWriter(RowWriter):
             self.put({name: _inert(cell) for name, cell in cells.items()} if self.is_table else cells)
 
 
+SCORE_NUMBERS: Mapping[str, type] = {"turn": int} | dict.fromkeys(
+    ("value", "low", "high", "band_low", "band_high", "variance", "entropy"), float
+)
+"""The columns of scores that are numbers; all others are text."""
+SCORE_NESTED = ("distribution", "attributions", "notes")
+"""Those that are JSON as text."""
+
+
 class ScoreWriter(RowWriter):
     """Writes `Score.to_json` rows."""
 
-    _NUMBERS = {"turn": int} | dict.fromkeys(
-        ("value", "low", "high", "band_low", "band_high", "variance", "entropy"), float
-    )
-    _NESTED = ("distribution", "attributions", "notes")
-
     def __init__(self, path: Path) -> None:
-        super().__init__(path, "scores", ROW, self._NUMBERS)
+        super().__init__(path, "scores", ROW, SCORE_NUMBERS)
 
     def write(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Write some rows."""
         for row in rows:
-            self.put({name: self._cell(name, row[name]) for name in ROW} if self.is_table else row)
+            self.put({name: _cell(name, row[name]) for name in ROW} if self.is_table else row)
 
-    def _cell(self, name: str, value: Any) -> Any:
-        if value is not None and name in self._NESTED:
-            return json.dumps(value)
-        return _inert(value)
+
+def _cell(name: str, value: Any) -> Any:
+    """A value of a score's row as the cell of a table: what is nested as JSON."""
+    if value is not None and name in SCORE_NESTED:
+        return json.dumps(value)
+    return _inert(value)
 
 
 def _inert(cell: Any) -> Any:

@@ -71,6 +71,14 @@ def _tells(text: str) -> bool:
     return is_transcript(text) or structured(text) is not None
 
 
+def holds_all(fields: Fields) -> bool | None:
+    """Whether a row holds a whole conversation: its messages, or an exchange; `None` where others may name the same."""
+    row = _ours(fields)
+    if row.get("messages"):
+        return True
+    return {"prompt", "response"} <= row.keys() and (True if _key(fields) is None else None)
+
+
 def _key(fields: Fields) -> str | None:
     row = _ours(fields)
     named = next((row[key] for key in ("conversation", "id") if row.get(key) not in (None, "")), None)
@@ -173,4 +181,4 @@ def _text(value: Any) -> str | None:
     return None if value in (None, "") else str(value)
 
 
-formats.register("table")(Format(recognises=holds_text, convert=_convert, key=_key))
+formats.register("table")(Format(recognises=holds_text, convert=_convert, key=_key, is_whole=holds_all))

@@ -1,5 +1,6 @@
 """A project: `accord.yaml` opened, with the verbs of daily work, each giving back a typed result."""
 
+from accord.project.batch_scorer import Asking, BatchScorer
 from accord.project.certifying import Certificate, certify
 from accord.project.config import (
     FILE,
@@ -21,14 +22,17 @@ from accord.project.preparing import Reading, workers_here
 from accord.project.project import ALL, Project, open_project
 from accord.project.recordings import RecordedAgreement, chosen_recording, recorded_agreement, with_recorded
 from accord.project.results import Compared, Estimates, Fitted, JudgeRun, NextLabel, ScoreRun
-from accord.project.scoring import Perspective, ScoreOptions, latest, latest_drift, latest_scores, samples_of, score
+from accord.project.scorer import Perspective, ScoreOptions, samples_of
+from accord.project.scoring import latest, latest_drift, latest_scores, score
 from accord.project.selecting import LEFT, Selection
 from accord.project.surveying import Survey, files_in, is_recording, survey
 
 __all__ = [
     "ALL",
+    "Asking",
     "AuditRun",
     "BatchRun",
+    "BatchScorer",
     "Certificate",
     "Compared",
     "Config",

@@ -35,7 +35,7 @@ from accord.project.insights import Insights, insights
 from accord.project.judging import Selected
 from accord.project.preparing import Reading
 from accord.project.results import Compared, Estimates, Fitted, JudgeRun, NextLabel, ScoreRun
-from accord.project.scoring import Perspective, ScoreOptions
+from accord.project.scorer import Perspective, ScoreOptions
 from accord.statistics import Groups, groups_of
 from accord.store import Account, Spool, Store, StoreError, batches
 from accord.values import (

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from accord.evidence import EvidenceTable
 from accord.formats import Record, ScoreWriter, locate, read, read_labels
-from accord.learning import RULES, Evaluator, Level, predict_panel, with_notes
+from accord.learning import Evaluator
 from accord.models import run
 from accord.project.adaptive import ask_adaptively, asking
 from accord.project.certifying import Certificate, certify
 from accord.project.importing import Imported
 from accord.project.results import ScoreRun
-from accord.project.selecting import LEFT, Selection
+from accord.project.scorer import Perspective, ScoreOptions, Scorer, Scores, samples_of
+from accord.project.selecting import LEFT
 from accord.statistics import groups_of
 from accord.store import Store, batches
 from accord.validation import Shift, said, shifts
-from accord.values import BadInput, Conversation, Labels, Sample, Score, UnknownName, Unscored, decision
+from accord.values import BadInput, Conversation, Labels, Sample, Score, Unscored
 
 if TYPE_CHECKING:
     from accord.project.project import Project
@@ -29,95 +29,6 @@ if TYPE_CHECKING:
 SCORED_AT_ONCE = 500
 WATCHED = 2000
 """Of so many samples the evidence is compared with what was learned from."""
-Turns = Literal["all", "last"]
-
-
-@dataclass(frozen=True)
-class ScoreOptions:
-    """How scores are made.
-
-    Attributes:
-        new_domain: The conversations come from another place: habits are trusted less.
-        ask: The most questions that an adaptive rubric asks of a conversation; without it all are asked.
-        until: Of the adaptive rubric: ask no further once the score varies less than this, in units of the scale.
-        loss: Whose least expectation the value is.
-        turns: Of an evaluator of turns: every reply is scored, or the last one of each conversation.
-        agree: Selective scores: what is called good or bad agrees with people at least so often; what is not sure
-            enough has no value, and is left for a person (`accord.project.selecting`).
-        good: With `agree`: the lowest answer that counts as good; by default the first above the scale's middle.
-        certify: In a new domain: a file of fresh labels of some of the conversations, on which the bands are tried.
-        adapt: With `certify`: bands that are not certified are measured anew on these labels, and not refused.
-    """
-
-    new_domain: bool = False
-    ask: int | None = None
-    until: float = 0.0
-    loss: str = "squared"
-    turns: Turns = "all"
-    agree: float | None = None
-    good: float | None = None
-    certify: Path | None = None
-    adapt: bool = False
-
-    def check(self) -> None:
-        """Refuse what cannot be.
-
-        Raises:
-            BadInput: Selective scores where no held-out labels speak for them.
-            UnknownName: No loss is called so, or no choice of turns.
-        """
-        if self.certify is not None and not self.new_domain:
-            raise BadInput("--certify tries the bands in a new place; name --new-domain too")
-        if self.adapt and self.certify is None:
-            raise BadInput("--adapt measures bands anew on the labels of --certify; name a file of them")
-        if self.good is not None and self.agree is None:
-            raise BadInput("--good is the lowest answer that --agree takes for good; name --agree too, for example .9")
-        if self.agree is not None and (self.new_domain or self.ask is not None):
-            other = "--new-domain" if self.new_domain else "--ask"
-            raise BadInput(
-                "--agree rests on labels of conversations like those that were learned from, judged in full; leave "
-                f"out {other}"
-            )
-        decision(self.loss)
-        if self.turns not in ("all", "last"):
-            raise UnknownName("choice of turns", self.turns, ("all", "last"))
-
-
-@dataclass(frozen=True)
-class Perspective:
-    """Whose scores they are: one annotator's, a panel's by its rule, or (neither) a person's whom nobody has met."""
-
-    annotator: str | None = None
-    panel: Sequence[str] = ()
-    rule: str = "mean"
-
-    @classmethod
-    def named(cls, annotator: str | None, panel: Sequence[str], rule: str | None) -> Perspective:
-        """The perspective that a user's options name.
-
-        Raises:
-            BadInput: They name two, or a panel's rule without a panel.
-            UnknownName: No panel speaks by such a rule.
-        """
-        if annotator is not None and panel:
-            raise BadInput("scores speak for one annotator or for a panel; name one of the two")
-        if rule is not None and rule not in RULES:
-            raise UnknownName("panel rule", rule, RULES)
-        if rule is not None and not panel:
-            raise BadInput(f"rule {rule!r} is how a panel speaks; name its members with --panel")
-        return cls(annotator, panel, rule or "mean")
-
-
-Scores = list[Score | Unscored]
-
-
-def samples_of(conversation: Conversation, level: Level | None, turns: Turns = "all") -> list[Sample]:
-    """What an evaluator scores of a conversation: the whole, or its replies."""
-    if level != "turn":
-        return [Sample(conversation)]
-    replies = {id(turn) for turn in conversation.replies}
-    places = [place for place, turn in enumerate(conversation.turns) if id(turn) in replies]
-    return [Sample(conversation, place) for place in (places[-1:] if turns == "last" else places)]
 
 
 def score_file(
@@ -171,10 +82,9 @@ def score(
     certificate: Certificate | None = None,
 ) -> ScoreRun:
     """Score conversations as they come, or given samples of them; memory does not grow with their number."""
-    options.check()
-    selection = _selection(evaluator, perspective, options)
-    evaluator = evaluator.in_new_domain() if options.new_domain else evaluator
-    score_batch, watch = _scoring(project, evaluator, perspective, options)
+    scorer = Scorer(evaluator, perspective, options)
+    watch = _Watch(scorer.evaluator, project.config.group_by)
+    score_batch = _scoring(project, scorer, watch, perspective, options)
     settings = {"evaluator": evaluator.name, "source": source, **project.config.shown()}
     skipped = imported or Imported()
     with project.store.run(command, settings) as kept:
@@ -185,13 +95,11 @@ def score(
             done = 0
             for batch in batches(samples, SCORED_AT_ONCE):
                 found = score_batch(batch)
-                if selection is not None:
-                    found = [selection.call(one) for one in found]
+                if scorer.selection is not None:
                     _keep_left(project.store, batch, found)
                 if certificate is not None:
                     found = [certificate.banded(one) for one in found]
-                for one in found:
-                    yield one.decoded(options.loss) if isinstance(one, Score) and options.loss != "squared" else one
+                yield from map(scorer.decoded, found)
                 done += len(batch)
                 on_scored(done)
 
@@ -200,7 +108,8 @@ def score(
         done = ScoreRun(
             **counts, level=evaluator.level or "conversation", out=str(out), run=kept.id, skipped=skipped.skipped,
             bad_rows=tuple(skipped.bad_rows), drift=[shift.to_json() for shift in moved],
-            drift_said=said(moved) if moved else None, selection=None if selection is None else selection.to_json(),
+            drift_said=said(moved) if moved else None,
+            selection=None if scorer.selection is None else scorer.selection.to_json(),
             certificate=None if certificate is None else certificate.to_json(),
         )  # fmt: skip
         kept.results.update(done.to_json())
@@ -230,19 +139,6 @@ def _certificate(
     return certify(evaluator.in_new_domain(), evidence, fresh, options.adapt)
 
 
-def _selection(evaluator: Evaluator, perspective: Perspective, options: ScoreOptions) -> Selection | None:
-    """Which scores are sure enough, where that is asked; found out before anything is paid for.
-
-    Raises:
-        BadInput: For a panel, or nothing is sure enough.
-    """
-    if options.agree is None:
-        return None
-    if perspective.panel:
-        raise BadInput("--agree speaks for one annotator or for anybody; leave out --panel")
-    return Selection.of(evaluator, options.agree, options.good, anybody=perspective.annotator is None)
-
-
 def _keep_left(store: Store, samples: Sequence[Sample], scores: Scores) -> None:
     """Keep the conversations that were left for a person, so that `label next` can name them; known ones stay."""
     left = {score.target for score in scores if isinstance(score, Unscored) and score.reason == LEFT}
@@ -251,38 +147,29 @@ def _keep_left(store: Store, samples: Sequence[Sample], scores: Scores) -> None:
 
 
 def _scoring(
-    project: Project, evaluator: Evaluator, perspective: Perspective, options: ScoreOptions
-) -> tuple[Callable[[Sequence[Sample]], Scores], _Watch]:
-    """How a batch of samples is scored, for whom; and what watches its evidence.
+    project: Project, scorer: Scorer, watch: _Watch, perspective: Perspective, options: ScoreOptions
+) -> Callable[[Sequence[Sample]], Scores]:
+    """How a batch of samples is scored, the evidence of the first ones being watched.
 
     Raises:
         BadInput: An adaptive rubric is asked to speak for a panel, or cannot be made.
-        UnknownName: Nobody of that name was learned from.
     """
-    for name in (*perspective.panel, *([perspective.annotator] if perspective.annotator is not None else [])):
-        evaluator.head.speaker(name)  # before anything is paid for
-    watch = _Watch(evaluator, project.config.group_by)
-    predict: Callable[[EvidenceTable], Scores] = partial(evaluator.head.predict, annotator=perspective.annotator)
-    gather = partial(project.measure, evaluator.sources, models=project.models)
-    if options.ask is not None:
-        if perspective.panel:
-            raise BadInput("an adaptive rubric asks for one perspective; name none or one with --annotator")
-        rubric = asking(evaluator)
-        predict = partial(rubric.predict, annotator=perspective.annotator)
+    if options.ask is None:
 
-        def adaptively(samples: Sequence[Sample]) -> EvidenceTable:
-            return ask_adaptively(project, evaluator, samples, rubric, options.ask or 0, options.until)
+        def watched(samples: Sequence[Sample]) -> EvidenceTable:
+            return watch.see(samples, run(scorer.evidence(samples), project.models))
 
-    elif perspective.panel:
-        predict = partial(predict_panel, evaluator.head, annotators=perspective.panel, rule=perspective.rule)
+        return lambda samples: scorer.scores(samples, project.models, watched)
+    if perspective.panel:
+        raise BadInput("an adaptive rubric asks for one perspective; name none or one with --annotator")
+    evaluator, rubric, most = scorer.evaluator, asking(scorer.evaluator), options.ask
 
-    def score_batch(samples: Sequence[Sample]) -> Scores:
+    def adaptively(samples: Sequence[Sample]) -> EvidenceTable:
         # Answers that were chosen to be asked are no sample of all: only a full rubric shows a drift.
-        evidence = adaptively(samples) if options.ask is not None else watch.see(samples, gather(samples))
-        scores = with_notes(predict(evidence), evidence)
-        return run(evaluator.with_others(samples, scores), project.models)
+        return ask_adaptively(project, evaluator, samples, rubric, most, options.until)
 
-    return score_batch, watch
+    predict = partial(rubric.predict, annotator=perspective.annotator)
+    return lambda samples: scorer.scores(samples, project.models, adaptively, predict)
 
 
 class _Watch:

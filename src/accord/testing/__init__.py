@@ -1,6 +1,6 @@
 """What Accord tests itself with, for your plug-ins and pipelines too: contracts, planted corpora, a loopback server."""
 
-from accord.testing.contracts import check_head, check_metric, check_selection_policy, check_source
+from accord.testing.contracts import check_batch_scorer, check_head, check_metric, check_selection_policy, check_source
 from accord.testing.corpus import (
     MECHANISMS,
     Planted,
@@ -35,6 +35,7 @@ __all__ = [
     "ThrowAwayPostgres",
     "Wire",
     "answer_any",
+    "check_batch_scorer",
     "check_head",
     "check_metric",
     "check_selection_policy",

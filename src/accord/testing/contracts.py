@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.reduction import ForkingPickler
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from accord.evidence import EvidenceTable, Metric, Source, State, Training
+from accord.formats import BAD_ROW, SCORED, UNSCORED, score_schema
 from accord.learning import Head
 from accord.methods import TOP, Budget, Policy, Pool
 from accord.models import Models, memory_models, run
+from accord.project import BatchScorer
 from accord.testing.corpus import Planted, planted
-from accord.values import Conversation, Document, NotFitted, Question, Score, Turn, UnknownName
+from accord.values import Conversation, Document, NotFitted, Question, Score, Turn, UnknownName, inert
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _LONG = "word " * 5000
 
@@ -127,6 +134,76 @@ def check_source(make: Callable[[], Source], train: Training, models: Models | N
     _same(table, run(again.measure(train.samples), asked), "what it measures survives save and load")
     json.dumps(dict(learned.source.describe()))
     return table
+
+
+PICKLED_BYTES = 1_000_000
+"""The most that a batch scorer weighs when it is sent to another process."""
+
+
+def probe_rows() -> list[dict[str, Any]]:
+    """Rows that a batch scorer must survive: conversations, the same id twice, none at all, nonsense."""
+    rows: list[dict[str, Any]] = [
+        {"id": each.id, "messages": json.dumps([{"role": t.role, "content": t.content} for t in each.turns])}
+        for each in probes()
+    ]
+    bad = [{"id": "no-messages"}, {"id": "no-json", "messages": "[{"}, {"id": "no-role", "messages": '[{"text": 1}]'}]
+    return [*rows, *bad, rows[2], {"messages": rows[3]["messages"]}]
+
+
+def check_batch_scorer(scorer: BatchScorer, rows: Sequence[Mapping[str, Any]] = ()) -> None:
+    """A batch scorer is pure, keeps order and count, does not depend on how rows are split, and never fails for a row.
+
+    Args:
+        scorer: Of a saved evaluator.
+        rows: Conversations of your own, tried beside `probe_rows`.
+
+    Raises:
+        AssertionError: It does not; says what.
+    """
+    import polars as pl
+
+    every = [*probe_rows(), *rows]
+    names = dict.fromkeys(name for row in every for name in row)
+    plain = [{name: _as_cell(row.get(name)) for name in names} for row in every]
+    batch = pl.DataFrame(plain, infer_schema_length=None)
+    whole = scorer(batch)
+    assert whole.schema == score_schema(), "the columns are those that are published"
+    assert scorer(batch[:0]).schema == score_schema(), "and those of a batch without rows too"
+    assert len(whole) == len(batch), "a row per row"
+    named = [(row, name) for row, name in enumerate(batch["id"]) if name is not None]
+    assert all(whole["conversation"][row] == inert(name) for row, name in named), "in order"
+    kinds = set(whole["status"])
+    assert kinds <= {SCORED, UNSCORED, BAD_ROW} and BAD_ROW in kinds, "a row that is none says so"
+    for status, value, reason in whole.select("status", "value", "unscored").iter_rows():
+        assert (status == SCORED) == (value is not None) == (reason is None), "a score, or a reason"
+    _same_scores(whole, scorer(batch), "two calls give the same")
+    parts = [
+        scorer(batch[start : start + len(batch) // 10 + 1]) for start in range(0, len(batch), len(batch) // 10 + 1)
+    ]
+    _same_scores(whole, pl.concat(parts), "ten batches give what one gives")
+    backwards = scorer(batch.reverse())
+    _same_scores(whole, backwards.reverse(), "a row's score does not depend on what came before it")
+    sent = bytes(ForkingPickler.dumps(scorer))
+    assert len(sent) < PICKLED_BYTES, f"it weighs {len(sent):,} bytes, at most {PICKLED_BYTES:,}"
+    _same_scores(whole, ForkingPickler.loads(sent)(batch), "it is the same after it was sent")
+
+
+def _as_cell(value: Any) -> Any:
+    """What one column holds of all rows: nested values as JSON."""
+    return json.dumps(value) if isinstance(value, list | dict) else value
+
+
+def _same_scores(one: pl.DataFrame, other: pl.DataFrame, what: str) -> None:
+    """Equal rows; numbers to the twelfth digit, since the order of a sum over a batch depends on its size."""
+    import polars.selectors as cs
+
+    assert len(one) == len(other), what
+    assert one.select(cs.float().is_null()).equals(other.select(cs.float().is_null())), what
+    texts = ~cs.float() - cs.by_name("distribution", "attributions", "notes")
+    assert one.select(texts).equals(other.select(texts)), what
+    for name in ("value", "low", "high", "band_low", "band_high", "variance", "entropy"):
+        pairs = zip(one[name], other[name], strict=True)
+        assert all(a is None or math.isclose(a, b, rel_tol=1e-12, abs_tol=1e-12) for a, b in pairs), f"{what}: {name}"
 
 
 def _same(one: EvidenceTable, other: EvidenceTable, what: str) -> None:

@@ -182,6 +182,11 @@ class Score:
         """How far answers are expected to spread, in squared units of the scale."""
         return variance(self.options, self.probabilities)
 
+    @property
+    def distribution(self) -> dict[str, float]:
+        """The probability of each option, by its text."""
+        return {_text(o): p for o, p in zip(self.options, self.probabilities, strict=True)}
+
     def decoded(self, loss: str) -> Score:
         """This score with the answer that has the least expected loss as its value: the Bayes decision.
 
@@ -206,7 +211,7 @@ class Score:
             "band_high": band_high,
             "variance": self.variance,
             "entropy": self.entropy,
-            "distribution": {_text(o): p for o, p in zip(self.options, self.probabilities, strict=True)},
+            "distribution": self.distribution,
             "warning": self.warning,
             "attributions": dict(self.attributions) or None,
             "notes": dict(self.notes) or None,

@@ -1,0 +1,174 @@
+"""How samples are scored, and for whom: the one way from samples to scores, of a file, a batch and a cluster alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from accord.evidence import EvidenceTable
+from accord.learning import RULES, Evaluator, Level, predict_panel, with_notes
+from accord.models import Flow, Models, run
+from accord.project.selecting import Selection
+from accord.values import BadInput, Conversation, Sample, Score, UnknownName, Unscored, decision
+
+Turns = Literal["all", "last"]
+
+
+@dataclass(frozen=True)
+class ScoreOptions:
+    """How scores are made.
+
+    Attributes:
+        new_domain: The conversations come from another place: habits are trusted less.
+        ask: The most questions that an adaptive rubric asks of a conversation; without it all are asked.
+        until: Of the adaptive rubric: ask no further once the score varies less than this, in units of the scale.
+        loss: Whose least expectation the value is.
+        turns: Of an evaluator of turns: every reply is scored, or the last one of each conversation.
+        agree: Selective scores: what is called good or bad agrees with people at least so often; what is not sure
+            enough has no value, and is left for a person (`accord.project.selecting`).
+        good: With `agree`: the lowest answer that counts as good; by default the first above the scale's middle.
+        certify: In a new domain: a file of fresh labels of some of the conversations, on which the bands are tried.
+        adapt: With `certify`: bands that are not certified are measured anew on these labels, and not refused.
+    """
+
+    new_domain: bool = False
+    ask: int | None = None
+    until: float = 0.0
+    loss: str = "squared"
+    turns: Turns = "all"
+    agree: float | None = None
+    good: float | None = None
+    certify: Path | None = None
+    adapt: bool = False
+
+    def check(self) -> None:
+        """Refuse what cannot be.
+
+        Raises:
+            BadInput: Selective scores where no held-out labels speak for them.
+            UnknownName: No loss is called so, or no choice of turns.
+        """
+        if self.certify is not None and not self.new_domain:
+            raise BadInput("--certify tries the bands in a new place; name --new-domain too")
+        if self.adapt and self.certify is None:
+            raise BadInput("--adapt measures bands anew on the labels of --certify; name a file of them")
+        if self.good is not None and self.agree is None:
+            raise BadInput("--good is the lowest answer that --agree takes for good; name --agree too, for example .9")
+        if self.agree is not None and (self.new_domain or self.ask is not None):
+            other = "--new-domain" if self.new_domain else "--ask"
+            raise BadInput(
+                "--agree rests on labels of conversations like those that were learned from, judged in full; leave "
+                f"out {other}"
+            )
+        decision(self.loss)
+        if self.turns not in ("all", "last"):
+            raise UnknownName("choice of turns", self.turns, ("all", "last"))
+
+
+@dataclass(frozen=True)
+class Perspective:
+    """Whose scores they are: one annotator's, a panel's by its rule, or (neither) a person's whom nobody has met."""
+
+    annotator: str | None = None
+    panel: Sequence[str] = ()
+    rule: str = "mean"
+
+    @classmethod
+    def named(cls, annotator: str | None, panel: Sequence[str], rule: str | None) -> Perspective:
+        """The perspective that a user's options name.
+
+        Raises:
+            BadInput: They name two, or a panel's rule without a panel.
+            UnknownName: No panel speaks by such a rule.
+        """
+        if annotator is not None and panel:
+            raise BadInput("scores speak for one annotator or for a panel; name one of the two")
+        if rule is not None and rule not in RULES:
+            raise UnknownName("panel rule", rule, RULES)
+        if rule is not None and not panel:
+            raise BadInput(f"rule {rule!r} is how a panel speaks; name its members with --panel")
+        return cls(annotator, panel, rule or "mean")
+
+
+Scores = list[Score | Unscored]
+
+
+def samples_of(conversation: Conversation, level: Level | None, turns: Turns = "all") -> list[Sample]:
+    """What an evaluator scores of a conversation: the whole, or its replies."""
+    if level != "turn":
+        return [Sample(conversation)]
+    replies = {id(turn) for turn in conversation.replies}
+    places = [place for place, turn in enumerate(conversation.turns) if id(turn) in replies]
+    return [Sample(conversation, place) for place in (places[-1:] if turns == "last" else places)]
+
+
+Gather = Callable[[Sequence[Sample]], EvidenceTable]
+Predict = Callable[[EvidenceTable], Scores]
+
+
+class Scorer:
+    """A fitted evaluator with a perspective and options, checked before anything is paid for.
+
+    Attributes:
+        evaluator: As it scores: in a new domain where that is asked.
+        selection: Which scores are sure enough, where that is asked.
+        loss: Whose least expectation a value is.
+
+    Raises:
+        BadInput: The options cannot be, for this evaluator or at all.
+        UnknownName: Nobody of that name was learned from.
+    """
+
+    def __init__(self, evaluator: Evaluator, perspective: Perspective, options: ScoreOptions) -> None:
+        options.check()
+        self.selection = _selection(evaluator, perspective, options)
+        self.evaluator = evaluator.in_new_domain() if options.new_domain else evaluator
+        self.loss, self._perspective = options.loss, perspective
+        for name in (*perspective.panel, *([perspective.annotator] if perspective.annotator is not None else [])):
+            self.evaluator.head.speaker(name)
+
+    def evidence(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
+        """What the evaluator's sources know of some samples."""
+        return self.evaluator.evidence(samples)
+
+    def predict(self, evidence: EvidenceTable) -> Scores:
+        """Scores for the perspective, before notes, gates and selection."""
+        head, about = self.evaluator.head, self._perspective
+        if about.panel:
+            return predict_panel(head, evidence, annotators=about.panel, rule=about.rule)
+        return head.predict(evidence, annotator=about.annotator)
+
+    def scores(
+        self, samples: Sequence[Sample], models: Models, gather: Gather | None = None, predict: Predict | None = None
+    ) -> Scores:
+        """One score per sample, in their order; a value is decided at the end (`decoded`).
+
+        Args:
+            samples: No two of one target.
+            models: Whom the sources ask.
+            gather: In place of the evaluator's own evidence, all of it.
+            predict: In place of the perspective's scores.
+        """
+        evidence = run(self.evidence(samples), models) if gather is None else gather(samples)
+        scores = with_notes((predict or self.predict)(evidence), evidence)
+        scores = run(self.evaluator.with_others(samples, scores), models)
+        return scores if self.selection is None else [self.selection.call(score) for score in scores]
+
+    def decoded(self, score: Score | Unscored) -> Score | Unscored:
+        """The score with the value that its loss asks for."""
+        return score.decoded(self.loss) if isinstance(score, Score) and self.loss != "squared" else score
+
+
+def _selection(evaluator: Evaluator, perspective: Perspective, options: ScoreOptions) -> Selection | None:
+    """Which scores are sure enough, where that is asked; found out before anything is paid for.
+
+    Raises:
+        BadInput: For a panel, or nothing is sure enough.
+    """
+    if options.agree is None:
+        return None
+    if perspective.panel:
+        raise BadInput("--agree speaks for one annotator or for anybody; leave out --panel")
+    return Selection.of(evaluator, options.agree, options.good, anybody=perspective.annotator is None)

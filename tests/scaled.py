@@ -1,0 +1,64 @@
+"""What the tests of scoring at scale share: a small fitted evaluator in a folder, and files of conversations."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from accord.evidence import SourceContext, Training, make_source
+from accord.learning import Evaluator, make_head
+from accord.models import memory_models, run
+from accord.testing import rated_chats
+from accord.values import Conversation, Label, Labels, Sample, Target
+
+
+def saved(folder: Path, level: str = "conversation", head: str = "curves") -> Path:
+    """The folder of an evaluator that learned from forty planted chats with the metric bank."""
+    chats, labels, rubric = rated_chats(40)
+    samples = [Sample(chat, 1 if level == "turn" else None) for chat in chats]
+    if level == "turn":
+        labels = Labels(Label(Target(x.target.conversation, 1), x.question, x.annotator, x.value) for x in labels)
+    bank = make_source("bank", {}, SourceContext(rubric))
+    question = rubric.main_question
+    made = Evaluator(question, (bank,), make_head(head, question, {}), "tried", head)
+    run(made.fit(Training(tuple(samples), labels, question)), memory_models()).save(folder)
+    return folder
+
+
+def row_of(chat: Conversation) -> dict[str, Any]:
+    return {"id": chat.id, "messages": [{"role": turn.role, "content": turn.content} for turn in chat.turns]}
+
+
+def drawn(count: int, turns: int = 2) -> list[dict[str, Any]]:
+    """Conversations of so many turns, each another, by rows of `openai-messages`."""
+    chats, _, _ = rated_chats(40)
+    said = [[turn.content for turn in chat.turns] for chat in chats]
+    return [
+        {
+            "id": f"c{number}",
+            "messages": [
+                {
+                    "role": "user" if place % 2 == 0 else "assistant",
+                    "content": f"{said[(number + place) % 40][place % 2]} {number}",
+                }
+                for place in range(turns)
+            ],
+        }
+        for number in range(count)
+    ]
+
+
+def jsonl(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def parquet(path: Path, rows: Sequence[dict[str, Any]], group: int = 50) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pl.DataFrame(rows).write_parquet(path, row_group_size=group)
+    return path

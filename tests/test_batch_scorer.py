@@ -1,0 +1,172 @@
+"""A saved evaluator as a function of an Arrow batch: a row per row, failures as rows, small when it is sent."""
+
+import json
+import shutil
+
+import polars as pl
+import pytest
+import scaled
+
+from accord.formats import BAD_ROW, SCORE_TYPES, SCORED, score_schema
+from accord.learning import load_evaluator
+from accord.models import memory_models, run
+from accord.project import Asking, BatchScorer, Perspective, ScoreOptions
+from accord.testing import check_batch_scorer
+from accord.values import BadInput, Conversation, Sample, Turn, UnknownName
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return scaled.saved(tmp_path_factory.mktemp("evaluator"))
+
+
+@pytest.fixture(scope="module")
+def of_turns(tmp_path_factory):
+    return scaled.saved(tmp_path_factory.mktemp("turns"), level="turn")
+
+
+@pytest.mark.parametrize("head", ["curves", "mixed", "auto"])
+def test_the_contract_holds_for_every_kind_of_head(tmp_path, head):
+    if head == "auto":
+        scaled.saved(tmp_path, level="turn")
+    else:
+        scaled.saved(tmp_path, head=head)
+    check_batch_scorer(BatchScorer(tmp_path), scaled.drawn(40, 6))
+
+
+def test_a_batch_has_the_scores_that_the_evaluator_gives(folder):
+    rows = scaled.drawn(30, 4)
+    table = BatchScorer(folder)(pl.DataFrame(rows))
+    samples = [Sample(Conversation(r["id"], tuple(Turn(m["role"], m["content"]) for m in r["messages"]))) for r in rows]
+    scores = run(load_evaluator(folder).predict(samples), memory_models())
+    assert table["value"].to_list() == [score.value for score in scores]
+    assert [json.loads(each) for each in table["distribution"]] == [score.distribution for score in scores]
+    assert [json.loads(each) for each in table["attributions"]] == [dict(score.attributions) for score in scores]
+    assert table["signature"].unique().to_list() == [str(scores[0].signature)]
+
+
+def test_what_has_an_arrow_stream_goes_in_and_pyarrow_gives_pyarrow(folder):
+    pa = pytest.importorskip("pyarrow")
+    scorer, rows = BatchScorer(folder), scaled.drawn(5)
+    table = scorer(pa.Table.from_pylist(rows))
+    batch = scorer(pa.RecordBatch.from_pylist(rows))
+    assert isinstance(table, pa.Table) and isinstance(batch, pa.RecordBatch)
+    assert [str(field.type) for field in table.schema] == [
+        {int: "int64", float: "double", str: "string"}[kind] for kind in SCORE_TYPES.values()
+    ]
+    assert table.to_pylist() == batch.to_pylist() == scorer(pl.DataFrame(rows)).to_dicts()
+    empty = pa.RecordBatch.from_pylist(rows)[:0]
+    assert scorer(empty).num_rows == 0 and scorer(empty).schema == batch.schema
+
+
+def test_rows_that_hold_no_conversation_say_why_and_leave_the_others_alone(folder):
+    rows = scaled.drawn(3)
+    frame = pl.DataFrame([
+        {"id": "a", "messages": json.dumps(rows[0]["messages"]), "role": None},
+        {"id": "b", "messages": None, "role": None},
+        {"id": None, "messages": "[1]", "role": None},
+        {"id": "a", "messages": json.dumps(rows[1]["messages"]), "role": None},
+        {"id": "a", "messages": json.dumps(rows[0]["messages"]), "role": None},
+    ])  # fmt: skip
+    table = BatchScorer(folder)(frame)
+    assert table["status"].to_list() == [SCORED, BAD_ROW, BAD_ROW, SCORED, SCORED]
+    assert table["conversation"].to_list()[:2] == ["a", "b"] and table["conversation"][2].startswith("row-")
+    assert "format" in table["unscored"][1] and table["value"][1] is None
+    assert table["value"][0] == table["value"][4] != table["value"][3], "the same id is scored for what it says"
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        ({"conversation": "a", "role": "user", "content": "hi"}, "part of a conversation"),
+        ({"conversation": "a"}, "cannot tell the format"),
+        ({"id": "a", "messages": [{"role": "user"}], "turn": 5}, "whole conversations"),
+        ({"id": "", "messages": [7]}, "a message is an object"),
+    ],
+)
+def test_a_row_that_is_less_than_a_conversation_is_refused(folder, row, why):
+    [found] = BatchScorer(folder)(pl.DataFrame([row])).to_dicts()
+    assert found["status"] == BAD_ROW and why in found["unscored"]
+
+
+def test_a_row_names_the_turn_that_is_scored_else_it_is_the_last_reply(of_turns):
+    [row] = scaled.drawn(1, 6)
+    scorer = BatchScorer(of_turns)
+    table = scorer(pl.DataFrame([row, {**row, "turn": 3}, {**row, "turn": 9}], infer_schema_length=None))
+    assert table["turn"].to_list() == [5, 3, None] and table["status"].to_list() == [SCORED, SCORED, BAD_ROW]
+    assert "turn 9 is none of the conversation's 6" in table["unscored"][2]
+
+
+def test_columns_and_format_may_be_named(folder):
+    frame = pl.DataFrame([{"key": "x", "log": row["messages"]} for row in scaled.drawn(3)])
+    assert set(BatchScorer(folder)(frame)["status"]) == {BAD_ROW}
+    mapped = BatchScorer(folder, columns={"id": "key", "messages": "log"}, format="openai-messages")(frame)
+    assert set(mapped["status"]) == {SCORED} and mapped["conversation"].to_list() == ["x"] * 3
+
+
+def test_perspective_and_options_are_those_of_the_command(tmp_path):
+    scaled.saved(tmp_path, head="mixed")
+    frame = pl.DataFrame(scaled.drawn(4))
+    ann = BatchScorer(tmp_path, Perspective.named("ann", (), None))(frame)
+    panel = BatchScorer(tmp_path, Perspective.named(None, ("ann", "bob"), "min"), ScoreOptions(loss="zero-one"))(frame)
+    assert set(ann["annotator"]) == {"ann"} and set(panel["annotator"]) == {"min"}
+    assert all(value.is_integer() for value in panel["value"]) and "loss:zero-one" in panel["signature"][0]
+    with pytest.raises(UnknownName, match="annotator"):
+        BatchScorer(tmp_path, Perspective.named("nobody", (), None))
+    with pytest.raises(BadInput, match="one row per row"):
+        BatchScorer(tmp_path, Perspective.named(None, ("ann", "bob"), "each"))
+    with pytest.raises(BadInput, match="--ask"):
+        BatchScorer(tmp_path, options=ScoreOptions(ask=3))
+
+
+def test_it_travels_without_its_folder(tmp_path):
+    from multiprocessing.reduction import ForkingPickler
+
+    scorer, frame = BatchScorer(scaled.saved(tmp_path / "e")), pl.DataFrame(scaled.drawn(3))
+    before = scorer(frame)
+    sent = bytes(ForkingPickler.dumps(scorer))
+    shutil.rmtree(tmp_path / "e")
+    from accord.project import batch_scorer
+
+    batch_scorer._opened.clear()
+    again = ForkingPickler.loads(sent)
+    assert len(sent) < 1_000_000 and again(frame).equals(before) and len(batch_scorer._opened) == 1
+    ForkingPickler.loads(sent)(frame)
+    assert len(batch_scorer._opened) == 1, "a process opens it once"
+
+
+def test_a_source_that_fails_on_one_row_costs_that_row(folder, monkeypatch):
+    from accord.project import batch_scorer
+
+    batch_scorer._opened.clear()
+    scorer = BatchScorer(folder)
+    kind = type(scorer.evaluator.sources[0])
+    measure = kind.measure
+
+    def failing(self, samples):
+        if any("case 3 " in sample.conversation.turns[1].content for sample in samples):
+            raise ZeroDivisionError("planted")
+        return measure(self, samples)
+
+    monkeypatch.setattr(kind, "measure", failing)
+    table = scorer(pl.DataFrame(scaled.drawn(10)))
+    failed = table.filter(pl.col("status") == "unscored")
+    assert len(failed) == 1 and failed["unscored"][0] == "failed: ZeroDivisionError: planted"
+    assert table["conversation"].to_list() == [f"c{number}" for number in range(10)]
+
+
+def test_an_evaluator_that_asks_says_so_before_the_first_row(folder, tmp_path, monkeypatch):
+    from accord.learning import Evaluator
+
+    monkeypatch.setattr(Evaluator, "roles", property(lambda self: ("judge",)))
+    shutil.copytree(folder, tmp_path / "asks")
+    (tmp_path / "asks" / "note.txt").write_text("another folder")
+    with pytest.raises(BadInput, match="asks its judge"):
+        BatchScorer(tmp_path / "asks")
+    BatchScorer(tmp_path / "asks", asking=Asking(store=f"sqlite:///{tmp_path}/answers.db"))
+
+
+def test_the_published_columns_are_those_of_the_page():
+    page = (scaled.Path(__file__).parents[1] / "docs" / "scale.md").read_text(encoding="utf-8")
+    assert all(f"| `{name}` | {kind.__name__} |" in page for name, kind in SCORE_TYPES.items())
+    assert list(score_schema()) == list(SCORE_TYPES)
