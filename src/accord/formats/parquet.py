@@ -14,10 +14,11 @@ and what each group of rows unpacks to: its bytes, and its values, of which runs
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NamedTuple
 
 from accord.values import DEEPEST, FREE_BYTES, MB, RATIO, BadInput, open_regular, shown_size
 
@@ -44,7 +45,8 @@ def parquet_rows(path: Path, batch: int = 10_000) -> Iterator[Mapping[str, Any]]
     """
     import polars as pl
 
-    _check(path)
+    with open_regular(path) as stream:
+        row_groups(str(path), stream, os.fstat(stream.fileno()).st_size)
     try:
         scan = pl.scan_parquet(path)
         scan.collect_schema()
@@ -59,35 +61,44 @@ def parquet_rows(path: Path, batch: int = 10_000) -> Iterator[Mapping[str, Any]]
         raise BadInput(f"{path} is no Parquet file: {(str(error).splitlines() or ['it is damaged'])[0]}") from None
 
 
-def _check(path: Path) -> None:
-    """Refuse a file that its footer says is too much.
+class RowGroup(NamedTuple):
+    """Rows of a Parquet file that are packed together: how many, and the bytes that they unpack to."""
+
+    rows: int
+    unpacked: int
+
+
+def row_groups(path: str, stream: IO[bytes] | io.FileIO, size: int) -> list[RowGroup]:
+    """The groups of rows of a file, from its footer alone.
 
     Raises:
-        BadInput: Says what.
+        BadInput: The file is none, or its footer says that it is too much: see the table above.
     """
-    with open_regular(path) as stream:
-        size = os.fstat(stream.fileno()).st_size
-        stream.seek(max(size - _TAIL, 0))
-        tail = stream.read(_TAIL) or b""
-        length = int.from_bytes(tail[:4], "little")
-        if tail[4:] != _MAGIC or length > size - _TAIL:
-            raise BadInput(f"{path} is no Parquet file: it does not end as one")
-        if length > FOOTER_BYTES:
-            raise BadInput(
-                f"{path} has a table of contents of {shown_size(length)}, at most {shown_size(FOOTER_BYTES)}: more "
-                f"than {COLUMNS:,} columns, or very many groups of rows; a table of conversations has few"
-            )
-        stream.seek(size - _TAIL - length)
-        footer = stream.read(length) or b""
+    stream.seek(max(size - _TAIL, 0))
+    tail = stream.read(_TAIL) or b""
+    length = int.from_bytes(tail[:4], "little")
+    if tail[4:] != _MAGIC or length > size - _TAIL:
+        raise BadInput(f"{path} is no Parquet file: it does not end as one")
+    if length > FOOTER_BYTES:
+        raise BadInput(
+            f"{path} has a table of contents of {shown_size(length)}, at most {shown_size(FOOTER_BYTES)}: more "
+            f"than {COLUMNS:,} columns, or very many groups of rows; a table of conversations has few"
+        )
+    stream.seek(size - _TAIL - length)
+    footer = stream.read(length) or b""
     try:
         found = _Compact(footer).struct()
         _check_columns(path, found[_SCHEMA])
-        _check_groups(path, found.get(_GROUPS, []), size)
+        groups = found.get(_GROUPS, [])
+        _check_groups(path, groups, size)
+        return [
+            RowGroup(group[_GROUP_ROWS], sum(chunk[_ABOUT][_UNPACKED] for chunk in group[_CHUNKS])) for group in groups
+        ]
     except (LookupError, TypeError, AttributeError, ValueError):
         raise BadInput(f"{path} is no Parquet file: its table of contents is damaged") from None
 
 
-def _check_columns(path: Path, schema: list[dict[int, Any]]) -> None:
+def _check_columns(path: str, schema: list[dict[int, Any]]) -> None:
     if len(schema) > COLUMNS:
         raise BadInput(f"{path} has more than {COLUMNS:,} columns; a table of conversations has few")
     left: list[int] = []  # of each level that is open, how many children are still to come
@@ -101,7 +112,7 @@ def _check_columns(path: Path, schema: list[dict[int, Any]]) -> None:
             raise BadInput(f"{path} has columns that are nested deeper than {DEEPEST} levels")
 
 
-def _check_groups(path: Path, groups: list[dict[int, Any]], size: int) -> None:
+def _check_groups(path: str, groups: list[dict[int, Any]], size: int) -> None:
     unpacked, most = 0, max(FREE_BYTES, RATIO * size)
     for group in groups:
         about = [chunk[_ABOUT] for chunk in group[_CHUNKS]]

@@ -31,6 +31,7 @@ def read(
     columns: Mapping[str, str] | None = None,
     on_bad_row: OnBadRow | None = None,
     on_passed_over: OnPassedOver = lambda reason: None,
+    stem: str | None = None,
 ) -> Iterator[Record]:
     """Every conversation of a file, one after another, with the labels that stand beside it.
 
@@ -40,6 +41,7 @@ def read(
         columns: Our column name to the file's, for tables whose columns are called otherwise.
         on_bad_row: Called with each bad row, which is then skipped; without it a bad row is raised.
         on_passed_over: Called with the reason for each row, or part of one, that is well-formed and says nothing.
+        stem: What the ids of conversations begin with that name none; by default the file's name.
 
     Raises:
         BadInput: The file cannot be read, or its format cannot be told.
@@ -49,7 +51,7 @@ def read(
     complain = on_bad_row or _raise
     rows = _good_rows(found, columns, complain)
     if format != "auto":
-        yield from _records(found, formats.get(format), rows, complain, on_passed_over)
+        yield from _records(found, formats.get(format), rows, complain, on_passed_over, stem)
         return
     for first in rows:
         try:
@@ -59,7 +61,7 @@ def read(
                 raise
             on_bad_row(BadRow(str(found), first.line, str(error)))
         else:
-            yield from _records(found, formats.get(name), chain([first], rows), complain, on_passed_over)
+            yield from _records(found, formats.get(name), chain([first], rows), complain, on_passed_over, stem)
             return
     raise BadInput(f"{path} holds no row in a format that can be told; name one with --format")
 
@@ -175,6 +177,12 @@ def is_annotation_file(path: str | Path, columns: Mapping[str, str] | None = Non
     return first is not None and looks_like_annotations(first.fields)
 
 
+def first_row(path: str | Path, columns: Mapping[str, str] | None = None) -> Fields | None:
+    """A file's first readable row, under our names; `None` where there is none."""
+    first = next(_good_rows(locate(path), columns, lambda _: None), None)
+    return None if first is None else first.fields
+
+
 def columns_of(path: str | Path) -> set[str]:
     """The names in a file's first readable row."""
     first = next(_good_rows(locate(path), None, lambda _: None), None)
@@ -198,15 +206,61 @@ def _kept(rows: Iterable[Row | BadRow], complain: OnBadRow) -> Iterator[Row]:
 
 
 def _records(
-    path: Path, format: Format, rows: Iterator[Row], complain: OnBadRow, passed_over: OnPassedOver
+    path: Path,
+    format: Format,
+    rows: Iterator[Row],
+    complain: OnBadRow,
+    passed_over: OnPassedOver,
+    stem: str | None = None,
 ) -> Iterator[Record]:
     groups: Generator[list[Row]] = (
         ([row] for row in rows) if format.key is None else grouped(_keyed(path, format, rows, complain, passed_over))
     )
+    named = stem or path.name.split(".")[0]
     with closing(groups):  # a bad row that is raised must not leave what was spooled behind
         for group in groups:
+            fields, default_id = [row.fields for row in group], f"{named}-{group[0].line}"
+            record = _guarded(path, group[0].line, complain, _converted, format, fields, default_id)
+            if record is not None:
+                yield record
+
+
+def read_together(
+    paths: Sequence[tuple[Path, str]],
+    format: str,
+    columns: Mapping[str, str] | None,
+    complain: OnBadRow,
+    keep: Callable[[str], bool],
+    on_passed_over: OnPassedOver = lambda reason: None,
+) -> Iterator[Record]:
+    """The conversations of several files whose rows are parts of them, wherever these stand; in memory are ids alone.
+
+    Args:
+        paths: Each file, and what the ids of conversations begin with that name none.
+        format: A name of `accord plugins`, of all files.
+        columns: As in `read`.
+        complain: Called with each bad row.
+        keep: Whether the conversation of a key is wanted now; of all others nothing is spooled.
+        on_passed_over: As in `read`.
+    """
+    made = formats.get(format)
+
+    def wanted() -> Iterator[tuple[str | None, Row]]:
+        for place, (path, _) in enumerate(paths):
+            rows = _good_rows(locate(path), columns, complain)
+            for key, row in _keyed(path, made, rows, complain, on_passed_over):
+                name = key or f"\0{place} {row.line}"
+                if keep(name):
+                    # Where a row stands says in which file, so that a conversation can be named after it.
+                    yield name, Row(row.line * len(paths) + place, row.fields)
+
+    groups: Generator[list[Row]] = grouped(wanted())
+    with closing(groups):
+        for group in groups:
+            line, place = divmod(group[0].line, len(paths))
+            path, stem = paths[place]
             fields = [row.fields for row in group]
-            record = _guarded(path, group[0].line, complain, _converted, format, fields, _default_id(path, group))
+            record = _guarded(path, line, complain, _converted, made, fields, f"{stem}-{line}")
             if record is not None:
                 yield record
 
@@ -231,10 +285,6 @@ def _keyed(
                 if reason is not None:
                     passed_over(reason)
                 yield name[0], Row(row.line, part)
-
-
-def _default_id(path: Path, group: Sequence[Row]) -> str:
-    return f"{path.name.split('.')[0]}-{group[0].line}"
 
 
 def _guarded(path: Path, line: int, complain: OnBadRow, convert: Callable[..., T], *arguments: Any) -> T | None:

@@ -126,6 +126,37 @@ def _json_rows(path: Path) -> Iterator[Row | BadRow]:
         yield from _array_rows(path, stream, wrapped=True)
 
 
+def begins_with_lines(head: bytes) -> bool:
+    """Whether a file that begins so is rows, a line each: neither packed, nor an array, nor a value of many lines."""
+    line, newline, _ = head.removeprefix(_BOM).lstrip().partition(b"\n")
+    if not newline or not line.startswith(b"{"):
+        return False
+    row = _parsed(Path("head"), 1, line)
+    return isinstance(row, Row) and [row] == list(_unwrapped(Path("head"), row))
+
+
+def line_rows(name: str, stream: IO[bytes], start: int, end: int) -> Iterator[Row | BadRow]:
+    """The rows of a file of lines that begin at bytes from `start` to before `end`, numbered from 1; none is cut."""
+    path, line = Path(name), 0
+    stream.seek(max(start - 1, 0))
+    if start:
+        while (raw := stream.readline(MB)) and not raw.endswith(b"\n"):
+            pass  # the end of a line that began earlier
+    place = stream.tell()
+    while place < end and (raw := stream.readline(ROW_BYTES + 1)):
+        line += 1
+        place += len(raw)
+        if len(raw) > ROW_BYTES and not raw.endswith(b"\n"):
+            while (raw := stream.readline(MB)) and not raw.endswith(b"\n"):
+                place += len(raw)
+            place += len(raw)
+            yield BadRow(name, line, _too_long("a row"))
+            continue
+        text = raw.removeprefix(_BOM) if place == len(raw) else raw
+        if not text.isspace():
+            yield _parsed(path, line, text)
+
+
 class _OneLargeValue(Exception):
     """A file that begins with one JSON value that is longer than a row may be."""
 

@@ -24,6 +24,7 @@ from accord.project.recordings import RecordedAgreement, chosen_recording, recor
 from accord.project.results import Compared, Estimates, Fitted, JudgeRun, NextLabel, ScoreRun
 from accord.project.scorer import Perspective, ScoreOptions, samples_of
 from accord.project.scoring import latest, latest_drift, latest_scores, score
+from accord.project.scoring_parts import Moved, PartsRun, Shard, Spread, merge_parts, score_parts
 from accord.project.selecting import LEFT, Selection
 from accord.project.surveying import Survey, files_in, is_recording, survey
 
@@ -45,8 +46,10 @@ __all__ = [
     "JudgeRun",
     "LEFT",
     "LiveConfig",
+    "Moved",
     "NextLabel",
     "Observed",
+    "PartsRun",
     "Perspective",
     "Project",
     "Reading",
@@ -56,6 +59,8 @@ __all__ = [
     "ScoreRun",
     "Selected",
     "Selection",
+    "Shard",
+    "Spread",
     "Survey",
     "WatchConfig",
     "annotated_pairs",
@@ -77,6 +82,7 @@ __all__ = [
     "latest_scores",
     "list_plugins",
     "load_config",
+    "merge_parts",
     "open_project",
     "plan_audit",
     "positions_among",
@@ -85,6 +91,7 @@ __all__ = [
     "samples_of",
     "scale_for",
     "score",
+    "score_parts",
     "survey",
     "train_ruber",
     "with_recorded",

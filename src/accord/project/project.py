@@ -29,6 +29,7 @@ from accord.learning import (
 )
 from accord.models import Budget, Caps, Models, Plan, Step, load_prices, run
 from accord.project import comparing, fitting, judging, labelling, scoring
+from accord.project.batch_scorer import Asking, BatchScorer
 from accord.project.config import Config, load_config
 from accord.project.importing import Imported, import_files
 from accord.project.insights import Insights, insights
@@ -36,6 +37,7 @@ from accord.project.judging import Selected
 from accord.project.preparing import Reading
 from accord.project.results import Compared, Estimates, Fitted, JudgeRun, NextLabel, ScoreRun
 from accord.project.scorer import Perspective, ScoreOptions
+from accord.project.scoring_parts import Moved, PartsRun, Spread, score_parts
 from accord.statistics import Groups, groups_of
 from accord.store import Account, Spool, Store, StoreError, batches
 from accord.values import (
@@ -364,6 +366,26 @@ class Project:
         """Score a file of conversations into another file; see `accord.project.scoring.score_file`."""
         made = self.load(evaluator) if evaluator is None or isinstance(evaluator, str | Path) else evaluator
         return scoring.score_file(self, made, source, out, perspective, options, **reading)
+
+    def score_parts(
+        self,
+        source: str | Path | Sequence[str | Path],
+        out: str | Path,
+        evaluator: str | Path | None = None,
+        perspective: Perspective = Perspective(),
+        options: ScoreOptions = ScoreOptions(),
+        spread: Spread = Spread(),
+        format: str = "auto",
+        columns: Mapping[str, str] | None = None,
+        on_moved: Callable[[Moved], None] = lambda moved: None,
+    ) -> PartsRun:
+        """Score files of any number and size into a folder of parts; see `accord.project.scoring_parts.score_parts`."""
+        asking = Asking(True, self.config.store, Caps(**self.config.budget.model_dump()))
+        scorer = BatchScorer(evaluator or self.folder(), perspective, options, asking, format, columns)
+        with self.store.run("score parts", {"source": str(source), **self.config.shown()}) as kept:
+            done = score_parts(scorer, source, out, spread, on_moved)
+            kept.results.update(done.to_json())
+        return done
 
     def label_next(self, count: int = 10, annotators: Collection[str] = ()) -> list[NextLabel]:
         """The labels that would teach most, the best first."""

@@ -1,15 +1,16 @@
-"""`accord score`: use a fitted evaluator on new conversations."""
+"""`accord score`: use a fitted evaluator on new conversations; `accord scores`: what was scored in parts."""
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from accord.cli.app import PARTLY_UNSCORED, command, stop
+from accord.cli.app import PARTLY_UNSCORED, app, command, guarded, stop
 from accord.cli.options import (
     Annotator,
     AsJson,
@@ -23,11 +24,22 @@ from accord.cli.options import (
 )
 from accord.cli.show import Progress, show
 
+if TYPE_CHECKING:
+    from accord.project import Moved, Spread
+
 
 @command("score")
 def score(
-    source: Annotated[Path, typer.Argument(help="File of conversations.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="File to write: .jsonl, .csv or .parquet.")],
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="{source}", help="File of conversations; for a folder of parts also folders, globs, s3://."
+        ),
+    ],
+    out: Annotated[
+        str,
+        typer.Option("--out", "-o", help="File to write: .jsonl, .csv, .parquet; or a folder of parts: scores/."),
+    ],
     evaluator: EvaluatorFolder = None,
     annotator: Annotator = None,
     panel: Annotated[
@@ -73,6 +85,16 @@ def score(
     adapt: Annotated[
         bool, typer.Option("--adapt", help="With --certify: measure bands that do not hold anew, in place of stopping.")
     ] = False,
+    engine: Annotated[
+        str | None, typer.Option("--engine", help="Into parts: score on `local` processes (the default) or on `ray`.")
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", min=1, help="Into parts: so many processes; default: one per core."),
+    ] = None,
+    shard: Annotated[
+        str | None, typer.Option("--shard", metavar="I/N", help="Into parts: score the I-th of N shares, from 1/N on.")
+    ] = None,
     config_file: ConfigFile = None,
     format: Format = "auto",
     columns: Columns = None,
@@ -80,20 +102,136 @@ def score(
     as_json: AsJson = False,
 ) -> None:
     """Score conversations in batches; predicts an unseen annotator by default, see --annotator and --panel."""
-    from accord.project import LEFT, Perspective, ScoreOptions
+    from accord.project import Perspective, ScoreOptions
 
-    with open_project(config_file) as project:
-        speaker = Perspective.named(annotator, tuple(panel or ()), rule)
-        options = ScoreOptions(new_domain, ask, until, loss, turns, agree, good, certify, adapt)  # type: ignore[arg-type]
-        with Progress("scored") as progress:
-            result = project.score(
-                source, out, evaluator, speaker, options, format=format, columns=column_map(columns),
-                skip_bad_rows=skip_bad_rows, on_scored=progress.at,
-                on_total=progress.expect if sys.stderr.isatty() else None,
-            ).to_json()  # fmt: skip
-        show(result, as_json, _text)
-        if set(result["unscored"]) - {LEFT}:
-            stop("some conversations stayed unscored, each with its reason in the file", PARTLY_UNSCORED)
+    speaker = Perspective.named(annotator, tuple(panel or ()), rule)
+    options = ScoreOptions(new_domain, ask, until, loss, turns, agree, good, certify, adapt)  # type: ignore[arg-type]
+    names = column_map(columns)
+    is_file = _is_file(out)
+    _check_place(is_file, out, sources, (engine, workers, shard), skip_bad_rows)
+    with open_project(config_file) as project, Progress("scored") as progress:
+        if is_file:
+            on_total = progress.expect if sys.stderr.isatty() else None
+            done = project.score(
+                sources[0], out, evaluator, speaker, options, skip_bad_rows=skip_bad_rows, on_scored=progress.at,
+                on_total=on_total, format=format, columns=names,
+            )  # fmt: skip
+        else:
+            spread = _spread(engine, workers, shard)
+            parts = project.score_parts(
+                sources, out, evaluator, speaker, options, spread, format, names, _moved(progress)
+            )
+    if is_file:
+        _end_of_file(done.to_json(), as_json)
+    else:
+        _end_of_parts(parts.to_json(), as_json)
+
+
+def _end_of_file(result: Mapping[str, Any], as_json: bool) -> None:
+    from accord.project import LEFT
+
+    show(result, as_json, _text)
+    if set(result["unscored"]) - {LEFT}:
+        stop("some conversations stayed unscored, each with its reason in the file", PARTLY_UNSCORED)
+
+
+def _end_of_parts(result: Mapping[str, Any], as_json: bool) -> None:
+    from accord.project import LEFT
+
+    show(result, as_json, _parts_text)
+    if result["failed"]:
+        stop(
+            f"{len(result['failed'])} parts could not be made, each with its reason; the same command tries them again",
+            1,
+        )
+    if set(result["counts"]["unscored"]) - {LEFT} or result["counts"]["bad_rows"]:
+        stop("some rows have no score, each with its reason in its part", PARTLY_UNSCORED)
+
+
+def _is_file(out: str) -> bool:
+    """Whether scores go into one file: a name with an ending; any other is a folder of parts."""
+    return bool(Path(out).suffix) and not out.endswith(("/", os.sep)) and not Path(out).is_dir()
+
+
+def _check_place(
+    is_file: bool, out: str, sources: Sequence[str], spread: tuple[object, ...], skip_bad_rows: bool
+) -> None:
+    """Refuse what one file, or a folder of parts, does not take.
+
+    Raises:
+        BadInput: Says what.
+    """
+    from accord.formats import is_remote
+    from accord.values import BadInput
+
+    if not is_file:
+        if skip_bad_rows:
+            raise BadInput("parts hold bad rows with their reason, and never stop at one; leave out --skip-bad-rows")
+        return
+    if any(each is not None for each in spread):
+        raise BadInput(
+            f"--engine, --workers and --shard score into a folder of parts; got the file {out}: --out scores/"
+        )
+    if len(sources) > 1 or is_remote(sources[0]) or is_remote(out) or (
+        not Path(sources[0]).exists() and set("*?[") & set(sources[0])
+    ):  # fmt: skip
+        raise BadInput(
+            f"several files and objects of a store need a folder of parts, got the file {out}: --out scores/, then "
+            "accord scores merge scores/ --out FILE"
+        )
+
+
+def _spread(engine: str | None, workers: int | None, shard: str | None) -> Spread:
+    from accord.project import Shard, Spread
+
+    return Spread(engine or "local", workers, Shard.named(shard))
+
+
+def _moved(progress: Progress) -> Callable[[Moved], None]:
+    def moved(to: Moved) -> None:
+        progress.expect(to.expected)
+        progress.at(to.rows)
+
+    return moved
+
+
+scores = typer.Typer(help="Look after scores in parts.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(scores, name="scores")
+
+
+@scores.command("merge")
+@guarded
+def merge(
+    folder: Annotated[str, typer.Argument(help="Folder of parts, here or in an object store.")],
+    out: Annotated[str, typer.Option("--out", "-o", help="File to write: .jsonl, .csv or .parquet.")],
+    as_json: AsJson = False,
+) -> None:
+    """Write the parts of `accord score` into one file, in the order of the input.
+
+    Refused where a part is missing, or a conversation was scored twice.
+    """
+    from dataclasses import asdict
+
+    from accord.project import merge_parts
+
+    counts = merge_parts(folder, out)
+    show(
+        {"out": out, **asdict(counts), "mean": counts.mean},
+        as_json,
+        lambda done: f"{done['rows']} rows in {done['out']}",
+    )
+
+
+def _parts_text(result: Mapping[str, Any]) -> str:
+    counts = result["counts"]
+    mean = "–" if counts["mean"] is None else f"{counts['mean']:.3f}"
+    made = f"{result['made']} parts made, {result['there']} were there, {result['left']} left of {result['parts']}"
+    lines = [f"{counts['scored']} {result['level']}s scored, mean {mean}, in {result['out']}", f"  {made}"]
+    lines += [f"  {count} unscored: {reason}" for reason, count in counts["unscored"].items()]
+    lines += [f"  {counts['bad_rows']} bad rows"] if counts["bad_rows"] else []
+    lines += [f"  {count} with a warning: {warning}" for warning, count in counts["warnings"].items()]
+    lines += [f"  {place}: {reason}" for place, reason in result["failed"].items()]
+    return "\n".join(lines)
 
 
 def _text(result: Mapping[str, Any]) -> str:

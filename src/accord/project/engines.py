@@ -1,0 +1,164 @@
+"""Engines: how pieces are scored at the same time. Processes of this machine by default, Ray where it is named.
+
+Each gives every part as it is finished. A worker that is killed costs the pieces it was at, which are tried again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
+from dataclasses import replace
+from typing import Any
+
+from accord.formats import Piece
+from accord.project.parts import Job, Part, Run, score_piece
+from accord.values import MissingExtra, UnknownName
+
+ATTEMPTS = 3
+"""A piece whose process was killed so often is given up: it may be what takes the memory."""
+_WAITING = 2
+"""Pieces that wait for each worker."""
+_IDLE_SECONDS = 300
+_ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+_OF_A_WORKER = {**_ONE_THREAD, "POLARS_MAX_THREADS": "1"}
+"""A worker has one core: its libraries need not fight for the others."""
+
+
+def engine(name: str) -> Run:
+    """An engine by its name.
+
+    Raises:
+        UnknownName: There is none of that name.
+    """
+    if name not in ENGINES:
+        raise UnknownName("engine", name, ENGINES)
+    return ENGINES[name]
+
+
+def local(job: Job, pieces: Sequence[Piece], workers: int) -> Iterator[Part]:
+    """Score in processes of this machine; with one worker in this one."""
+    if workers == 1 or len(pieces) <= 1:
+        yield from (score_piece(job, piece) for piece in pieces)
+        return
+    left, killed = list(pieces), Counter[str]()
+    while left:
+        done: set[str] = set()
+        under_way: set[str] = set()
+        try:
+            for part in _in_processes(job, left, workers, under_way):
+                done.add(part.key)
+                yield part
+        except BrokenExecutor:
+            killed.update(under_way)
+        left = [piece for piece in left if piece.key not in done]
+        yield from (_given_up(piece) for piece in left if killed[piece.key] >= ATTEMPTS)
+        left = [piece for piece in left if killed[piece.key] < ATTEMPTS]
+
+
+def _in_processes(job: Job, pieces: Sequence[Piece], workers: int, under_way: set[str]) -> Iterator[Part]:
+    """The parts of pieces as they are finished; `under_way` names those that a process may be at.
+
+    Raises:
+        BrokenExecutor: A process was killed.
+    """
+    # Its processes start clean, whatever threads this one has, and need no `if __name__ == "__main__"`.
+    from joblib.externals.loky import ProcessPoolExecutor
+
+    pool = ProcessPoolExecutor(min(workers, len(pieces)), timeout=_IDLE_SECONDS, env=_OF_A_WORKER)
+    waiting: dict[Future[Part], str] = {}
+    coming = iter(pieces)
+    try:
+        while True:
+            while len(waiting) < _WAITING * workers and (piece := next(coming, None)) is not None:
+                under_way.add(piece.key)
+                waiting[pool.submit(score_piece, job, piece)] = piece.key
+            if not waiting:
+                return
+            for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                part = future.result()
+                under_way.discard(waiting.pop(future))
+                yield part
+    finally:
+        pool.shutdown(wait=True, kill_workers=bool(waiting))
+
+
+def _given_up(piece: Piece) -> Part:
+    why = f"the process that scored it was killed {ATTEMPTS} times, perhaps for want of memory; give --workers fewer"
+    return replace(Part.of(piece), failed=why)
+
+
+def ray(job: Job, pieces: Sequence[Piece], workers: int) -> Iterator[Part]:
+    """Score on Ray Data: a pool of actors, each of which scores a piece at a time.
+
+    On the cluster that RAY_ADDRESS names, else on a Ray of this machine that ends with the work. No usage is reported.
+
+    Raises:
+        MissingExtra: `accord[ray]` is not installed.
+    """
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # before it is imported
+    try:
+        import ray as _ray
+        import ray.data as _data
+    except ImportError:
+        raise MissingExtra("--engine ray", "ray") from None
+    begun = not _ray.is_initialized()
+    if begun:
+        _begin(_ray)
+    try:
+        _data.DataContext.get_current().enable_progress_bars = False
+        rows = [{"piece": json.dumps(piece.to_json())} for piece in pieces]
+        parts = _data.from_items(rows, override_num_blocks=len(rows)).map_batches(
+            _RayWorker, fn_constructor_args=(job,), batch_size=1, batch_format="pyarrow",
+            # Whole CPUs would leave none to hand out the work: on two, two such actors hang.
+            num_cpus=0.5, compute=_data.ActorPoolStrategy(min_size=1, max_size=workers), max_restarts=-1,
+            max_task_retries=ATTEMPTS,
+        )  # fmt: skip
+        for row in parts.iter_rows():
+            yield _part(json.loads(row["part"]))
+    finally:
+        if begun:
+            _ray.shutdown()
+
+
+def _begin(ray: Any) -> None:
+    """Join the cluster that is named, or start one of this machine that nobody else can reach."""
+    import logging
+
+    if os.environ.get("RAY_ADDRESS"):
+        ray.init(logging_level=logging.ERROR, log_to_driver=False)
+        return
+    for name, value in _OF_A_WORKER.items():
+        os.environ.setdefault(name, value)  # what Ray starts inherits it
+    ray.init(
+        address="local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR,
+        num_cpus=max(2, os.cpu_count() or 2), _node_ip_address="127.0.0.1",
+    )  # fmt: skip
+
+
+class _RayWorker:
+    """An actor: a batch of pieces in, a batch of parts out."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    def __call__(self, batch: Any) -> Any:
+        import pyarrow as pa
+
+        pieces = [Piece.from_json(json.loads(text)) for text in batch.column("piece").to_pylist()]
+        return pa.table({"part": [_as_text(score_piece(self._job, piece)) for piece in pieces]})
+
+
+def _as_text(part: Part) -> str:
+    more = {"failed": part.failed, "seconds": part.seconds, "size": part.size}
+    return json.dumps({**part.to_json(), "more": more})
+
+
+def _part(row: Mapping[str, Any]) -> Part:
+    return replace(Part.from_json(row), **row["more"])
+
+
+ENGINES: Mapping[str, Callable[[Job, Sequence[Piece], int], Iterator[Part]]] = {"local": local, "ray": ray}
+"""How pieces are scored, by name."""

@@ -1,0 +1,481 @@
+"""Scores in parts: pieces that cut nothing, every core, killed anywhere and run again, shards, and one file of all."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+import scaled
+from typer.testing import CliRunner
+
+from accord.cli import commands  # noqa: F401 - registers the commands
+from accord.cli.app import app
+from accord.formats import find, pieces, pieces_of, read_piece
+from accord.formats.parquet import row_groups
+from accord.formats.rows import line_rows
+from accord.learning import load_evaluator
+from accord.project import BatchScorer, Config, Perspective, Project, Shard, Spread, merge_parts, score_parts
+from accord.project.parts import finished, read_manifest
+from accord.values import BadInput, BadRow, UnknownName
+
+ONE, TWO = Spread(workers=1), Spread(workers=2)
+
+
+@pytest.fixture(scope="module")
+def scorer(tmp_path_factory):
+    return BatchScorer(scaled.saved(tmp_path_factory.mktemp("evaluator")))
+
+
+@pytest.fixture
+def small_pieces(monkeypatch):
+    monkeypatch.setattr(pieces, "PIECE_ROWS", 40)
+    monkeypatch.setattr(pieces, "PIECE_BYTES", 20_000)
+
+
+def table(out):
+    return pl.concat([pl.read_parquet(path) for path in sorted(Path(out).glob("part-*.parquet"))])
+
+
+def ids(out):
+    return sorted(table(out)["conversation"])
+
+
+def parts(out):
+    return {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in Path(out).glob("part-*.parquet")}
+
+
+# --- pieces -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\n\n  \n"])
+@pytest.mark.parametrize("last", ["", "\n"])
+def test_lines_belong_to_the_piece_that_they_begin_in_wherever_it_is_cut(tmp_path, newline, last):
+    rows = [{"id": f"é{n}", "text": "x" * (n % 5)} for n in range(6)]
+    path = tmp_path / "lines.jsonl"
+    path.write_bytes((newline.join(json.dumps(row, ensure_ascii=False) for row in rows) + last).encode())
+    size = path.stat().st_size
+    for cut in range(size + 1):
+        found = []
+        for start, end in ((0, cut), (cut, size)):
+            with path.open("rb") as stream:
+                found += [row.fields for row in line_rows("lines", stream, start, end)]
+        assert found == rows, cut
+
+
+def test_a_line_that_is_too_long_is_one_bad_row_of_its_piece(tmp_path, monkeypatch):
+    from accord.formats import rows
+
+    monkeypatch.setattr(rows, "ROW_BYTES", 40)
+    path = tmp_path / "lines.jsonl"
+    path.write_text('{"a": 1}\n{"a": "' + "x" * 100 + '"}\n{"a": 3}\n')
+    for cut in (0, 5, 9, 10, 60, path.stat().st_size - 3):
+        found = []
+        for start, end in ((0, cut), (cut, path.stat().st_size)):
+            with path.open("rb") as stream:
+                found += list(line_rows("lines", stream, start, end))
+        assert [isinstance(row, BadRow) for row in found] == [False, True, False], cut
+
+
+@pytest.mark.parametrize("groups", [[], [10], [200], [10] * 9, [30, 30, 100, 5, 5], [1] * 81])
+def test_rows_are_in_one_piece_each(groups, small_pieces):
+    found = list(pieces._row_ranges([(rows, 100 * rows) for rows in groups]))
+    assert [row for start, end, _ in found for row in range(start, end)] == list(range(sum(groups)))
+    assert all(0 < end - start <= 40 for start, end, _ in found)
+
+
+def test_pieces_hold_every_conversation_once_and_are_the_same_another_time(tmp_path, small_pieces):
+    rows = scaled.drawn(300)
+    scaled.parquet(tmp_path / "in/a.parquet", rows[:130])
+    scaled.jsonl(tmp_path / "in/b/b.jsonl", rows[130:250])
+    (tmp_path / "in/c.json").write_text(json.dumps(rows[250:]))
+    (tmp_path / "in/notes.txt").write_text("not read")
+    (tmp_path / "in/.hidden.jsonl").write_text("{}")
+    made = pieces_of(find(str(tmp_path / "in")))
+    found = [row.id for piece in made for row in read_piece(piece)]
+    assert found == [row["id"] for row in rows[:130]] + [row["id"] for row in rows[130:250]] + [
+        r["id"] for r in rows[250:]
+    ]
+    assert {piece.kind for piece in made} == {"rows", "lines", "file"} and len(made) > 6
+    assert pieces_of(find(str(tmp_path / "in/**/*.*"))[:0] + find(str(tmp_path / "in"))) == made
+    again = [type(piece).from_json(json.loads(json.dumps(piece.to_json()))) for piece in made]
+    assert again == made and [piece.key for piece in again] == [piece.key for piece in made]
+
+
+def test_rows_that_are_turns_are_gathered_across_files_and_passes(tmp_path, monkeypatch):
+    monkeypatch.setattr(pieces, "PASS_BYTES", 3000)
+    (tmp_path / "in").mkdir()
+    every = [{"conversation": f"c{n}", "turn": turn, "role": "user" if turn % 2 == 0 else "assistant", "content": f"{n} {turn}"}
+             for turn in range(6) for n in range(50)]  # fmt: skip
+    for number in range(3):  # each conversation's turns lie in all three files
+        pl.DataFrame(every[number * 100 : number * 100 + 100]).write_csv(tmp_path / f"in/{number}.csv")
+    made = pieces_of(find(str(tmp_path / "in")))
+    found = [row for piece in made for row in read_piece(piece)]
+    assert len(made) > 1 and {piece.kind for piece in made} == {"gathered"}
+    assert sorted(row.id for row in found) == sorted(f"c{n}" for n in range(50))
+    assert all([turn.content for turn in row.turns] == [f"{row.id[1:]} {turn}" for turn in range(6)] for row in found)
+
+
+def test_conversations_without_ids_are_named_as_in_one_file_and_apart_in_several(tmp_path):
+    rows = [{"messages": row["messages"]} for row in scaled.drawn(3)]
+    for folder in ("a", "b"):
+        scaled.jsonl(tmp_path / folder / "chats.jsonl", rows)
+    [one] = pieces_of(find(str(tmp_path / "a/chats.jsonl")))
+    assert [row.id for row in read_piece(one)] == ["chats-1", "chats-2", "chats-3"]
+    both = [row.id for piece in pieces_of(find(str(tmp_path / "*/chats.jsonl"))) for row in read_piece(piece)]
+    assert len(set(both)) == 6
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [
+        ("no.jsonl", None, "no file"),
+        ("*.jsonl", None, "no file of conversations"),
+        ("bad.parquet", b"PAR1 no", "no Parquet file"),
+        ("labels.csv", b"conversation,annotator,question,value\na,b,q,1\n", "labels"),
+        ("odd.jsonl", b'{"a": 1}\n', "cannot tell the format"),
+        ("blank.jsonl", b"\n\n", "holds no row"),
+    ],
+)
+def test_what_cannot_be_scored_is_said_before_anything_is(tmp_path, scorer, name, content, why):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(BadInput, match=why):
+        score_parts(scorer, tmp_path / name, tmp_path / "out", ONE)
+    assert not (tmp_path / "out").exists()
+
+
+def test_groups_of_rows_are_read_from_the_footer(tmp_path):
+    path = scaled.parquet(tmp_path / "a.parquet", scaled.drawn(120), group=50)
+    with path.open("rb") as stream:
+        found = row_groups("a", stream, path.stat().st_size)
+    assert [group.rows for group in found] == [50, 50, 20] and all(group.unpacked > 1000 for group in found)
+
+
+# --- parts ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", ["conversation", "turn"])
+@pytest.mark.parametrize("ending", [".jsonl", ".csv", ".parquet"])
+def test_merged_parts_are_the_file_that_one_process_writes(tmp_path, small_pieces, level, ending):
+    folder = scaled.saved(tmp_path / "e", level)
+    chats = scaled.jsonl(
+        tmp_path / "chats.jsonl",
+        [*scaled.drawn(150, 4), {"id": "=cmd()", "messages": [{"role": "user", "content": "?"}]}],
+    )
+    with Project(Config(store=f"sqlite:///{tmp_path}/s.db")) as project:
+        project.score(chats, tmp_path / f"one{ending}", load_evaluator(folder))
+        done = project.score_parts(chats, tmp_path / "parts", folder, spread=TWO)
+        assert project.store.runs()[-1]["results"]["made"] == done.made > 3
+    merge_parts(tmp_path / "parts", tmp_path / f"merged{ending}")
+    if ending == ".parquet":
+        merged = pl.read_parquet(tmp_path / "merged.parquet").drop("status")
+        assert merged.equals(pl.read_parquet(tmp_path / "one.parquet"))
+    else:
+        assert (tmp_path / f"merged{ending}").read_bytes() == (tmp_path / f"one{ending}").read_bytes()
+
+
+def test_a_finished_part_is_not_made_again_and_the_same_piece_gives_the_same_bytes(tmp_path, scorer, small_pieces):
+    chats = scaled.parquet(tmp_path / "a.parquet", scaled.drawn(100))
+    first = score_parts(scorer, chats, tmp_path / "out", ONE)
+    before = parts(tmp_path / "out")
+    second = score_parts(scorer, chats, tmp_path / "out", ONE)
+    assert first.made > 2 and (second.made, second.there) == (0, first.made) and parts(tmp_path / "out") == before
+    score_parts(scorer, chats, tmp_path / "other", ONE)
+    assert {name: content for name, (_, content) in parts(tmp_path / "other").items()} == {
+        name: content for name, (_, content) in before.items()
+    }
+    manifest = read_manifest(str(tmp_path / "out"))
+    assert manifest["rows"] == manifest["scored"] == 100 and manifest["unscored"] == {} and manifest["left"] == 0
+    assert len(manifest["parts"]) == first.made and manifest["signature"] == scorer.signature and "spent" in manifest
+
+
+def test_a_part_that_is_lost_or_a_manifest_that_is_lost_is_made_again_and_nothing_else(tmp_path, scorer, small_pieces):
+    chats = scaled.parquet(tmp_path / "a.parquet", scaled.drawn(100))
+    score_parts(scorer, chats, tmp_path / "out", ONE)
+    manifest = read_manifest(str(tmp_path / "out"))
+    lost = next(iter(parts(tmp_path / "out")))
+    (tmp_path / "out" / lost).unlink()
+    with pytest.raises(BadInput, match="is gone"):
+        merge_parts(tmp_path / "out", tmp_path / "m.parquet")
+    assert score_parts(scorer, chats, tmp_path / "out", ONE).made == 1
+    (tmp_path / "out/manifest.json").unlink()
+    assert score_parts(scorer, chats, tmp_path / "out", ONE).made == 0
+    assert read_manifest(str(tmp_path / "out")) == manifest
+
+
+def test_files_that_come_are_added_and_a_file_that_changed_is_scored_anew(tmp_path, scorer):
+    rows = scaled.drawn(30)
+    scaled.jsonl(tmp_path / "in/a.jsonl", rows[:10])
+    scaled.jsonl(tmp_path / "in/b.jsonl", rows[10:20])
+    score_parts(scorer, tmp_path / "in", tmp_path / "out", ONE)
+    scaled.jsonl(tmp_path / "in/c.jsonl", rows[20:25])
+    assert score_parts(scorer, tmp_path / "in", tmp_path / "out", ONE).made == 1
+    scaled.jsonl(tmp_path / "in/a.jsonl", rows[:5] + rows[25:])
+    done = score_parts(scorer, tmp_path / "in", tmp_path / "out", ONE)
+    assert done.made == 1 and ids(tmp_path / "out") == sorted(row["id"] for row in rows[:5] + rows[10:])
+    alone = score_parts(scorer, scaled.jsonl(tmp_path / "d.jsonl", scaled.drawn(40)[30:]), tmp_path / "out", ONE)
+    assert alone.counts.rows == 35 and len(ids(tmp_path / "out")) == 35, "a folder gathers what is scored into it"
+
+
+def test_a_folder_holds_scores_that_were_made_in_one_way(tmp_path, scorer):
+    chats = scaled.jsonl(tmp_path / "a.jsonl", scaled.drawn(5))
+    score_parts(scorer, chats, tmp_path / "out", ONE)
+    other = BatchScorer(scaled.saved(tmp_path / "mixed", head="mixed"), Perspective.named("ann", (), None))
+    with pytest.raises(BadInput, match="were made otherwise"):
+        score_parts(other, chats, tmp_path / "out", ONE)
+    (tmp_path / "out/manifest.json").write_text("{")
+    with pytest.raises(BadInput, match="damaged"):
+        score_parts(scorer, chats, tmp_path / "out", ONE)
+
+
+def test_bad_rows_and_files_that_fail_cost_themselves_alone(tmp_path, scorer, small_pieces, monkeypatch):
+    rows = scaled.drawn(60)
+    scaled.jsonl(tmp_path / "in/a.jsonl", [*rows[:20], {"id": "odd"}, {"id": "odd-too", "messages": 3}])
+    with (tmp_path / "in/a.jsonl").open("a") as stream:
+        stream.write("no json\n")
+    good = scaled.parquet(tmp_path / "in/b.parquet", rows[20:])
+    damaged = bytearray(good.read_bytes())
+    damaged[4:300] = b"\0" * 296
+    (tmp_path / "in/c.parquet").write_bytes(damaged)
+    with pytest.raises(BadInput, match="Parquet"):
+        score_parts(scorer, tmp_path / "in", tmp_path / "out", ONE)
+    # Damaged after it was planned: one part fails, all others are there, and the next run tries it again.
+    (tmp_path / "in/c.parquet").write_bytes(good.read_bytes())
+    planned = pieces_of(find(str(tmp_path / "in")))
+    (tmp_path / "in/c.parquet").write_bytes(damaged)
+    monkeypatch.setattr("accord.project.scoring_parts.pieces_of", lambda *_: planned)
+    done = score_parts(scorer, tmp_path / "in", tmp_path / "out", ONE)
+    assert done.left == len(done.failed) == 1 and "c.parquet" in next(iter(done.failed))
+    assert done.counts.bad_rows == 3 and done.counts.scored == 60
+    bad = table(tmp_path / "out").filter(pl.col("status") == "bad-row")
+    assert len(bad) == 3 and bad["unscored"].is_not_null().all()
+    with pytest.raises(BadInput, match="1 parts are still to be made"):
+        merge_parts(tmp_path / "out", tmp_path / "m.jsonl")
+
+
+def test_a_conversation_that_was_scored_twice_is_not_merged(tmp_path, scorer):
+    rows = scaled.drawn(5)
+    scaled.jsonl(tmp_path / "in/a.jsonl", rows)
+    scaled.jsonl(tmp_path / "in/b.jsonl", rows[:1])
+    score_parts(scorer, tmp_path / "in", tmp_path / "out", ONE)
+    with pytest.raises(BadInput, match="'c0'"):
+        merge_parts(tmp_path / "out", tmp_path / "m.jsonl")
+    with pytest.raises(BadInput, match="ending"):
+        merge_parts(tmp_path / "out", tmp_path / "m.txt")
+    with pytest.raises(BadInput, match="holds no scores in parts"):
+        merge_parts(tmp_path / "in", tmp_path / "m.jsonl")
+
+
+def test_a_piece_of_many_rows_is_written_in_steps_and_is_one_part(tmp_path, scorer, monkeypatch):
+    from accord.project import parts as made
+
+    chats = scaled.jsonl(tmp_path / "a.jsonl", scaled.drawn(100))
+    score_parts(scorer, chats, tmp_path / "whole", ONE)
+    monkeypatch.setattr(made, "_ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(made, "_WRITTEN_AT_ONCE", 15)
+    score_parts(scorer, chats, tmp_path / "steps", ONE)
+    assert table(tmp_path / "steps").equals(table(tmp_path / "whole"))
+    [steps], [whole] = (read_manifest(str(tmp_path / out))["parts"] for out in ("steps", "whole"))
+    assert steps.pop("total") == pytest.approx(whole.pop("total"), rel=1e-12) and steps == whole
+
+
+# --- shards -----------------------------------------------------------------------------------------------------------
+
+
+def test_shards_share_the_work_and_together_do_all_of_it(tmp_path, scorer, small_pieces):
+    chats = scaled.parquet(tmp_path / "a.parquet", scaled.drawn(1200))
+    for number in (3, 1):
+        score_parts(scorer, chats, tmp_path / "out", Spread(workers=1, shard=Shard(number, 3)))
+    with pytest.raises(BadInput, match="still to be made"):
+        merge_parts(tmp_path / "out", tmp_path / "m.parquet")
+    done = score_parts(scorer, chats, tmp_path / "out", Spread(workers=1, shard=Shard(2, 3)))
+    assert done.left == 0 and 0 < done.made < done.parts and done.counts.rows == 1200
+    assert ids(tmp_path / "out") == sorted(row["id"] for row in scaled.drawn(1200))
+
+
+@pytest.mark.parametrize("text", ["0/3", "4/3", "3", "a/b", "1/0", "-1/3", "1/3/5"])
+def test_a_shard_that_is_none_is_refused(text):
+    with pytest.raises(BadInput, match="from 1/N to N/N"):
+        Shard.named(text)
+
+
+def test_the_last_to_write_the_manifest_tells_of_all(tmp_path, scorer, small_pieces, monkeypatch):
+    """Another process finishes a part, and writes a manifest without ours, while we write our own."""
+    from accord.project import parts as made
+
+    chats = scaled.parquet(tmp_path / "a.parquet", scaled.drawn(800))
+    write, met = made._write, []
+
+    def meanwhile(out, manifest):
+        if manifest["parts"] and not met:
+            met.append(True)
+            score_parts(scorer, chats, tmp_path / "out", Spread(workers=1, shard=Shard(2, 2)))
+        write(out, manifest)
+
+    monkeypatch.setattr(made, "_write", meanwhile)
+    score_parts(scorer, chats, tmp_path / "out", Spread(workers=1, shard=Shard(1, 2)))
+    manifest = read_manifest(str(tmp_path / "out"))
+    assert (
+        met and manifest["left"] == 0 and {part["key"] for part in manifest["parts"]} == finished(str(tmp_path / "out"))
+    )
+
+
+# --- processes --------------------------------------------------------------------------------------------------------
+
+
+def test_workers_and_engines_are_named_rightly(tmp_path, scorer):
+    chats = scaled.jsonl(tmp_path / "a.jsonl", scaled.drawn(2))
+    with pytest.raises(BadInput, match="--workers"):
+        score_parts(scorer, chats, tmp_path / "out", Spread(workers=0))
+    with pytest.raises(UnknownName, match="engine"):
+        score_parts(scorer, chats, tmp_path / "out", Spread("spark"))
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(BadInput, match="is a file"):
+        score_parts(scorer, chats, tmp_path / "taken", ONE)
+
+
+def children(name):
+    """The processes of this one whose command line says a name."""
+    if not Path("/proc/self/task").is_dir():
+        pytest.skip("no /proc here")
+    every = [int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()]
+    return [pid for pid in every if name in Path(f"/proc/{pid}/cmdline").read_bytes().decode()]
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_costs_nothing(tmp_path, scorer, small_pieces):
+    chats = scaled.parquet(tmp_path / "a.parquet", scaled.drawn(1200))
+    killed = []
+
+    def kill_one(moved):
+        if not killed and (found := children("LokyProcess")):
+            killed.append(found[0])
+            os.kill(found[0], signal.SIGKILL)
+
+    done = score_parts(scorer, chats, tmp_path / "out", TWO, kill_one)
+    assert killed and not done.failed and done.left == 0 and done.counts.scored == 1200
+    assert ids(tmp_path / "out") == sorted(row["id"] for row in scaled.drawn(1200))
+
+
+@pytest.mark.slow
+def test_a_piece_that_always_kills_its_worker_is_given_up(tmp_path, scorer, monkeypatch):
+    from accord.project import engines
+
+    chats = scaled.jsonl(tmp_path / "a.jsonl", scaled.drawn(4))
+    planned = [*pieces_of(find(str(chats))), *pieces_of(find(str(scaled.jsonl(tmp_path / "b.jsonl", scaled.drawn(4)))))]
+    job = engines.Job(scorer, str(tmp_path / "out"))
+
+    def broken(job, pieces, workers, under_way):
+        under_way.update(piece.key for piece in pieces)
+        raise engines.BrokenExecutor
+
+    monkeypatch.setattr(engines, "_in_processes", broken)
+    found = list(engines.local(job, planned, 2))
+    assert [part.key for part in found] == [piece.key for piece in planned]
+    assert all("killed 3 times" in part.failed for part in found)
+
+
+RUN = """
+import sys
+from accord.formats import pieces
+pieces.PIECE_ROWS = 40
+from accord.cli import app, commands
+app(sys.argv[1:])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_driver_that_is_killed_goes_on_where_it_was(tmp_path, workers):
+    scaled.saved(tmp_path / "e")
+    chats = scaled.parquet(tmp_path / "a.parquet", scaled.drawn(2000))
+    arguments = [
+        "score",
+        str(chats),
+        "--out",
+        str(tmp_path / "out"),
+        "--evaluator",
+        str(tmp_path / "e"),
+        "--workers",
+        workers,
+    ]
+    command = [sys.executable, "-c", RUN, *arguments, "--json"]
+    driver = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not parts(tmp_path / "out") and time.monotonic() < deadline and driver.poll() is None:
+        time.sleep(0.01)
+    driver.kill()
+    driver.wait()
+    before = parts(tmp_path / "out")
+    assert before
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    found = json.loads(done.stdout)
+    assert done.returncode == 0, done.stderr
+    assert found["there"] >= len(before) and found["left"] == 0 and found["counts"]["scored"] == 2000
+    assert ids(tmp_path / "out") == sorted(row["id"] for row in scaled.drawn(2000)), "nothing lost, nothing doubled"
+    after = parts(tmp_path / "out")
+    assert all(after[name] == made for name, made in before.items()), "nothing scored again"
+    assert {part["key"] for part in read_manifest(str(tmp_path / "out"))["parts"]} == finished(str(tmp_path / "out"))
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ACCORD_STORE", raising=False)
+    scaled.saved(tmp_path / "evaluators/calibration")
+    rows = scaled.drawn(20)
+    scaled.jsonl(tmp_path / "in/a.jsonl", rows[:10])
+    scaled.jsonl(tmp_path / "in/b.jsonl", rows[10:])
+    return tmp_path
+
+
+def ran(*arguments):
+    done = CliRunner().invoke(app, list(arguments))
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done
+
+
+def test_the_command_scores_folders_globs_and_several_files_into_parts_and_merges_them(project):
+    for number, sources in enumerate((["in"], ["in/*.jsonl"], ["in/a.jsonl", "in/b.jsonl"])):
+        done = ran("score", *sources, "--out", f"out{number}/", "--workers", "1")
+        assert done.exit_code == 0 and "20 conversations scored" in done.output and "2 parts made" in done.output
+    merged = ran("scores", "merge", "out0", "--out", "scores.jsonl")
+    assert merged.exit_code == 0 and "20 rows" in merged.output
+    found = [json.loads(line) for line in (project / "scores.jsonl").read_text().splitlines()]
+    assert [row["conversation"] for row in found] == [f"c{number}" for number in range(20)]
+    assert isinstance(found[0]["distribution"], dict) and "status" not in found[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "why"),
+    [
+        (["in/a.jsonl", "--out", "s.jsonl", "--workers", "2"], 1, "--out scores/"),
+        (["in/a.jsonl", "in/b.jsonl", "--out", "s.jsonl"], 1, "accord scores merge"),
+        (["in/*.jsonl", "--out", "s.parquet"], 1, "accord scores merge"),
+        (["in", "--out", "out", "--shard", "3/2"], 1, "--shard"),
+        (["in", "--out", "out", "--engine", "dask"], 1, "engine"),
+        (["in", "--out", "out", "--skip-bad-rows"], 1, "--skip-bad-rows"),
+        (["in", "--out", "out", "--ask", "3"], 1, "--ask"),
+        (["in/a.jsonl", "--out", "s.txt"], 1, "ending"),
+        (["nowhere://bucket/a.jsonl", "--out", "out"], 1, "nowhere"),
+    ],
+)
+def test_what_the_command_cannot_do_is_one_line(project, arguments, code, why):
+    done = ran("score", *arguments)
+    assert done.exit_code == code and why in done.output and "Traceback" not in done.output
+    assert len(done.output.strip().splitlines()) == 1
+
+
+def test_bad_rows_end_in_the_code_of_what_is_partly_unscored(project):
+    (project / "in/c.jsonl").write_text('{"id": "x"}\n{"id": "y", "messages": [{"role": "user", "content": "hi"}]}\n')
+    done = ran("score", "in", "--out", "out", "--format", "openai-messages", "--workers", "1", "--json")
+    assert done.exit_code == 5 and '"bad_rows": 1' in done.output
