@@ -69,13 +69,21 @@ class _Chosen:
         self, samples: Sequence[Sample], session: Callable[[Sample], MetricSession] | None = None
     ) -> EvidenceTable:
         """A row per sample; several turns of one conversation go through it once. `session` gives what was kept."""
+        new = session or (lambda sample: self.new_session())
         known: dict[int, MetricSession] = {}
-        for sample in samples:
-            if id(sample.conversation) not in known:
-                known[id(sample.conversation)] = self.new_session() if session is None else session(sample)
-        sessions = [known[id(sample.conversation)] for sample in samples]
-        self._prepare(samples, sessions)
-        found = [self._of(sample, mine) for sample, mine in zip(samples, sessions, strict=True)]
+        if self.embedded:
+            for sample in samples:
+                if id(sample.conversation) not in known:
+                    known[id(sample.conversation)] = new(sample)
+            self._prepare(samples, [known[id(sample.conversation)] for sample in samples])
+        last = {id(sample.conversation): place for place, sample in enumerate(samples)}
+        found = []
+        for place, sample in enumerate(samples):
+            which = id(sample.conversation)
+            mine = known[which] if which in known else known.setdefault(which, new(sample))
+            found.append(self._of(sample, mine))
+            if last[which] == place:  # what was said in it is let go: the next one takes its memory
+                del known[which]
         names, targets = [column.name for column in self.columns], tuple(sample.target for sample in samples)
         rows = np.array([[row[name] for name in names] for row, *_ in found], dtype=float)  # None becomes NaN
         rows = rows.reshape(len(samples), len(names))

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 from accord.formats.record import Fields, Format, Record, WrongShape, formats
@@ -16,6 +17,7 @@ _ID_KEYS = ("id", "conversation_id", "session_id")
 _DOCUMENT_KEYS = ("documents", "context", "contexts", "retrieved_contexts", "knowledge")
 _TEXT_KEYS = ("text", "content", "page_content", "value")
 _ROLE_KEYS = ("role", "speaker", "sender", "from", "author")
+_PLAIN = frozenset({"role", "content"})
 _CONTENT_KEYS = ("content", "parts", "text", "utterance", "message", "value")
 
 
@@ -36,6 +38,7 @@ ROLES = {
 """Other names of the four roles that metrics and judges look for; any further role keeps its own name."""
 
 
+@lru_cache(maxsize=1024)
 def role_named(name: str) -> str:
     """The role as Accord names it."""
     if name in _STANDARD:
@@ -67,6 +70,10 @@ def turn_from_message(message: Any) -> Turn:
     """
     if not isinstance(message, Mapping):
         raise WrongShape(f"a message is an object, got {type(message).__name__}")
+    if message.keys() == _PLAIN:  # most messages of most logs: nothing to look for
+        role, content = message["role"], message["content"]
+        if isinstance(role, str) and role and isinstance(content, str):
+            return Turn(role_named(role), content)
     role_key = next((key for key in _ROLE_KEYS if message.get(key) not in (None, "")), "role")
     role = message.get(role_key)
     if not isinstance(role, str) or not role:

@@ -111,6 +111,8 @@ def _admitted_turn(place: int, turn: Turn) -> Turn:
             f"turn {place} has no role or no text: {type(turn.role).__name__}, {type(turn.content).__name__}"
         )
     if not turn.extra:
+        if turn.name is None and turn.time is None:
+            return turn
         return replace(turn, name=_as_text(turn.name), time=_as_text(turn.time))
     extra = _plain(dict(turn.extra))
     if "tool_calls" in extra:
@@ -137,6 +139,8 @@ def _calls(place: int, value: Any) -> list[Any]:
 def _admitted_document(document: Document) -> Document:
     if not isinstance(document.text, str):
         raise WrongShape(f"a document is a text, got {type(document.text).__name__}")
+    if document.id is None and document.title is None:
+        return document
     return replace(document, id=_as_text(document.id), title=_as_text(document.title))
 
 

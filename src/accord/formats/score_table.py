@@ -10,11 +10,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from accord.formats.row_writer import SCORE_NUMBERS
-from accord.values import ROW, Score, Unscored, inert
+from accord.values import ROW, Score, Signature, Unscored, inert
 
 if TYPE_CHECKING:
     import polars as pl
@@ -47,39 +48,33 @@ def score_table(scores: Sequence[Score | Unscored], bad: frozenset[int] = frozen
     """
     import polars as pl
 
-    data: dict[str, list[Any]] = {name: [make(score) for score in scores] for name, make in _CELLS.items()}
-    data["status"] = [
-        SCORED if isinstance(score, Score) else BAD_ROW if place in bad else UNSCORED
-        for place, score in enumerate(scores)
-    ]
-    return pl.DataFrame(data, schema=score_schema())
+    rows = [_row(score, place in bad) for place, score in enumerate(scores)]
+    columns = zip(*rows, strict=True) if rows else ((),) * len(SCORE_TYPES)
+    schema = score_schema()
+    data = [pl.Series(name, cells, schema[name]) for name, cells in zip(schema, columns, strict=True)]
+    return pl.DataFrame(data)
 
 
-def _of_score(make: Callable[[Score], Any]) -> Callable[[Score | Unscored], Any]:
-    return lambda score: make(score) if isinstance(score, Score) else None
+def _row(score: Score | Unscored, is_bad: bool) -> tuple[Any, ...]:
+    """The cells of one score, in the order of `SCORE_TYPES`."""
+    target, speaker, notes = score.target, inert(score.annotator), score.notes
+    told, made = json.dumps(dict(notes)) if notes else None, _signature(score.signature)
+    if isinstance(score, Unscored):
+        why, status = inert(score.reason), BAD_ROW if is_bad else UNSCORED
+        return (inert(target.conversation), target.turn, speaker, *_NOTHING, told, why, made, status)
+    band_low, band_high = score.band or (None, None)
+    return (
+        inert(target.conversation), target.turn, speaker, score.value, *score.interval, band_low, band_high,
+        score.variance, score.entropy, _encoded(score.distribution), score.warning and inert(score.warning),
+        _encoded(dict(score.attributions)) if score.attributions else None, told, None, made, SCORED,
+    )  # fmt: skip
 
 
-def _json(value: Mapping[str, Any]) -> str | None:
-    return json.dumps(dict(value)) if value else None
+_NOTHING = (None,) * (ROW.index("notes") - ROW.index("value"))
+_encoded = json.JSONEncoder().encode
 
 
-_Made = Callable[[Score | Unscored], Any]
-_CELLS: Mapping[str, _Made] = {
-    "conversation": lambda score: inert(score.target.conversation),
-    "turn": lambda score: score.target.turn,
-    "annotator": lambda score: inert(score.annotator),
-    "value": _of_score(lambda score: score.value),
-    "low": _of_score(lambda score: score.interval[0]),
-    "high": _of_score(lambda score: score.interval[1]),
-    "band_low": _of_score(lambda score: score.band and score.band[0]),
-    "band_high": _of_score(lambda score: score.band and score.band[1]),
-    "variance": _of_score(lambda score: score.variance),
-    "entropy": _of_score(lambda score: score.entropy),
-    "distribution": _of_score(lambda score: json.dumps(score.distribution)),
-    "warning": _of_score(lambda score: score.warning and inert(score.warning)),
-    "attributions": _of_score(lambda score: _json(dict(score.attributions))),
-    "notes": lambda score: _json(score.notes),
-    "unscored": lambda score: inert(score.reason) if isinstance(score, Unscored) else None,
-    "signature": lambda score: inert(str(score.signature)),
-}
-"""Each column of `ROW`, as it follows from a score."""
+@lru_cache(maxsize=64)
+def _signature(signature: Signature) -> str:
+    """A signature as its cell; thousands of scores share one."""
+    return inert(str(signature))

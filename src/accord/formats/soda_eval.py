@@ -50,9 +50,14 @@ def _named(fields: Fields) -> dict[str, Any]:
     return row
 
 
+_TELLING = {"dialogue_id", "turn_index", "issues", "score"}
+
+
 def _recognises(fields: Fields) -> bool:
+    if len(fields) < len(_TELLING):
+        return False
     row = _named(fields)
-    return {"dialogue_id", "turn_index", "issues", "score"} <= row.keys() and "ratings" not in row
+    return row.keys() >= _TELLING and "ratings" not in row
 
 
 def _convert(rows: Sequence[Fields], default_id: str) -> Record:

@@ -10,6 +10,7 @@ has changed and all that is planned now is there.
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import tempfile
@@ -17,6 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,6 +53,7 @@ _ABOUT = "accord"
 _ROWS_AT_ONCE = 2000
 _WRITTEN_AT_ONCE = 20_000
 _READ_AT_ONCE = 16
+_OBJECTS_BETWEEN = 100_000
 
 
 @dataclass(frozen=True)
@@ -169,7 +172,7 @@ def score_piece(job: Job, piece: Piece) -> Part:
     about = Part.of(piece)
     spent = _spent(scorer)
     try:
-        with tempfile.TemporaryDirectory(prefix="accord-") as folder:
+        with _rare_collections(), tempfile.TemporaryDirectory(prefix="accord-") as folder:
             tables = _tables(scorer, piece)
             first = next(tables, None)
             second = next(tables, None)
@@ -193,6 +196,17 @@ def score_piece(job: Job, piece: Piece) -> Part:
     except BadInput as error:
         about = replace(about, failed=str(error))
     return replace(about, seconds=time.perf_counter() - begun)
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Garbage is collected less often: thousands of values that live as long as a batch are no garbage to look for."""
+    before = gc.get_threshold()
+    gc.set_threshold(_OBJECTS_BETWEEN, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def _tables(scorer: BatchScorer, piece: Piece) -> Iterator[pl.DataFrame]:

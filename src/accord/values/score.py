@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 def mean(options: Numbers, probabilities: Numbers) -> float:
     """Σ p·y: the answer with the least expected squared error (eq. 2)."""
-    return float(sum(o * p for o, p in zip(options, probabilities, strict=True)))
+    return float(sum([o * p for o, p in zip(options, probabilities, strict=True)]))
 
 
 def variance(options: Numbers, probabilities: Numbers) -> float:
     """Σ p·(y - mean)², in squared units of the scale."""
     middle = mean(options, probabilities)
-    return float(sum(p * (o - middle) ** 2 for o, p in zip(options, probabilities, strict=True)))
+    return float(sum([p * (o - middle) ** 2 for o, p in zip(options, probabilities, strict=True)]))
 
 
 def entropy(probabilities: Numbers) -> float:
     """-Σ p·log p, in nats: 0 where one answer is certain, log K where all are equally likely."""
-    return float(-sum(p * math.log(p) for p in probabilities if p > 0))
+    return float(-sum([p * math.log(p) for p in probabilities if p > 0]))
 
 
 def quantile(options: Numbers, probabilities: Numbers, share: float) -> float:

@@ -114,7 +114,7 @@ class TurnHistory:
         messages: How many messages there were.
     """
 
-    __slots__ = ("asked", "counts", "keeps_trigrams", "messages", "trigrams")
+    __slots__ = ("_known", "asked", "counts", "keeps_trigrams", "messages", "trigrams")
 
     def __init__(self, keeps_trigrams: bool = True) -> None:
         self.keeps_trigrams = keeps_trigrams
@@ -122,6 +122,7 @@ class TurnHistory:
         self.trigrams: set[tuple[str, ...]] = set()
         self.asked: ParsedText | None = None
         self.messages = 0
+        self._known: tuple[ParsedText | None, int] = (None, 0)
 
     @property
     def size(self) -> int:
@@ -131,13 +132,16 @@ class TurnHistory:
 
     def known(self, message: ParsedText) -> int:
         """How many of a message's content stems were said before, by anybody."""
-        return len(self.counts.keys() & message.content.keys())  # walks the shorter side: the message
+        if self._known[0] is not message:  # two metrics ask
+            self._known = message, len(self.counts.keys() & message.content.keys())  # walks the shorter side
+        return self._known[1]
 
     def add(self, message: ParsedText, is_reply: bool) -> None:
         """Take a message into account."""
         counts = self.counts
+        self._known = None, 0
         for stem, count in message.content.items():
-            counts[stem] = counts.get(stem, 0) + count
+            counts[stem] = counts[stem] + count if stem in counts else count
         if is_reply:
             if self.keeps_trigrams:
                 self.trigrams.update(message.trigrams)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from statistics import fmean
+from math import fsum
 
 from accord.evidence.bank.counts import LONGEST_RUN, copied_run, repeated_trigrams
 from accord.evidence.bank.languages import ENGLISH, Language
@@ -188,4 +188,4 @@ def _speaker(conversation: Conversation, turn: int | None) -> str | None:
 
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return fmean(known) if known else None
+    return fsum(known) / len(known) if known else None
