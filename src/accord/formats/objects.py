@@ -120,7 +120,7 @@ def opened(url: str) -> IO[bytes]:
         return io.BufferedReader(open_regular(Path(url)), MB)
     system, path = _system(url)
     with _said("read", url):
-        return system.open(path, "rb", block_size=_BLOCK)  # type: ignore[no-any-return]
+        return io.BufferedReader(system.open(path, "rb", block_size=_BLOCK), MB)  # its own `readline` has no bound
 
 
 @contextmanager
