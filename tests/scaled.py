@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -62,3 +63,20 @@ def parquet(path: Path, rows: Sequence[dict[str, Any]], group: int = 50) -> Path
     path.parent.mkdir(parents=True, exist_ok=True)
     pl.DataFrame(rows).write_parquet(path, row_group_size=group)
     return path
+
+
+def descendants(pid: int, name: str) -> list[int]:
+    """The processes that a process began, and those that these began, whose command line says a name."""
+    parents: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+    found = []
+    for child in parents:
+        above: int | None = child
+        while above is not None and above != pid:
+            above = parents.get(above)
+        with suppress(OSError):
+            if above == pid and child != pid and name in Path(f"/proc/{child}/cmdline").read_bytes().decode():
+                found.append(child)
+    return found

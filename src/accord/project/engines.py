@@ -6,10 +6,13 @@ Each gives every part as it is finished. A worker that is killed costs the piece
 from __future__ import annotations
 
 import json
+import logging
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
+from contextlib import redirect_stdout
 from dataclasses import replace
 from typing import Any
 
@@ -98,35 +101,40 @@ def ray(job: Job, pieces: Sequence[Piece], workers: int) -> Iterator[Part]:
     Raises:
         MissingExtra: `accord[ray]` is not installed.
     """
+    if not pieces:
+        return
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # before it is imported
     try:
         import ray as _ray
         import ray.data as _data
     except ImportError:
         raise MissingExtra("--engine ray", "ray") from None
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
     begun = not _ray.is_initialized()
-    if begun:
-        _begin(_ray)
-    try:
-        _data.DataContext.get_current().enable_progress_bars = False
-        rows = [{"piece": json.dumps(piece.to_json())} for piece in pieces]
-        parts = _data.from_items(rows, override_num_blocks=len(rows)).map_batches(
-            _RayWorker, fn_constructor_args=(job,), batch_size=1, batch_format="pyarrow",
-            # Whole CPUs would leave none to hand out the work: on two, two such actors hang.
-            num_cpus=0.5, compute=_data.ActorPoolStrategy(min_size=1, max_size=workers), max_restarts=-1,
-            max_task_retries=ATTEMPTS,
-        )  # fmt: skip
-        for row in parts.iter_rows():
-            yield _part(json.loads(row["part"]))
-    finally:
+    with redirect_stdout(sys.stderr):  # Ray tells of a worker that died on stdout, where a result is to be read
         if begun:
-            _ray.shutdown()
+            _begin(_ray)
+        try:
+            yield from _on_ray(_data, job, pieces, workers)
+        finally:
+            if begun:
+                _ray.shutdown()
+
+
+def _on_ray(data: Any, job: Job, pieces: Sequence[Piece], workers: int) -> Iterator[Part]:
+    data.DataContext.get_current().enable_progress_bars = False
+    rows = [{"piece": json.dumps(piece.to_json())} for piece in pieces]
+    parts = data.from_items(rows, override_num_blocks=len(rows)).map_batches(
+        _actor_of(job), batch_size=1, batch_format="pyarrow",
+        # Whole CPUs would leave none to hand out the work: on two, two such actors hang.
+        num_cpus=0.5, compute=data.ActorPoolStrategy(min_size=1, max_size=workers),
+    )  # fmt: skip
+    for row in parts.iter_rows():
+        yield _part(json.loads(row["part"]))
 
 
 def _begin(ray: Any) -> None:
     """Join the cluster that is named, or start one of this machine that nobody else can reach."""
-    import logging
-
     if os.environ.get("RAY_ADDRESS"):
         ray.init(logging_level=logging.ERROR, log_to_driver=False)
         return
@@ -138,17 +146,17 @@ def _begin(ray: Any) -> None:
     )  # fmt: skip
 
 
-class _RayWorker:
-    """An actor: a batch of pieces in, a batch of parts out."""
+def _actor_of(job: Job) -> type:
+    """An actor that scores pieces; the job travels inside it, so that one that is begun again has it too."""
 
-    def __init__(self, job: Job) -> None:
-        self._job = job
+    class Pieces:
+        def __call__(self, batch: Any) -> Any:
+            import pyarrow as pa
 
-    def __call__(self, batch: Any) -> Any:
-        import pyarrow as pa
+            pieces = [Piece.from_json(json.loads(text)) for text in batch.column("piece").to_pylist()]
+            return pa.table({"part": [_as_text(score_piece(job, piece)) for piece in pieces]})
 
-        pieces = [Piece.from_json(json.loads(text)) for text in batch.column("piece").to_pylist()]
-        return pa.table({"part": [_as_text(score_piece(self._job, piece)) for piece in pieces]})
+    return Pieces
 
 
 def _as_text(part: Part) -> str:

@@ -1,0 +1,130 @@
+"""Scoring on Ray: the same bytes as local processes, whoever is killed; a machine of its own on loopback, no telemetry."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import polars as pl
+import pytest
+import scaled
+
+from accord.project import BatchScorer, Spread, score_parts
+from accord.values import MissingExtra
+
+needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="accord[ray] is not installed")
+needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc here")
+LIMIT = 300
+RUN = """
+import sys
+from accord.formats import pieces
+pieces.PIECE_ROWS = 50
+from accord.cli import app, commands
+app(sys.argv[1:])
+"""
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ray")
+    scaled.saved(folder / "e")
+    scaled.parquet(folder / "chats.parquet", scaled.drawn(2000))
+    return folder
+
+
+def command(work, out, *more):
+    arguments = [
+        "score",
+        str(work / "chats.parquet"),
+        "--out",
+        str(out),
+        "--evaluator",
+        str(work / "e"),
+        "--workers",
+        "2",
+    ]
+    return [sys.executable, "-c", RUN, *arguments, "--json", *more]
+
+
+def ran(work, out, *more):
+    done = subprocess.run(command(work, out, *more), cwd=work, capture_output=True, text=True, timeout=LIMIT)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def parts(out):
+    return {path.name: path.read_bytes() for path in Path(out).glob("part-*.parquet")}
+
+
+def times(out):
+    return {path.name: path.stat().st_mtime_ns for path in Path(out).glob("part-*.parquet")}
+
+
+def begun(work, out):
+    """A driver on Ray that has finished some parts, and not all."""
+    driver = subprocess.Popen(
+        command(work, out, "--engine", "ray"), cwd=work, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    deadline = time.monotonic() + LIMIT
+    while len(parts(out)) < 3 and driver.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return driver
+
+
+@needs_ray
+@needs_proc
+@pytest.mark.slow
+def test_ray_makes_the_same_bytes_whoever_is_killed(work, tmp_path):
+    local = ran(work, tmp_path / "local")
+    driver = begun(work, tmp_path / "ray")
+    for pid in scaled.descendants(driver.pid, "ray::MapWorker")[:1]:
+        os.kill(pid, signal.SIGKILL)
+    said, _ = driver.communicate(timeout=LIMIT)
+    found = json.loads(said)
+    assert found["left"] == 0 and not found["failed"] and found["counts"] == local["counts"]
+    assert parts(tmp_path / "ray") == parts(tmp_path / "local")
+
+    driver = begun(work, tmp_path / "killed")
+    driver.kill()
+    driver.communicate()
+    before = times(tmp_path / "killed")
+    again = ran(work, tmp_path / "killed", "--engine", "ray")
+    assert again["there"] >= len(before) > 0 and again["left"] == 0
+    assert parts(tmp_path / "killed") == parts(tmp_path / "local"), "nothing lost, nothing doubled"
+    assert before.items() <= times(tmp_path / "killed").items(), "nothing scored again"
+
+
+DATA_SET = """
+import os
+os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+import ray, ray.data, sys
+from accord.project import BatchScorer
+ray.init(address="local", include_dashboard=False, log_to_driver=False, num_cpus=2, _node_ip_address="127.0.0.1")
+scorer = BatchScorer(sys.argv[1])
+class Score:
+    def __call__(self, batch):
+        return scorer(batch)
+rows = ray.data.read_parquet(sys.argv[2]).map_batches(
+    Score, batch_format="pyarrow", num_cpus=0.5, compute=ray.data.ActorPoolStrategy(min_size=1, max_size=2))
+rows.write_parquet(sys.argv[3])
+"""
+
+
+@needs_ray
+@pytest.mark.slow
+def test_a_data_set_of_ray_is_scored_by_the_batch_scorer(work, tmp_path):
+    arguments = [str(work / "e"), str(work / "chats.parquet"), str(tmp_path / "out")]
+    done = subprocess.run([sys.executable, "-c", DATA_SET, *arguments], capture_output=True, text=True, timeout=LIMIT)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = pl.read_parquet(tmp_path / "out/*.parquet").sort("conversation")
+    assert found.equals(BatchScorer(work / "e")(pl.read_parquet(work / "chats.parquet")).sort("conversation"))
+
+
+def test_a_package_that_is_missing_is_named_with_its_line(work, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'accord\[ray\]'"):
+        score_parts(BatchScorer(work / "e"), work / "chats.parquet", tmp_path / "out", Spread("ray"))
