@@ -2,7 +2,8 @@
 
 `score-bank` is `score_parts` with one worker (in one process of its own), and with two; `ratio` is one worker's time
 by two's, `ratio_naive` the time per conversation of a loop that scores one at a time by that of one worker. `peak_mb`
-is the most memory that a process had, `peak_mb_few` that of ten thousand conversations: flat where they are equal.
+is the most memory that the process had (with two workers, the one that hands out the work), `peak_mb_few` that of ten
+thousand conversations: flat where they are equal.
 `ray` is the same on Ray with two workers, its start apart; `same_bytes` says whether its parts are those of local
 processes. `kill` ends the driver, and a worker, by SIGKILL in the middle, and runs the same again. `s3` reads from and
 writes to a server of that protocol on loopback.
@@ -41,8 +42,15 @@ from accord.values import Conversation, Label, Labels, Question, Rubric, Sample,
 TURNS, WORDS = 6, 20
 CONVERSATIONS, FEW, NAIVE = 200_000, 10_000, 1_000
 DRIVER = """
-import json, resource, sys, time
+import json, sys, time
+from pathlib import Path
 from accord.project import BatchScorer, Spread, score_parts
+
+def most_memory():  # of this program alone: what began it has no part in it
+    status = Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.exists() else []
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), None)
+
 if __name__ == "__main__":
     evaluator, source, out, engine, workers = sys.argv[1:6]
     begun = time.perf_counter()
@@ -50,11 +58,9 @@ if __name__ == "__main__":
     opened = time.perf_counter()
     done = score_parts(scorer, source, out, Spread(engine, int(workers)))
     ended = time.perf_counter()
-    own, others = (resource.getrusage(which).ru_maxrss / 1024 for which in
-                   (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     assert not done.failed, done.failed
     print(json.dumps({"seconds": ended - opened, "opening": opened - begun, "made": done.made, "there": done.there,
-                      "rows": done.counts.rows, "left": done.left, "peak_mb": max(own, others)}))
+                      "rows": done.counts.rows, "left": done.left, "peak_mb": most_memory()}))
 """
 LOOP = """
 import json, sys, time
