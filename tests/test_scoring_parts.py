@@ -127,7 +127,11 @@ def test_conversations_without_ids_are_named_as_in_one_file_and_apart_in_several
     [one] = pieces_of(find(str(tmp_path / "a/chats.jsonl")))
     assert [row.id for row in read_piece(one)] == ["chats-1", "chats-2", "chats-3"]
     both = [row.id for piece in pieces_of(find(str(tmp_path / "*/chats.jsonl"))) for row in read_piece(piece)]
-    assert len(set(both)) == 6
+    assert both == [f"{folder}/chats-{line}" for folder in "ab" for line in (1, 2, 3)]
+    alone = [row.id for piece in pieces_of(find(str(tmp_path / "a*/chats.jsonl"))) for row in read_piece(piece)]
+    assert alone == both[:3], "a file that comes does not rename what was there"
+    named = [*find(str(tmp_path / "a/chats.jsonl")), *find(str(tmp_path / "b/chats.jsonl"))]
+    assert len({row.id for piece in pieces_of(named) for row in read_piece(piece)}) == 6
 
 
 @pytest.mark.parametrize(

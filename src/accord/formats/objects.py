@@ -29,16 +29,38 @@ _PACKAGES = {"gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs", "abf
 
 
 class File(NamedTuple):
-    """A file or an object: where it is, its size in bytes, and a text that is another one where it was changed."""
+    """A file or an object.
+
+    Attributes:
+        url: Where it is.
+        size: In bytes.
+        version: A text that is another one where it was changed.
+        stem: Its name without endings; below a folder or a glob with the folders between, so that it stays what it is
+            when other files come.
+    """
 
     url: str
     size: int
     version: str
+    stem: str
 
-    @property
-    def stem(self) -> str:
-        """Its name without endings."""
-        return PurePosixPath(self.url).name.split(".")[0]
+
+def _stem(path: str, root: str) -> str:
+    """A file's name without endings, with the folders below a root.
+
+    >>> _stem("/chats/2026/may.jsonl.gz", "/chats"), _stem("/chats/may.jsonl", "")
+    ('2026/may', 'may')
+    """
+    whole = PurePosixPath(path)
+    below = whole.relative_to(root) if root and whole.is_relative_to(root) else PurePosixPath(whole.name)
+    return str(below.with_name(whole.name.split(".")[0] or whole.name))
+
+
+def _fixed(pattern: str) -> str:
+    """The folder of a glob before its first wildcard."""
+    parts = PurePosixPath(pattern).parts
+    first = next((place for place, part in enumerate(parts) if _MAGIC & set(part)), len(parts) - 1)
+    return str(PurePosixPath(*parts[:first])) if first else ""
 
 
 def is_remote(name: str) -> bool:
@@ -69,19 +91,22 @@ def find(named: str) -> list[File]:
 
 def _local_files(named: str) -> list[File]:
     path = Path(named)
+    root = ""
     if path.is_dir():
+        root = path.resolve().as_posix()
         items = path / "items.jsonl.gz"
         paths = [items] if items.is_file() else [each for each in path.rglob("*") if each.is_file() and _is_read(each)]
     elif path.exists() or not _MAGIC & set(named):
         paths = [path]
     else:
+        root = Path(_fixed(Path(named).as_posix())).resolve().as_posix()
         paths = [each for each in map(Path, glob.glob(named, recursive=True)) if each.is_file()]
-    return [_local(locate(each)) for each in paths]
+    return [_local(locate(each), root) for each in paths]
 
 
-def _local(path: Path) -> File:
-    about = path.stat()
-    return File(str(path.resolve()), about.st_size, str(about.st_mtime_ns))
+def _local(path: Path, root: str) -> File:
+    about, whole = path.stat(), path.resolve()
+    return File(str(whole), about.st_size, str(about.st_mtime_ns), _stem(whole.as_posix(), root))
 
 
 def _is_read(path: Path) -> bool:
@@ -91,16 +116,18 @@ def _is_read(path: Path) -> bool:
 def _remote_files(named: str) -> list[File]:
     system, path = _system(named)
     scheme = named.partition("://")[0]
+    root = ""
     with _said("look for", named):
         if _MAGIC & set(path):
+            root = _fixed(path)
             about = system.glob(path, detail=True)
         elif system.isfile(path):
             about = {path: system.info(path)}
         else:
-            every = system.find(path, detail=True)
+            root, every = path, system.find(path, detail=True)
             about = {name: each for name, each in every.items() if _is_read(Path(unpacked_name(name)))}
         return [
-            File(f"{scheme}://{name}", int(each["size"] or 0), _version(each))
+            File(f"{scheme}://{name}", int(each["size"] or 0), _version(each), _stem(name, root))
             for name, each in about.items()
             if each["type"] == "file" and each["size"]
         ]

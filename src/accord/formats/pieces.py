@@ -115,11 +115,14 @@ def pieces_of(files: Sequence[File], format: str = "auto", columns: Mapping[str,
 
 
 def _stems(files: Sequence[File]) -> list[str]:
-    """What ids begin with: a file's name, with its folders where several have one name."""
+    """What ids begin with: a file's name, with all its folders where several that were named have one name."""
     short = [file.stem for file in files]
     if len(set(short)) == len(short):
         return short
-    return [str(PurePosixPath(file.url).with_name(file.stem)).rpartition("://")[2].lstrip("/") for file in files]
+    return [
+        str(PurePosixPath(file.url).with_name(PurePosixPath(file.stem).name)).rpartition("://")[2].lstrip("/")
+        for file in files
+    ]
 
 
 def _pieces(file: File, stem: str, format: str, columns: Mapping[str, str] | None) -> list[Piece] | str:
