@@ -4,6 +4,7 @@
 by two's, `ratio_naive` the time per conversation of a loop that scores one at a time by that of one worker. `peak_mb`
 is the most memory that the process had (with two workers, the one that hands out the work), `peak_mb_few` that of ten
 thousand conversations: flat where they are equal.
+`cpu_seconds` is the processors' time, start included, which other work on the machine changes little.
 `ray` is the same on Ray with two workers, its start apart; `same_bytes` says whether its parts are those of local
 processes. `kill` ends the driver, and a worker, by SIGKILL in the middle, and runs the same again. `s3` reads from and
 writes to a server of that protocol on loopback.
@@ -42,7 +43,7 @@ from accord.values import Conversation, Label, Labels, Question, Rubric, Sample,
 TURNS, WORDS = 6, 20
 CONVERSATIONS, FEW, NAIVE = 200_000, 10_000, 1_000
 DRIVER = """
-import json, sys, time
+import json, resource, sys, time
 from pathlib import Path
 from accord.project import BatchScorer, Spread, score_parts
 
@@ -58,9 +59,11 @@ if __name__ == "__main__":
     opened = time.perf_counter()
     done = score_parts(scorer, source, out, Spread(engine, int(workers)))
     ended = time.perf_counter()
+    used = [resource.getrusage(which) for which in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     assert not done.failed, done.failed
     print(json.dumps({"seconds": ended - opened, "opening": opened - begun, "made": done.made, "there": done.there,
-                      "rows": done.counts.rows, "left": done.left, "peak_mb": most_memory()}))
+                      "rows": done.counts.rows, "left": done.left, "peak_mb": most_memory(),
+                      "cpu_seconds": sum(each.ru_utime + each.ru_stime for each in used)}))
 """
 LOOP = """
 import json, sys, time
@@ -263,7 +266,8 @@ def _contents(out: Path) -> dict[str, bytes]:
 
 
 def _row(what: str, workers: int, found: Mapping[str, Any], **more: Any) -> Row:
-    about = {"what": what, "workers": workers, "seconds": found["seconds"], "peak_mb": found["peak_mb"]}
+    names = ("seconds", "cpu_seconds", "peak_mb")
+    about = {"what": what, "workers": workers, **{name: found[name] for name in names}}
     return {**about, "per_second": found["rows"] / found["seconds"], **more}
 
 

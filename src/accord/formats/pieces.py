@@ -35,7 +35,7 @@ PIECE_BYTES = 64 * MB
 """What a piece holds at most: rows of a table, bytes of lines or of what rows unpack to. One row may be more."""
 PASS_BYTES = 1024 * MB
 """Of files whose rows are parts of conversations, about so much is gathered at once."""
-_ROWS_AT_ONCE = 2000
+_ROWS_AT_ONCE = 512
 _HEAD = MB
 _LOOKED_AT_ONCE = 16
 Kind = Literal["rows", "lines", "file", "gathered"]
@@ -205,9 +205,9 @@ def read_piece(piece: Piece, columns: Mapping[str, str] | None = None) -> Iterat
 
 def _of_rows(piece: Piece, columns: Mapping[str, str] | None) -> Iterator[Conversation | BadRow]:
     [file], [stem] = piece.files, piece.stems
-    for start in range(piece.start, piece.end, _ROWS_AT_ONCE):
-        for place, fields in enumerate(_table_rows(file, start, min(_ROWS_AT_ONCE, piece.end - start)), start + 1):
-            yield _conversation(fields, shown_place(file.url), place, f"{stem}-{place}", piece.format, columns)
+    rows = _table_rows(file, piece.start, piece.end - piece.start)
+    for place, fields in enumerate(rows, piece.start + 1):
+        yield _conversation(fields, shown_place(file.url), place, f"{stem}-{place}", piece.format, columns)
 
 
 def _of_lines(piece: Piece, columns: Mapping[str, str] | None) -> Iterator[Conversation | BadRow]:
@@ -231,8 +231,8 @@ def _conversation(
         return BadRow(where, line, str(error))
 
 
-def _table_rows(file: File, start: int, count: int) -> list[Fields]:
-    """Some rows of a Parquet file.
+def _table_rows(file: File, start: int, count: int) -> Iterator[Fields]:
+    """Some rows of a Parquet file, which is read once: a piece is bounded, and becomes Python's some rows at a time.
 
     Raises:
         BadInput: It cannot be read, or is no Parquet file.
@@ -241,10 +241,11 @@ def _table_rows(file: File, start: int, count: int) -> list[Fields]:
 
     try:
         scan = pl.scan_parquet(file.url, storage_options=storage_options(file.url), glob=False)
-        return list(scan.slice(start, count).collect().iter_rows(named=True))
+        frame = scan.slice(start, count).collect()
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         said = (str(error).splitlines() or ["it is damaged"])[0]
         raise BadInput(f"{shown_place(file.url)} cannot be read as Parquet: {said}") from None
+    yield from frame.iter_rows(named=True, buffer_size=_ROWS_AT_ONCE)
 
 
 def _gathered(piece: Piece, columns: Mapping[str, str] | None) -> Iterator[Conversation | BadRow]:
