@@ -21,9 +21,9 @@ from harness import Row, chosen, finish, options
 PARTS = [import_module(name) for name in ("scale_scoring", "scale_store") if find_spec(name)]
 RUN = {name: run for part in PARTS for name, run in part.RUN.items()}
 COLUMNS = [
-    "what", "conversations", "workers", "seconds", "cpu_seconds", "start_seconds", "per_second", "ratio",
-    "ratio_naive", "peak_mb", "peak_mb_few", "lost", "doubled", "rescored_parts", "same_bytes",
-    "overspent", "paid_twice", "skipped",
+    "what", "conversations", "workers", "seconds", "cpu_seconds", "start_seconds", "per_second", "microseconds",
+    "ratio", "ratio_naive", "peak_mb", "peak_mb_few", "lost", "doubled", "rescored_parts", "same_bytes", "overspent",
+    "paid_twice", "skipped",
 ]  # fmt: skip
 
 
