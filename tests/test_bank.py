@@ -445,3 +445,17 @@ def test_a_copy_is_said() -> None:
     notes = measure(samples, BANK).notes
     found = [note.warning if (note := notes.get(sample.target)) else None for sample in samples]
     assert found == [of_document, f"{of_document}; {of_reply}", None, f"{of_document}; {of_reply}"]
+
+
+def test_turns_of_several_conversations_may_come_mixed():
+    """What was said is kept until a conversation's last sample, and no longer."""
+    chats = [
+        Conversation(name, tuple(Turn(("user", "assistant")[n % 2], f"{name} said {n} {name * n}") for n in range(8)))
+        for name in ("ab", "cd")
+    ]
+    apart = [Sample(chat, turn) for chat in chats for turn in (1, 3, 7)]
+    mixed = [apart[place] for place in (0, 3, 1, 4, 5, 2)]
+    one, other = measure(apart, list(BANK)), measure(mixed, list(BANK)).take([0, 2, 5, 1, 3, 4])
+    assert one.targets == other.targets and (one.values == other.values).all() and (one.present == other.present).all()
+    for place, sample in enumerate(apart):
+        assert (measure([sample], list(BANK)).values == one.values[place]).all()

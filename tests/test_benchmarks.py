@@ -117,7 +117,9 @@ def test_a_live_reply_is_scored_by_an_evaluator_of_metrics(load):
 def test_scripts_of_other_processes_are_python_of_this_release(load, tmp_path):
     """Those that ask a server are tried elsewhere; what they import has to be there."""
     faults, judging, imports = load("faults"), load("judging_overhead"), load("import_speed")
+    scale = load("scale_scoring")
     scripts = [faults.JUDGE, judging.ACCORD, judging.KEPT, judging.SDK, judging.HTTP, imports.ACCORD]
+    scripts += [scale.DRIVER, scale.LOOP]
     lines = {line for script in scripts for line in script.splitlines() if line.startswith(("import ", "from "))}
     assert len(lines) > 8
     exec("\n".join(lines), {})
@@ -129,6 +131,14 @@ def test_an_import_in_a_process_of_its_own_keeps_everything(load, tmp_path):
     speed.written(tmp_path / "items.jsonl", 30)
     seconds, peak = speed.measured(speed.ACCORD, tmp_path / "items.jsonl", 30)  # it asserts the counts itself
     assert seconds > 0 and peak > 0
+
+
+@pytest.mark.slow
+def test_scoring_at_scale_is_measured_in_processes_of_their_own(load):
+    rows = {(row["what"], row["workers"]): row for row in load("scale_scoring").bank_rows(True, 60)}
+    one, two = rows["score-bank", 1], rows["score-bank", 2]
+    assert one["conversations"] == two["conversations"] == 60 and one["ratio_naive"] > 0 and two["ratio"] > 0
+    assert one["microseconds"] > 10 and one["cpu_seconds"] > 0.01
 
 
 @pytest.mark.slow
