@@ -94,8 +94,6 @@ class Budget:
     def __init__(self, caps: Caps, prices: Mapping[str, Price], account: Account | None = None) -> None:
         self.caps = caps
         self.account = account
-        money = None if caps.money is None else math.floor(caps.money * MONEY + 1e-6)
-        self._most = {"requests": caps.requests, "tokens": caps.tokens, "money": money}
         self._granted = Amounts()
         self._taking = threading.Lock()
         self.prices = prices
@@ -158,6 +156,12 @@ class Budget:
             raise BadInput(f"no price for {model!r}, so money cannot be capped; add it to {PRICES_FILE}")
         tokens = self.spent.total + self._reserved.total + estimate.total
         return Amounts.of(self.requests + 1, tokens, self.money + self._reserved_money + self._cost(model, estimate))
+
+    @property
+    def _most(self) -> dict[str, int | None]:
+        """The caps as amounts are counted."""
+        money = None if self.caps.money is None else math.floor(self.caps.money * MONEY + 1e-6)
+        return {"requests": self.caps.requests, "tokens": self.caps.tokens, "money": money}
 
     def _lacks(self, after: Amounts) -> bool:
         """Whether more has to be taken from what all share, before so much may be spent."""
