@@ -8,11 +8,12 @@ import pytest
 import scaled
 from typer.testing import CliRunner
 
-from accord.cli import commands  # noqa: F401 - registers the commands
-from accord.cli.app import app
+from accord.cli import (
+    app,
+    commands,  # noqa: F401 - registers the commands
+)
 from accord.formats import find, names_in, objects, opened, pieces, pieces_of, put, read_piece, remove
-from accord.project import BatchScorer, Spread, merge_parts, score_parts
-from accord.project.parts import finished
+from accord.project import BatchScorer, Spread, finished, merge_parts, score_parts
 from accord.values import BadInput, MissingExtra
 
 pytest.importorskip("s3fs", reason="accord[s3] is not installed")

@@ -13,14 +13,24 @@ import pytest
 import scaled
 from typer.testing import CliRunner
 
-from accord.cli import commands  # noqa: F401 - registers the commands
-from accord.cli.app import app
-from accord.formats import find, pieces, pieces_of, read_piece
-from accord.formats.parquet import row_groups
-from accord.formats.rows import line_rows
+from accord.cli import (
+    app,
+    commands,  # noqa: F401 - registers the commands
+)
+from accord.formats import find, line_rows, pieces, pieces_of, read_piece, row_groups
 from accord.learning import load_evaluator
-from accord.project import BatchScorer, Config, Perspective, Project, Shard, Spread, merge_parts, score_parts
-from accord.project.parts import finished, read_manifest
+from accord.project import (
+    BatchScorer,
+    Config,
+    Perspective,
+    Project,
+    Shard,
+    Spread,
+    finished,
+    merge_parts,
+    read_manifest,
+    score_parts,
+)
 from accord.values import BadInput, BadRow, UnknownName
 
 ONE, TWO = Spread(workers=1), Spread(workers=2)

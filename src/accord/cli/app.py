@@ -16,7 +16,7 @@ from accord.version import __version__
 
 PARTLY_UNSCORED = 5
 INTERRUPTED = 130
-_BEFORE_GARBAGE = 20_000
+BEFORE_GARBAGE = 20_000
 """Objects that are new before those among them which nothing names are looked for; Python's own number is 700."""
 EXIT_CODES = (
     "Exit codes: 0 done, 1 wrong input, 2 usage, 3 gate failed, 4 budget reached, 5 partly unscored, 130 interrupted."
@@ -103,7 +103,7 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Show the v
 def main() -> None:
     """The console script's entry point."""
     # What a command imports stays until it ends: looking through all of it for garbage takes a tenth of a short one.
-    gc.set_threshold(_BEFORE_GARBAGE, *gc.get_threshold()[1:])
+    gc.set_threshold(BEFORE_GARBAGE, *gc.get_threshold()[1:])
     from accord.cli import commands  # noqa: F401 - importing a command registers it
 
     app()

@@ -25,6 +25,7 @@ from accord.formats.objects import (
     shown_place,
     storage_options,
 )
+from accord.formats.parquet import row_groups
 from accord.formats.pieces import Piece, pieces_of, read_piece
 from accord.formats.reading import (
     OnBadRow,
@@ -41,7 +42,7 @@ from accord.formats.reading import (
 )
 from accord.formats.record import Fields, Format, Record, Row, WrongShape, formats, grouped, under_our_names
 from accord.formats.row_writer import ENDINGS, SCORE_NESTED, QueueWriter, ScoreWriter
-from accord.formats.rows import BAD_AT_ONCE, Lines, decoded_json, locate, read_rows
+from accord.formats.rows import BAD_AT_ONCE, Lines, decoded_json, line_rows, locate, read_rows
 from accord.formats.score_table import BAD_ROW, SCORE_TYPES, SCORED, UNSCORED, arrow_schema, score_schema, score_table
 from accord.formats.soda_eval import REPEAT
 from accord.formats.spans import NO_CONTENT, NO_MESSAGES, SAYS_A_CALL
@@ -93,6 +94,7 @@ __all__ = [
     "is_rating_name",
     "is_remote",
     "labels_beside",
+    "line_rows",
     "locate",
     "looks_like_annotations",
     "looks_like_labels",
@@ -112,6 +114,7 @@ __all__ = [
     "records_of_lines",
     "remove",
     "role_named",
+    "row_groups",
     "score_schema",
     "score_table",
     "shown_place",

@@ -17,6 +17,7 @@ from accord.project.importing import Imported, export_annotations, import_files
 from accord.project.inferring import Observed, RubricFound, positions_among, rubric_for, scale_for
 from accord.project.insights import Insights
 from accord.project.judging import AuditRun, BatchRun, Selected, audit_judge, judge_in_batches, latest_audit, plan_audit
+from accord.project.parts import finished, read_manifest
 from accord.project.plugins import list_plugins
 from accord.project.preparing import Reading, workers_here
 from accord.project.project import ALL, Project, open_project
@@ -71,6 +72,7 @@ __all__ = [
     "export_annotations",
     "files_in",
     "finetune",
+    "finished",
     "import_files",
     "is_recording",
     "issues_of",
@@ -86,6 +88,7 @@ __all__ = [
     "open_project",
     "plan_audit",
     "positions_among",
+    "read_manifest",
     "recorded_agreement",
     "rubric_for",
     "samples_of",

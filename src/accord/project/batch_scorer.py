@@ -21,7 +21,7 @@ from accord.formats import Fields, WrongShape, arrow_schema, record_of, score_ta
 from accord.learning import Evaluator, load_evaluator
 from accord.models import Budget, Caps, Models, load_prices, memory_models
 from accord.project.scorer import Perspective, ScoreOptions, Scorer, samples_of
-from accord.store import Store, StoreError
+from accord.store import Account, Store, StoreError
 from accord.values import (
     BadInput,
     BadRow,
@@ -64,12 +64,14 @@ class Asking:
     Attributes:
         asks: Whether they may ask.
         store: Where answers are kept, and looked up; without one nothing outlives the process.
-        caps: The most that one process may spend.
+        caps: The most that one process may spend, or all that share the budget.
+        shared: The name of a budget in that store which several processes share.
     """
 
     asks: bool = False
     store: str | None = None
     caps: Caps = Caps()
+    shared: str | None = None
 
 
 @dataclass(frozen=True)
@@ -259,7 +261,8 @@ class BatchScorer:
                 "store that holds the answers: Asking(store=URL)"
             )
         about, store = self.asking, Store(self.asking.store or "sqlite:///:memory:")
-        return Models(evaluator.models, store, Budget(about.caps, load_prices()), about.asks)
+        account = None if about.shared is None or store is None else Account(store, about.shared)
+        return Models(evaluator.models, store, Budget(about.caps, load_prices(), account), about.asks)
 
 
 def _packed(folder: Path) -> bytes | None:

@@ -380,7 +380,8 @@ class Project:
         on_moved: Callable[[Moved], None] = lambda moved: None,
     ) -> PartsRun:
         """Score files of any number and size into a folder of parts; see `accord.project.scoring_parts.score_parts`."""
-        asking = Asking(True, self.config.store, Caps(**self.config.budget.model_dump()))
+        about = self.config.budget
+        asking = Asking(True, self.config.store, Caps(about.requests, about.tokens, about.money), about.shared)
         scorer = BatchScorer(evaluator or self.folder(), perspective, options, asking, format, columns)
         with self.store.run("score parts", {"source": str(source), **self.config.shown()}) as kept:
             done = score_parts(scorer, source, out, spread, on_moved)

@@ -170,8 +170,11 @@ def _workers(scorer: BatchScorer, spread: Spread) -> int:
     if spread.workers is not None:
         if spread.workers < 1:
             raise BadInput(f"--workers is a number from 1 up, got {spread.workers}")
-        if scorer.evaluator.roles and spread.workers > 1 and scorer.asking.caps.any:
-            raise BadInput("a budget is kept by one process; leave out --workers where the evaluator asks a model")
+        if scorer.evaluator.roles and spread.workers > 1 and scorer.asking.caps.any and scorer.asking.shared is None:
+            raise BadInput(
+                "a budget is kept by one process; leave out --workers, or name it, so that all share it: "
+                "budget: {shared: NAME}"
+            )
         return spread.workers
     return 1 if scorer.evaluator.roles else os.cpu_count() or 1
 
