@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, and_, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Select, and_, func, insert, or_, select, update
 
 from accord.store.engine import read_json
 from accord.store.people import Conflict, People
@@ -59,7 +59,9 @@ class Item:
 
     @property
     def where(self) -> str:
-        """The study and the round as annotations name them."""
+        """The study and the round as annotations name them; what is rated again is an answer of its own."""
+        if self.kind == "repeat":
+            return f"{self.study}/{self.round}/again"
         return self.study if self.round == 1 else f"{self.study}/{self.round}"
 
 
@@ -210,6 +212,12 @@ class Studies:
         with self._reading() as connection:
             return _assignments(connection, _of(study, person))[::-1]
 
+    def left(self, study: str, round: int, person: str, per_item: int) -> int:
+        """How many items somebody could still be given."""
+        with self._reading() as connection:
+            waiting = _waiting(study, round, person, per_item).subquery()
+            return connection.execute(select(func.count()).select_from(waiting)).scalar() or 0
+
     def everything(self, study: str) -> list[Assignment]:
         """Everything that anybody was given in a study, the first first."""
         with self._reading() as connection:
@@ -357,18 +365,22 @@ def _taken(connection: Connection, item: str, besides: str) -> int:
     return connection.execute(query).scalar() or 0
 
 
-def _candidates(connection: Connection, study: str, round: int, person: str, per_item: int) -> list[Candidate]:
+def _waiting(study: str, round: int, person: str, per_item: int) -> Select[Any]:
+    """The items that somebody never had and that want somebody, each with how many are `taken`."""
     taken = func.count(assignments.c.id)
     had = select(assignments.c.id).where(assignments.c.item == items.c.key, assignments.c.person == person)
-    query = (
+    return (
         select(*items.c, taken.label("taken"))
         .outerjoin(assignments, and_(assignments.c.item == items.c.key, _counts()))
         .where(items.c.study == study, items.c.round == round, or_(items.c.person.is_(None), items.c.person == person))
         .where(~had.correlate(items).exists())
         .group_by(*items.c)
         .having(taken < per_item)
-        .order_by(items.c.place, items.c.key)
     )
+
+
+def _candidates(connection: Connection, study: str, round: int, person: str, per_item: int) -> list[Candidate]:
+    query = _waiting(study, round, person, per_item).order_by(items.c.place, items.c.key)
     return [Candidate(_item(row), row.taken) for row in connection.execute(query)]
 
 

@@ -8,6 +8,7 @@ files, and work without it.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, MutableMapping
 from functools import cache
 from importlib.resources import files
@@ -33,6 +34,7 @@ from accord.workbench.forms import TOKEN, check_same_origin, check_token, fields
 BODY = 256 * 2**10
 """Bytes that a form may have."""
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+_IMPORT = re.compile(rb'from "\./([\w.]+)"')
 Shown = Mapping[str, Any]
 
 
@@ -145,7 +147,8 @@ def static_file(name: str) -> tuple[bytes, str, str] | None:
     place = files("accord.workbench").joinpath("static", name)
     if kind is None or "/" in name or not place.is_file():
         return None
-    content = place.read_bytes()
+    # What a module imports is named by its digest too.
+    content = _IMPORT.sub(lambda found: f'from "{_address(found[1].decode())}"'.encode(), place.read_bytes())
     return content, kind, hashlib.sha256(content).hexdigest()[:12]
 
 
@@ -163,6 +166,7 @@ def _templates() -> Environment:
         lstrip_blocks=True, undefined=StrictUndefined,
     )  # fmt: skip
     environment.globals.update(static=_address, version=__version__)
+    environment.filters["number"] = lambda value: f"{value:g}"
     return environment
 
 

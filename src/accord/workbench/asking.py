@@ -14,13 +14,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from accord.project import Project, annotated_pairs
+from accord.models import run
+from accord.project import Project, annotated_pairs, issues_of
 from accord.store import Assignment, Candidate, Conflict, Item, Person, Studies
 from accord.values import (
     ISSUE,
     Annotation,
     BadInput,
     Conversation,
+    Issue,
     Question,
     Rubric,
     Stage,
@@ -34,6 +36,7 @@ from accord.values import (
     load_rubric,
     load_taxonomy,
     sendable,
+    span_of,
 )
 from accord.workbench.drawing import drawn
 
@@ -43,6 +46,8 @@ LONGEST_VISIT = 24 * 3600.0
 """Seconds that an answer may have taken."""
 BOTH_BAD = "both-bad"
 """What a pair is called of which neither is good: an answer beside that to the question."""
+ROWS = 10
+"""The most options that a page lists; an answer from more of them is typed."""
 _ID = re.compile(r"[A-Za-z0-9_-]{16,64}", re.ASCII)
 REPEAT_AFTER = 5
 """How many other items come before one is asked a second time, at least."""
@@ -77,7 +82,7 @@ class Sheet:
         sides: The conversation; of a pair both.
         questions: What is asked, in order.
         kinds: The kinds of issues that may be marked.
-        issues: What a model found in the rated turn, where the stage shows it; else `None`.
+        issues: What a model found, by turn, where the stage shows it; a turn that it has not looked into is not there.
         given: The last answer to each question of this stage.
         marks: The marks that stand.
         before: What was answered at earlier stages, and cannot be changed any more.
@@ -88,7 +93,7 @@ class Sheet:
     sides: tuple[Side, ...]
     questions: tuple[Question, ...]
     kinds: Taxonomy | None
-    issues: tuple[Any, ...] | None
+    issues: Mapping[int, tuple[Issue, ...]] | None
     given: Mapping[str, Annotation]
     marks: tuple[Annotation, ...]
     before: Mapping[str, Value | None]
@@ -241,11 +246,27 @@ class OpenStudy:
             tuple(_side(conversations[side.conversation], side.turn, with_documents) for side in sides),
             self.asked(stage, conversations[item.target.conversation]),
             self.taxonomy,
-            None,
+            self._found(stage, conversations[item.target.conversation], item.target.turn),
             {each.question: each for each in answers if each.stage == stage.id},
             marks,
             {each.question: each.value for each in answers if each.stage != stage.id},
         )
+
+    def _found(
+        self, stage: Stage, conversation: Conversation, turn: int | None
+    ) -> Mapping[int, tuple[Issue, ...]] | None:
+        """The issues that the project's finder has found; neither its name nor its score leaves this function."""
+        if "issues" not in stage.shows:
+            return None
+        detected = run(issues_of(self.project).detect([conversation]), self.project.kept)
+        found = {each.target.turn or 0: each.issues for each in detected.annotations.get(conversation.id, ())}
+        return {place: issues for place, issues in found.items() if turn in (None, place)}
+
+    def progress(self, person: str) -> tuple[int, int]:
+        """How many items somebody has finished or passed over, and how many there are for them in all."""
+        mine = self.studies.mine(self.name, person)
+        left = self.studies.left(self.name, max(self.studies.rounds(self.name), 1), person, self.settings.per_item)
+        return sum(each.state != "open" for each in mine), len(mine) + left
 
     def asked(self, stage: Stage, conversation: Conversation) -> tuple[Question, ...]:
         """The questions of a stage that apply to a conversation, in the rubric's order."""
@@ -278,7 +299,7 @@ class OpenStudy:
         Args:
             person: Whose page it is.
             row: `assignment`, `id` (made by the page), `question`, `value` (`null` where it does not apply), and where
-                there are any `comment`, `seconds`, of a mark `turn`, `quote`, `span` and `replaces`.
+                there are any `comment`, `seconds`, of a mark `turn`, `span` or `quote`, and `replaces`.
 
         Returns:
             What is kept, and whether it was kept before.
@@ -351,7 +372,7 @@ class OpenStudy:
         turn = row.get("turn") if item.target.turn is None else item.target.turn
         if isinstance(turn, bool) or not isinstance(turn, int) or not 0 <= turn < len(conversation.turns):
             raise BadInput(f"a mark is of a turn, 0 to {len(conversation.turns) - 1}; got {str(turn)[:20]!r}")
-        quote, span = _quoted(conversation.turns[turn].content, row.get("span"))
+        quote, span = _quoted(conversation.turns[turn].content, row.get("span"), _text(row, "quote"))
         value, replaces = row.get("value"), _text(row, "replaces", 64)
         if value not in (1, None) or isinstance(value, bool) or (value is None and not replaces):
             raise BadInput("a mark has the value 1, or null where it takes back the one it replaces")
@@ -440,8 +461,12 @@ def _value(question: Question, value: Any) -> Value | None:
     return next((option for option in scale.options if option == value), value)
 
 
-def _quoted(text: str, span: Any) -> tuple[str, tuple[int, int] | None]:
-    """The words between two characters of a turn; nothing where no span is named."""
+def _quoted(text: str, span: Any, quote: str) -> tuple[str, tuple[int, int] | None]:
+    """The words between two characters of a turn, or where it has the quoted ones; nothing where neither is named."""
+    if span is None and quote.strip():
+        span = span_of(quote, text)
+        if span is None:
+            raise BadInput(f"the turn does not say {quote.strip()[:60]!r}; copy the words from it, or leave them out")
     if span is None:
         return "", None
     whole = isinstance(span, list | tuple) and len(span) == 2 and all(type(each) is int for each in span)

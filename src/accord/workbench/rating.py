@@ -2,103 +2,202 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 
-from accord.store import Assignment
-from accord.values import ISSUE, Annotation, BadInput
+from accord.store import Conflict
+from accord.values import ISSUE, Annotation, BadInput, visible
+from accord.workbench.accounts import Visitor
 from accord.workbench.app import Bench
-from accord.workbench.asking import OpenStudy, Sheet
-from accord.workbench.forms import new_key
+from accord.workbench.asking import BOTH_BAD, OpenStudy, Sheet
+from accord.workbench.showing import Sent, asked, before, blocks, own_list, short, tie_of
+
+ACTIONS = ("save", "finish", "skip", "reopen", "mark", "unmark")
 
 
 def add_routes(app: FastAPI, bench: Bench) -> None:
     """The routes of this part."""
+    rate = _Rate(bench)
+    app.get("/rate")(lambda: RedirectResponse("/", 303))
+    app.get("/rate/{study}")(rate.begin)
+    app.get("/rate/{study}/next")(rate.next)
+    for ending in (".json", ""):
+        app.get(f"/rate/{{study}}/done{ending}")(rate.done)
+        app.get(f"/rate/{{study}}/{{id}}{ending}")(rate.sheet)
+    app.post("/answers")(rate.answer)
+    app.post("/rate/{study}/{id}")(rate.save)
 
-    @app.get("/rate/{study}")
-    def begin(study: str, request: Request) -> Response:
-        visitor = bench.visitor(request)
-        found = bench.study(study, visitor)
+
+class _Rate:
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+
+    def _of(self, study: str, request: Request) -> tuple[Visitor, OpenStudy]:
+        visitor = self.bench.visitor(request)
+        return visitor, self.bench.study(study, visitor)
+
+    def begin(self, study: str, request: Request) -> Response:
+        """Whoever comes for the first time reads the guidelines; all others get what they are at."""
+        visitor, found = self._of(study, request)
+        if found.settings.guidelines and not found.studies.mine(study, visitor.person.name):
+            found.begin()
+            _, total = found.progress(visitor.person.name)
+            return self.bench.page("begin", visitor, study=found, total=total, short=short)
+        return self.next(study, request)
+
+    def next(self, study: str, request: Request) -> Response:
+        visitor, found = self._of(study, request)
         found.begin()
         assignment = found.take(visitor.person.name)
         where = f"/rate/{study}/done" if assignment is None else f"/rate/{study}/{assignment.id}"
         return RedirectResponse(where, 303)
 
-    @app.get("/rate/{study}/done.json")
-    @app.get("/rate/{study}/done")
-    def done(study: str, request: Request) -> Response:
-        visitor = bench.visitor(request)
-        found = bench.study(study, visitor)
-        mine = found.studies.mine(study, visitor.person.name)
-        return bench.answer(request, "done", visitor, {"mine": [_about(each) for each in mine]}, study=found)
+    def done(self, study: str, request: Request) -> Response:
+        visitor, found = self._of(study, request)
+        mine = own_list(found.studies.mine(study, visitor.person.name))
+        finished, total = found.progress(visitor.person.name)
+        shown = {"mine": mine, "finished": finished, "total": total}
+        return self.bench.answer(request, "done", visitor, shown, study=found)
 
-    @app.get("/rate/{study}/{id}.json")
-    @app.get("/rate/{study}/{id}")
-    def sheet(study: str, id: str, request: Request) -> Response:
-        visitor = bench.visitor(request)
-        found = bench.study(study, visitor)
+    def sheet(self, study: str, id: str, request: Request) -> Response:
+        visitor, found = self._of(study, request)
         shown = found.sheet(found.assignment(id, visitor.person.name))
         if request.url.path.endswith(".json"):
             return JSONResponse(sheet_json(shown))
-        ids = {question.id: new_key() for question in shown.questions}
-        return bench.page("rate", visitor, study=found, sheet=shown, ids=ids)
+        wrong = {}
+        if "open" in request.query_params:
+            wrong = dict.fromkeys(found.wanted(shown), "Not answered yet: choose one, then save.")
+        return self._page(visitor, found, shown, Sent(wrong=wrong))
 
-    @app.post("/answers")
-    async def answer(request: Request) -> Response:
-        visitor, row = await bench.posted(request)
-        study = bench.study(str(row.pop("study", "")), visitor)
+    def _page(self, visitor: Visitor, study: OpenStudy, sheet: Sheet, sent: Sent, status: int = 200) -> Response:
+        settings, mine = study.settings, study.studies.mine(study.name, visitor.person.name)
+        ids = [each.id for each in mine][::-1]
+        place = ids.index(sheet.assignment.id)
+        _, total = study.progress(visitor.person.name)
+        sides = [(side, blocks(sheet, side)) for side in sheet.sides]
+        return self.bench.page(
+            "rate", visitor, status, study=study, sheet=sheet, sides=sides,
+            asked=asked(sheet, settings, study.studies.said_in(sheet.assignment, history=True), sent),
+            before=before(sheet, study.rubric, settings), sent=sent, place=place + 1, total=total,
+            earlier=ids[place - 1] if place else None, step=sheet.assignment.stage + 1, short=short,
+        )  # fmt: skip
+
+    async def answer(self, request: Request) -> Response:
+        """Keep one answer that a script sends."""
+        visitor, row = await self.bench.posted(request)
+        study = self.bench.study(str(row.pop("study", "")), visitor)
         kept, again = await run_in_threadpool(study.answer, visitor.person.name, row)
         return JSONResponse({"id": kept.answer, "again": again, "time": kept.time}, 200 if again else 201)
 
-    @app.post("/rate/{study}/{id}")
-    async def save(study: str, id: str, request: Request) -> Response:
-        visitor, fields = await bench.posted(request)
-        found = bench.study(study, visitor)
-        where = await run_in_threadpool(_saved, found, visitor.person.name, id, fields)
-        return RedirectResponse(where, 303)
+    async def save(self, study: str, id: str, request: Request) -> Response:
+        """Keep what a form has, and do what its button says; a script is told where to go on."""
+        visitor, fields = await self.bench.posted(request)
+        found = self.bench.study(study, visitor)
+        by_script = "x-accord-form" in request.headers
+        try:
+            where = await run_in_threadpool(_saved, found, visitor.person.name, id, fields, by_script)
+        except _Refused as error:
+            if by_script:
+                raise error.reason from None
+            return await run_in_threadpool(self._refused, visitor, found, id, fields, error)
+        return JSONResponse({"next": where}) if by_script else RedirectResponse(where, 303)
+
+    def _refused(
+        self, visitor: Visitor, study: OpenStudy, id: str, fields: dict[str, Any], error: _Refused
+    ) -> Response:
+        """The page again, with all that was typed, and what is wrong beside the question it is about."""
+        sheet = study.sheet(study.assignment(id, visitor.person.name))
+        status = 409 if isinstance(error.reason, Conflict) else 422
+        return self._page(visitor, study, sheet, Sent(fields, {error.about: str(error.reason)}), status)
 
 
-def _saved(study: OpenStudy, person: str, id: str, fields: dict[str, Any]) -> str:
-    """Keep the answers of a whole form, do what its button says; returns where to go on."""
-    here = f"/rate/{study.name}/{id}"
-    match fields.get("do", "finish"):
+class _Refused(Exception):
+    """One answer of a form was not kept; those before it were."""
+
+    def __init__(self, about: str, reason: BadInput) -> None:
+        super().__init__(str(reason))
+        self.about, self.reason = about, reason
+
+
+def _saved(study: OpenStudy, person: str, id: str, fields: dict[str, Any], by_script: bool) -> str:
+    """Keep the answers of a whole form, do what its button says; returns where to go on.
+
+    Raises:
+        _Refused: An answer was not kept.
+        BadInput: What is asked for cannot be done.
+    """
+    here, do = f"/rate/{study.name}/{id}", fields.get("do", "finish")
+    match do:
         case "skip":
             study.skip(person, id, str(fields.get("reason", "")))
             return f"/rate/{study.name}"
         case "reopen":
             study.reopen(person, id)
             return here
-        case "save" | "finish" as done:
+        case "mark" | "unmark":
+            study.answer(person, _mark_of(id, fields, do == "unmark"))
+            return f"{here}#turn-{fields.get('turn', '')}"
+        case "save" | "finish":
             sheet = study.sheet(study.assignment(id, person))
-            for row in _rows(sheet, id, fields):
-                study.answer(person, row)
-            if done == "save":
+            if fields.get("stage", sheet.stage.id) != sheet.stage.id:
+                return here  # it was sent twice, and the stage is behind
+            for about, row in _rows(sheet, id, fields):
+                try:
+                    study.answer(person, row)
+                except BadInput as reason:
+                    raise _Refused(about, reason) from reason
+            if do == "save":
                 return here
-            finished = study.finish(person, id)
-            return f"/rate/{study.name}" if finished.state == "done" else here
-        case other:
-            raise BadInput(f"do: got {str(other)[:20]!r}, allowed: save, finish, skip, reopen")
+            if not by_script and study.wanted(study.sheet(study.assignment(id, person))):
+                return f"{here}?open=1#questions"
+            return f"/rate/{study.name}" if study.finish(person, id).state == "done" else here
+    raise BadInput(f"do: got {str(do)[:20]!r}, allowed: {', '.join(ACTIONS)}")
 
 
-def _rows(sheet: Sheet, id: str, fields: dict[str, Any]) -> list[dict[str, Any]]:
-    """The answers of a form that are new, as `OpenStudy.answer` reads them."""
-    found = []
+def _rows(sheet: Sheet, id: str, fields: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """The answers of a form that are new, as `OpenStudy.answer` reads them, each with the question it is about."""
+    found: list[tuple[str, dict[str, Any]]] = []
     for question in sheet.questions:
         name = question.id
-        value, comment = fields.get(f"value.{name}"), str(fields.get(f"comment.{name}", ""))
-        if value is None:
-            continue
-        before = sheet.given.get(name)
-        if before is not None and str(before.value) == str(value) and before.comment == comment:
-            continue
-        found.append({
-            "assignment": id, "id": fields.get(f"id.{name}"), "question": name, "comment": comment,
-            "value": None if value == "" else value, "stage": fields.get("stage", sheet.stage.id),
-        })  # fmt: skip
+        common = {"assignment": id, "stage": sheet.stage.id}
+        is_bad, was_bad = f"bad.{name}" in fields, sheet.given.get(f"{name}:{BOTH_BAD}")
+        value, comment = fields.get(f"value.{name}"), str(fields.get(f"comment.{name}", "")).replace("\r\n", "\n")
+        if f"none.{name}" in fields:
+            value = ""
+        elif value == "" and f"number.{name}" in fields:
+            value = None
+        if value is None and is_bad and question.compares:
+            value = tie_of(question.scale)  # whoever says that both are bad, and no more, prefers neither
+        given = sheet.given.get(name)
+        new = None if value in (None, "") else str(value)
+        old = None if given is None or given.value is None else str(given.value)
+        said = () if given is None else (given.comment, visible(given.comment))  # as it is, and as the page wrote it
+        if value is not None and (new != old or comment not in said):
+            row = {"id": fields.get(f"id.{name}"), "question": name, "comment": comment, "value": new}
+            found.append((name, {**common, **row}))
+        if question.compares and is_bad != (was_bad is not None and was_bad.value == 1) and value is not None:
+            row = {"id": fields.get(f"bad-id.{name}"), "question": f"{name}:{BOTH_BAD}", "value": int(is_bad)}
+            found.append((name, {**common, **row}))
     return found
+
+
+def _mark_of(id: str, fields: Mapping[str, Any], is_gone: bool) -> dict[str, Any]:
+    """A mark of an issue, or what takes it back, as `OpenStudy.answer` reads it."""
+    turn = str(fields.get("turn", ""))
+    row = {
+        "assignment": id, "id": fields.get("id"), "question": f"{ISSUE}{fields.get('kind', '')}",
+        "value": None if is_gone else 1, "turn": int(turn) if turn.isdecimal() and len(turn) < 9 else None,
+        "stage": fields.get("stage"),
+    }  # fmt: skip
+    told = {name: fields[name] for name in ("comment", "quote", "replaces") if fields.get(name)}
+    return row | told
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------------
 
 
 def sheet_json(sheet: Sheet) -> dict[str, Any]:
@@ -110,7 +209,8 @@ def sheet_json(sheet: Sheet) -> dict[str, Any]:
         "sides": [
             {
                 "turns": [
-                    {"place": turn.place, "role": turn.role, "text": turn.text, "rated": turn.is_rated}
+                    {"place": turn.place, "role": turn.role, "text": turn.text, "rated": turn.is_rated,
+                     "calls": list(turn.calls)}
                     for turn in side.turns
                 ],
                 "documents": [{"title": title, "text": text} for title, text in side.documents],
@@ -124,6 +224,12 @@ def sheet_json(sheet: Sheet) -> dict[str, Any]:
             }
             for each in sheet.questions
         ],
+        "kinds": [] if sheet.kinds is None else list(sheet.kinds.names),
+        "issues": None if sheet.issues is None else [
+            {"turn": turn, "type": each.type, "comment": each.comment, "quote": each.quote, "span": each.span}
+            for turn, issues in sorted(sheet.issues.items())
+            for each in issues
+        ],
         "given": {name: _answer_json(each) for name, each in sheet.given.items()},
         "marks": [_answer_json(each) for each in sheet.marks],
         "before": dict(sheet.before),
@@ -135,10 +241,3 @@ def _answer_json(each: Annotation) -> dict[str, Any]:
     if each.question.startswith(ISSUE):
         shown |= {"turn": each.target.turn, "quote": each.quote, "span": list(each.span) if each.span else None}
     return shown
-
-
-def _about(each: Assignment) -> dict[str, Any]:
-    return {
-        "id": each.id, "state": each.state, "reason": each.reason, "began": each.began, "ended": each.ended,
-        "place": each.item.place + 1,
-    }  # fmt: skip

@@ -1,0 +1,63 @@
+// The keyboard: every key stands on the page (data-key); the question that one is at is `current`.
+import { keep, recall } from "./outbox.js";
+
+const form = document.getElementById("questions"), sheet = document.getElementById("keys"), isOn = document.getElementById("keys-on");
+const questions = () => [...form.querySelectorAll("fieldset:enabled")];
+const chosen = (set) => set.querySelector("[type=radio]:checked"), changed = []; // questions, and what was chosen before
+let current;
+
+function at(set, isFocused = true) {
+  if (!set) return;
+  current?.classList.remove("current");
+  current = set;
+  set.classList.add("current");
+  if (isFocused) (chosen(set) ?? set.querySelector("input:not([type=hidden])")).focus();
+}
+
+function press(key) {
+  const own = `[data-key="${CSS.escape(key)}"]`, number = /\d/.test(key) && current.querySelector("[type=number]");
+  const found = current.querySelector(own) ?? document.querySelector(`${own}:not(fieldset *)`);
+  if (!found) return number?.focus?.();
+  found.click();
+  (found.parentElement.open && found.parentElement.querySelector("textarea, [type=text]") || found).focus();
+  return true;
+}
+
+const step = (by) => { const all = questions(); at(all[all.indexOf(current) + by]); };
+const moves = {
+  j: () => step(1),
+  k: () => step(-1),
+  u: () => {
+    const [set, before] = changed.pop() ?? [];
+    if (!set) return document.querySelector("[rel=prev]")?.click();
+    if (before) {
+      before.click();
+      changed.pop();
+    }
+    at(set);
+  },
+};
+
+document.addEventListener("keydown", (event) => {
+  const { key, target } = event, isHeld = event.ctrlKey || event.metaKey || event.altKey, isTyping = target.matches("textarea, [type=text]");
+  if (key === "Escape" && isTyping) at(target.closest("fieldset") ?? current);
+  if (key === "Enter" && !event.isComposing && (isHeld || !target.closest("a, button, summary, textarea, [type=text]"))) {
+    event.preventDefault();
+    if (!event.repeat) form.requestSubmit(form.querySelector(".primary"));
+  }
+  if (isTyping || isHeld || key.length > 1 || (target.type === "number" && /[\d.,e+-]/.test(key))) return;
+  if (key !== "?" && (sheet.matches(":popover-open") || !isOn.checked)) return;
+  if (moves[key] ? !moves[key]() : press(key)) event.preventDefault();
+});
+form.addEventListener("focusin", ({ target }) => at(target.closest("fieldset") ?? current, false));
+form.addEventListener("change", ({ target }) => {
+  const set = target.closest("fieldset");
+  if (target.type !== "radio") return;
+  changed.push([set, set.before]);
+  set.before = target;
+});
+for (const set of questions()) set.before = chosen(set);
+document.querySelector("[data-key='?']").hidden = false;
+isOn.checked = recall("keys") ?? true;
+isOn.onchange = () => keep("keys", isOn.checked);
+at(questions().find((set) => !chosen(set)) ?? questions()[0], false);

@@ -1,0 +1,112 @@
+// Rating: each answer goes to the outbox as it is given; going on waits until all of them are kept.
+import { discard, drain, isRefusal, keep, post, put, recall, refusals, show, slots } from "./outbox.js";
+
+const form = document.getElementById("questions"), { study, assignment, stage } = form.dataset, questions = [...form.querySelectorAll("fieldset")];
+const own = (row) => row.assignment === assignment && row.stage === stage && questions.find((set) => set.name === row.question);
+const commentOf = (set) => set.querySelector("textarea") ?? {}, draft = (set) => `draft ${assignment} ${stage} ${set.name}`;
+let isGoing;
+
+function valueOf(set) { // null: does not apply; undefined: not answered
+  const chosen = set.querySelector(":checked:not([data-key=b])"), number = set.querySelector("[type=number]");
+  return chosen ? (chosen.dataset.key === "n" ? null : chosen.value) : (number?.checkValidity() && number.value) || undefined;
+}
+const said = (set) => JSON.stringify([valueOf(set), commentOf(set).value]);
+
+function wrong(within, text) {
+  const place = within.querySelector(".wrong");
+  place.textContent = text;
+  place.hidden = !text;
+}
+
+function save(set) {
+  const value = valueOf(set);
+  wrong(set, set.querySelector("[type=number]")?.validationMessage);
+  if (value === undefined || said(set) === set.said) return;
+  set.said = said(set);
+  put({ study, assignment, stage, question: set.name, value, comment: commentOf(set).value });
+  keep(draft(set));
+}
+
+function screen() { // an answer may end the questions: those after it are not asked
+  let isOver = false;
+  for (const set of questions) {
+    set.hidden = set.disabled = isOver;
+    isOver ||= set.querySelector("[data-ends]:checked");
+  }
+}
+
+async function go(body) {
+  const going = form.lastElementChild;
+  if (isGoing) return;
+  isGoing = true;
+  for (wrong(going); ;) {
+    const left = slots();
+    if (left.some(([key, row]) => row.assignment === assignment && refusals[key])) break;
+    if (left.every(([key]) => refusals[key])) {
+      const [status, { next, error }] = await post(form.action, body);
+      if (next) return location.assign(next);
+      if (isRefusal(status)) { wrong(going, error); break; }
+      show("all kept; goes on when the server answers");
+    }
+    await new Promise((done) => { document.addEventListener("settled", done, { once: true }); setTimeout(done, 5000); });
+    drain();
+  }
+  isGoing = false;
+}
+
+document.addEventListener("refused", ({ detail: key }) => {
+  const [, row] = slots().find(([each]) => each === key), kept = document.getElementById("kept"), set = own(row);
+  const item = kept.content.cloneNode(true).firstChild;
+  if (set) wrong(set, refusals[key]);
+  item.firstChild.textContent = [refusals[key], row.question, row.value, row.quote, row.comment].filter((each) => each != null).join("; ");
+  item.lastChild.onclick = () => {
+    discard(key);
+    item.remove();
+  };
+  kept.after(item);
+});
+
+for (const set of questions) set.said = said(set);
+for (const [, row] of slots()) { // given before the page was loaded, and not kept yet
+  const set = own(row);
+  if (!set) continue;
+  for (const each of set.querySelectorAll("input:not([type=hidden], [data-key=b])")) {
+    if (each.type === "number") each.value = row.value ?? "";
+    else each.checked = each.dataset.key === "n" ? row.value === null : each.value === row.value;
+  }
+  commentOf(set).value = row.comment;
+  set.said = said(set);
+}
+for (const set of questions) {
+  const text = recall(draft(set));
+  if (!text) continue;
+  commentOf(set).value = text;
+  commentOf(set).parentElement.open = true;
+}
+form.oninput = ({ target }) => {
+  const set = target.closest("fieldset");
+  if (target.type === "textarea") keep(draft(set), target.value);
+  if (target.type === "number") set.querySelector("[data-key=n]").checked = false;
+};
+form.onchange = ({ target }) => {
+  const set = target.closest("fieldset");
+  if (target.dataset.key === "b") {
+    if (valueOf(set) === undefined) set.querySelector("[data-tie]")?.click();
+    put({ study, assignment, stage, question: `${set.name}:both-bad`, value: +target.checked });
+  }
+  save(set);
+  screen();
+};
+form.onsubmit = (event) => {
+  event.preventDefault();
+  questions.forEach(save);
+  if (event.submitter?.value === "save") return;
+  const open = questions.filter((set) => !set.disabled && valueOf(set) === undefined);
+  for (const set of open) wrong(set, "Not answered yet.");
+  open.length ? open[0].querySelector("input:not([type=hidden])").focus() : go({ do: "finish", stage });
+};
+document.querySelector("#skip form")?.addEventListener("submit", (event) => {
+  event.preventDefault();
+  go({ do: "skip", reason: event.target.elements.reason.value });
+});
+screen();

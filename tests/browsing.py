@@ -1,0 +1,81 @@
+"""Debian's Chromium driven by Playwright, and axe-core: what tests of pages in a browser share; each skips with its reason."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+AXE = "4.14.1"
+PATIENCE = 60_000
+"""Milliseconds for what should come."""
+_PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+_OPTIONS = ["--no-sandbox", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-gpu"]
+
+
+@contextmanager
+def chromium() -> Iterator[Any]:
+    """A browser without a window."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    program = next(filter(None, map(shutil.which, _PROGRAMS)), None)
+    if program is None:
+        pytest.skip("there is no Chromium; install the system's package chromium")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=program, args=_OPTIONS)
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def tab(browser: Any, port: int, **options: Any) -> Iterator[Any]:
+    """A page of a browser profile of its own; whatever a script of it failed at fails the test."""
+    context = browser.new_context(base_url=f"http://localhost:{port}", **options)
+    context.set_default_timeout(PATIENCE)
+    page, failures = context.new_page(), []
+    page.on("pageerror", lambda error: failures.append(str(error)))
+    page.on("console", lambda said: failures.append(said.text) if "Content Security Policy" in said.text else None)
+    page.on("dialog", lambda dialog: dialog.accept())
+    yield page
+    context.close()
+    assert not failures, failures
+
+
+@cache
+def axe() -> str:
+    """The source of axe-core, fetched once into a cache of the tests."""
+    cached = os.environ.get("ACCORD_TEST_CACHE") or Path.home() / ".cache" / "accord-tests"
+    folder = Path(cached) / f"axe-core-{AXE}"
+    script = folder / "node_modules" / "axe-core" / "axe.min.js"
+    if not script.exists():
+        npm = shutil.which("npm")
+        if npm is None:
+            pytest.skip("axe-core is not there, and neither is npm to fetch it")
+        folder.mkdir(parents=True, exist_ok=True)
+        fetch = [
+            npm,
+            "install",
+            "--prefix",
+            str(folder),
+            "--no-audit",
+            "--no-fund",
+            "--ignore-scripts",
+            f"axe-core@{AXE}",
+        ]
+        done = subprocess.run(fetch, capture_output=True, text=True, timeout=300)
+        if not script.exists():
+            pytest.skip(f"axe-core could not be fetched: {done.stderr.strip()[-200:]}")
+    return script.read_text(encoding="utf-8")
+
+
+def faults(page: Any) -> list[str]:
+    """What axe-core finds wrong with a page as it stands."""
+    page.evaluate(axe())
+    found = page.evaluate("async () => (await axe.run(document)).violations")
+    return [f"{each['id']}: {each['help']}: {node['html'][:200]}" for each in found for node in each["nodes"]]
