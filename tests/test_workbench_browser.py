@@ -486,7 +486,7 @@ def test_without_script_a_study_is_rated_whole(browser: Any, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("look", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390], ids=["laptop", "phone"])
+@pytest.mark.parametrize("width", [1280, 390, 320], ids=["laptop", "phone", "four times as large"])
 def test_axe_finds_nothing_on_any_page(browser: Any, tmp_path: Path, look: str, width: int) -> None:
     with with_issues(tmp_path) as (opened, port):
         options: dict[str, Any] = {"color_scheme": look, "viewport": {"width": width, "height": 800}}

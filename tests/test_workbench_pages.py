@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+import yaml
 from served_workbench import Browser, project, row, served, study, token
 
 from accord import Conversation, Turn
@@ -269,6 +270,19 @@ def test_a_lease_that_is_over_keeps_what_a_form_had(tmp_path: Path) -> None:
             )
             assert status == 409 and "All that I typed" in page and "others have answered it" in page
         studies.close()
+
+
+def test_the_study_in_the_docs_is_one(tmp_path: Path) -> None:
+    text = (STATIC.parents[3] / "docs" / "workbench.md").read_text(encoding="utf-8")
+    block = re.search(r"```yaml\n(.*?)```", text, re.S)
+    assert block is not None
+    content = yaml.safe_load(block[1])
+    settings = {**content["studies"]["helpful"], "items": {"draw": 6, "by": ["system"]}}
+    with project(tmp_path, **settings) as opened, served(opened) as port:
+        browser = Browser(port)
+        browser.get("/")
+        assert "Read the whole conversation" in browser.get("/rate/look")
+        assert "1 of 6" in browser.get("/rate/look/next")
 
 
 # --- what pages are made of ---------------------------------------------------------------------------------------

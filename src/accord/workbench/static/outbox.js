@@ -12,7 +12,7 @@ export function keep(name, value) {
 const newId = () => crypto.getRandomValues(new Uint32Array(4)).join("-").padStart(20, "0");
 const tell = (name, detail) => document.dispatchEvent(new CustomEvent(name, { detail }));
 
-/** What the server has not kept yet, as [key, answer], in the order it was given. */
+/** What the server has not kept yet, as [key, answer], in order. */
 export function slots() {
   const found = { ...memory };
   try { for (const key of Object.keys(localStorage)) if (key.startsWith(prefix)) found[key] = recall(key); } catch { /* none */ }
@@ -34,7 +34,7 @@ export function discard(key) {
   show();
 }
 
-/** Send as a form of this page: the status, 0 where nobody answered, and what was said. */
+/** Send as a form of this page: the status, or 0, and what was said. */
 export async function post(path, body, again = true) {
   try {
     const headers = { "Content-Type": "application/json", "X-Accord-Form": token };

@@ -58,7 +58,7 @@ document.addEventListener("refused", ({ detail: key }) => {
   const [, row] = slots().find(([each]) => each === key), kept = document.getElementById("kept"), set = own(row);
   const item = kept.content.cloneNode(true).firstChild;
   if (set) wrong(set, refusals[key]);
-  item.firstChild.textContent = [refusals[key], row.question, row.value, row.quote, row.comment].filter((each) => each != null).join("; ");
+  item.firstChild.textContent = [refusals[key], row.question, row.value, row.quote, row.comment].join("; ");
   item.lastChild.onclick = () => {
     discard(key);
     item.remove();
@@ -100,13 +100,12 @@ form.onchange = ({ target }) => {
 form.onsubmit = (event) => {
   event.preventDefault();
   questions.forEach(save);
-  if (event.submitter?.value === "save") return;
   const open = questions.filter((set) => !set.disabled && valueOf(set) === undefined);
   for (const set of open) wrong(set, "Not answered yet.");
   open.length ? open[0].querySelector("input:not([type=hidden])").focus() : go({ do: "finish", stage });
 };
-document.querySelector("#skip form")?.addEventListener("submit", (event) => {
+document.getElementById("skip")?.addEventListener("submit", (event) => {
   event.preventDefault();
-  go({ do: "skip", reason: event.target.elements.reason.value });
+  go({ do: "skip", reason: event.target.reason.value });
 });
 screen();
