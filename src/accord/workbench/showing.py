@@ -31,7 +31,6 @@ from accord.workbench.forms import new_key
 DIGITS = 8
 """Hexadecimal digits of a rubric's hash that people compare by eye."""
 SIDES = ("A", "B")
-NONE_KEY, BAD_KEY, COMMENT_KEY = "n", "b", "c"
 
 
 class Row(NamedTuple):
@@ -72,11 +71,6 @@ class Asked:
     comment: str
     wrong: str = ""
     history: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def is_answered(self) -> bool:
-        """Whether something is chosen."""
-        return self.is_none or bool(self.typed) or any(row.is_chosen for row in self.rows)
 
 
 class Piece(NamedTuple):
