@@ -153,7 +153,7 @@ def test_a_copy_of_an_older_accord_is_brought_up_to_date_and_stays_as_it_is(stor
         connection.execute(text("DROP TABLE budgets"))
         connection.execute(text("DROP INDEX annotations_by_signature"))
         connection.execute(text("DROP INDEX cache_by_kind"))
-        connection.execute(text("UPDATE alembic_version SET version_num = '0010'"))
+        connection.execute(text("UPDATE alembic_version SET version_num = '0011'"))
     older.close()
     content = (tmp_path / "copy.db").read_bytes()
     assert restore(store.url, tmp_path / "copy.db", replace=True)["conversations"] == 50

@@ -84,6 +84,7 @@ from accord.models.opening import (
     open_batched,
     open_chat,
     open_decided,
+    open_heard,
     open_judge,
     open_likelihood,
     open_uncached,
@@ -120,7 +121,8 @@ from accord.models.requests import (
 from accord.models.running import Models, Step, memory_models, plan, run
 from accord.models.scripted import ScriptedJudge, ScriptedModel
 from accord.models.settings import Mode, ModelSettings
-from accord.models.waiting import wait
+from accord.models.streaming import CUT_OFF, Heard, Pieces, StreamingChat, streamed
+from accord.models.waiting import start, wait
 from accord.models.windowing import MARGIN, fitted, own_context, room_beside, room_for, truncated_share, windowing
 from accord.models.wrappers import Cached, Limit, Limited, Once, Retrying, decode_reply, kept_key, paid_reply
 from accord.values import Sample
@@ -136,6 +138,7 @@ __all__ = [
     "Budget",
     "Budgeted",
     "CATALOGUE",
+    "CUT_OFF",
     "Cached",
     "CallFailed",
     "Caps",
@@ -155,6 +158,7 @@ __all__ = [
     "Flow",
     "Form",
     "HF",
+    "Heard",
     "IN_BATCH",
     "IN_PROCESS_LOGPROBS",
     "JUDGE",
@@ -191,6 +195,7 @@ __all__ = [
     "Once",
     "PROSE",
     "Passage",
+    "Pieces",
     "Plan",
     "Prefix",
     "Price",
@@ -212,6 +217,7 @@ __all__ = [
     "ScriptedModel",
     "Shape",
     "Step",
+    "StreamingChat",
     "TOP_LOGPROBS",
     "Text",
     "Texts",
@@ -261,6 +267,7 @@ __all__ = [
     "open_chat",
     "open_decided",
     "open_embedder",
+    "open_heard",
     "open_judge",
     "open_language_model",
     "open_likelihood",
@@ -283,6 +290,8 @@ __all__ = [
     "room_for",
     "run",
     "run_flow",
+    "start",
+    "streamed",
     "strict",
     "to",
     "together",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,6 +17,7 @@ from accord.models.model import CallFailed, Prompt, Reply, Usage
 from accord.models.receiving import ENCODINGS, MOST_BYTES, receiver
 from accord.models.replies import MALFORMED, a_list, a_whole, an_error_code, an_object, chat_reply, parsed, usage_of
 from accord.models.settings import NO_ADDRESS
+from accord.models.streaming import EVENTS, Events, Pieces, Writing
 from accord.values import (
     AccordError,
     BadInput,
@@ -205,6 +206,54 @@ class ChatCompletions(Endpoint):
         """Send one prompt; see `Endpoint.ask` for what is raised."""
         found = await self.fetch("/chat/completions", {"model": self.name, **request_of(prompt)})
         return chat_reply(found, self.name, with_tokens=bool(prompt.top_logprobs))
+
+    async def stream(self, prompt: Prompt, /) -> Pieces:
+        """Send one prompt, and hear the reply as it is written; see `StreamingChat.stream`.
+
+        `timeout` is for the whole of it. An endpoint that does not stream answers with all of it at once.
+        """
+        body: dict[str, Any] = {"model": self.name, **request_of(prompt), "stream": True}
+        body["stream_options"] = {"include_usage": True}  # what was thought and not said is billed too
+        asked = self.client.chat.completions.with_streaming_response.create(
+            **body, extra_headers={"Accept": EVENTS, "Accept-Encoding": "identity"}
+        )
+        events, writing = Events(self._options[3]), Writing(self.name)
+        until = asyncio.get_running_loop().time() + self.timeout
+        try:
+            with failures(self.endpoint, self.name):
+                async with asyncio.timeout_at(until):
+                    response = await asked.__aenter__()
+            if not response.headers.get("content-type", "").startswith(EVENTS):
+                reply = chat_reply(parsed(await response.read()), self.name, with_tokens=False)
+                yield reply.text
+                yield reply
+                return
+            chunks = response.iter_bytes()
+            while not events.has_ended and (chunk := await _next_of(chunks, until, writing, self.endpoint)) is not None:
+                for event in events.of(chunk):
+                    text = writing.take(event)
+                    if text:
+                        yield text
+            yield writing.reply(events.has_ended)
+        finally:
+            await asked.__aexit__(None, None, None)
+
+
+async def _next_of(chunks: AsyncIterator[bytes], until: float, writing: Writing, endpoint: str) -> bytes | None:
+    """What comes next of a reply; `None` at its end.
+
+    Raises:
+        CallFailed: It does not come in time, or the connection breaks.
+    """
+    try:
+        async with asyncio.timeout_at(until):
+            return await anext(chunks, None)
+    except TimeoutError:
+        raise CallFailed("timeout", f"{endpoint} did not finish in time") from None
+    except (AccordError, asyncio.CancelledError):
+        raise
+    except Exception:  # the HTTP library's own: it has no name here
+        raise writing.broken() from None
 
 
 class ChatRequest(TypedDict):

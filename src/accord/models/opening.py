@@ -18,6 +18,7 @@ from accord.models.judges.logprobs import IN_PROCESS_LOGPROBS, TOP_LOGPROBS, Log
 from accord.models.judges.written import SamplingJudge, VerbalisedJudge
 from accord.models.likelihood import EchoCompletions, EchoLikelihood, LikelihoodModel, open_embedded_likelihood
 from accord.models.model import EMBEDDED, GGUF, HF, ChatModel, Judge, Model, in_process
+from accord.models.streaming import Heard
 from accord.models.wrappers import ATTEMPTS, Cached, Limit, Limited, Once, Retrying, decode_reply, slows
 from accord.store import Store
 from accord.values import MOST_ASKED, BadInput, Question
@@ -70,6 +71,12 @@ def open_uncached(model: str, base_url: str | None, terms: ClientOptions) -> Cha
     """A chat model whose replies are kept by whoever asks; see `open_judge` for its names."""
     wire = _chat_wire(model, base_url, terms)
     return Once(wire) if in_process(model) else asked_on(wire, terms)
+
+
+def open_heard(model: str, base_url: str | None, terms: ClientOptions, streams: bool = True) -> Heard:
+    """A chat model that is heard while it writes, or at once, and keeps nothing; see `open_judge` for its names."""
+    wire = _chat_wire(model, base_url, terms)
+    return Heard(wire, terms.limit(wire.endpoint), terms.budget, terms.attempts, in_process(model), streams)
 
 
 def endpoint_of(model: str, base_url: str | None) -> str:

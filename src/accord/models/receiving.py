@@ -33,6 +33,8 @@ def receiver(most: int = MOST_BYTES) -> Callable[[Any], Awaitable[None]]:
 
     async def receive(response: Any) -> None:
         stay_at_origin(response)
+        if _is_heard(response):
+            return  # whoever listens reads it, bounded too (`streaming.Events`)
         encoding = response.headers.get("content-encoding", "identity").strip().lower()
         unpacked = Unpacking(encoding, most)
         async for chunk in response.aiter_raw():
@@ -42,6 +44,14 @@ def receiver(most: int = MOST_BYTES) -> Callable[[Any], Awaitable[None]]:
         response._content = unpacked.body()
 
     return receive
+
+
+def _is_heard(response: Any) -> bool:
+    """Whether a reply was asked for as a stream of events, and comes as one that is not packed."""
+    wants = response.request.headers.get("accept") == "text/event-stream"
+    comes = response.headers.get("content-type", "").startswith("text/event-stream")
+    packed = response.headers.get("content-encoding", "identity").strip().lower() not in {"identity", ""}
+    return wants and comes and response.status_code == 200 and not packed
 
 
 def stay_at_origin(response: Any) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from accord.models.model import Answer, CallFailed, Failure, Prompt, Reply, Unanswered
+from accord.models.streaming import Pieces
 from accord.values import Question, Sample
 
 Script = Callable[[Prompt], str | Reply | Failure]
@@ -27,6 +29,13 @@ class ScriptedModel:
         if isinstance(said, Failure):
             raise CallFailed(said.reason, said.detail, said.retry_after)
         return Reply(said, self.name) if isinstance(said, str) else said
+
+    async def stream(self, prompt: Prompt) -> Pieces:
+        """The script's reply, word by word."""
+        reply = await self.ask(prompt)
+        for piece in re.findall(r"\S+\s*|\s+", reply.text):
+            yield piece
+        yield reply
 
     async def close(self) -> None:
         """Nothing is open."""

@@ -49,3 +49,8 @@ def wait(work: Coroutine[Any, Any, T]) -> T:
         with suppress(BaseException):
             done.result(timeout=LAST_SECONDS)
         raise
+
+
+def start(work: Coroutine[Any, Any, T]) -> Future[T]:
+    """Begin `work` on the same loop without waiting for it; to cancel what is returned cancels the work."""
+    return asyncio.run_coroutine_threadsafe(work, _loop())

@@ -226,11 +226,17 @@ class Retrying(Generic[Q, A]):
                 return await self._model.ask(question)
             except CallFailed as error:
                 self._on_failure(error.failure)
-                wait = self._wait(attempt, error.failure)
-                if attempt == self._attempts or error.failure.reason not in PASSING or wait > self._longest:
+                wait = self.wait_after(attempt, error.failure)
+                if wait is None:
                     raise
                 await asyncio.sleep(wait)
         raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def wait_after(self, attempt: int, failure: Failure) -> float | None:
+        """Seconds to wait after an attempt (from 1) that failed; `None` where it is not tried again."""
+        wait = self._wait(attempt, failure)
+        is_last = attempt >= self._attempts or failure.reason not in PASSING or wait > self._longest
+        return None if is_last else wait
 
     def _wait(self, attempt: int, failure: Failure) -> float:
         """Seconds to wait: as asked for, else doubling, spread so that clients do not march in step."""

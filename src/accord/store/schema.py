@@ -210,3 +210,40 @@ predictions = Table(
     Column("made", String, nullable=False),
 )
 """What an evaluator expected of a person, kept before that person answered."""
+
+talks = Table(
+    "talks",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("study", String, nullable=False),
+    Column("person", String, nullable=False),
+    Column("assistant", String, nullable=False),
+    Column("topic", String, nullable=False),
+    Column("state", String, nullable=False),
+    Column("began", String, nullable=False),
+    Column("ended", String),
+    Column("assignment", String),
+    Index("talks_by_study", "study", "person", "state"),
+)
+"""A conversation that somebody holds: `open`, `ended` and being rated by an assignment, or `dropped` for another."""
+
+talk_messages = Table(
+    "talk_messages",
+    metadata,
+    Column("talk", String, primary_key=True),
+    Column("place", Integer, primary_key=True),
+    Column("message", String),
+    Column("role", String, nullable=False),
+    Column("content", Text, nullable=False),
+    Column("state", String, nullable=False),
+    Column("reason", String),
+    Column("until", String),
+    Column("time", String, nullable=False),
+    Column("about", Text, nullable=False),
+    Index("talk_messages_by_message", "talk", "message", unique=True),
+)
+"""What was said of it, each before anybody is asked for a reply; `message` is the id that the page made.
+
+A reply is `writing` until it is `said`, `stopped` by the person or `cut` for a reason; nobody writes it any more
+once `until` (UTC) is over. Of several replies to one message the last one counts.
+"""

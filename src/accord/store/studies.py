@@ -338,6 +338,18 @@ class Studies:
             connection.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(about, 0))))
 
 
+def assign(connection: Connection, item: Item, person: str, until: str) -> Assignment:
+    """Give somebody an item of their own within a transaction; where they have it already, as it is."""
+    there = _assignments(connection, assignments.c.item == item.key, assignments.c.person == person)
+    if there:
+        return there[0]
+    if not connection.execute(select(items.c.key).where(items.c.key == item.key)).first():
+        connection.execute(insert(items).values(_item_row(item)))
+    made = Assignment(secrets.token_urlsafe(18), item, person, "open", 0, until, None, now(), None)
+    connection.execute(insert(assignments).values(_assignment_row(made)))
+    return made
+
+
 def _of(study: str, person: str) -> ColumnElement[bool]:
     return and_(assignments.c.study == study, assignments.c.person == person)
 

@@ -14,7 +14,7 @@ from accord.testing.corpus import (
 from accord.testing.issue_finder import FORGED, PERFECT, SIGNS, dialogues, ratings, verdict, written
 from accord.testing.planted_chats import IDEAS, INFORMATIVE, Author, conversations, write_files
 from accord.testing.postgres import ThrowAwayPostgres
-from accord.testing.server import Batches, ChatServer, Respond, Wire, completion, decisions, tokens_in
+from accord.testing.server import Batches, ChatServer, Respond, Wire, completion, decisions, spoken, tokens_in
 from accord.testing.wires import FAULTS, Misbehaving, answer_any, fault
 
 __all__ = [
@@ -51,6 +51,7 @@ __all__ = [
     "planted_utility",
     "rated_chats",
     "ratings",
+    "spoken",
     "tokens_in",
     "verdict",
     "write_files",

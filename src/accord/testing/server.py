@@ -6,7 +6,7 @@ import json
 import math
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -17,6 +17,7 @@ from typing import Any
 class Wire:
     """What goes over the wire for one request: a body as it is, or JSON.
 
+    `parts` are sent in place of the body, each when it comes: whoever makes them decides when.
     `close_after` cuts the body off after so many bytes and the connection with it; `after` seconds pass first, and
     `drip` seconds before each byte of the body.
     """
@@ -27,6 +28,7 @@ class Wire:
     close_after: int | None = None
     after: float = 0.0
     drip: float = 0.0
+    parts: Iterator[bytes] | None = None
 
 
 Respond = Callable[[Mapping[str, Any]], Wire]
@@ -56,6 +58,31 @@ def completion(
     usage = {"prompt_tokens": sent, "completion_tokens": got, "total_tokens": sent + got}
     about = {"id": "c1", "object": "chat.completion", "created": 0, "model": "loopback"}
     return Wire({**about, "choices": [choice], "usage": usage})
+
+
+def spoken(pieces: Iterable[str], usage: tuple[int, int] | None = (10, 5), ends: bool = True) -> Wire:
+    """A well-formed completion as a stream: an event per piece, sent when it comes.
+
+    Args:
+        pieces: The text.
+        usage: Tokens in and out that are billed, where they are told.
+        ends: Whether the stream says that it has ended, or only stops.
+    """
+
+    def event(**more: Any) -> bytes:
+        about = {"id": "c1", "object": "chat.completion.chunk", "created": 0, "model": "loopback"}
+        return b"data: " + json.dumps({**about, **more}).encode() + b"\n\n"
+
+    def events() -> Iterator[bytes]:
+        for piece in pieces:
+            yield event(choices=[{"index": 0, "delta": {"content": piece}, "finish_reason": None}])
+        if ends:
+            yield event(choices=[{"index": 0, "delta": {}, "finish_reason": "stop"}])
+            if usage is not None:
+                yield event(choices=[], usage={"prompt_tokens": usage[0], "completion_tokens": usage[1]})
+            yield b"data: [DONE]\n\n"
+
+    return Wire(b"", headers={"Content-Type": "text/event-stream"}, parts=events())
 
 
 def decisions(model: str, answers: Sequence[Mapping[str, Any]]) -> Wire:
@@ -97,6 +124,9 @@ class ChatServer:
 
             def _send(self, wire: Wire) -> None:
                 time.sleep(wire.after)
+                if wire.parts is not None:
+                    _send_parts(self, wire, wire.parts)
+                    return
                 body = wire.body if isinstance(wire.body, bytes) else json.dumps(wire.body).encode()
                 self.send_response(wire.status)
                 for name, value in {"Content-Type": "application/json", **wire.headers}.items():
@@ -131,6 +161,23 @@ class ChatServer:
         self._http.shutdown()
         self._http.server_close()
         self._thread.join()
+
+
+def _send_parts(handler: BaseHTTPRequestHandler, wire: Wire, parts: Iterator[bytes]) -> None:
+    """Send a body part by part; `close_after` then cuts it off before its end."""
+    handler.send_response(wire.status)
+    for name, value in wire.headers.items():
+        handler.send_header(name, value)
+    handler.send_header("Transfer-Encoding", "chunked")
+    handler.end_headers()
+    for part in parts:
+        handler.wfile.write(b"%x\r\n%s\r\n" % (len(part), part))
+        handler.wfile.flush()
+    if wire.close_after is None:
+        handler.wfile.write(b"0\r\n\r\n")
+    else:
+        handler.connection.shutdown(socket.SHUT_RDWR)
+        handler.close_connection = True
 
 
 FORM_END = b"\r\n--"

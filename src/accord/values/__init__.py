@@ -92,6 +92,7 @@ from accord.values.score import POPULATION, ROW, Score, Signature, Unscored, dec
 from accord.values.secrets import is_secret_name, keep_secret, keep_url_secrets, redacted, redacted_message
 from accord.values.strict_yaml import check, is_web_address, load_yaml, parse_yaml, plain_url, reasons
 from accord.values.study import Items, Order, Stage, StudySettings
+from accord.values.talk import Assistant, TalkSettings, Topic
 from accord.values.taxonomy import ISSUE, IssueType, Taxonomy, load_taxonomy, read_taxonomy
 
 __all__ = [
@@ -101,6 +102,7 @@ __all__ = [
     "Annotation",
     "AnnotatorKind",
     "Applies",
+    "Assistant",
     "BadInput",
     "BadRow",
     "BudgetReached",
@@ -150,8 +152,10 @@ __all__ = [
     "Span",
     "Stage",
     "StudySettings",
+    "TalkSettings",
     "Target",
     "Taxonomy",
+    "Topic",
     "Turn",
     "Unannotated",
     "UnknownName",

@@ -12,6 +12,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from accord.values.scale import Frozen, Value
+from accord.values.talk import TalkSettings
 
 Order = Literal["given", "random", "informative"]
 ROUNDS = 20
@@ -93,6 +94,9 @@ class StudySettings(Frozen):
     checks: Mapping[str, Mapping[str, Value]] = Field(
         default_factory=dict, description="Attention checks: conversations whose right answers anybody can see."
     )
+    talk: TalkSettings | None = Field(
+        default=None, description="People talk with an assistant first, and rate the conversations that they held."
+    )
     seed: int = Field(default=0, description="Of the draw and of the orders.")
 
     @model_validator(mode="after")
@@ -104,4 +108,8 @@ class StudySettings(Frozen):
             raise ValueError("issues are found in turns: `items: found` and `assessed` need `level: turn`")
         if self.level == "pair" and self.marks:
             raise ValueError("issues are marked in turns of one conversation; leave out `marks`, or rate no pairs")
+        if self.talk is not None and self.level != "conversation":
+            raise ValueError("who talks with an assistant rates the conversation; leave out `level`")
+        if self.talk is not None and (self.items != Items() or self.gold or self.checks or self.repeats):
+            raise ValueError("who talks rates their own conversations; leave out `items`, `gold`, `checks`, `repeats`")
         return self

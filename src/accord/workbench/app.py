@@ -52,9 +52,12 @@ class Bench:
         self.accounts = Accounts(self.studies, host)
         self.open = {name: OpenStudy(project, name, self.studies) for name in project.config.studies}
         self.guesses = Guesses()
+        self.at_end: list[Callable[[], None]] = []
 
     def close(self) -> None:
-        """Finish what is being written."""
+        """Finish what is under way and what is being written."""
+        for end in self.at_end:
+            end()
         self.studies.close()
 
     def study(self, name: str, visitor: Visitor) -> OpenStudy:
@@ -239,8 +242,8 @@ def workbench_app(bench: Bench, names: frozenset[str] = frozenset(), seconds: fl
     app.add_middleware(_WithHeaders)
     for kind in (Refused, AccordError, OSError, HTTPException):
         app.exception_handler(kind)(bench.wrong)
-    from accord.workbench import doors, rating  # each part adds its routes
+    from accord.workbench import doors, rating, talk  # each part adds its routes
 
-    for part in (doors, rating):
+    for part in (doors, rating, talk):
         part.add_routes(app, bench)
     return Doorkeeper(app, names, BODY, seconds)

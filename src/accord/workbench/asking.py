@@ -148,6 +148,11 @@ class OpenStudy:
         """What it is called on pages."""
         return self.settings.title or self.name
 
+    @property
+    def start(self) -> str:
+        """The page where one begins."""
+        return f"/rate/{self.name}" if self.settings.talk is None else f"/talk/{self.name}"
+
     def is_for(self, person: Person) -> bool:
         """Whether somebody takes part."""
         return not self.settings.people or person.name in self.settings.people
@@ -160,7 +165,7 @@ class OpenStudy:
         Raises:
             BadInput: Nothing fits what `items` says.
         """
-        if not self.studies.items(self.name, round):
+        if self.settings.talk is None and not self.studies.items(self.name, round):
             assessments = [each for _, each in annotated_pairs(self.project)] if self.settings.items.assessed else []
             found = list(drawn(self.name, self.settings, self.project.store, round, assessments))
             if not found:

@@ -53,7 +53,8 @@ class _Rate:
         visitor, found = self._of(study, request)
         found.begin()
         assignment = found.take(visitor.person.name)
-        where = f"/rate/{study}/done" if assignment is None else f"/rate/{study}/{assignment.id}"
+        done = f"/rate/{study}/done" if found.settings.talk is None else found.start
+        where = done if assignment is None else f"/rate/{study}/{assignment.id}"
         return RedirectResponse(where, 303)
 
     def done(self, study: str, request: Request) -> Response:

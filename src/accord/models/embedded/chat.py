@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from threading import Event
 
 import numpy as np
 
 from accord.models.embedded.language_model import LanguageModel, open_language_model
 from accord.models.model import EMBEDDED, CallFailed, Prompt, Reply, Usage
+from accord.models.streaming import Pieces
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +46,7 @@ class EmbeddedChat:
         Raises:
             CallFailed: The prompt is longer than the model's context, or asks for JSON by schema.
         """
-        if prompt.schema is not None:
-            raise CallFailed("rejected", f"{self.name} cannot keep a JSON schema")
-        tokens = self._model.prompt([(message.role, message.content) for message in prompt.messages])
-        if len(tokens) + prompt.max_tokens > self._model.context:
-            room = self._model.context
-            raise CallFailed("too long", f"{len(tokens)} tokens do not fit into the {room} of {self.name}")
+        tokens = self._tokens(prompt)
         if prompt.max_tokens > 1 or prompt.temperature > 0:
             return await asyncio.to_thread(self._written, prompt, tokens)
         waiting = _Waiting(prompt, tokens, asyncio.get_running_loop().create_future())
@@ -57,6 +54,41 @@ class EmbeddedChat:
         if self._working is None:
             self._working = asyncio.create_task(self._work())
         return await waiting.answered
+
+    async def stream(self, prompt: Prompt, /) -> Pieces:
+        """The reply as it is written; see `ask` for what is raised."""
+        tokens, loop = self._tokens(prompt), asyncio.get_running_loop()
+        said: asyncio.Queue[str | None] = asyncio.Queue()
+        stopped = Event()
+
+        def heard(written: Sequence[int]) -> bool:
+            loop.call_soon_threadsafe(said.put_nowait, self._model.text_of(written))
+            return not stopped.is_set()
+
+        work = asyncio.create_task(asyncio.to_thread(self._written, prompt, tokens, heard))
+        work.add_done_callback(lambda _: said.put_nowait(None))
+        told = ""
+        try:
+            while (text := await said.get()) is not None:
+                whole = text.rstrip("\ufffd")  # a character may have more bytes than have been written of it
+                if len(whole) > len(told):
+                    yield whole[len(told) :]
+                    told = whole
+            reply = await work
+            if reply.text[len(told) :]:
+                yield reply.text[len(told) :]
+            yield reply
+        finally:
+            stopped.set()
+
+    def _tokens(self, prompt: Prompt) -> tuple[int, ...]:
+        if prompt.schema is not None:
+            raise CallFailed("rejected", f"{self.name} cannot keep a JSON schema")
+        tokens = self._model.prompt([(message.role, message.content) for message in prompt.messages])
+        if len(tokens) + prompt.max_tokens > self._model.context:
+            room = self._model.context
+            raise CallFailed("too long", f"{len(tokens)} tokens do not fit into the {room} of {self.name}")
+        return tokens
 
     async def close(self) -> None:
         """Nothing is open; the model stays loaded for whoever opens it next."""
@@ -81,9 +113,11 @@ class EmbeddedChat:
         finally:
             self._working = None
 
-    def _written(self, prompt: Prompt, tokens: Sequence[int]) -> Reply:
+    def _written(
+        self, prompt: Prompt, tokens: Sequence[int], heard: Callable[[Sequence[int]], bool] = lambda written: True
+    ) -> Reply:
         write = partial(self._model.write, most=prompt.max_tokens, temperature=prompt.temperature)
-        written, first = write(tokens, seed=prompt.repeat)
+        written, first = write(tokens, seed=prompt.repeat, heard=heard)
         return self._reply(prompt, tokens, written, first)
 
     def _reply(self, prompt: Prompt, tokens: Sequence[int], written: Sequence[int], mass: np.ndarray) -> Reply:

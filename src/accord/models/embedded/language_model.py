@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -134,10 +134,18 @@ class LanguageModel:
             hidden = [states[-1] for group in groups for states in self._llama.read(group, self._prefix)]
             return list(self._llama.log_probabilities(np.stack(hidden)))
 
-    def write(self, prompt: Sequence[int], most: int, temperature: float, seed: int) -> tuple[list[int], Floats]:
+    def write(
+        self,
+        prompt: Sequence[int],
+        most: int,
+        temperature: float,
+        seed: int,
+        heard: Callable[[Sequence[int]], bool] = lambda written: True,
+    ) -> tuple[list[int], Floats]:
         """Up to `most` tokens after a prompt, without what ends them, and the first one's log probabilities.
 
-        Temperature 0 takes the likeliest token each time; above it, tokens are drawn by `seed`.
+        Temperature 0 takes the likeliest token each time; above it, tokens are drawn by `seed`. `heard` is called with
+        all that is written after each token, and says whether to go on.
         """
         random = np.random.default_rng(seed)
         written: list[int] = []
@@ -153,6 +161,8 @@ class LanguageModel:
                 if last in (self._end, self._start):
                     break
                 written.append(last)
+                if not heard(written):
+                    break
         assert first is not None
         return written, first
 

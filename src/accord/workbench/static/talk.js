@@ -1,0 +1,99 @@
+// Talk with the script: messages go without leaving the page, replies are shown as they are written, drafts survive.
+// The server's page stays the only truth: after each step its part of the page is put in place of the one shown.
+const state = document.getElementById("state");
+const key = `accord-draft:${location.pathname}`;
+let source = null;
+
+const root = () => document.getElementById("talk");
+const tell = (text) => { state.textContent = text; };
+
+function draft(text) {
+  try {
+    if (text === undefined) return sessionStorage.getItem(key) ?? "";
+    if (text) sessionStorage.setItem(key, text); else sessionStorage.removeItem(key);
+  } catch { /* a browser that keeps nothing still talks */ }
+  return "";
+}
+
+function show(html, address) {
+  const page = new DOMParser().parseFromString(html, "text/html");
+  const fresh = page.getElementById("talk");
+  if (!fresh || (address && new URL(address).pathname !== location.pathname)) {
+    location.assign(address || location.href);
+    return;
+  }
+  root().replaceWith(document.importNode(fresh, true));
+  begin();
+}
+
+async function refresh() {
+  try {
+    const answer = await fetch(location.pathname, { headers: { Accept: "text/html" } });
+    if (answer.ok) { tell(""); show(await answer.text(), answer.url); return; }
+    tell("signed out: your text is kept here");
+  } catch {
+    tell("no connection; trying again");
+    setTimeout(refresh, 2000);
+  }
+}
+
+async function send(form, button) {
+  const fields = new URLSearchParams(new FormData(form, button));
+  fields.set("wait", "no");
+  const says = fields.get("do") === "say";
+  if (says && !fields.get("text").trim()) return;
+  for (const each of root().querySelectorAll("button")) each.disabled = true;
+  tell("sending");
+  try {
+    const answer = await fetch(form.action, { method: "POST", body: fields });
+    if (answer.ok || answer.status === 409 || answer.status === 422) {
+      if (says && answer.ok) draft("");
+      tell("");
+      show(await answer.text(), answer.url);
+      return;
+    }
+    tell(answer.status === 401 ? "signed out: your text is kept here" : "not sent: your text is kept here");
+  } catch {
+    tell("no connection: not sent, your text is kept here");
+  }
+  for (const each of root().querySelectorAll("button")) each.disabled = false;
+}
+
+function listen(address) {
+  const last = [...root().querySelectorAll(".turn.assistant .text")].at(-1);
+  source = new EventSource(address);
+  source.addEventListener("all", (event) => { last.textContent = JSON.parse(event.data); });
+  source.addEventListener("more", (event) => {
+    const low = innerHeight + scrollY >= document.documentElement.scrollHeight - 80;
+    last.textContent += JSON.parse(event.data);
+    if (low) scrollTo(0, document.documentElement.scrollHeight);
+  });
+  source.addEventListener("end", () => { source.close(); refresh(); });
+  source.addEventListener("error", () => { if (source.readyState === EventSource.CLOSED) setTimeout(refresh, 2000); });
+}
+
+function begin() {
+  const here = root();
+  source?.close();
+  here.classList.add("is-live");
+  for (const form of here.querySelectorAll("form")) {
+    form.addEventListener("submit", (event) => { event.preventDefault(); send(form, event.submitter); });
+  }
+  const box = document.getElementById("text");
+  if (box) {
+    box.value ||= draft();
+    box.addEventListener("input", () => draft(box.value));
+    box.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+      event.preventDefault();
+      box.form.requestSubmit();
+    });
+  }
+  const reload = document.getElementById("reload");
+  if (reload) reload.hidden = true;
+  if (here.dataset.stream) listen(here.dataset.stream);
+  else if (here.dataset.writing) setTimeout(refresh, 2000);
+  (document.getElementById("problem") ?? box ?? document.getElementById("stop"))?.focus();
+}
+
+begin();

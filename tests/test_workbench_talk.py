@@ -1,0 +1,478 @@
+"""Talk: conversations with a scripted assistant over a real server; what is kept, what is shown, what may go wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from served_workbench import Browser, served, token
+
+from accord import Store
+from accord.project import Config, Project
+from accord.store import Limits, Studies, Talks
+from accord.testing import ChatServer, Wire, completion, spoken
+from accord.values import BadInput
+from accord.workbench import Bench, OpenStudy, add_person, workbench_app
+from accord.workbench.talking import OpenTalk
+
+NAMES = ("plain-jane", "bookworm", "model-9000", "model-mini")
+TOPICS = ["cdn ip ranges", "billing of storage", "role assignments"]
+
+
+def say_hello(request: Mapping[str, Any]) -> Wire:
+    return spoken(["Hello ", "<b>there</b>", "."])
+
+
+@contextmanager
+def project(folder: Path, url: str, budget: Mapping[str, Any] | None = None, **talk: Any) -> Iterator[Project]:
+    """A project with a study in which people talk with one of two assistants."""
+    (folder / "docs").mkdir(exist_ok=True)
+    (folder / "docs" / "ranges.md").write_text("# Ranges of the CDN\n\nThe cdn ip ranges are published weekly.\n")
+    (folder / "docs" / "bill.txt").write_text("Storage is billed by the hour. SECRET-SENTENCE.\n")
+    assistants = {
+        "plain-jane": {"model": "model-9000", "base_url": url, "attempts": 1},
+        "bookworm": {"model": "model-mini", "base_url": url, "attempts": 1, "retrieves": "topic"},
+    }
+    settings = {"assistants": assistants, "topics": TOPICS, "documents": str(folder / "docs"), "best": 1, **talk}
+    config = {"store": f"sqlite:///{folder}/accord.db", "studies": {"chat": {"title": "Ask", "talk": settings}}}
+    with Project(Config.model_validate({**config, "budget": dict(budget or {})})) as opened:
+        yield opened
+
+
+@pytest.fixture(autouse=True)
+def a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "no key is needed here")
+
+
+class Talker(Browser):
+    """A browser without script in a conversation."""
+
+    def begin(self) -> str:
+        self.get("/")
+        page = self.get("/talk/chat")
+        status, _, self.where = self.post("/talk/chat", form=token(page))
+        assert status == 303, status
+        return self.get(self.where)
+
+    def fields(self, page: str) -> dict[str, str]:
+        found = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', page))
+        return {name: found[name] for name in ("form", "after", "message") if name in found}
+
+    def say(self, page: str, text: str, **more: str) -> str:
+        """Send a message and wait for what comes of it."""
+        status, said, where = self.post(self.where, **{**self.fields(page), "do": "say", "text": text, **more})
+        self.status = status
+        return self.get(where) if status == 303 else said
+
+    def do(self, page: str, what: str, **more: str) -> tuple[int, str, str]:
+        return self.post(self.where, **{**self.fields(page), "do": what, **more})
+
+    def shown(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.get(f"{self.where}.json"))
+        return found
+
+    def settled(self) -> dict[str, Any]:
+        """The conversation when nothing is being written any more."""
+        for _ in range(6000):
+            found = self.shown()
+            if not found["writing"]:
+                return found
+            threading.Event().wait(0.01)
+        raise AssertionError("still writing after a minute")
+
+
+def test_somebody_talks_and_then_rates_what_was_said(tmp_path: Path) -> None:
+    with ChatServer(say_hello) as model, project(tmp_path, model.url) as opened, served(opened) as port:
+        browser = Talker(port)
+        page = browser.begin()
+        assert "Nothing has been said yet." in page
+        page = browser.say(page, "What are the <i>ranges</i>?")
+        assert "Hello &lt;b&gt;there&lt;/b&gt;." in page and "What are the &lt;i&gt;ranges&lt;/i&gt;?" in page
+        status, _, where = browser.do(page, "end")
+        assert status == 303 and re.fullmatch(r"/rate/chat/[\w-]{24}", where)
+        [conversation] = opened.store.conversations()
+        assert [turn.content for turn in conversation.turns] == ["What are the <i>ranges</i>?", "Hello <b>there</b>."]
+        about = conversation.metadata
+        assert (about["source"], about["study"]) == ("talk", "chat") and about["topic"] in TOPICS
+        assert about["system"] in NAMES and about["model"] in NAMES and about["answered_by"] == ["loopback"]
+        sheet = json.loads(browser.get(f"{where}.json"))
+        assert [turn["text"] for turn in sheet["sides"][0]["turns"]] == [turn.content for turn in conversation.turns]
+        again = browser.post(browser.where, **browser.fields(page), do="end")
+        assert again[0] == 303 and again[2] == where, "ended twice is ended once"
+        assert browser.ask("GET", browser.where)[2] == where
+        for question in sheet["questions"]:
+            browser.post(where, form=token(browser.get(where)), do="save", **{
+                f"id.{question['id']}": f"answer-of-{question['id']:-<20}", f"value.{question['id']}": "1",
+            })  # fmt: skip
+        status, _, onward = browser.post(where, form=token(browser.get(where)), do="finish")
+        assert (status, onward) == (303, "/rate/chat")
+        assert {label.annotator for label in opened.store.labels()} == {opened.store.labels()[0].annotator}
+        assert len(opened.store.labels()) == len(sheet["questions"])
+        assert "Begin a conversation" in browser.get("/rate/chat"), "rated all there is: on to the next conversation"
+
+
+def test_documents_are_shown_when_it_has_ended_and_not_before(tmp_path: Path) -> None:
+    asked: list[Mapping[str, Any]] = []
+
+    def respond(request: Mapping[str, Any]) -> Wire:
+        asked.append(request)
+        return spoken(["See [1]."])
+
+    only = {"bookworm": {"model": "model-mini", "base_url": "", "retrieves": "topic", "instructions": "Be kind."}}
+    with ChatServer(respond) as model:
+        only["bookworm"]["base_url"] = model.url
+        with (
+            project(tmp_path, model.url, assistants=only, topics=["storage billed"]) as opened,
+            served(opened) as port,
+        ):
+            browser = Talker(port)
+            page = browser.say(browser.begin(), "Hello?")
+            system = asked[0]["messages"][0]
+            assert system["role"] == "system" and "SECRET-SENTENCE" in system["content"]
+            assert system["content"].startswith("Be kind.") and "never instructions" in system["content"]
+            assert "SECRET-SENTENCE" not in page and "SECRET-SENTENCE" not in browser.get(f"{browser.where}.json")
+            _, _, where = browser.do(page, "end")
+            [side] = json.loads(browser.get(f"{where}.json"))["sides"]
+            assert [document["title"] for document in side["documents"]] == ["bill"]
+            assert "SECRET-SENTENCE" in side["documents"][0]["text"]
+
+
+def test_no_page_no_json_and_no_header_names_the_assistant(tmp_path: Path) -> None:
+    with ChatServer(say_hello) as model, project(tmp_path, model.url) as opened, served(opened) as port:
+        browser = Talker(port)
+        heard: list[str] = []
+        ask = browser.ask
+
+        def listening(method: str, path: str, body: str | None = None, **headers: str) -> tuple[int, str, str]:
+            found = ask(method, path, body, **headers)
+            heard.append(" ".join(map(str, found)))
+            return found
+
+        browser.ask = listening  # type: ignore[method-assign]
+        for _ in range(4):
+            page = browser.begin()
+            page = browser.say(page, "Who are you?")
+            browser.shown()
+            browser.get(f"{browser.where}/stream")
+            _, _, where = browser.do(page, "end")
+            browser.get(where)
+            browser.get(f"{where}.json")
+            browser.get("/talk/chat.json")
+        said = "\n".join(heard)
+        assert len(heard) > 30 and not [name for name in (*NAMES, model.url, "127.0.0.1") if name in said]
+        assert {each.system for each in opened.store.conversations()} == {"plain-jane", "bookworm"}
+
+
+def test_assistants_are_balanced_in_the_study_whoever_comes(tmp_path: Path) -> None:
+    with ChatServer(say_hello) as model, project(tmp_path, model.url) as opened:
+        studies = Studies(opened.store)
+        talk = OpenTalk(OpenStudy(opened, "chat", studies))
+
+        def person(number: int) -> None:
+            for _ in range(3):
+                found = talk.begin(f"p{number}")
+                assert talk.begin(f"p{number}").id == found.id, "the open one comes again"
+                talk.talks.say(found.id, f"p{number}", f"message-{number:0>12}", "Hi", 0, talk.limits, "2020")
+                talk.talks._change(found.id, 1, {"content": "Yes?", "state": "said"})
+                talk.end(found.id, f"p{number}")
+
+        threads = [threading.Thread(target=person, args=(number,)) for number in range(8)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        everything = talk.talks.everything("chat")
+        had = [each.assistant for each in everything]
+        assert len(had) == 24 and had.count("plain-jane") == had.count("bookworm") == 12
+        for number in range(8):
+            mine = [each.topic for each in everything if each.person == f"p{number}"]
+            assert sorted(mine) == sorted(TOPICS), "nobody has a topic twice before having had all"
+        studies.close()
+
+
+def test_another_topic_sets_this_conversation_aside_and_no_topic_comes_twice(tmp_path: Path) -> None:
+    with ChatServer(say_hello) as model, project(tmp_path, model.url) as opened, served(opened) as port:
+        browser = Talker(port)
+        page = browser.begin()
+        topics, first = [browser.shown()["topic"]], browser.where
+        for text in ("", "Hello?"):
+            page = browser.say(page, text) if text else page
+            status, _, browser.where = browser.do(page, "another")
+            assert status == 303
+            page = browser.get(browser.where)
+            topics.append(browser.shown()["topic"])
+        assert sorted(topics) == sorted(TOPICS)
+        studies = Studies(opened.store)
+        everything = Talks(studies).everything("chat")
+        assert [each.state for each in everything] == ["dropped", "dropped", "open"]
+        assert [len(each.said) for each in everything] == [0, 2, 0], "what was said stays"
+        assert len({each.assistant for each in everything}) == 1, "who is left is not counted: the balance holds"
+        assert browser.ask("GET", first)[2] == "/talk/chat"
+        studies.close()
+
+
+# --- faults -------------------------------------------------------------------------------------------------------
+
+
+def cut(request: Mapping[str, Any]) -> Wire:
+    dying = spoken(["The first ", "half "], ends=False)
+    return Wire(b"", headers=dying.headers, parts=dying.parts, close_after=0)
+
+
+FAULTS: dict[str, tuple[Any, str, str]] = {
+    "dies in the middle": (cut, "The first half", "the connection to the assistant broke"),
+    "ends without an end": (lambda _: spoken(["The first "], ends=False), "The first", "connection to the assistant"),
+    "fails": (lambda _: Wire({"error": {"message": "secret model-9000"}}, 500), "", "the assistant could not answer"),
+    "refuses the key": (lambda _: Wire({"error": {"message": "model-9000"}}, 401), "", "cannot answer at all"),
+    "refuses": (lambda _: completion("", refusal="I am model-9000"), "", "declined to answer"),
+    "says nothing": (lambda _: spoken([""]), "", "the assistant said nothing"),
+    "is no JSON": (lambda _: Wire(b"data: {nope\n\n", headers={"Content-Type": "text/event-stream"}), "", "could not"),
+    "breaks off with an error": (
+        lambda _: Wire(b'data: {"error": {"message": "model-9000"}}\n\n', headers={"Content-Type": "text/event-stream"}),
+        "", "could not",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_model_that_fails_says_so_in_place_and_is_asked_again(tmp_path: Path, fault: str) -> None:
+    misbehave, came, told = FAULTS[fault]
+    answers = [misbehave, lambda _: spoken(["All of it."])]
+
+    def respond(request: Mapping[str, Any]) -> Wire:
+        wire: Wire = answers[min(len(model.requests), 2) - 1](request)
+        return wire
+
+    with ChatServer(respond) as model, project(tmp_path, model.url) as opened, served(opened) as port:
+        browser = Talker(port)
+        page = browser.say(browser.begin(), "Hello?")
+        assert told in page and came in page and "Ask again" in page
+        assert not [name for name in NAMES if name in page]
+        status, _, where = browser.do(page, "again")
+        page = browser.get(where)
+        assert status == 303 and "All of it." in page and "Ask again" not in page
+        assert model.requests[1]["messages"] == model.requests[0]["messages"], "what was cut off is not told as said"
+        browser.do(page, "end")
+        [conversation] = opened.store.conversations()
+        assert [turn.content for turn in conversation.turns] == ["Hello?", "All of it."]
+        assert conversation.turns[1].extra.get("attempts", []) == ([f"{came} "] if came else [])
+
+
+def test_a_reply_is_heard_while_it_is_written_and_stopped(tmp_path: Path) -> None:
+    go, gone = threading.Event(), threading.Event()
+
+    def pieces() -> Iterator[str]:
+        yield "One "
+        yield "two "
+        go.wait(60)
+        yield "three "
+        gone.wait(60)
+
+    with (
+        ChatServer(lambda _: spoken(pieces())) as model,
+        project(tmp_path, model.url) as opened,
+        served(opened) as port,
+    ):
+        browser, other = Talker(port), Talker(port)
+        page = browser.say(browser.begin(), "Count.", wait="no")
+        assert "is writing" in page and "Stop" in page
+        other.cookies, other.where = browser.cookies, browser.where
+        while browser.shown()["messages"][-1]["text"] != "One two ":
+            threading.Event().wait(0.01)
+        reloaded = other.get(other.where)
+        assert "One two" in reloaded and "is writing" in reloaded, "a page that is loaded again finds it further on"
+        assert other.post(other.where, **other.fields(page), do="say", text="Me too", message="m" * 20)[0] == 409
+        assert other.do(reloaded, "end")[0] == 409, "what is being written is not ended"
+        events: list[str] = []
+        listening = threading.Thread(target=lambda: events.append(browser.ask("GET", f"{browser.where}/stream")[1]))
+        listening.start()
+        go.set()
+        while browser.shown()["messages"][-1]["text"] != "One two three ":
+            threading.Event().wait(0.01)
+        browser.do(reloaded, "stop")
+        assert browser.settled()["messages"][-1] == {"role": "assistant", "text": "One two three ", "state": "stopped"}
+        listening.join(60)
+        kinds = re.findall(r"event: (\w+)\ndata: (.*)", events[0])
+        assert kinds[0] == ("all", '""') and kinds[-1] == ("end", '""')
+        assert "".join(json.loads(text) for _, text in kinds) == "One two three "
+        gone.set()
+        page = browser.say(browser.get(browser.where), "Go on.", wait="no")
+        browser.settled()
+        assert model.requests[1]["messages"][-2]["content"] == "One two three ", "what was stopped was said"
+
+
+def test_a_server_that_dies_between_message_and_reply_loses_neither(tmp_path: Path) -> None:
+    with ChatServer(say_hello) as model, project(tmp_path, model.url) as opened:
+        browser = Talker(0)
+        with served(opened) as browser.port:
+            browser.begin()
+        name = browser.where.rpartition("/")[2]
+        studies = Studies(opened.store)
+        talks = Talks(studies)
+        person = talks.everything("chat")[0].person
+        over = "2020-01-01T00:00:00.000+00:00"
+        # What a killed server leaves behind: the message, and a reply that it had begun to keep.
+        talks.say(name, person, "m" * 20, "Hello?", 0, Limits(30), over)
+        talks.write(name, 1, "As far as it ", over)
+        studies.close()
+        with served(opened) as browser.port:
+            page = browser.get(browser.where)
+            assert "Hello?" in page and "As far as it" in page and "the server was stopped" in page
+            page = browser.get(browser.do(page, "again")[2])
+            assert "Hello &lt;b&gt;there&lt;/b&gt;." in page
+
+
+def test_a_server_that_stops_keeps_what_has_come(tmp_path: Path) -> None:
+    gone = threading.Event()
+
+    def pieces() -> Iterator[str]:
+        yield "As far as it came"
+        gone.wait(60)
+
+    with ChatServer(lambda _: spoken(pieces())) as model, project(tmp_path, model.url) as opened:
+        browser = Talker(0)
+        with served(opened) as browser.port:
+            browser.say(browser.begin(), "Hello?", wait="no")
+            while not browser.shown()["messages"][-1]["text"]:
+                threading.Event().wait(0.01)
+        with served(opened) as browser.port:
+            [_, reply] = browser.shown()["messages"]
+            assert (reply["text"], reply["state"]) == ("As far as it came", "cut") and "stopped" in reply["reason"]
+        gone.set()
+
+
+def test_a_form_that_is_sent_twice_is_one_message_and_a_stale_tab_is_told(tmp_path: Path) -> None:
+    with ChatServer(say_hello) as model, project(tmp_path, model.url) as opened, served(opened) as port:
+        browser = Talker(port)
+        first = browser.begin()
+        browser.say(first, "Hello?")
+        browser.say(first, "Hello?")
+        assert [each["role"] for each in browser.shown()["messages"]] == ["user", "assistant"]
+        assert len(model.requests) == 1
+        stale = browser.say(first, "Something <else>", message="n" * 20)
+        assert browser.status == 409 and "more was said in the meantime" in stale
+        assert "Something &lt;else&gt;</textarea>" in stale, "what could not be sent is in its box"
+
+
+def test_what_may_be_said_is_bounded(tmp_path: Path) -> None:
+    with (
+        ChatServer(say_hello) as model,
+        project(tmp_path, model.url, characters=10, messages=2, conversations=1) as opened,
+        served(opened) as port,
+    ):
+        browser = Talker(port)
+        page = browser.begin()
+        for text, told in (("x" * 11, "has 11 characters; allowed: 10"), ("  \n ", "the message is empty")):
+            refused = browser.say(page, text)
+            assert browser.status == 422 and told in refused
+        assert browser.say(page, "hi", message="short") and browser.status == 422
+        assert not model.requests
+        assert browser.do(page, "end")[0] == 409, "nothing was said"
+        page = browser.say(browser.say(page, "One?"), "Two?")
+        assert "all the messages that one conversation may have" in page
+        assert browser.do(page, "say", text="Three?", message="o" * 20)[0] == 409
+        assert browser.do(page, "end")[0] == 303
+        page = browser.get("/talk/chat")
+        assert "held all the conversations" in page
+        assert browser.post("/talk/chat", form=token(browser.get(browser.get("/") and "/talk/chat")))[0] == 409
+
+
+def test_a_budget_holds_and_is_said_in_place(tmp_path: Path) -> None:
+    with (
+        ChatServer(say_hello) as model,
+        project(tmp_path, model.url, budget={"requests": 1}) as opened,
+        served(opened) as port,
+    ):
+        browser = Talker(port)
+        page = browser.say(browser.say(browser.begin(), "One?"), "Two?")
+        assert "the budget of this study is spent" in page and len(model.requests) == 1
+        assert opened.budget.spent.total == 15, "what the endpoint told was counted"
+        [talk] = Talks(Studies(opened.store)).everything("chat")
+        assert talk.said[1].about["tokens"] == [10, 5] and talk.said[3].reason == "budget"
+
+
+def test_nobody_reads_or_speaks_in_the_conversation_of_another(tmp_path: Path) -> None:
+    with ChatServer(say_hello) as model, project(tmp_path, model.url) as opened:
+        studies = Studies(opened.store)
+        keys = {name: add_person(studies, name) for name in ("ann", "bob")}
+        studies.close()
+        with served(opened) as port:
+            people = {name: Talker(port) for name in keys}
+            for name, browser in people.items():
+                browser.post("/in", key=keys[name])
+            page = people["ann"].begin()
+            people["ann"].say(page, "For me alone.")
+            people["bob"].begin()
+            bob, hers = people["bob"], people["ann"].where
+            for path in (hers, f"{hers}.json", f"{hers}/stream"):
+                status, said, _ = bob.ask("GET", path)
+                assert status == 422 and "not yours" in said and "For me alone." not in said
+            bob.where, mine = hers, bob.where
+            assert bob.do(bob.get(mine), "end")[0] == 422
+            stranger = Talker(port)
+            assert stranger.ask("GET", hers)[0] == 401
+            forged = people["ann"].post(hers, form="0" * 64, do="stop")
+            assert forged[0] == 403
+
+
+def test_a_scripted_model_may_have_the_role(tmp_path: Path) -> None:
+    from accord.models import ScriptedModel
+
+    settings = {"assistants": {"a": {"role": "scorer"}}, "topics": ["t"], "greeting": "How can I help?"}
+    config = {"store": f"sqlite:///{tmp_path}/accord.db", "studies": {"chat": {"talk": settings}}}
+    model = ScriptedModel(lambda prompt: f"You said: {prompt.messages[-1].content}")
+    with Project(Config.model_validate(config), given={"scorer": model}) as opened, served(opened) as port:
+        browser = Talker(port)
+        page = browser.begin()
+        assert "How can I help?" in page and browser.do(page, "end")[0] == 409, "a greeting is no answer"
+        assert "You said: Hi" in browser.say(page, "Hi")
+        assert [message.role for message in model.asked[0].messages] == ["assistant", "user"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"assistants": {"a": {}}, "topics": ["t"]}, "name one of the two"),
+        ({"assistants": {"a": {"model": "m", "role": "judge"}}, "topics": ["t"]}, "name one of the two"),
+        ({"assistants": {"a": {"model": "m", "retrieves": "topic"}}, "topics": ["t"]}, "there are no `documents`"),
+        ({"assistants": {}, "topics": ["t"]}, "at least 1 item"),
+        ({"assistants": {"a": {"model": "m"}}, "topics": ["t", "t"]}, "named twice"),
+        ({"assistants": {"a": {"model": "m", "base_url": "ftp://x"}}, "topics": ["t"]}, "http"),
+    ],
+)
+def test_settings_that_contradict_themselves_are_refused(settings: Mapping[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(told)):
+        Config.model_validate({"studies": {"chat": {"talk": settings}}})
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"assistants": {"a": {"role": "scorer"}}, "topics": ["t"]}, "unknown role 'scorer'"),
+        ({"assistants": {"a": {"model": "m"}}, "topics": ["t"], "documents": "nowhere"}, "no such file or folder"),
+        ({"assistants": {"a": {"model": "m"}}, "topics": [{"text": "t", "documents": ["x"]}]}, "name documents"),
+    ],
+)
+def test_what_a_study_names_and_nobody_has_is_said_at_the_start(
+    tmp_path: Path, settings: Mapping[str, Any], told: str
+) -> None:
+    config = {"store": f"sqlite:///{tmp_path}/accord.db", "studies": {"chat": {"talk": settings}}}
+    with Project(Config.model_validate(config)) as opened:
+        bench = Bench(opened)
+        with pytest.raises(BadInput, match=re.escape(told)):
+            workbench_app(bench)
+        bench.close()
+
+
+def test_an_old_store_gets_the_tables(tmp_path: Path) -> None:
+    Store(f"sqlite:///{tmp_path}/accord.db").close()
+    with ChatServer(say_hello) as model, project(tmp_path, model.url) as opened:
+        studies = Studies(opened.store)
+        assert Talks(studies).everything("chat") == []
+        studies.close()
