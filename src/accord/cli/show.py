@@ -322,7 +322,7 @@ def imported_text(result: Mapping[str, Any]) -> str:
     if result["other_questions"]:
         named = ", ".join(f"{name} ({count})" for name, count in result["other_questions"].items())
         lines.append(f"labels on questions that the rubric does not ask: {named}")
-    lines += [f"{count} spans or log records passed over: {why}" for why, count in result["passed_over"].items()]
+    lines += [f"{count} rows passed over: {why}" for why, count in result["passed_over"].items()]
     if result["skipped"]:
         lines += [f"{result['skipped']} bad rows skipped:", *(f"  {row}" for row in result["bad_rows"])]
     return "\n".join(lines)

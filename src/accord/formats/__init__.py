@@ -39,13 +39,14 @@ from accord.formats.reading import (
     read,
     record_of,
     records_of_lines,
+    stands_alone,
 )
 from accord.formats.record import Fields, Format, Record, Row, WrongShape, formats, grouped, under_our_names
 from accord.formats.row_writer import ENDINGS, SCORE_NESTED, QueueWriter, ScoreWriter
 from accord.formats.rows import BAD_AT_ONCE, Lines, decoded_json, line_rows, locate, read_rows
 from accord.formats.score_table import BAD_ROW, SCORE_TYPES, SCORED, UNSCORED, arrow_schema, score_schema, score_table
 from accord.formats.soda_eval import REPEAT
-from accord.formats.spans import NO_CONTENT, NO_MESSAGES, SAYS_A_CALL
+from accord.formats.spans import NO_CALL, NO_CONTENT, NO_MESSAGES, SAYS_A_CALL
 
 __all__ = [
     "AnnotationWriter",
@@ -58,6 +59,7 @@ __all__ = [
     "Format",
     "Lines",
     "NOT_APPLICABLE",
+    "NO_CALL",
     "NO_CONTENT",
     "NO_MESSAGES",
     "OnBadRow",
@@ -118,6 +120,7 @@ __all__ = [
     "score_schema",
     "score_table",
     "shown_place",
+    "stands_alone",
     "storage_options",
     "under_our_names",
     "words_of",

@@ -8,7 +8,19 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
-from accord.formats import benchmark, langfuse, mlflow, otel, soda_eval, table  # noqa: F401
+from accord.formats import (  # noqa: F401
+    argilla,
+    benchmark,
+    label_studio,
+    langfuse,
+    langfuse_scores,
+    langsmith,
+    mlflow,
+    otel,
+    potato,
+    soda_eval,
+    table,
+)
 from accord.formats.annotations import looks_like_annotations
 from accord.formats.label_files import looks_like_labels, mapped, read_labels
 from accord.formats.record import Fields, Format, Record, Row, WrongShape, admitted, formats, grouped
@@ -19,7 +31,10 @@ from accord.values import BadInput, BadRow
 
 __all__ = ["Record", "columns_of", "detect", "formats", "is_label_file", "read", "read_labels"]
 
-_MOST_TELLING_FIRST = ("benchmark", "soda-eval", "openai-messages", "sharegpt", "mlflow", "langfuse", "otel", "table")
+_MOST_TELLING_FIRST = (
+    "benchmark", "soda-eval", "label-studio", "argilla", "potato", "langsmith", "langfuse-scores", "openai-messages",
+    "sharegpt", "mlflow", "langfuse", "otel", "table",
+)  # fmt: skip
 T = TypeVar("T")
 OnBadRow = Callable[[BadRow], None]
 OnPassedOver = Callable[[str], None]
@@ -165,6 +180,8 @@ def is_label_file(path: str | Path, columns: Mapping[str, str] | None = None) ->
     """
     found = locate(path)
     first = next(_good_rows(found, columns, lambda _: None), None)
+    if first is not None and any(kind.alone is not None and kind.alone(first.fields) for _, kind in formats):
+        return False
     try:
         return first is not None and looks_like_labels(first.fields)
     except WrongShape as error:
@@ -181,6 +198,12 @@ def first_row(path: str | Path, columns: Mapping[str, str] | None = None) -> Fie
     """A file's first readable row, under our names; `None` where there is none."""
     first = next(_good_rows(locate(path), columns, lambda _: None), None)
     return None if first is None else first.fields
+
+
+def stands_alone(path: str | Path, columns: Mapping[str, str] | None = None) -> bool:
+    """Whether a file holds a tool's answers about conversations of another file, told by its first readable row."""
+    first = next(_good_rows(locate(path), columns, lambda _: None), None)
+    return first is not None and any(kind.alone is not None and kind.alone(first.fields) for _, kind in formats)
 
 
 def columns_of(path: str | Path) -> set[str]:

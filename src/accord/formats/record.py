@@ -10,7 +10,19 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import IO, Any, NamedTuple
 
-from accord.values import DEEPEST, BadInput, Conversation, Document, IssueAnnotation, Label, PlainTurns, Registry, Turn
+from accord.values import (
+    DEEPEST,
+    ISSUE,
+    Annotation,
+    BadInput,
+    Conversation,
+    Document,
+    IssueAnnotation,
+    Label,
+    PlainTurns,
+    Registry,
+    Turn,
+)
 
 Fields = Mapping[str, Any]
 """One row of a file, whatever its format: a JSON object, or a line of a table by column name."""
@@ -45,11 +57,22 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A conversation, and the labels and assessments that stood beside it in the file."""
+    """A conversation, and the labels, assessments and further annotations that stood beside it in the file.
+
+    `annotations` are what people said that a label does not hold: marks with their quotes, answers with a comment.
+    """
 
     conversation: Conversation
     labels: tuple[Label, ...] = ()
     assessments: tuple[IssueAnnotation, ...] = ()
+    annotations: tuple[Annotation, ...] = ()
+
+
+def answered(conversation: Conversation, found: Sequence[Annotation]) -> Record:
+    """A conversation with what people said of it: plain answers as labels, all else as annotations."""
+    plain = [each for each in found if not (each.quote or each.comment or each.question.startswith(ISSUE))]
+    others = tuple(each for each in found if each not in plain)
+    return Record(conversation, tuple(each.to_label() for each in plain), (), others)
 
 
 class WrongShape(BadInput):
@@ -70,6 +93,7 @@ class Format:
         passed_over: Why nothing is read from a row (or a part of one), or `None` where something is.
         is_whole: Of a format with a `key`: whether a row holds a conversation by itself; the answer `None` says that it
             does unless another row has the same key. Without the function no row does.
+        alone: Whether a row holds answers about conversations that stand in another file; such files are read last.
     """
 
     recognises: Callable[[Fields], bool]
@@ -78,6 +102,7 @@ class Format:
     split: Callable[[Fields], Sequence[Fields]] | None = None
     passed_over: Callable[[Fields], str | None] | None = None
     is_whole: Callable[[Fields], bool | None] | None = None
+    alone: Callable[[Fields], bool] | None = None
 
 
 def admitted(record: Record) -> Record:

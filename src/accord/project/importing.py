@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,14 @@ from accord.formats import (
     VALUE_KEYS,
     AnnotationWriter,
     Record,
+    answer_to,
     columns_of,
     is_annotation_file,
     is_label_file,
     raw_label_rows,
     read_annotations,
     read_labels,
+    stands_alone,
 )
 from accord.project.inferring import positions_among
 from accord.project.preparing import ROWS_AT_ONCE, Job, Prepared, Reading, Seen, prepared_parts
@@ -30,8 +32,12 @@ from accord.values import (
     IssueAnnotation,
     Label,
     Rubric,
+    Target,
+    Turn,
     UnknownName,
+    check_label,
     located,
+    span_of,
 )
 
 
@@ -123,10 +129,10 @@ def import_files(
     strange = {path: names for path in of_labels if (names := _unasked(path, rubric, files[path]))}
     if strange and len(strange) == len(files):
         raise BadInput("; ".join(_not_asked(path, names, rubric) for path, names in strange.items()))
-    for path, here in files.items():
-        if path not in of_labels and path not in exported:
-            job = Job(path, rubric, format, here, reading, skip_bad_rows)
-            _import_conversations(store, job, workers, done, on_progress)
+    others = {path: here for path, here in files.items() if path not in of_labels and path not in exported}
+    for path, here in sorted(others.items(), key=lambda item: stands_alone(*item)):
+        job = Job(path, rubric, format, here, reading, skip_bad_rows)
+        _import_conversations(store, job, workers, done, on_progress)
     for path in of_labels:
         if path in strange:
             done.other_files.append(_not_asked(path, strange[path], rubric))
@@ -240,6 +246,7 @@ def _keep(store: Store, job: Job, part: Prepared, done: Imported) -> None:
 
     changed: set[str] = set()
     told = {each.id for each in store.conversations(part.bare)} if part.bare else set()
+    told |= part.named
     rows = [row for row in part.conversations if row["id"] not in told]
     done.conversations = done.conversations.plus(store.add_conversation_rows(rows, changed.add))
     for name in changed:
@@ -248,6 +255,9 @@ def _keep(store: Store, job: Job, part: Prepared, done: Imported) -> None:
     turns = {str(row["id"]): int(row["turns"] or 0) for row in rows if row["id"] not in changed}
     added = store.add_label_rows(labels, lambda label: complain(unknown_target(label)), turns)
     done.labels = done.labels.plus(added)
+    said = [each for each in part.answers if each.target.conversation not in changed]
+    if said:
+        _add_answers(store, job.rubric, job.path, said, done, done.skip if job.skips else None)
     kept = [record for record in part.assessed if record.conversation.id not in changed]
     if kept:
         done.assessments = done.assessments.plus(IssueAnnotations(store).add(_located(store, kept)))
@@ -284,6 +294,51 @@ def _located(store: Store, records: Sequence[Record]) -> Iterator[IssueAnnotatio
         for each in record.assessments:
             place = each.target.turn or 0
             yield located(each, turns[place].content) if place < len(turns) else each
+
+
+def _add_answers(
+    store: Store,
+    rubric: Rubric,
+    path: Path,
+    said: Iterable[Annotation],
+    done: Imported,
+    on_bad_row: Callable[[BadInput], None] | None,
+) -> None:
+    """What people said that a label does not hold, as their questions' scales write it; quotes are looked up."""
+
+    def bad(error: BadInput) -> None:
+        _complain(BadInput(f"{path}: {error}"), on_bad_row)
+
+    found: list[Annotation] = []
+    for each in said:
+        question = rubric.get(each.question)
+        try:
+            value = (
+                each.value if each.value is None or question is None else answer_to(question, each.value, each.question)
+            )
+            read = replace(each, value=value, wording=None if question is None else question.key)
+            check_label(read.to_label(), rubric)
+        except BadInput as error:
+            bad(error)
+            continue
+        if question is None and not each.question.startswith(ISSUE):
+            done.seen.other_questions[each.question] += 1
+        done.seen.annotators.add(each.by)
+        found.append(read)
+    names = {each.target.conversation for each in found if each.quote and each.target.turn is None}
+    turns = {each.id: each.turns for each in store.conversations(names)} if names else {}
+    located = [_quoted(each, turns.get(each.target.conversation, ())) for each in found]
+    done.annotations = done.annotations.plus(store.add_annotations(located, bad))
+
+
+def _quoted(each: Annotation, turns: Sequence[Turn]) -> Annotation:
+    """A mark of a whole conversation as one of the first turn that has its words."""
+    for place, turn in enumerate(turns) if each.quote and each.target.turn is None else ():
+        start = turn.content.find(each.quote)
+        span = span_of(each.quote, turn.content) if start < 0 else (start, start + len(each.quote))
+        if span is not None:
+            return replace(each, target=Target(each.target.conversation, place), span=span)
+    return each
 
 
 def _add_labels(

@@ -31,7 +31,7 @@ from accord.formats import (
     records_of_lines,
 )
 from accord.store import Columns, Keys, batches, conversation_row, label_rows, now
-from accord.values import MB, AccordError, BadInput, Conversation, Label, PlainTurns, Rubric, check_label
+from accord.values import MB, AccordError, Annotation, BadInput, Conversation, Label, PlainTurns, Rubric, check_label
 
 ROWS_AT_ONCE = 500
 LARGE_BYTES = 16 * MB
@@ -152,6 +152,8 @@ class Prepared:
     Attributes:
         conversations: Rows of the store's conversations.
         bare: The ids of those without texts, which may only name one that the store holds.
+        named: Those among them that people's answers name: of no use without what they are about.
+        answers: What people said that a label does not hold (quotes, comments), as it was read.
         labels: Rows of the labels that stood beside them; where in the store's order they stand is for it to say.
         assessed: Those with assessments of their turns.
         seen: What was noticed.
@@ -161,6 +163,8 @@ class Prepared:
 
     conversations: list[Columns] = field(default_factory=list)
     bare: set[str] = field(default_factory=set)
+    named: set[str] = field(default_factory=set)
+    answers: list[Annotation] = field(default_factory=list)
     labels: list[Columns] = field(default_factory=list)
     assessed: list[Record] = field(default_factory=list)
     seen: Seen = field(default_factory=Seen)
@@ -215,6 +219,9 @@ def _prepared(records: Iterable[Record], job: Job, seen: Seen, bad: list[BadInpu
             done.conversations.append(conversation_row(conversation, added))
             if not conversation.turns:
                 done.bare.add(conversation.id)
+                if record.labels or record.annotations:
+                    done.named.add(conversation.id)
+            done.answers += record.annotations
             if record.assessments:
                 done.assessed.append(record)
             labels += _labels_of(record, job, bad)

@@ -1,17 +1,27 @@
 """What outlives a run: conversations, annotations, runs, scores and the cache, in SQLite or PostgreSQL."""
 
-from accord.store.account import Account, Amounts, MONEY
+from accord.store.account import MONEY, Account, Amounts
 from accord.store.check import Checked, Damage, check_store
 from accord.store.engine import StoreError, newest_migration, open_engine
-from accord.store.paid import Claims, LEASE_SECONDS, Paid, Spool, Taken, Unsaved, add_paid, utc
-from accord.store.parts import Computed, Embedded, IssueAnnotations, WIRE, Watched
-from accord.store.people import Conflict, People, Person, ROLES, Role
-from accord.store.rows import Added, Columns, Keys, batches, changed_conversation, conversation_row, label_rows, now, unknown_target
+from accord.store.paid import LEASE_SECONDS, Claims, Paid, Spool, Taken, Unsaved, add_paid, utc
+from accord.store.parts import WIRE, Computed, Embedded, IssueAnnotations, Watched
+from accord.store.people import ROLES, Conflict, People, Person, Role
+from accord.store.rows import (
+    Added,
+    Columns,
+    Keys,
+    batches,
+    changed_conversation,
+    conversation_row,
+    label_rows,
+    now,
+    unknown_target,
+)
 from accord.store.schema import metadata
 from accord.store.store import Store
 from accord.store.studies import Assignment, Candidate, Item, LeaseExpired, Prediction, Studies
-from accord.store.upkeep import backup, prune, restore, vacuum
 from accord.store.talks import DIED, Limits, Said, Talk, Talks
+from accord.store.upkeep import backup, prune, restore, vacuum
 
 __all__ = [
     "Account",

@@ -282,7 +282,7 @@ class Talks:
             if found.writing is not None:
                 raise Conflict("the assistant is still writing; wait, or stop it first")
             conversation = made(found)
-            row = conversation_row(conversation)
+            row = conversation_row(conversation, now())
             if not connection.execute(select(conversations.c.id).where(conversations.c.id == row["id"])).first():
                 connection.execute(insert(conversations).values(row))
             places = select(func.count()).where(talks.c.study == found.study, talks.c.state == "ended")

@@ -109,16 +109,19 @@ def import_(
 
 
 def _check_traces(result: Mapping[str, Any]) -> None:
-    """Say what traces lack.
+    """Say what traces, or other rows of which nothing was read, lack.
 
     Raises:
         BadInput: Nothing could be read from them.
     """
-    from accord.formats import NO_CONTENT, NO_MESSAGES, SAYS_A_CALL
+    from accord.formats import NO_CALL, NO_CONTENT, NO_MESSAGES, SAYS_A_CALL
     from accord.values import BadInput
 
     is_lost = NO_MESSAGES in result["passed_over"]
-    if result["passed_over"] and not sum(result["conversations"].values()):
+    is_read = any(sum(result[kind].values()) for kind in ("conversations", "labels", "annotations"))
+    if result["passed_over"] and not is_read and not is_lost and NO_CALL not in result["passed_over"]:
+        raise BadInput(f"nothing was read: {', '.join(result['passed_over'])}")
+    if result["passed_over"] and not is_read:
         raise BadInput(NO_CONTENT if is_lost else f"these traces hold no model call that can be read; {SAYS_A_CALL}")
     if is_lost:
         note(NO_CONTENT)

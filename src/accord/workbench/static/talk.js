@@ -26,14 +26,14 @@ function show(html, address) {
   begin();
 }
 
-async function refresh() {
+async function refresh(told = "") {
   try {
     const answer = await fetch(location.pathname, { headers: { Accept: "text/html" } });
-    if (answer.ok) { tell(""); show(await answer.text(), answer.url); return; }
+    if (answer.ok) { tell(told); show(await answer.text(), answer.url); return; }
     tell("signed out: your text is kept here");
   } catch {
     tell("no connection; trying again");
-    setTimeout(refresh, 2000);
+    setTimeout(refresh, 2000, told);
   }
 }
 
@@ -68,7 +68,7 @@ function listen(address) {
     last.textContent += JSON.parse(event.data);
     if (low) scrollTo(0, document.documentElement.scrollHeight);
   });
-  source.addEventListener("end", () => { source.close(); refresh(); });
+  source.addEventListener("end", () => { source.close(); refresh("the assistant has answered"); });
   source.addEventListener("error", () => { if (source.readyState === EventSource.CLOSED) setTimeout(refresh, 2000); });
 }
 
