@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -328,6 +332,56 @@ def test_a_server_that_dies_between_message_and_reply_loses_neither(tmp_path: Pa
             assert "Hello &lt;b&gt;there&lt;/b&gt;." in page
 
 
+SERVER = """
+import sys
+from pathlib import Path
+from served_workbench import served
+from test_workbench_talk import project
+with project(Path(sys.argv[1]), sys.argv[2]) as opened, served(opened) as port:
+    print(port, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.slow
+def test_a_server_that_is_killed_in_the_middle_of_a_reply_loses_neither(tmp_path: Path) -> None:
+    """SIGKILL while the reply is being written: the next server has the message, and the reply as far as it was kept."""
+    gone = threading.Event()
+
+    def pieces() -> Iterator[str]:
+        yield "As far as it came"
+        gone.wait(120)
+
+    @contextmanager
+    def started(url: str) -> Iterator[subprocess.Popen[str]]:
+        told = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(Path(__file__).parent)])}
+        command = [sys.executable, "-c", SERVER, str(tmp_path), url]
+        server = subprocess.Popen(command, env=told, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        with server:
+            yield server
+            server.kill()
+
+    with ChatServer(lambda _: spoken(pieces())) as model:
+        browser = Talker(0)
+        with started(model.url) as server:
+            assert server.stdout is not None
+            browser.port = int(server.stdout.readline())
+            browser.say(browser.begin(), "Hello?", wait="no")
+            store = Store(f"sqlite:///{tmp_path}/accord.db")
+            studies = Studies(store)
+            while Talks(studies).everything("chat")[0].said[1].content != "As far as it came":
+                threading.Event().wait(0.05)
+        gone.set()
+        with started(model.url) as server:
+            assert server.stdout is not None
+            browser.port = int(server.stdout.readline())
+            last = browser.settled()["messages"]
+            assert [each["text"] for each in last] == ["Hello?", "As far as it came"]
+            assert last[1]["state"] == "cut" and "the server was stopped" in last[1]["reason"]
+        studies.close()
+        store.close()
+
+
 def test_a_server_that_stops_keeps_what_has_come(tmp_path: Path) -> None:
     gone = threading.Event()
 
@@ -468,6 +522,67 @@ def test_what_a_study_names_and_nobody_has_is_said_at_the_start(
         with pytest.raises(BadInput, match=re.escape(told)):
             workbench_app(bench)
         bench.close()
+
+
+@pytest.mark.slow
+def test_with_script_replies_are_heard_drafts_survive_and_a_lost_connection_loses_no_text(tmp_path: Path) -> None:
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("chromium is not installed")
+    go = threading.Event()
+
+    def pieces() -> Iterator[str]:
+        yield "Half of it, "
+        go.wait(60)
+        yield "<i>all</i> of it."
+
+    def shown(page: Any, expression: str) -> None:
+        for _ in range(3000):
+            if page.evaluate(expression):
+                return
+            threading.Event().wait(0.02)
+        raise AssertionError(f"never: {expression}\n{page.inner_text('main')}")
+
+    last = "[...document.querySelectorAll('.turn.assistant .text')].at(-1)?.textContent"
+    with (
+        ChatServer(lambda _: spoken(pieces())) as model,
+        project(tmp_path, model.url) as opened,
+        served(opened) as port,
+        playwright.sync_playwright() as browsers,
+    ):
+        arguments = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+        browser = browsers.chromium.launch(executable_path=chromium, args=arguments)
+        context = browser.new_context()
+        page, said = context.new_page(), list[str]()
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.goto(f"http://localhost:{port}/")
+        page.goto(f"http://localhost:{port}/talk/chat")
+        page.click("text=Begin a conversation")
+        page.fill("#text", "Hello?")
+        page.press("#text", "Enter")
+        shown(page, f"{last} === 'Half of it, '")
+        page.reload()
+        shown(page, f"{last} === 'Half of it, '")
+        go.set()
+        shown(page, f"{last} === 'Half of it, <i>all</i> of it.' && !document.querySelector('[data-state=writing]')")
+        page.fill("#text", "A draft")
+        page.reload()
+        assert page.input_value("#text") == "A draft"
+        context.set_offline(True)
+        page.click("text=Send")
+        shown(page, "document.getElementById('state').textContent.includes('your text is kept here')")
+        assert page.input_value("#text") == "A draft"
+        context.set_offline(False)
+        page.click("text=Send")
+        shown(
+            page, "document.querySelectorAll('.turn').length === 4 && !document.querySelector('[data-state=writing]')"
+        )
+        assert page.input_value("#text") == ""
+        page.click("text=End of conversation")
+        page.wait_for_url("**/rate/chat/**")
+        assert not said
+        browser.close()
 
 
 def test_an_old_store_gets_the_tables(tmp_path: Path) -> None:
