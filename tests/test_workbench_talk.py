@@ -23,6 +23,7 @@ from accord.store import Limits, Studies, Talks
 from accord.testing import ChatServer, Wire, completion, spoken
 from accord.values import BadInput
 from accord.workbench import Bench, OpenStudy, add_person, workbench_app
+from accord.workbench.retrieval import Library
 from accord.workbench.talking import OpenTalk
 
 NAMES = ("plain-jane", "bookworm", "model-9000", "model-mini")
@@ -34,17 +35,20 @@ def say_hello(request: Mapping[str, Any]) -> Wire:
 
 
 @contextmanager
-def project(folder: Path, url: str, budget: Mapping[str, Any] | None = None, **talk: Any) -> Iterator[Project]:
+def project(
+    folder: Path, url: str, budget: Mapping[str, Any] | None = None, store: str = "", **talk: Any
+) -> Iterator[Project]:
     """A project with a study in which people talk with one of two assistants."""
     (folder / "docs").mkdir(exist_ok=True)
     (folder / "docs" / "ranges.md").write_text("# Ranges of the CDN\n\nThe cdn ip ranges are published weekly.\n")
     (folder / "docs" / "bill.txt").write_text("Storage is billed by the hour. SECRET-SENTENCE.\n")
     assistants = {
         "plain-jane": {"model": "model-9000", "base_url": url, "attempts": 1},
-        "bookworm": {"model": "model-mini", "base_url": url, "attempts": 1, "retrieves": "topic"},
+        "bookworm": {"model": "model-mini", "base_url": url, "attempts": 1, "knows_topic": True},
     }
     settings = {"assistants": assistants, "topics": TOPICS, "documents": str(folder / "docs"), "best": 1, **talk}
-    config = {"store": f"sqlite:///{folder}/accord.db", "studies": {"chat": {"title": "Ask", "talk": settings}}}
+    store = store or f"sqlite:///{folder}/accord.db"
+    config = {"store": store, "studies": {"chat": {"title": "Ask", "talk": settings}}}
     with Project(Config.model_validate({**config, "budget": dict(budget or {})})) as opened:
         yield opened
 
@@ -122,6 +126,7 @@ def test_somebody_talks_and_then_rates_what_was_said(tmp_path: Path) -> None:
 
 
 def test_documents_are_shown_when_it_has_ended_and_not_before(tmp_path: Path) -> None:
+    pytest.importorskip("bm25s", reason="accord[serve] is not installed: bm25s")
     asked: list[Mapping[str, Any]] = []
 
     def respond(request: Mapping[str, Any]) -> Wire:
@@ -145,6 +150,46 @@ def test_documents_are_shown_when_it_has_ended_and_not_before(tmp_path: Path) ->
             [side] = json.loads(browser.get(f"{where}.json"))["sides"]
             assert [document["title"] for document in side["documents"]] == ["bill"]
             assert "SECRET-SENTENCE" in side["documents"][0]["text"]
+
+
+def test_what_was_said_finds_documents_and_each_keeps_its_number(tmp_path: Path) -> None:
+    pytest.importorskip("bm25s", reason="accord[serve] is not installed: bm25s")
+    only = {"bookworm": {"model": "model-mini", "base_url": "", "retrieves": "messages"}}
+    with ChatServer(say_hello) as model:
+        only["bookworm"]["base_url"] = model.url
+        with project(tmp_path, model.url, assistants=only) as opened, served(opened) as port:
+            browser = Talker(port)
+            page = browser.say(browser.begin(), "zebra")
+            page = browser.say(page, "How is storage billed? Billed by what?")
+            page = browser.say(page, "cdn cdn ranges published weekly, cdn ranges, weekly ranges cdn")
+            told = [[each["content"] for each in asked["messages"]] for asked in model.requests]
+            assert told[0] == ["zebra"], "no word of it stands in any document"
+            assert "[1] bill\n" in told[1][0] and "Ranges" not in told[1][0]
+            assert "[2] Ranges of the CDN\n" in told[2][0] and "[1]" not in told[2][0].replace("as [1]", "")
+            browser.do(page, "end")
+            [conversation] = opened.store.conversations()
+            assert [each.id for each in conversation.documents] == ["bill.txt", "ranges.md"]
+            assert [turn.extra.get("documents") for turn in conversation.by("assistant")] == [
+                None, ["bill.txt"], ["ranges.md"],
+            ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("files", "told"),
+    [
+        ({}, "has no text in files"),
+        ({"a.txt": b"\xff\xfe\x00"}, "is not UTF-8"),
+        ({"rows.jsonl": b'{"text": "a", "id": "1"}\n{"text": "b", "id": "1"}\n'}, "two of one id"),
+        ({"rows.jsonl": b'{"text": "a"}\n{"nothing": 1}\n'}, "line 2: a document is a text"),
+        ({"rows.jsonl": b'{"text": "a"}\n{"text": \n'}, "line 2: not JSON"),
+    ],
+)
+def test_documents_that_cannot_be_read_are_one_line(tmp_path: Path, files: Mapping[str, bytes], told: str) -> None:
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    where = tmp_path / "rows.jsonl" if "rows.jsonl" in files else tmp_path
+    with pytest.raises(BadInput, match=re.escape(told)):
+        Library.read(where)
 
 
 def test_no_page_no_json_and_no_header_names_the_assistant(tmp_path: Path) -> None:
@@ -173,8 +218,8 @@ def test_no_page_no_json_and_no_header_names_the_assistant(tmp_path: Path) -> No
         assert {each.system for each in opened.store.conversations()} == {"plain-jane", "bookworm"}
 
 
-def test_assistants_are_balanced_in_the_study_whoever_comes(tmp_path: Path) -> None:
-    with ChatServer(say_hello) as model, project(tmp_path, model.url) as opened:
+def test_assistants_are_balanced_in_the_study_whoever_comes(tmp_path: Path, database: str) -> None:
+    with ChatServer(say_hello) as model, project(tmp_path, model.url, store=database) as opened:
         studies = Studies(opened.store)
         talk = OpenTalk(OpenStudy(opened, "chat", studies))
 
@@ -182,8 +227,10 @@ def test_assistants_are_balanced_in_the_study_whoever_comes(tmp_path: Path) -> N
             for _ in range(3):
                 found = talk.begin(f"p{number}")
                 assert talk.begin(f"p{number}").id == found.id, "the open one comes again"
-                talk.talks.say(found.id, f"p{number}", f"message-{number:0>12}", "Hi", 0, talk.limits, "2020")
-                talk.talks._change(found.id, 1, {"content": "Yes?", "state": "said"})
+                said = "Hi", 0, talk.limits, "2030-01-01T00:00:00.000+00:00"
+                first, again = (talk.talks.say(found.id, f"p{number}", "m" * 20, *said)[1] for _ in range(2))
+                assert first and not again, "the same message again is no other message"
+                talk.talks.finish(found.id, 1, "Yes?", "said", None, {})
                 talk.end(found.id, f"p{number}")
 
         threads = [threading.Thread(target=person, args=(number,)) for number in range(8)]
@@ -193,6 +240,7 @@ def test_assistants_are_balanced_in_the_study_whoever_comes(tmp_path: Path) -> N
             each.join()
         everything = talk.talks.everything("chat")
         had = [each.assistant for each in everything]
+        assert len(studies.items("chat")) == 24 and {each.state for each in everything} == {"ended"}
         assert len(had) == 24 and had.count("plain-jane") == had.count("bookworm") == 12
         for number in range(8):
             mine = [each.topic for each in everything if each.person == f"p{number}"]
