@@ -341,3 +341,14 @@ def test_the_command_says_what_it_read_and_what_it_passed_over(tmp_path: Path, m
     only = written(tmp_path / "models.jsonl", LANGSMITH_FEEDBACK[3])
     result = CliRunner().invoke(app, ["import", str(only)])
     assert result.exit_code != 0 and "nothing was read: feedback that no person gave in the app" in result.output
+
+
+def test_a_rubric_follows_from_what_a_tool_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = written(tmp_path / "fb.jsonl", *LANGSMITH_FEEDBACK)
+    result = CliRunner().invoke(app, ["init", "--from", str(path)])
+    assert result.exit_code == 0 and "helpful (main): ordinal, 1, 2, 3, 4; 2 labels" in result.output, result.output
+    task = tmp_path / "tasks.json"
+    task.write_text(json.dumps([LABEL_STUDIO]))
+    result = CliRunner().invoke(app, ["init", "--from", str(task)])
+    assert result.exit_code == 0 and "helpful" in result.output and "issue:" not in result.output

@@ -19,7 +19,7 @@ from accord.formats import (
 )
 from accord.models import JUDGEMENTS_FILE
 from accord.project.inferring import Observed, asked_by_name, asked_by_values, positions_among
-from accord.values import BadInput, Kind, Question, Rubric, Scale, read_card, unpacked_name
+from accord.values import ISSUE, BadInput, Kind, Question, Rubric, Scale, read_card, unpacked_name
 
 ENDINGS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
 _JUDGEMENT = {"item_id", "question", "judge_model"}
@@ -192,7 +192,8 @@ def _look_at_conversations(
     asked: dict[str, Observed] = {}
     seen = 0
     for seen, record in enumerate(read(path, format, columns, lambda error: None), 1):
-        for label in record.labels:
+        answers = (each.to_label() for each in record.annotations if not each.question.startswith(ISSUE))
+        for label in (*record.labels, *answers):
             if label.value is not None:
                 _of(asked, label.question).add(label.value, label.annotator, label.target.turn)
         for each in answers_beside(record.conversation):

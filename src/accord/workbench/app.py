@@ -52,7 +52,7 @@ class Bench:
         self.accounts = Accounts(self.studies, host)
         self.open = {name: OpenStudy(project, name, self.studies) for name in project.config.studies}
         self.guesses = Guesses()
-        self.at_end: list[Callable[[], None]] = []
+        self.at_end: list[Any] = []  # called when it closes
 
     def close(self) -> None:
         """Finish what is under way and what is being written."""
