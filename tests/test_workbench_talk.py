@@ -316,6 +316,29 @@ def test_a_model_that_fails_says_so_in_place_and_is_asked_again(tmp_path: Path, 
         assert conversation.turns[1].extra.get("attempts", []) == ([f"{came} "] if came else [])
 
 
+@pytest.mark.parametrize("came", [["Half "], []], ids=["in its middle", "from the start"])
+def test_an_endpoint_that_is_too_slow_is_given_up(tmp_path: Path, came: list[str]) -> None:
+    gone = threading.Event()
+
+    def pieces() -> Iterator[str]:
+        yield from came
+        gone.wait(60)
+
+    slow = {"slow": {"model": "m", "base_url": "", "attempts": 1, "timeout": 1.0}}
+    with ChatServer(lambda _: spoken(pieces())) as model:
+        slow["slow"]["base_url"] = model.url
+        with project(tmp_path, model.url, assistants=slow) as opened, served(opened) as port:
+            browser = Talker(port)
+            page = browser.say(browser.begin(), "Hello?", wait="no")
+            last = browser.settled()["messages"][-1]
+            assert (last["text"], last["state"]) == ("".join(came), "cut") and "did not answer in time" in last[
+                "reason"
+            ]
+            page = browser.get(browser.where)
+            assert "Ask again" in page and browser.do(page, "end")[0] == (303 if came else 409)
+        gone.set()
+
+
 def test_a_reply_is_heard_while_it_is_written_and_stopped(tmp_path: Path) -> None:
     go, gone = threading.Event(), threading.Event()
 
