@@ -1,4 +1,4 @@
-// The keyboard: every key stands on the page (data-key); the question that one is at is `current`.
+// The keyboard: keys stand on the page (data-key); one is at the question `current`.
 import { keep, recall } from "./outbox.js";
 
 const form = document.getElementById("questions"), sheet = document.getElementById("keys"), isOn = document.getElementById("keys-on");
@@ -15,8 +15,8 @@ function at(set, isFocused = true) {
 }
 
 function press(key) {
-  const own = `[data-key="${CSS.escape(key)}"]`, number = /\d/.test(key) && current.querySelector("[type=number]");
-  const found = current.querySelector(own) ?? document.querySelector(`${own}:not(fieldset *)`);
+  const own = `[data-key="${CSS.escape(key)}"]`, number = /\d/.test(key) && current?.querySelector("[type=number]");
+  const found = current?.querySelector(own) ?? document.querySelector(`${own}:not(fieldset *)`);
   if (!found) return number?.focus?.();
   found.click();
   (found.parentElement.open && found.parentElement.querySelector("textarea, [type=text]") || found).focus();
@@ -38,7 +38,7 @@ const moves = {
   },
 };
 
-document.addEventListener("keydown", (event) => {
+document.body.addEventListener("keydown", (event) => {
   const { key, target } = event, isHeld = event.ctrlKey || event.metaKey || event.altKey, isTyping = target.matches("textarea, [type=text]");
   if (key === "Escape" && isTyping) at(target.closest("fieldset") ?? current);
   if (key === "Enter" && !event.isComposing && (isHeld || !target.closest("a, button, summary, textarea, [type=text]"))) {
