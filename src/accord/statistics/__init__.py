@@ -21,6 +21,7 @@ from accord.statistics.agreement import (
     summary,
     within,
 )
+from accord.statistics.drawn import units_alpha
 from accord.statistics.grouped_t import Part, p_value, reach, spread_of
 from accord.statistics.groups import Groups, groups_of
 from accord.statistics.kappa import (
@@ -53,6 +54,7 @@ from accord.statistics.resampling import (
     paired_test,
 )
 from accord.statistics.selective import Tested, fixed_sequence, upper_bound
+from accord.statistics.sequence import mean_sequence
 
 __all__ = [
     "CONFIDENCE",
@@ -93,6 +95,7 @@ __all__ = [
     "krippendorff_alpha",
     "lowest_rmse",
     "mean_kappa",
+    "mean_sequence",
     "no_fleiss",
     "number",
     "p_value",
@@ -107,6 +110,7 @@ __all__ = [
     "spread_of",
     "summary",
     "two_valued_alpha",
+    "units_alpha",
     "upper_bound",
     "within",
 ]

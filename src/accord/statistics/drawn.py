@@ -107,9 +107,34 @@ def ordinal_alpha(options: int, said: Indices, predicted: Indices, weights: Floa
     cells[:, used] = _sums(code, weights)
     seen = cells.reshape(-1, options, options)
     seen = seen + seen.transpose(0, 2, 1)
+    return _alpha(seen, is_ordered=True)
+
+
+def units_alpha(counts: Floats, weights: Floats, is_ordered: bool = True) -> Floats:
+    """(D,) Krippendorff's α of any number of people, under weights of units; NaN where all answers are the same.
+
+    A unit of m answers adds its pairs of answers, each with weight 1/(m - 1), to the matrix of coincidences o.
+
+    Args:
+        counts: (U, K) how many people gave each of K rising options to each unit.
+        weights: (D, U) how often each unit is drawn.
+        is_ordered: Ordinal distances, of ranks; else all that differs differs alike.
+    """
+    answers = counts.sum(axis=1)
+    pairs = counts[:, :, None] * (counts[:, None, :] - np.eye(counts.shape[1]))
+    pairs = pairs / np.maximum(answers - 1, 1)[:, None, None]
+    seen = (weights @ pairs.reshape(len(counts), -1)).reshape(len(weights), *pairs.shape[1:])
+    return _alpha(seen, is_ordered)
+
+
+def _alpha(seen: Floats, is_ordered: bool) -> Floats:
+    """(D,) α from (D, K, K) coincidences: 1 - (m - 1) Σ o_ck δ²_ck / Σ n_c n_k δ²_ck."""
     given = seen.sum(axis=2)
-    upto = np.cumsum(given, axis=1) - given / 2
-    distance = (upto[:, :, None] - upto[:, None, :]) ** 2
+    if is_ordered:
+        upto = np.cumsum(given, axis=1) - given / 2
+        distance = (upto[:, :, None] - upto[:, None, :]) ** 2
+    else:
+        distance = np.broadcast_to(1.0 - np.eye(seen.shape[1]), seen.shape)
     observed = (seen * distance).sum(axis=(1, 2))
     expected = (given[:, :, None] * given[:, None, :] * distance).sum(axis=(1, 2))
     with np.errstate(invalid="ignore", divide="ignore"):

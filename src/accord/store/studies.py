@@ -16,14 +16,16 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, func, insert, or
 
 from accord.store.engine import read_json
 from accord.store.people import Conflict, People
-from accord.store.rows import Keys, annotation_from, annotation_row, now, unknown_target
+from accord.store.rows import BATCH, Keys, annotation_from, annotation_row, batches, now, unknown_target
 from accord.store.schema import annotated, assignments, conversations, items, predictions, studies
-from accord.store.store import PERSON, Store
+from accord.store.store import PERSON, Store, last_said
 from accord.store.writing import GroupWriter
 from accord.values import ISSUE, Annotation, BadInput, Target, canonical_json, content_hash
 
 State = Literal["open", "done", "skipped"]
 ItemKind = Literal["plain", "gold", "check", "repeat"]
+AGAIN, ADJUDICATED = "again", "adjudicated"
+"""What follows a study's name (`NAME/again`) in answers to what is asked a second time, and of whoever adjudicates."""
 
 
 class LeaseExpired(Conflict):
@@ -305,6 +307,51 @@ class Studies:
         about = Annotation(item.target, "", assignment.person, "person", against=item.against, study=item.where)
         with self._reading() as connection:
             return _said(connection, about, history)
+
+    def answers(self, study: str, first: bool = False) -> list[Annotation]:
+        """What everybody said in a study, its rounds, its repeats and its adjudications, in that order.
+
+        Args:
+            study: Its name.
+            first: What was said at first, before its author changed anything; else what stands.
+        """
+        names = sorted(
+            {side.conversation for item in self.items(study) for side in (item.target, item.against) if side}
+        )
+        which = annotated.c.replaces.is_(None) if first else last_said()
+        found: list[Annotation] = []
+        for batch in batches(names, BATCH):
+            query = select(annotated).where(annotated.c.conversation.in_(batch), annotated.c.answer.is_not(None), which)
+            rows = self._store._stream(query.order_by(annotated.c.place, annotated.c.key))
+            found += [annotation_from(row) for row in rows if row.kind == PERSON]
+        return [each for each in found if each.study == study or each.study.startswith(f"{study}/")]
+
+    def adjudicate(self, said: Annotation) -> Annotation:
+        """Keep a lead's answer about an item beside everybody's; another one replaces the lead's own alone.
+
+        Args:
+            said: Of the study `NAME/adjudicated`, with the `answer` that its page made; the same changes nothing.
+
+        Raises:
+            Conflict: The id was used for something else.
+        """
+
+        def work(connection: Connection) -> Annotation:
+            row = connection.execute(select(annotated).where(annotated.c.answer == said.answer)).first()
+            if row is not None:
+                known = annotation_from(row)
+                if not _same(known, said):
+                    raise Conflict(
+                        "this answer's id was used for another answer; load the page and answer again", known
+                    )
+                return known
+            mine = [each for each in _said(connection, said) if each.question == said.question]
+            new = replace(said, time=now(), replaces=mine[-1].answer if mine else "")
+            place = connection.execute(select(func.max(annotated.c.place)).where(annotated.c.kind == PERSON)).scalar()
+            connection.execute(insert(annotated).values(annotation_row(new, Keys().of(new), (place or 0) + 1, now())))
+            return new
+
+        return self._writer.run(work)
 
     # --- predictions --------------------------------------------------------------------------------------------
 

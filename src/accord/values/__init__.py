@@ -1,12 +1,6 @@
 """What everything else speaks of: conversations, rubrics, annotations, scores, errors."""
 
-from accord.values.annotation import (
-    ANNOTATOR_KINDS,
-    OVERALL,
-    Annotation,
-    AnnotatorKind,
-    issues_from,
-)
+from accord.values.annotation import ANNOTATOR_KINDS, OVERALL, Annotation, AnnotatorKind, issues_from
 from accord.values.assessment import (
     HIGHEST,
     LOWEST,
@@ -88,10 +82,22 @@ from accord.values.rubric import (
     shipped_rubrics,
 )
 from accord.values.scale import MOST_ASKED, Frozen, Kind, Scale, Value
-from accord.values.score import POPULATION, ROW, Score, Signature, Unscored, decision, decode, least_cost, score_from
+from accord.values.score import (
+    INTERVAL_MASS,
+    POPULATION,
+    ROW,
+    Score,
+    Signature,
+    Unscored,
+    central_interval,
+    decision,
+    decode,
+    least_cost,
+    score_from,
+)
 from accord.values.secrets import is_secret_name, keep_secret, keep_url_secrets, redacted, redacted_message
 from accord.values.strict_yaml import check, is_web_address, load_yaml, parse_yaml, plain_url, reasons
-from accord.values.study import Items, Order, Stage, StudySettings
+from accord.values.study import ROUNDS, Items, Order, Stage, StudySettings
 from accord.values.talk import Assistant, TalkSettings, Topic
 from accord.values.taxonomy import ISSUE, IssueType, Taxonomy, load_taxonomy, read_taxonomy
 
@@ -115,6 +121,7 @@ __all__ = [
     "GateFailed",
     "Growing",
     "HIGHEST",
+    "INTERVAL_MASS",
     "ISSUE",
     "Issue",
     "IssueAnnotation",
@@ -140,6 +147,7 @@ __all__ = [
     "PlainTurns",
     "Question",
     "RATIO",
+    "ROUNDS",
     "ROW",
     "Reason",
     "Registry",
@@ -164,6 +172,7 @@ __all__ = [
     "Value",
     "bounded",
     "canonical_json",
+    "central_interval",
     "check",
     "check_label",
     "check_value",

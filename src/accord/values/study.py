@@ -97,6 +97,9 @@ class StudySettings(Frozen):
     talk: TalkSettings | None = Field(
         default=None, description="People talk with an assistant first, and rate the conversations that they held."
     )
+    refit_every: int | None = Field(
+        default=None, ge=1, description="Learn the evaluator again after so many new answers; it waits to be promoted."
+    )
     seed: int = Field(default=0, description="Of the draw and of the orders.")
 
     @model_validator(mode="after")

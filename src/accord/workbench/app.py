@@ -52,12 +52,12 @@ class Bench:
         self.accounts = Accounts(self.studies, host)
         self.open = {name: OpenStudy(project, name, self.studies) for name in project.config.studies}
         self.guesses = Guesses()
-        self.at_end: list[Any] = []  # called when it closes
+        self.on_close: list[Callable[[], None]] = []
 
     def close(self) -> None:
         """Finish what is under way and what is being written."""
-        for end in self.at_end:
-            end()
+        for each in self.on_close:
+            each()
         self.studies.close()
 
     def study(self, name: str, visitor: Visitor) -> OpenStudy:
@@ -242,8 +242,8 @@ def workbench_app(bench: Bench, names: frozenset[str] = frozenset(), seconds: fl
     app.add_middleware(_WithHeaders)
     for kind in (Refused, AccordError, OSError, HTTPException):
         app.exception_handler(kind)(bench.wrong)
-    from accord.workbench import doors, rating, talk  # each part adds its routes
+    from accord.workbench import doors, leading, rating, talk  # each part adds its routes
 
-    for part in (doors, rating, talk):
+    for part in (doors, rating, talk, leading):
         part.add_routes(app, bench)
     return Doorkeeper(app, names, BODY, seconds)

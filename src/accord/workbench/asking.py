@@ -16,7 +16,7 @@ from typing import Any
 
 from accord.models import run
 from accord.project import Project, annotated_pairs, issues_of
-from accord.store import Assignment, Candidate, Conflict, Item, Person, Studies
+from accord.store import Assignment, Candidate, Conflict, Item, Person, Prediction, Studies
 from accord.values import (
     ISSUE,
     Annotation,
@@ -118,6 +118,8 @@ class OpenStudy:
         self._check()
         self._applying: dict[tuple[str, str], tuple[str, ...]] = {}
         self.rank: Callable[[Sequence[Candidate], str], Candidate] | None = None  # set by whoever knows what helps most
+        self.on_assigned: Callable[[Assignment], None] = lambda assignment: None  # before anything can be answered
+        self.on_answer: Callable[[Annotation], None] = lambda said: None
         self._keep(str((studies.study(name) or {}).get("maker", "")))
 
     def _keep(self, maker: str) -> None:
@@ -179,15 +181,24 @@ class OpenStudy:
     # --- who gets what ------------------------------------------------------------------------------------------
 
     def take(self, person: str) -> Assignment | None:
-        """What somebody rates next; `None` where nothing is left for them."""
-        round = max(self.studies.rounds(self.name), 1)
-        self._repeat(person, round)
-        most = self.settings.per_person
-        if most is not None:
-            mine = [each for each in self.studies.mine(self.name, person) if each.item.round == round]
-            if len(mine) >= most and all(each.state != "open" for each in mine):
-                return None
-        return self.studies.take(self.name, round, person, self.settings.per_item, self._until(), self._chooser(person))
+        """What somebody rates next, of the latest round that has something for them; `None` where nothing is left."""
+        self._repeat(person, 1)
+        per_item, choose = self.settings.per_item, self._chooser(person)
+        for round in range(max(self.studies.rounds(self.name), 1), 0, -1):
+            if self._has_enough(person, round):
+                continue
+            found = self.studies.take(self.name, round, person, per_item, self._until(), choose)
+            if found is not None:
+                self.on_assigned(found)
+                return found
+        return None
+
+    def _has_enough(self, person: str, round: int) -> bool:
+        """Whether somebody has as many items of a round as one person may have, and is at none of them."""
+        if self.settings.per_person is None:
+            return False
+        mine = [each for each in self.studies.mine(self.name, person) if each.item.round == round]
+        return len(mine) >= self.settings.per_person and all(each.state != "open" for each in mine)
 
     def _chooser(self, person: str) -> Callable[[Sequence[Candidate]], Candidate]:
         def choose(found: Sequence[Candidate]) -> Candidate:
@@ -296,6 +307,14 @@ class OpenStudy:
             ids = ids[: ids.index(end) + 1]
         return [name for name in ids if name not in sheet.given]
 
+    def revealed(self, assignment: Assignment) -> tuple[Prediction, ...]:
+        """What an evaluator expected of this person, of the questions that are answered; where the study shows it."""
+        if not self.settings.reveal:
+            return ()
+        said = {each.question for each in self.studies.said_in(assignment)}
+        found = self.studies.predictions(self.name, assignment.person)
+        return tuple(each for each in found if each.item == assignment.item.key and each.question in said)
+
     # --- what is answered ---------------------------------------------------------------------------------------
 
     def answer(self, person: str, row: Mapping[str, Any]) -> tuple[Annotation, bool]:
@@ -323,7 +342,10 @@ class OpenStudy:
             self._check_own(assignment, person)
             return self._annotation(person, assignment, row)
 
-        return self.studies.keep(id, person, said, self.settings.per_item, self._until())
+        kept, again = self.studies.keep(id, person, said, self.settings.per_item, self._until())
+        if not again:
+            self.on_answer(kept)
+        return kept, again
 
     def _annotation(self, person: str, assignment: Assignment, row: Mapping[str, Any]) -> Annotation:
         item, stage = assignment.item, self.settings.stages[assignment.stage]

@@ -70,7 +70,7 @@ class _Pages:
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
         self.open = {name: OpenTalk(study) for name, study in bench.open.items() if study.settings.talk is not None}
-        bench.at_end += [each.close for each in self.open.values()]
+        bench.on_close += [each.close for each in self.open.values()]
 
     def _open(self, study: str, visitor: Visitor) -> OpenTalk:
         self.bench.study(study, visitor)
