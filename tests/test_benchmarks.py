@@ -20,7 +20,7 @@ HELPERS = {
     "attack_wires", "attack_workbench", "attacking", "ciu_selection", "ciu_tables", "eager", "harness", "hostile",
     "llm_rubric_paper", "llm_rubric_people", "load", "rated", "rubicon_baselines", "rubicon_planted",
     "rubicon_recorded", "scale_scoring", "scale_store",
-    "true_heads", "true_labels", "true_shared", "true_texts", "true_watch",
+    "true_heads", "true_labels", "true_shared", "true_texts", "true_watch", "workbench_order",
 }  # fmt: skip
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in HELPERS)
 DATA = os.environ.get("ACCORD_DATA")

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
+from served_workbench import Browser, project, row, served, token
 
+from accord import Conversation, Store, Turn
+from accord.project import Config, Project
 from accord.statistics import krippendorff_alpha, mean_sequence, units_alpha
-from accord.store import Candidate, Item
+from accord.store import Candidate, Item, Prediction, Studies
 from accord.testing import planted
-from accord.values import Annotation, Labels, Question, Scale, StudySettings, Target
-from accord.workbench.agreeing import Answers, change_of, habits, people_agree, taken_apart, worst
+from accord.values import Annotation, Label, Labels, Question, Scale, StudySettings, Target
+from accord.workbench import OpenStudy, Order, add_person
+from accord.workbench.agreeing import Answers, Figure, change_of, habits, people_agree, taken_apart, worst
 from accord.workbench.drawing import is_random
+from accord.workbench.expecting import held_against
 from accord.workbench.figures import Mark, intervals
 from accord.workbench.jobs import Jobs
-from accord.workbench.ordering import Order, ranking
+from accord.workbench.loop import Loop
+from accord.workbench.ordering import ranking
+from accord.workbench.progress import Standing
+from accord.workbench.refitting import candidate_of, promote, recovered, waiting
 
 SCALE = Scale(options=(1, 2, 3, 4, 5))
 MAIN = Question(id="main", text="How good is it?", scale=SCALE)
@@ -165,7 +180,7 @@ def test_random_draws_are_a_fixed_sample_of_the_items_and_the_rest_goes_by_the_o
     assert 70 <= len(drawn) <= 130 and all(is_random(StudySettings(), item) for item in items)
     candidates = [Candidate(item, 0) for item in items]
     others = [item.target for item in items if item not in drawn]
-    order = Order({"ann": [others[7], others[3]]}, [0.5])
+    order = Order([(others[7], "ann"), (others[3], "ann")], [0.7, 0.5])
     taught = ranking(settings, lambda: order, lambda: 0.9)
     assert taught(candidates, "ann").item.target == others[7]
     assert taught([each for each in candidates if each.item.target != others[7]], "ann").item.target == others[3]
@@ -199,10 +214,360 @@ def test_jobs_run_one_at_a_time_wait_once_and_say_why_they_failed() -> None:
 
 
 def test_charts_escape_what_they_are_told_and_keep_two_colours_apart() -> None:
-    from accord.workbench.agreeing import Figure
-
     figure = Figure(0.4, 0.3, 0.5, 10)
     chart = intervals([Mark("<script>", figure), Mark("model", figure, "model", '/"x')], 0, 1, "It's & so", 0)
     assert "<script>" not in chart and "&lt;script&gt;" in chart and 'href="/&#34;x"' in chart
     assert 'class="people"' in chart and 'class="model"' in chart and "0.40 [0.30, 0.50]" in chart
     assert "style=" not in chart
+
+
+# --- a study under way ----------------------------------------------------------------------------------------------
+
+RUBRIC = """name: help
+main: Q0
+questions:
+  - {id: Q0, text: "How much does the answer help?", options: {1: Not at all, 2: A little, 3: Mostly, 4: Fully}}
+  - {id: Q1, text: "Is it clear?", options: {1: "No", 2: Hardly, 3: Mostly, 4: "Yes"}}
+"""
+LEVELS = {"ann": -0.7, "bob": 0.0, "cy": 0.2, "dee": 0.8}
+
+
+class Panel:
+    """Four people who answer by the length of the reply, each with a level of their own."""
+
+    def __init__(self, look: OpenStudy, seed: int = 0) -> None:
+        self.look, self.rng = look, np.random.default_rng(seed)
+
+    def rate(self, person: str, most: int) -> int:
+        """Answer so many items; how many there were."""
+        for done in range(most):
+            assignment = self.look.take(person)
+            if assignment is None:
+                return done
+            item = assignment.item
+            [conversation] = self.look.project.store.conversations([item.target.conversation])
+            quality = (len(conversation.turns[1].content.split()) - 12) / 5
+            for question, weight in (("Q0", 1.0), ("Q1", 0.5)):
+                value = int(np.clip(round(2.5 + weight * quality + LEVELS[person] + self.rng.normal(scale=0.5)), 1, 4))
+                id = f"{person}-{item.place:05d}-{question}-{item.round}-{item.kind}-made-by-page"
+                self.look.answer(
+                    person, row(assignment.id, question, value, id, seconds=12.5, comment=f"as {person} sees it")
+                )
+            self.look.finish(person, assignment.id)
+        return most
+
+    def everybody(self, most: int) -> None:
+        """Each some items."""
+        for person in LEVELS:
+            self.rate(person, most)
+
+
+@contextmanager
+def led(folder: Path, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> Iterator[Project]:
+    """Thirty conversations, whose replies have from 1 to 25 words."""
+    monkeypatch.chdir(folder)
+    (folder / "help.yaml").write_text(RUBRIC)
+    about = {"title": "First look", "per_item": 2, "people": sorted(LEVELS), **settings}
+    content = {"store": f"sqlite:///{folder}/accord.db", "rubric": "help.yaml", "draws": 50, "studies": {"look": about}}
+    with Project(Config.model_validate(content)) as opened:
+        lengths = np.random.default_rng(3).integers(1, 25, 30)
+        opened.store.add_conversations(
+            Conversation(
+                f"chat-{n:02d}", (Turn("user", f"Question {n}?"), Turn("assistant", " ".join(["step"] * int(words))))
+            )
+            for n, words in enumerate(lengths)
+        )
+        yield opened
+
+
+@contextmanager
+def looked(opened: Project) -> Iterator[tuple[OpenStudy, Loop, Panel]]:
+    studies = Studies(opened.store)
+    look = OpenStudy(opened, "look", studies)
+    look.begin()
+    loop = Loop({"look": look})
+    loop.jobs.wait()
+    yield look, loop, Panel(look)
+    loop.jobs.close()
+    studies.close()
+
+
+def test_what_is_asked_a_second_time_stands_beside_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with led(tmp_path, monkeypatch, repeats=0.5, per_item=1) as opened, looked(opened) as (look, _, panel):
+        panel.rate("ann", 60)
+        again = [each for each in look.studies.answers("look") if each.study == "look/again" and each.question == "Q0"]
+        first = {
+            each.target: each for each in look.studies.answers("look") if each.study == "look" and each.question == "Q0"
+        }
+        assert len(first) == 30 and again and all(not each.replaces for each in again)
+        same = sum(each.value == first[each.target].value for each in again)
+        [ann] = [each for each in Standing(look).by_person if each.person == "ann"]
+        on_q1 = ann.repeats.n - len(again)
+        assert on_q1 == len(again) and ann.repeats.value is not None and ann.repeats.value * ann.repeats.n >= same
+        assert Standing(look).sentence().startswith("30 of 30 rated;")
+
+
+def test_what_is_expected_is_kept_before_the_answer_and_tests_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with led(tmp_path, monkeypatch, reveal=True) as opened, looked(opened) as (look, loop, panel):
+        assert loop.reasons == {"look": "no evaluator has learned yet"}
+        panel.everybody(7)
+        assert not look.studies.predictions("look") and "no evaluator has expected" in Standing(look).sentence()
+        loop.refit()
+        assert loop.evaluator is None and waiting(loop.folder) is not None  # type: ignore[arg-type]
+        loop.promote()
+        loop.jobs.wait()
+        assert loop.evaluator is not None and not loop.reasons
+        asked = next(assignment for person in LEVELS if (assignment := look.take(person)) is not None)
+        [expected] = look.studies.predictions("look")
+        assert expected.item == asked.item.key and sum(expected.distribution.values()) == pytest.approx(1)
+        assert not look.revealed(asked), "nothing is shown before the answer"
+        panel.everybody(30)
+        [seen] = look.revealed(asked)
+        assert seen == expected
+        found = held_against(look)
+        assert found is not None and found.without == 28 and len(found.paired) == 32 and len(found.counted) > 10
+        figures = found.figures()
+        assert figures["pearson"].value is not None and figures["pearson"].value > 0.6
+        assert figures["gain"].value is not None and figures["gain"].value > 0.05
+        # An answer that is changed after it was given is no test any more: the first one counts.
+        rows = look.studies.answers("look")
+        [own] = [
+            each
+            for each in rows
+            if each.by == asked.person and each.target == asked.item.target and each.question == "Q0"
+        ]
+        look.answer(asked.person, row(asked.id, "Q0", 1 if own.value != 1 else 4, "z" * 20))
+        assert held_against(look).paired.answer.tolist() == found.paired.answer.tolist()  # type: ignore[union-attr]
+
+
+def test_no_prediction_is_made_after_the_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with led(tmp_path, monkeypatch) as opened, looked(opened) as (look, loop, panel):
+        panel.everybody(6)
+        begun = look.take("ann")
+        assert begun is not None
+        look.answer("ann", row(begun.id, "Q0", 2))
+        loop.refit()
+        loop.promote()
+        loop.jobs.wait()
+        again = look.take("ann")
+        assert again is not None and again.id == begun.id
+        assert not [each for each in look.studies.predictions("look") if each.person == "ann"]
+        # What a broken client or another process wrote first stays.
+        made = Prediction(begun.item.key, "ann", "Q0", "another", {"1": 1.0}, "2020")
+        assert look.studies.add_predictions([made]) == 1 and look.studies.add_predictions([made]) == 0
+
+
+def test_the_informative_order_is_made_as_labels_arrive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with (
+        led(tmp_path, monkeypatch, order="informative", random_share=0.3) as opened,
+        looked(opened) as (look, loop, panel),
+    ):
+        assert "label 8 conversations at random first" in loop.jobs.failed["order look"]
+        panel.everybody(5)
+        loop.jobs.wait()
+        order = loop.orders["look"]
+        assert order.left and "order look" not in loop.jobs.failed
+        done = {(each.item.target, each.person) for each in look.studies.everything("look")}
+        assert not done & set(order.suggested[:1])
+        panel.everybody(5)
+        loop.jobs.wait()
+        assert loop.orders["look"] is not order
+        settings = look.settings
+        ids = {each.target.conversation for each in look.studies.items("look") if is_random(settings, each)}
+        loop.refit()
+        loop.promote()
+        loop.jobs.wait()
+        panel.everybody(30)
+        found = held_against(look)
+        assert found is not None and set(found.conversation) <= ids, "estimates use the random draws alone"
+
+
+def test_a_promotion_that_is_cut_in_two_is_ended_at_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with led(tmp_path, monkeypatch, refit_every=24) as opened, looked(opened) as (look, loop, panel):
+        panel.everybody(5)
+        loop.jobs.wait()
+        assert loop.state()["candidate"] is None, "20 new answers are fewer than 24"
+        panel.everybody(2)
+        loop.jobs.wait()
+        folder = loop.folder
+        assert folder is not None and loop.state()["candidate"]["labels"] >= 24 and not folder.exists()
+        promote(folder)
+        loop.refit()
+        report = waiting(folder)
+        assert report is not None and report["before"]["n"] == report["now"]["n"] == 28
+        assert {each["statistic"] for each in report["tests"]} == {"rmse", "pearson", "log_loss"} or report["tests"]
+        before, new = (folder / "evaluator.json").read_bytes(), (candidate_of(folder) / "evaluator.json").read_bytes()
+        folder.rename(folder.with_name(f"{folder.name}.before-20261123"))  # the process dies here
+        assert recovered(folder) and (folder / "evaluator.json").read_bytes() == new and not recovered(folder)
+        assert (folder.with_name(f"{folder.name}.before-20261123") / "evaluator.json").read_bytes() == before
+        with pytest.raises(Exception, match="no candidate to promote"):
+            promote(folder)
+        making = folder.with_name(f"{folder.name}.making")
+        making.mkdir()
+        (making / "evaluator.json").write_text("half")  # it dies while it writes
+        loop.refit()
+        assert waiting(folder) is not None and not making.exists()
+
+
+def test_norming_rounds_ask_everybody_the_same_and_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with led(tmp_path, monkeypatch) as opened, served(opened) as port:
+        browser = Browser(port)
+        browser.get("/")
+        page = browser.get("/lead/look")
+        assert browser.status == 200 and "Nobody has answered yet; 30 items are to be rated twice." in page
+        look = OpenStudy(opened, "look", Studies(opened.store))
+        Panel(look).everybody(5)
+        assert browser.post("/lead/look/norm", form=token(page), items="0", do="open")[0] == 422
+        assert browser.post("/lead/look/norm", form=token(page), items="6", do="open")[0] == 303
+        for person in LEVELS:
+            given = look.take(person)
+            assert given is not None and given.item.round == 2 and given.item.person == person
+        Panel(look, 1).everybody(6)
+        after = look.take("ann")
+        assert after is not None and after.item.round == 1, "then the study goes on"
+        assert browser.post("/lead/look/norm", form=token(page), items="3", do="again")[0] == 303
+        Panel(look, 2).everybody(6)
+        data = json.loads(browser.get("/lead/look.json"))
+        assert [(each["round"], each["items"], each["done"]) for each in data["rounds"]] == [(2, 6, 24), (3, 6, 24)]
+        change = data["rounds"][1]["change"]["Q0"]
+        assert change["n"] == 6 and change["low"] <= change["value"] <= change["high"]
+        assert "Round 3: 24 of 24 ratings of 6 items" in browser.get("/lead/look")
+        look.studies.close()
+
+
+def test_adjudication_adds_an_answer_and_replaces_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with led(tmp_path, monkeypatch) as opened, served(opened) as port:
+        browser = Browser(port)
+        browser.get("/")
+        look = OpenStudy(opened, "look", Studies(opened.store))
+        Panel(look).everybody(15)
+        labels = len(opened.store.labels())
+        said = json.loads(browser.get("/lead/look/disagree.json"))
+        page = browser.get("/lead/look/disagree")
+        assert browser.status == 200 and "as ann sees it" in page and "harsh or lenient" in page
+        worst_item = said["items"][0]
+        assert len(worst_item["answers"]["Q0"]) == 2
+        fields = {
+            "form": token(page),
+            "item": worst_item["key"],
+            "question": "Q0",
+            "id": "k" * 20,
+            "value": "4",
+            "comment": "<i>we talked</i>",
+        }
+        for _ in range(2):  # sent twice, kept once
+            assert browser.post("/lead/look/adjudicate", **fields)[0] == 303
+        assert browser.post("/lead/look/adjudicate", **{**fields, "value": "3"})[0] == 409
+        assert browser.post("/lead/look/adjudicate", **{**fields, "value": "9", "id": "m" * 20})[0] == 422
+        assert browser.post("/lead/look/adjudicate", **{**fields, "item": "none", "id": "m" * 20})[0] == 422
+        assert browser.post("/lead/look/adjudicate", **{**fields, "question": "Q7", "id": "m" * 20})[0] == 422
+        assert (
+            browser.post("/lead/look/adjudicate", **{**fields, "value": "3", "id": "n" * 20})[0] == 303
+        )  # a second thought
+        assert len(opened.store.labels()) == labels + 1
+        now = json.loads(browser.get("/lead/look/disagree.json"))["items"][0]
+        assert now["answers"] == worst_item["answers"] and [each["value"] for each in now["adjudicated"]] == [3]
+        page = browser.get("/lead/look/disagree")
+        assert "&lt;i&gt;we talked" in page and "<i>we talked" not in page
+        assert "is not asked here" in browser.get("/lead/look/disagree?question=%3Cscript%3E") and browser.status == 422
+        look.studies.close()
+
+
+def settled(browser: Browser) -> dict[str, Any]:
+    """The evaluator's part of the first page, once nothing is being done."""
+    while True:
+        found = json.loads(browser.get("/lead.json"))["learning"]
+        if not (found["fitting"] or found["preparing"]):
+            return dict(found)
+        time.sleep(0.05)
+
+
+def test_a_lead_fits_again_and_promotes_and_annotators_are_told_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with led(tmp_path, monkeypatch) as opened:
+        studies = Studies(opened.store)
+        keys = {name: add_person(studies, name, role) for name, role in (("ann", "annotator"), ("lee", "lead"))}
+        studies.close()
+        with served(opened) as port:
+            lee, ann = Browser(port), Browser(port)
+            for name, browser in (("lee", lee), ("ann", ann)):
+                assert browser.post("/in", key=keys[name])[0] == 303
+            look = OpenStudy(opened, "look", Studies(opened.store))
+            Panel(look).everybody(6)
+            page = lee.get("/lead")
+            assert "None is in use yet" in page and settled(lee)["evaluator"] is None
+            assert lee.post("/lead/promote", form=token(page), made="")[0] == 422
+            assert lee.post("/lead/fit", form="0" * 64)[0] == 403
+            assert lee.post("/lead/fit", form=token(page))[0] == 303
+            candidate = settled(lee)["candidate"]
+            assert candidate["labels"] == 24 and "nothing to compare it with" in candidate["said"]
+            assert "A candidate waits" in lee.get("/lead")
+            assert lee.post("/lead/promote", form=token(page), made="2020")[0] == 422, "another than was looked at"
+            assert lee.post("/lead/promote", form=token(page), made=candidate["made"])[0] == 303
+            assert settled(lee)["evaluator"]["annotators"] == 4
+
+            shown = [ann.get("/rate/look"), ann.get("/rate/look/done"), ann.get("/rate/look/done.json"), ann.get("/")]
+            [expected] = [each for each in look.studies.predictions("look") if each.person == "ann"]
+            shown.append(ann.get(f"/rate/look/{look.studies.mine('look', 'ann')[0].id}.json"))
+            for secret in (
+                *(f"{chance:.6}" for chance in expected.distribution.values()),
+                expected.evaluator,
+                "expected",
+                "as bob sees it",
+            ):
+                assert not [each for each in shown if secret in each], secret
+            for path in (
+                "/lead",
+                "/lead.json",
+                "/lead/look",
+                "/lead/look.json",
+                "/lead/look/disagree",
+                "/lead/look/disagree.json",
+            ):
+                said = ann.get(path)
+                assert ann.status == 403 and "the role lead" in said and "bob" not in said, path
+            form = token(ann.get("/rate/look"))
+            for path in ("/lead/fit", "/lead/promote", "/lead/look/norm", "/lead/look/adjudicate"):
+                assert ann.post(path, form=form)[0] == 403, path
+            assert lee.get("/lead/nothing") and lee.status == 404
+            look.studies.close()
+    assert max(item.round for item in _items(tmp_path)) == 1
+
+
+def _items(folder: Path) -> list[Item]:
+    store = Store(f"sqlite:///{folder}/accord.db")
+    studies = Studies(store)
+    found = studies.items("look")
+    studies.close()
+    store.close()
+    return found
+
+
+def test_every_lead_page_opens_before_anybody_has_rated(tmp_path: Path) -> None:
+    with project(tmp_path) as opened, served(opened) as port:
+        browser = Browser(port)
+        browser.get("/")
+        for path in ("/lead", "/lead/look", "/lead/look/disagree", "/lead/look/disagree?question=Q1"):
+            page = browser.get(path)
+            assert browser.status == 200 and "style=" not in page and "<script" not in page, path
+            assert json.loads(browser.get(path.replace("?", ".json?") if "?" in path else f"{path}.json"))
+
+
+def test_an_evaluator_of_another_question_or_level_expects_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with led(tmp_path, monkeypatch, stages=[{"questions": ["Q1"]}]) as opened, looked(opened) as (look, loop, _):
+        panel_rows = [(person, n) for n in range(12) for person in LEVELS]
+        opened.store.add_labels(
+            Label(Target(f"chat-{n:02d}"), "Q0", person, 1 + (n + len(person)) % 4) for person, n in panel_rows
+        )
+        loop.refit()
+        loop.promote()
+        loop.jobs.wait()
+        assert "predicts 'Q0', which this study does not ask" in loop.reasons["look"]
+        assert look.take("ann") is not None and not look.studies.predictions("look")

@@ -20,7 +20,7 @@ from accord.statistics.resampling import CONFIDENCE, Interval
 Floats = NDArray[np.float64]
 
 _POINTS = 1000
-_MOST = 0.5
+_MOST = 0.75
 """The largest share of its capital that a bet risks."""
 
 

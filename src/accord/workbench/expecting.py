@@ -122,8 +122,8 @@ class Tested:
     def figures(self) -> dict[str, Figure]:
         """Agreement with intervals.
 
-        `rmse`, `covered` (share of answers in the central 80 % of what was expected) and `gain` (squared error of the
-        person's own mean less the evaluator's, in shares of the scale's length squared) have intervals that hold at
+        `rmse`, `covered` (share of answers in the central 80 % of what was expected) and `gain` (absolute error of the
+        person's own mean less the evaluator's, in shares of the scale) have intervals that hold at
         every look, over complete conversations; `pearson` has the usual one, by bootstrap of conversations.
         """
         n, paired = len(self.paired), self.paired
@@ -131,7 +131,7 @@ class Tested:
             return {}
         squared = (paired.truth - paired.value) ** 2
         inside = np.array([_inside(paired, row) for row in range(n)])
-        ahead = ((paired.truth - self.usual) ** 2 - squared) / self.range**2
+        ahead = (np.abs(paired.truth - self.usual) - np.abs(paired.truth - paired.value)) / self.range
         r = bootstrap_all(Clusters(list(self.conversation)), {"r": STATISTICS["pearson"]}, [paired])["r"]
         rmse = mean_sequence(self.by_conversation(squared), 0, self.range**2)
         root = Interval(*(None if end is None else float(np.sqrt(end)) for end in (rmse.low, rmse.high)))
@@ -158,7 +158,7 @@ def better_than_usual(gain: Figure) -> str:
     return "the evaluator is not yet better than each person's mean"
 
 
-def tested(study: OpenStudy) -> Tested | None:
+def held_against(study: OpenStudy) -> Tested | None:
     """The answers of the first round that something was expected of; `None` without any.
 
     Of a person's answers to an item the first one counts: a later one may have seen the prediction. In the informative

@@ -62,7 +62,7 @@ class _Lead:
             {"study": name, "title": study.title, "said": self._standing(name).sentence()}
             for name, study in self.bench.open.items()
         ]
-        return self.bench.answer(request, "lead", visitor, {"studies": rows, "loop": self.loop.state()})
+        return self.bench.answer(request, "lead", visitor, {"studies": rows, "learning": self.loop.state()})
 
     def study(self, study: str, request: Request) -> Response:
         """One study."""
@@ -210,7 +210,7 @@ def _live_chart(standing: Standing, live: Mapping[str, Any] | None) -> Any:
     alpha = next(each.agreement for each in standing.by_question if each.question == live["question"])
     marks = [
         Mark("people: α", alpha), Mark("evaluator: r", figures["pearson"], "model"),
-        Mark("evaluator: RMSE / scale", shares, "model"), Mark("answers within 80 %", figures["covered"], "model"),
+        Mark("its error / scale", shares, "model"), Mark("within its 80 %", figures["covered"], "model"),
         Mark("ahead of own mean", figures["gain"], "model"),
     ]  # fmt: skip
     return intervals(marks, -0.2, 1, "People with people, and the evaluator with people", 0)

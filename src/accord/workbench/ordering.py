@@ -17,7 +17,10 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from accord.evidence import EvidenceTable
 from accord.learning import suggest_labels
@@ -38,11 +41,11 @@ class Order:
     """What to label next.
 
     Attributes:
-        wanted: For each person the items, the most valuable first.
-        left: The share of the variance that is left after each of the next labels, in this order.
+        suggested: Items, each with the person who should label it, the most valuable first.
+        left: The share of the variance that is left after each of them.
     """
 
-    wanted: dict[str, list[Target]]
+    suggested: Sequence[tuple[Target, str]]
     left: Sequence[float]
 
     @classmethod
@@ -70,13 +73,16 @@ class Order:
         """
         pairs = among or [(target, name) for target in evidence.targets for name in people]
         found = suggest_labels(evidence, labels, question, count, annotators=people, among=set(pairs))
-        wanted: dict[str, list[Target]] = {}
-        left, share = [], 1.0
-        for each in found:
-            wanted.setdefault(each.annotator, []).append(each.target)
-            share = max(share - each.gain, 0.0)
-            left.append(share)
-        return cls(wanted, left)
+        left = np.maximum(1 - np.cumsum([each.gain for each in found]), 0.0)
+        return cls([(each.target, each.annotator) for each in found], left.tolist())
+
+    @cached_property
+    def wanted(self) -> dict[str, list[Target]]:
+        """The same by person."""
+        found: dict[str, list[Target]] = {}
+        for target, name in self.suggested:
+            found.setdefault(name, []).append(target)
+        return found
 
     @property
     def to_half(self) -> int | None:

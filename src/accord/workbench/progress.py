@@ -13,7 +13,7 @@ from accord.store import ADJUDICATED, AGAIN, Item
 from accord.values import ISSUE, Annotation, Question, Value
 from accord.workbench.agreeing import Answers, Figure, change_of, people_agree
 from accord.workbench.asking import OpenStudy
-from accord.workbench.expecting import Tested, better_than_usual, tested
+from accord.workbench.expecting import Tested, better_than_usual, held_against
 
 TIMES = {1: "rated", 2: "rated twice", 3: "rated three times"}
 
@@ -126,7 +126,7 @@ class Standing:
     @cached_property
     def tested(self) -> Tested | None:
         """Answers beside what was expected of them."""
-        return tested(self.study)
+        return held_against(self.study)
 
     @cached_property
     def wanted(self) -> int:

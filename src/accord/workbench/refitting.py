@@ -24,6 +24,8 @@ from accord.validation import Table, always_learned, differences_of
 from accord.values import BadInput, Labels
 
 CARD, REPORT = "evaluator.json", "refit.json"
+_NOTHING: Mapping[str, Any] = {"made": "", "name": "", "labels": 0, "digest": "", "now": None, "before": None,
+                               "usual": None, "tests": [], "said": ""}  # fmt: skip
 IN_USE = "in use"
 SURE = 0.05
 
@@ -59,7 +61,7 @@ def waiting(folder: Path) -> dict[str, Any] | None:
         found = json.loads((candidate / REPORT).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) and (candidate / CARD).is_file() else None
+    return {**_NOTHING, **found} if isinstance(found, dict) and (candidate / CARD).is_file() else None
 
 
 def promote(folder: Path) -> None:
