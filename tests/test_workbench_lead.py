@@ -14,11 +14,12 @@ import pytest
 from served_workbench import Browser, project, row, served, token
 
 from accord import Conversation, Store, Turn
+from accord.learning import Calibration
 from accord.project import Config, Project
 from accord.statistics import krippendorff_alpha, mean_sequence, units_alpha
 from accord.store import Candidate, Item, Prediction, Studies
 from accord.testing import planted
-from accord.values import Annotation, Label, Labels, Question, Scale, StudySettings, Target
+from accord.values import Annotation, Kind, Label, Labels, Question, Scale, StudySettings, Target
 from accord.workbench import OpenStudy, Order, add_person
 from accord.workbench.agreeing import Answers, Figure, change_of, habits, people_agree, taken_apart, worst
 from accord.workbench.drawing import is_random
@@ -156,6 +157,23 @@ def test_the_items_on_which_people_differ_come_first_and_agreement_is_no_item() 
     ]
     found = worst(Answers.of(MAIN, [*rows, said("ann", 3, 1)]))
     assert [(unit[0].conversation, apart) for unit, apart in found] == [("c0", 16.0), ("c1", 1.0)]
+    names = Question(id="main", text="?", scale=Scale(kind=Kind.NOMINAL, options=("red", "blue", "green")))
+    rows = [
+        Annotation(Target(f"c{n}"), "main", by, "person", v)
+        for n, by, v in (
+            (0, "ann", "red"),
+            (0, "bob", "green"),
+            (0, "cy", "red"),
+            (1, "ann", "red"),
+            (1, "bob", "blue"),
+            (2, "ann", "blue"),
+            (2, "bob", "blue"),
+        )
+    ]
+    assert [(unit[0].conversation, round(apart, 3)) for unit, apart in worst(Answers.of(names, rows))] == [
+        ("c1", 1.0),
+        ("c0", 0.667),
+    ]
 
 
 # --- the order ------------------------------------------------------------------------------------------------------
@@ -571,3 +589,83 @@ def test_an_evaluator_of_another_question_or_level_expects_nothing(
         loop.jobs.wait()
         assert "predicts 'Q0', which this study does not ask" in loop.reasons["look"]
         assert look.take("ann") is not None and not look.studies.predictions("look")
+
+
+@pytest.mark.slow
+def test_the_stopping_rule_is_right_on_average_about_what_was_planted() -> None:
+    """After as many labels as are to halve the interval, the error to the planted truth is half of what it was."""
+    shares = []
+    for seed in range(8):
+        corpus = planted(conversations=80, annotators=5, noise=0.6, share=1.0, options=9, seed=seed)
+        every = {(each.target, each.annotator): each for each in corpus.labels}
+        x = corpus.evidence.values
+        first = [list(every.values())[n] for n in np.random.default_rng(seed).permutation(len(every))[:24]]
+        order = Order.of(corpus.evidence, Labels(first), corpus.question, sorted(corpus.levels), 120)
+        then = [*first, *(every[each] for each in order.suggested[: order.to_half or 120])]
+
+        def error(labels: list[Label], x: Any = x, corpus: Any = corpus) -> float:
+            head = Calibration(corpus.question, core="mixed", even_by=()).fit(corpus.evidence, Labels(labels))
+            said = {
+                name: head.predict_each(corpus.evidence, [name if name in head.annotators else None] * len(x))
+                for name in corpus.levels
+            }
+            truth = {name: np.clip(5 + x @ corpus.weights + level, 1, 9) for name, level in corpus.levels.items()}
+            return float(np.sqrt(np.mean([(np.array([s.value for s in said[n]]) - truth[n]) ** 2 for n in said])))  # type: ignore[union-attr]
+
+        shares.append(error(then) / error(first))
+    assert 0.35 < float(np.mean(shares)) < 0.65
+
+
+def test_pairs_names_a_damaged_evaluator_and_a_study_without_items_have_their_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rubric = (
+        "name: both\nmain: Q0\nquestions:\n"
+        '  - {id: Q0, text: "Which mood?", scale: nominal, options: [red, "blue & green"]}\n'
+        '  - {id: "Q/1 &", text: "Which is better?", applies: pairs, scale: ordinal, options: [-1, 0, 1]}\n'
+    )
+    (tmp_path / "both.yaml").write_text(rubric)
+    damaged = tmp_path / "evaluators" / "calibration"
+    damaged.mkdir(parents=True)
+    (damaged / "evaluator.json").write_text("{")
+    people = {"people": ["ann", "bob"], "per_item": 2}
+    studies = {
+        "pairs": {"level": "pair", "order": "informative", **people},
+        "moods": people,
+        "none": {"items": {"ids": ["gone"]}},
+    }
+    content = {"store": f"sqlite:///{tmp_path}/accord.db", "rubric": "both.yaml", "studies": studies}
+    with Project(Config.model_validate(content)) as opened:
+        opened.store.add_conversations(
+            Conversation(f"c{n}", (Turn("user", f"Hello {n // 2}"), Turn("assistant", f"Well, {n}"))) for n in range(8)
+        )
+        with served(opened) as port:
+            browser = Browser(port)
+            browser.get("/")
+            assert "cannot be opened" in browser.get("/lead") or settled(browser)["preparing"] == ""
+            assert "fit it again" in settled(browser)["failed"]["prepare"]
+            page = browser.get("/lead")
+            assert "cannot be opened" in page and "no conversation in the store fits" in page
+            kept = Studies(opened.store)
+            for name, question, said in (("pairs", "Q/1 &", (-1, 1)), ("moods", "Q0", ("red", "blue & green"))):
+                look = OpenStudy(opened, name, kept)
+                for person, value in zip(("ann", "bob"), said, strict=True):
+                    while (assignment := look.take(person)) is not None:
+                        id = f"{person}-{name}-{assignment.item.place}-made-by-the-page"
+                        look.answer(person, row(assignment.id, question, value, id))
+                        look.finish(person, assignment.id)
+                assert browser.get(f"/lead/{name}") and browser.status == 200
+                page = browser.get(f"/lead/{name}/disagree")
+                data = json.loads(browser.get(f"/lead/{name}/disagree.json"))
+                assert browser.status == 200 and len(data["items"]) == (4 if name == "pairs" else 8)
+                fields = {
+                    "form": token(page),
+                    "item": data["items"][0]["key"],
+                    "question": question,
+                    "id": f"{name:x<20}",
+                }
+                status, _, where = browser.post(f"/lead/{name}/adjudicate", value=str(said[1]), **fields)
+                assert status == 303 and browser.get(where) and browser.status == 200
+            assert browser.get("/lead/none") and browser.status == 422
+            kept.close()

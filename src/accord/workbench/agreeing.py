@@ -330,7 +330,16 @@ def _solved(values: Floats, design: Floats) -> Floats:
 
 
 def worst(answers: Answers, count: int = 10) -> list[tuple[Unit, float]]:
-    """The items on which people differ most: the mean squared difference of two of them, in units of the scale."""
-    found = _differences(answers.values) if len(answers.units) else np.zeros(0)
+    """The items on which people differ most: the mean squared difference of two of them, in units of the scale.
+
+    Of answers that are names it is the share of pairs of people who differ.
+    """
+    found = np.zeros(0)
+    if len(answers.units) and answers.question.scale.is_ordered:
+        found = _differences(answers.values)
+    elif len(answers.units):
+        m = np.maximum(answers.counts.sum(axis=1), 2)
+        found = 1 - ((answers.counts**2).sum(axis=1) - answers.counts.sum(axis=1)) / (m * (m - 1))
+        found = np.where(answers.shared, found, 0.0)
     order = sorted(np.flatnonzero(found > 0).tolist(), key=lambda row: (-found[row], answers.units[row][0]))
     return [(answers.units[row], float(found[row])) for row in order[:count]]

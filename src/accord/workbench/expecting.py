@@ -7,7 +7,7 @@ intervals that hold however often one looks (`accord.statistics.mean_sequence`),
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,7 @@ class Expectations:
     evaluator: Evaluator
     named: str
     evidence: EvidenceTable
+    _seen: set[str] = field(default_factory=set, repr=False)
 
     @classmethod
     def of(cls, study: OpenStudy, evaluator: Evaluator) -> Expectations:
@@ -77,6 +78,9 @@ class Expectations:
     def keep(self, assignment: Assignment) -> None:
         """Keep what is expected before the answer; where somebody answered already, nothing."""
         studies, question = self.study.studies, self.evaluator.question.id
+        if assignment.id in self._seen:  # its page is loaded again
+            return
+        self._seen.add(assignment.id)
         if any(each.question == question for each in studies.said_in(assignment)):
             return
         found = self.expected(assignment.item, assignment.person)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
@@ -53,13 +54,19 @@ class _Lead:
         self.bench.open[name].begin()
         return Standing(self.bench.open[name])
 
+    def _sentence(self, name: str) -> str:
+        try:
+            return self._standing(name).sentence()
+        except BadInput as error:
+            return str(error)
+
     # --- pages --------------------------------------------------------------------------------------------------
 
     def studies(self, request: Request) -> Response:
         """Every study in one sentence, and the evaluator that learns from them."""
         visitor = self.bench.visitor(request, "lead")
         rows = [
-            {"study": name, "title": study.title, "said": self._standing(name).sentence()}
+            {"study": name, "title": study.title, "said": self._sentence(name)}
             for name, study in self.bench.open.items()
         ]
         return self.bench.answer(request, "lead", visitor, {"studies": rows, "learning": self.loop.state()})
@@ -81,7 +88,7 @@ class _Lead:
         }  # fmt: skip
         charts = {
             "agreement": intervals(
-                [Mark(each.question, each.agreement, "people", f"/lead/{study}/disagree?question={each.question}")
+                [Mark(each.question, each.agreement, "people", f"{_differ(study)}?question={quote(each.question)}")
                  for each in standing.by_question], -0.2, 1, "How far people agree, by question", 0,
             ),
             "live": _live_chart(standing, live),
@@ -99,7 +106,7 @@ class _Lead:
         others = [each for name, each in standing.tables.items() if name != asked.id and each.question.scale.is_ordered]
         ordered = asked.scale.is_ordered
         apart, found = taken_apart(table), habits(table, others) if ordered and len(table.units) else []
-        items = [_item(standing, unit, apart_by) for unit, apart_by in worst(table, SHOWN)] if ordered else []
+        items = [_item(standing, unit, apart_by) for unit, apart_by in worst(table, SHOWN)]
         data = {
             "study": study, "title": standing.study.title, "question": asked.id, "text": asked.text,
             "said": _apart_said(asked, apart), "apart": None if apart is None else apart.to_json(),
@@ -135,7 +142,7 @@ class _Lead:
         """Open a norming round."""
         _, fields = await self.bench.posted(request, "lead")
         await run_in_threadpool(self._norm, study, fields)
-        return RedirectResponse(f"/lead/{study}", 303)
+        return RedirectResponse(f"/lead/{quote(study)}", 303)
 
     def _norm(self, name: str, fields: Mapping[str, Any]) -> None:
         standing, count = self._standing(name), str(fields.get("items", NORMING))
@@ -152,7 +159,7 @@ class _Lead:
         """Add the lead's own answer about an item."""
         visitor, fields = await self.bench.posted(request, "lead")
         question = await run_in_threadpool(self._adjudicate, study, visitor.person.name, fields)
-        return RedirectResponse(f"/lead/{study}/disagree?question={question}", 303)
+        return RedirectResponse(f"{_differ(study)}?question={quote(question)}", 303)
 
     def _adjudicate(self, name: str, person: str, fields: Mapping[str, Any]) -> str:
         standing = self._standing(name)
@@ -175,6 +182,11 @@ class _Lead:
 
 
 # --- what pages are told ----------------------------------------------------------------------------------------------
+
+
+def _differ(study: str) -> str:
+    """The address of the page on where people differ."""
+    return f"/lead/{quote(study)}/disagree"
 
 
 def _question(standing: Standing, name: str) -> Question:

@@ -22,6 +22,14 @@ from accord.workbench.refitting import CARD, promote, recovered, refitted, waiti
 PREPARE, FIT = "prepare", "fit"
 
 
+def _begun(study: OpenStudy) -> bool:
+    """Whether a study has items; one that finds none says so to whoever opens it."""
+    try:
+        return study.begin() > 0
+    except BadInput:
+        return False
+
+
 class Loop:
     """The studies of a bench, and the evaluator that learns from them.
 
@@ -57,11 +65,12 @@ class Loop:
         """Open the evaluator in use, gather what is known of each study's items, and order them."""
         assert self.folder is not None
         recovered(self.folder)
-        studies = [study for study in self.studies.values() if study.begin()]
-        project = studies[0].project
+        project = next(iter(self.studies.values())).project
         self.evaluator = project.load(self.folder) if (self.folder / CARD).is_file() else None
-        for study in studies:
+        for study in self.studies.values():
             self.expectations.pop(study.name, None)
+            if not _begun(study):
+                continue
             if self.evaluator is None:
                 self.reasons[study.name] = "no evaluator has learned yet"
             else:
@@ -103,6 +112,8 @@ class Loop:
             BadInput: There is none.
         """
         assert self.folder is not None
+        if self.jobs.state(FIT):
+            raise BadInput("the evaluator is learning again; wait until that is done, and look at what it comes to")
         promote(self.folder)
         self.jobs.add(PREPARE, self.prepare)
 
