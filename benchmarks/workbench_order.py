@@ -1,8 +1,8 @@
 """The workbench's order: how many labels it needs for the agreement that 400 random ones give (row `order`).
 
 As in a study with `order: informative`: 40 labels at random, then 20 at a time, of which a fifth are random draws and
-the others those that `accord.workbench.Order` puts first; no label is asked for twice. The head learns from what is
-there after each step, and predicts the ratings of conversations that nobody could label. The random order takes the
+the others those that `accord.workbench.ordering.Order` puts first; no label is asked for twice. The head learns from what
+is there after each step, and predicts the ratings of conversations that nobody could label. The random order takes the
 same 40 and goes on at random. `share` is the first number of labels, on the line between steps, at which the mean
 squared error over draws is not above that of the random order's 400, in shares of 400; the interval is over draws. The
 same of Pearson's r is `share_pearson`.
@@ -25,7 +25,7 @@ from accord.learning import Calibration
 from accord.statistics import STATISTICS, Paired
 from accord.testing import planted
 from accord.values import Labels, Question
-from accord.workbench import Order
+from accord.workbench.ordering import Order
 
 Floats = NDArray[np.float64]
 

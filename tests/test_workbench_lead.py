@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +18,16 @@ from accord import Conversation, Store, Turn
 from accord.learning import Calibration
 from accord.project import Config, Project
 from accord.statistics import krippendorff_alpha, mean_sequence, units_alpha
-from accord.store import Candidate, Item, Prediction, Studies
+from accord.store import Candidate, Conflict, Item, Prediction, Studies
 from accord.testing import planted
 from accord.values import Annotation, Kind, Label, Labels, Question, Scale, StudySettings, Target
-from accord.workbench import OpenStudy, Order, add_person
+from accord.workbench import OpenStudy, add_person
 from accord.workbench.agreeing import Answers, Figure, change_of, habits, people_agree, taken_apart, worst
-from accord.workbench.drawing import is_random
 from accord.workbench.expecting import held_against
 from accord.workbench.figures import Mark, intervals
 from accord.workbench.jobs import Jobs
 from accord.workbench.loop import Loop
-from accord.workbench.ordering import ranking
+from accord.workbench.ordering import Order, is_random, ranking
 from accord.workbench.progress import Standing
 from accord.workbench.refitting import candidate_of, promote, recovered, waiting
 
@@ -313,7 +313,9 @@ def looked(opened: Project) -> Iterator[tuple[OpenStudy, Loop, Panel]]:
 def test_what_is_asked_a_second_time_stands_beside_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with led(tmp_path, monkeypatch, repeats=0.5, per_item=1) as opened, looked(opened) as (look, _, panel):
         panel.rate("ann", 60)
-        again = [each for each in look.studies.answers("look") if each.study == "look/again" and each.question == "Q0"]
+        again = [
+            each for each in look.studies.answers("look") if each.study == "look/1/again" and each.question == "Q0"
+        ]
         first = {
             each.target: each for each in look.studies.answers("look") if each.study == "look" and each.question == "Q0"
         }
@@ -669,3 +671,25 @@ def test_pairs_names_a_damaged_evaluator_and_a_study_without_items_have_their_pa
                 assert status == 303 and browser.get(where) and browser.status == 200
             assert browser.get("/lead/none") and browser.status == 422
             kept.close()
+
+
+def test_a_lead_s_answer_replaces_the_lead_s_own_alone_in_either_database(store: Store) -> None:
+    store.add_conversations([Conversation("c1", (Turn("user", "a"), Turn("assistant", "b")))])
+    studies = Studies(store)
+    studies.add_items([Item("look", 1, 0, "plain", Target("c1"))])
+    until = "2999-01-01T00:00:00.000+00:00"
+    given = studies.take("look", 1, "ann", 1, until)
+    assert given is not None
+    look = Annotation(Target("c1"), "Q0", "lee", "person", study="look/adjudicated")
+    for value, answer in ((4, "c" * 20), (4, "c" * 20), (1, "d" * 20)):
+        studies.adjudicate(replace(look, value=value, answer=answer))
+    studies.adjudicate(replace(look, by="kim", value=2, answer="e" * 20))
+    with pytest.raises(Conflict, match="used for another answer"):
+        studies.adjudicate(replace(look, value=2, answer="d" * 20))
+    assert [(each.by, each.value, each.replaces) for each in studies.answers("look")] == [
+        ("lee", 1, "c" * 20),
+        ("kim", 2, ""),
+    ]
+    assert [(each.by, each.value) for each in studies.answers("look", first=True)] == [("lee", 4), ("kim", 2)]
+    assert not studies.answers("loo"), "a study whose name begins alike is another"
+    studies.close()

@@ -24,8 +24,8 @@ from accord.values import ISSUE, Annotation, BadInput, Target, canonical_json, c
 
 State = Literal["open", "done", "skipped"]
 ItemKind = Literal["plain", "gold", "check", "repeat"]
-AGAIN, ADJUDICATED = "again", "adjudicated"
-"""What follows a study's name (`NAME/again`) in answers to what is asked a second time, and of whoever adjudicates."""
+ADJUDICATED = "adjudicated"
+"""What follows a study's name (`NAME/adjudicated`) in answers of whoever adjudicates."""
 
 
 class LeaseExpired(Conflict):

@@ -28,7 +28,6 @@ __all__ = [
     "FLOWS",
     "Given",
     "OpenStudy",
-    "Order",
     "Outcome",
     "Resampling",
     "Sheet",

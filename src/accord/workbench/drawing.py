@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from accord.store import Item, Store
-from accord.values import ISSUE, Conversation, IssueAnnotation, StudySettings, Target, content_hash
+from accord.values import ISSUE, Conversation, IssueAnnotation, StudySettings, Target
 
 
 def drawn(
@@ -61,17 +61,6 @@ def _found(store: Store, kinds: Iterable[str]) -> set[Target]:
     """The turns in which a model found an issue of these kinds."""
     found = (each for kind in kinds for each in store.annotations({"model"}, ISSUE + kind))
     return {each.target for each in found if each.is_of_issues}
-
-
-def is_random(study: StudySettings, item: Item) -> bool:
-    """Whether an item stands for all others in estimates: of those in the informative order, a share drawn beforehand.
-
-    What the evaluator learns most from is like nothing else. The share follows from the items' keys, so that it is a
-    simple random sample of them, whoever asks, and nothing has to be written down.
-    """
-    if study.order != "informative":
-        return True
-    return int(content_hash(["random", study.seed, item.key])[5:13], 16) / 16**8 < study.random_share
 
 
 def _targets(level: str, conversation: Conversation) -> Iterable[Target]:

@@ -20,7 +20,7 @@ from accord.store import Assignment, Item, Prediction, now
 from accord.values import INTERVAL_MASS, Annotation, BadInput, Question, Score, central_interval
 from accord.workbench.agreeing import Figure, code_of
 from accord.workbench.asking import OpenStudy
-from accord.workbench.drawing import is_random
+from accord.workbench.ordering import is_random
 
 Floats = NDArray[np.float64]
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from statistics import median
 from typing import Any
 
-from accord.store import ADJUDICATED, AGAIN, Item
+from accord.store import ADJUDICATED, Item
 from accord.values import ISSUE, Annotation, Question, Value
 from accord.workbench.agreeing import Answers, Figure, change_of, people_agree
 from accord.workbench.asking import OpenStudy
@@ -174,7 +174,7 @@ class Standing:
 
     def _repeated(self, name: str) -> Figure:
         before = {(each.target, each.against, each.question): each.value for each in self.first if each.by == name}
-        again = [each for each in self.said_in(AGAIN) if each.by == name and not each.question.startswith(ISSUE)]
+        again = [each for each in self.said_in("1/again") if each.by == name and not each.question.startswith(ISSUE)]
         pairs = [(each.value, before.get((each.target, each.against, each.question), _NOT_SAID)) for each in again]
         told = [one == other for one, other in pairs if other is not _NOT_SAID]
         return share_of(sum(told), len(told))
