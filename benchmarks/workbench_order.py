@@ -1,13 +1,16 @@
 """The workbench's order: how many labels it needs for the agreement that 400 random ones give (row `order`).
 
 As in a study with `order: informative`: 40 labels at random, then 20 at a time, of which a fifth are random draws and
-the others those that `accord.workbench.ordering.Order` puts first; no label is asked for twice. The head learns from what
-is there after each step, and predicts the ratings of conversations that nobody could label. The random order takes the
-same 40 and goes on at random. `share` is the first number of labels, on the line between steps, at which the mean
-squared error over draws is not above that of the random order's 400, in shares of 400; the interval is over draws. The
-same of Pearson's r is `share_pearson`.
+the others those that `accord.workbench.ordering.Order` puts first; no label is asked for twice. The head learns from
+what is there after each step, and predicts the ratings of conversations that nobody could label. The random order takes
+the same 40 and goes on at random. `share` is the first number of labels, on the line between steps, at which the mean
+squared error over draws is not above that of the random order's 400, in shares of 400 (1 where it is never reached);
+the interval is over draws. The same of Pearson's r is `share_pearson`.
 
-- `planted`: 300 conversations, three features, 12 annotators of different levels; half can be labelled.
+- `planted`: 300 conversations, nine features (as many as LLM-RUBRIC asks questions), six annotators of different levels,
+  a scale of nine; half can be labelled.
+- `planted_levels`: the same of three features, twelve annotators and a scale of four: hardly anything but levels is to
+  be learned, which any order teaches alike, and what is far from the middle is cut off by the scale.
 - `llm_rubric_synth`: LLM-RUBRIC's synthetic dialogues with the judge's answers; four fifths can be labelled.
 """
 
@@ -31,14 +34,14 @@ Floats = NDArray[np.float64]
 
 FIRST, STEP, LAST, AT_RANDOM = 40, 20, 400, 0.2
 DRAWS, RESAMPLES = 20, 2000
-SETS = {"planted": 0.5, "llm_rubric_synth": 0.8}
+SETS = {"planted": 0.5, "planted_levels": 0.5, "llm_rubric_synth": 0.8}
 """Which share of the conversations can be labelled."""
 
 
 def order_rows(data: Path, draws: int = DRAWS) -> Iterator[Row]:
     """One row per set of data."""
     for name, share in SETS.items():
-        evidence, question, rated = _planted() if name == "planted" else _synth(data)
+        evidence, question, rated = _synth(data) if name == "llm_rubric_synth" else _planted(name == "planted_levels")
         both = [_drawn(evidence, question, rated, share, seed) for seed in range(draws)]
         ordered, random = np.array([one for one, _ in both]), np.array([other for _, other in both])
         rng = np.random.default_rng(0)
@@ -52,8 +55,9 @@ def order_rows(data: Path, draws: int = DRAWS) -> Iterator[Row]:
         yield row
 
 
-def _planted() -> tuple[EvidenceTable, Question, Ratings]:
-    corpus = planted(conversations=300, annotators=12, share=1.0, noise=0.8)
+def _planted(levels: bool) -> tuple[EvidenceTable, Question, Ratings]:
+    people, features, options = (12, 3, 4) if levels else (6, 9, 9)
+    corpus = planted(conversations=300, annotators=people, features=features, options=options, share=1.0, noise=0.8)
     return corpus.evidence, corpus.question, ratings(corpus.evidence, corpus.labels, corpus.question)
 
 
