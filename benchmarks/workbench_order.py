@@ -7,7 +7,7 @@ the same 40 and goes on at random. `share` is the first number of labels, on the
 squared error over draws is not above that of the random order's 400, in shares of 400 (1 where it is never reached);
 the interval is over draws. The same of Pearson's r is `share_pearson`.
 
-- `planted`: 300 conversations, nine features (as many as LLM-RUBRIC asks questions), six annotators of different levels,
+- `planted`: 300 conversations, nine features (as many as LLM-RUBRIC asks questions), six annotators of own levels,
   a scale of nine; half can be labelled.
 - `planted_levels`: the same of three features, twelve annotators and a scale of four: hardly anything but levels is to
   be learned, which any order teaches alike, and what is far from the middle is cut off by the scale.
