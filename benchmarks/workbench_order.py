@@ -5,7 +5,9 @@ the others those that `accord.workbench.ordering.Order` puts first; no label is 
 what is there after each step, and predicts the ratings of conversations that nobody could label. The random order takes
 the same 40 and goes on at random. `share` is the first number of labels, on the line between steps, at which the mean
 squared error over draws is not above that of the random order's 400, in shares of 400 (1 where it is never reached);
-the interval is over draws. The same of Pearson's r is `share_pearson`.
+the interval is over draws. The same of Pearson's r is `share_pearson`. Where the annotators are planted, predictions
+are held against the rating that each is expected to give, so that the noise of single ratings, which no order lessens,
+does not blur the comparison.
 
 - `planted`: 300 conversations, nine features (as many as LLM-RUBRIC asks questions), six annotators of own levels,
   a scale of nine; half can be labelled.
@@ -18,14 +20,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from harness import Row
 from numpy.typing import NDArray
+from scipy.stats import norm
 
 from accord.evidence import EvidenceTable, Ratings, ratings
 from accord.learning import Calibration
-from accord.statistics import STATISTICS, Paired
+from accord.statistics import pearson
 from accord.testing import planted
 from accord.values import Labels, Question
 from accord.workbench.ordering import Order
@@ -33,6 +37,8 @@ from accord.workbench.ordering import Order
 Floats = NDArray[np.float64]
 
 FIRST, STEP, LAST, AT_RANDOM = 40, 20, 400, 0.2
+NOISE = 0.8
+"""Standard deviation of a planted rating, in steps of its scale."""
 DRAWS, RESAMPLES = 20, 2000
 SETS = {"planted": 0.5, "planted_levels": 0.5, "llm_rubric_synth": 0.8}
 """Which share of the conversations can be labelled."""
@@ -41,8 +47,8 @@ SETS = {"planted": 0.5, "planted_levels": 0.5, "llm_rubric_synth": 0.8}
 def order_rows(data: Path, draws: int = DRAWS) -> Iterator[Row]:
     """One row per set of data."""
     for name, share in SETS.items():
-        evidence, question, rated = _synth(data) if name == "llm_rubric_synth" else _planted(name == "planted_levels")
-        both = [_drawn(evidence, question, rated, share, seed) for seed in range(draws)]
+        world = _synth(data) if name == "llm_rubric_synth" else _planted(name == "planted_levels")
+        both = [_drawn(world, share, seed) for seed in range(draws)]
         ordered, random = np.array([one for one, _ in both]), np.array([other for _, other in both])
         rng = np.random.default_rng(0)
         again = [rng.integers(0, draws, draws) for _ in range(RESAMPLES)]
@@ -55,32 +61,44 @@ def order_rows(data: Path, draws: int = DRAWS) -> Iterator[Row]:
         yield row
 
 
-def _planted(levels: bool) -> tuple[EvidenceTable, Question, Ratings]:
+class World(NamedTuple):
+    """Ratings, and (n,) what each is held against."""
+
+    evidence: EvidenceTable
+    question: Question
+    rated: Ratings
+    truth: Floats
+
+
+def _planted(levels: bool) -> World:
     people, features, options = (12, 3, 4) if levels else (6, 9, 9)
-    corpus = planted(conversations=300, annotators=people, features=features, options=options, share=1.0, noise=0.8)
-    return corpus.evidence, corpus.question, ratings(corpus.evidence, corpus.labels, corpus.question)
+    corpus = planted(conversations=300, annotators=people, features=features, options=options, share=1.0, noise=NOISE)
+    rated = ratings(corpus.evidence, corpus.labels, corpus.question)
+    level = np.array([corpus.levels[str(name)] for name in rated.annotator])
+    middle = (1 + options) / 2 + corpus.evidence.values[rated.row] @ corpus.weights + level
+    below = norm.cdf((np.arange(1, options) + 0.5 - middle[:, None]) / NOISE)  # (n, K - 1) at most that option
+    return World(corpus.evidence, corpus.question, rated, options - below.sum(axis=1))
 
 
-def _synth(data: Path) -> tuple[EvidenceTable, Question, Ratings]:
+def _synth(data: Path) -> World:
     import llm_rubric as paper
 
     synth, _ = paper.both(data)
-    return synth.evidence, synth.question, synth.rated
+    return World(synth.evidence, synth.question, synth.rated, synth.rated.value)
 
 
-def _drawn(
-    evidence: EvidenceTable, question: Question, rated: Ratings, share: float, seed: int
-) -> tuple[list[tuple[float, float]], tuple[float, float]]:
+def _drawn(world: World, share: float, seed: int) -> tuple[list[tuple[float, float]], tuple[float, float]]:
     """Squared error and r after each step of the order, and after all random labels."""
+    evidence, question, rated, _ = world
     rng = np.random.default_rng(1000 + seed)
     names = sorted(set(rated.conversation))
     open_ = set(rng.permutation(names)[: round(share * len(names))])
     is_open = np.array([name in open_ for name in rated.conversation])
-    pool, test = rng.permutation(np.flatnonzero(is_open)).tolist(), rated.take(np.flatnonzero(~is_open))
+    pool, test = rng.permutation(np.flatnonzero(is_open)).tolist(), np.flatnonzero(~is_open)
     pairs = {(rated.labels[row].target, str(rated.labels[row].annotator)): row for row in pool}
     people = sorted({name for _, name in pairs})
     shown, taken = evidence.filter(open_), pool[:FIRST]
-    steps = [_tested(evidence, question, rated, taken, test)]
+    steps = [_tested(world, taken, test)]
     while len(taken) < LAST:
         left = [row for row in pool if row not in set(taken)]
         given = Labels(rated.labels[row] for row in taken)
@@ -88,20 +106,19 @@ def _drawn(
         order = Order.of(shown, given, question, people, 2 * STEP, among=pairs.keys())
         ranked = [pairs[each] for each in order.suggested]
         taken = taken + chance + [row for row in ranked if row not in chance][: STEP - len(chance)]
-        steps.append(_tested(evidence, question, rated, taken, test))
-    return steps, _tested(evidence, question, rated, pool[:LAST], test)
+        steps.append(_tested(world, taken, test))
+    return steps, _tested(world, pool[:LAST], test)
 
 
-def _tested(
-    evidence: EvidenceTable, question: Question, rated: Ratings, rows: list[int], test: Ratings
-) -> tuple[float, float]:
-    labels = Labels(rated.labels[row] for row in rows)
-    head = Calibration(question, core="mixed", even_by=()).fit(evidence, labels)
+def _tested(world: World, rows: list[int], test: NDArray[np.intp]) -> tuple[float, float]:
+    labels, asked = Labels(world.rated.labels[row] for row in rows), world.rated.take(test)
+    head = Calibration(world.question, core="mixed", even_by=()).fit(world.evidence, labels)
     known = set(head.annotators)
-    scores = head.predict_each(evidence.take(test.row), [name if name in known else None for name in test.annotator])
+    who = [str(name) if name in known else None for name in asked.annotator]
+    scores = head.predict_each(world.evidence.take(asked.row), who)
     value = np.array([score.value for score in scores])  # type: ignore[union-attr]  # these sets leave none unscored
-    paired = Paired(test.options, test.answer, np.zeros((len(test), len(test.options))), value)
-    return float(((paired.truth - value) ** 2).mean()), STATISTICS["pearson"](paired) or 0.0
+    truth = world.truth[test]
+    return float(((truth - value) ** 2).mean()), pearson(truth, value) or 0.0
 
 
 def _needed(ordered: Floats, random: Floats, draws: NDArray[np.intp]) -> float:
