@@ -219,8 +219,8 @@ def test_the_papers_table_of_means_per_system_and_question_is_that_of_its_data(l
 
 def test_the_labels_that_an_order_needs_are_read_between_steps(load):
     needed = load("workbench_order")._needed
-    falling = np.array([[1.0, 0.8, 0.6, 0.2], [1.0, 0.6, 0.4, 0.2]])  # after 40, 60, 80 and 100 labels
-    assert needed(falling, np.array([0.6, 0.6]), np.array([0, 1])) == pytest.approx((60 + 20 * 0.5) / 400)
-    assert needed(falling, np.array([0.6, 0.6]), np.array([0, 0])) == pytest.approx(80 / 400)
-    assert needed(falling, np.array([1.0, 1.0]), np.array([0, 1])) == 40 / 400
+    falling = np.array([[1.0, 0.8, 0.6, 0.2], [1.0, 0.6, 0.4, 0.2]])  # after 20, 40, 60 and 80 labels
+    assert needed(falling, np.array([0.6, 0.6]), np.array([0, 1])) == pytest.approx((40 + 20 * 0.5) / 400)
+    assert needed(falling, np.array([0.6, 0.6]), np.array([0, 0])) == pytest.approx(60 / 400)
+    assert needed(falling, np.array([1.0, 1.0]), np.array([0, 1])) == 20 / 400
     assert needed(falling, np.array([0.1, 0.1]), np.array([0, 1])) == 1.0
