@@ -19,13 +19,12 @@ from accord.store.rows import (
 )
 from accord.store.schema import metadata
 from accord.store.store import Store
-from accord.store.studies import ADJUDICATED, AGAIN, Assignment, Candidate, Item, LeaseExpired, Prediction, Studies
+from accord.store.studies import ADJUDICATED, Assignment, Candidate, Item, LeaseExpired, Prediction, Studies
 from accord.store.talks import DIED, Limits, Said, Talk, Talks
 from accord.store.upkeep import backup, prune, restore, vacuum
 
 __all__ = [
     "ADJUDICATED",
-    "AGAIN",
     "Account",
     "Added",
     "Amounts",

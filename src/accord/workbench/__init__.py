@@ -12,7 +12,6 @@ from accord.workbench.accounts import Accounts, Visitor, add_person, change_role
 from accord.workbench.asking import OpenStudy, Sheet
 from accord.workbench.detection import detection_outcome
 from accord.workbench.drawing import drawn, eligible
-from accord.workbench.ordering import Order
 from accord.workbench.outcome import Given, Outcome, Resampling, Validated, table
 from accord.workbench.overall import agreement_with_all, agreement_with_model, agreement_with_others, overall_outcome
 from accord.workbench.validation import FLOWS, open_validation, outcome, outcomes, shipped_study
