@@ -106,7 +106,7 @@ APART = {
     "accord.learning.network_grid": "needs JAX",
     "accord.learning.network_training": "needs JAX",
     "accord.models.embedded": "needs what reads model files",
-    "accord.workbench.pages": "needs a web framework",
+    "accord.workbench": "parts of pages, some of which need a web framework",
     "accord.report.charts": "draws, for which it needs altair",
     "accord.models.receiving": "an edge, tested by its own table of cases",
     "accord.models.replies": "an edge, tested by its own table of cases",

@@ -12,8 +12,10 @@ import pytest
 from typer.testing import CliRunner
 
 from accord import Store
-from accord.cli import commands  # noqa: F401 - registers the commands
-from accord.cli.app import app
+from accord.cli import (
+    app,
+    commands,  # noqa: F401 - registers the commands
+)
 from accord.formats import is_label_file, read
 from accord.project import Imported, import_files
 from accord.values import Annotation, BadInput, BadRow, Question, Rubric, Scale

@@ -214,7 +214,7 @@ def test_an_expired_lease_keeps_the_text_and_says_so(browser: Any, tmp_path: Pat
             ann.keyboard.type("What I think of it")
             ann.keyboard.press("Escape")
             ann.keyboard.press("4")
-            ann.get_by_text("others have answered it; your text stays here").first.wait_for()
+            ann.get_by_text("others have answered it, and your text stays here").first.wait_for()
             ann.goto("/rate/look")
             state(ann, "1 refused and kept here")
             assert "What I think of it" in ann.locator(".caution").inner_text()

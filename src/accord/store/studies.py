@@ -9,18 +9,18 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, insert, or_, select, update
 
 from accord.store.engine import read_json
+from accord.store.histories import again, is_same, replaced, said_of, soon, standing
 from accord.store.people import Conflict, People
 from accord.store.rows import BATCH, Keys, annotation_from, annotation_row, batches, now, unknown_target
 from accord.store.schema import annotated, assignments, conversations, items, predictions, studies
 from accord.store.store import PERSON, Store, last_said
 from accord.store.writing import GroupWriter
-from accord.values import ISSUE, Annotation, BadInput, Target, canonical_json, content_hash
+from accord.values import Annotation, BadInput, Target, canonical_json, content_hash
 
 State = Literal["open", "done", "skipped"]
 ItemKind = Literal["plain", "gold", "check", "repeat"]
@@ -283,16 +283,16 @@ class Studies:
         def work(connection: Connection) -> tuple[Annotation, bool]:
             found = self._own(connection, id, person)
             new = said(found)
-            history = _said(connection, new, history=True)
+            history = said_of(connection, new, history=True)
             known = next((each for each in history if each.answer == new.answer), None)
             if known is not None:
-                return _again(known, new), True
+                return again(known, new), True
             if found.state == "open":
                 if found.until < now() and _taken(connection, found.item.key, id) >= per_item:
                     raise LeaseExpired("this was open for too long; others have answered it, and your text stays here")
-                if found.until < _soon(until):
+                if found.until < soon(until):
                     _renewed(connection, found, until)
-            new = replace(new, time=now(), replaces=_replaced(new, _last(history)))
+            new = replace(new, time=now(), replaces=replaced(new, standing(history)))
             last = select(func.coalesce(func.max(annotated.c.place), 0) + 1).where(annotated.c.kind == PERSON)
             row = {**annotation_row(new, Keys().of(new), 0, now()), "place": last.scalar_subquery()}
             if not connection.execute(self._store._insert(annotated).values(row).on_conflict_do_nothing()).rowcount:
@@ -306,7 +306,7 @@ class Studies:
         item = assignment.item
         about = Annotation(item.target, "", assignment.person, "person", against=item.against, study=item.where)
         with self._reading() as connection:
-            return _said(connection, about, history)
+            return said_of(connection, about, history)
 
     def answers(self, study: str, first: bool = False) -> list[Annotation]:
         """What everybody said in a study, its rounds, its repeats and its adjudications, in that order.
@@ -340,12 +340,12 @@ class Studies:
             row = connection.execute(select(annotated).where(annotated.c.answer == said.answer)).first()
             if row is not None:
                 known = annotation_from(row)
-                if not _same(known, said):
+                if not is_same(known, said):
                     raise Conflict(
                         "this answer's id was used for another answer; load the page and answer again", known
                     )
                 return known
-            mine = [each for each in _said(connection, said) if each.question == said.question]
+            mine = [each for each in said_of(connection, said) if each.question == said.question]
             new = replace(said, time=now(), replaces=mine[-1].answer if mine else "")
             place = connection.execute(select(func.max(annotated.c.place)).where(annotated.c.kind == PERSON)).scalar()
             connection.execute(insert(annotated).values(annotation_row(new, Keys().of(new), (place or 0) + 1, now())))
@@ -446,65 +446,6 @@ def _candidates(connection: Connection, study: str, round: int, person: str, per
 def _renewed(connection: Connection, found: Assignment, until: str) -> Assignment:
     connection.execute(update(assignments).where(assignments.c.id == found.id).values(until=until))
     return replace(found, until=until)
-
-
-def _again(kept: Annotation, said: Annotation) -> Annotation:
-    """What is kept of an answer that comes again.
-
-    Raises:
-        Conflict: It is another one.
-    """
-    if not _same(kept, said):
-        raise Conflict("this answer's id was used for another answer; load the page and answer again", kept)
-    return kept
-
-
-def _soon(until: str) -> str:
-    """A lease that ends before this is worth a write: a minute before what it would be renewed to."""
-    return (datetime.fromisoformat(until) - timedelta(minutes=1)).isoformat(timespec="milliseconds")
-
-
-def _replaced(said: Annotation, current: Sequence[Annotation]) -> str:
-    """The `answer` that this one replaces; empty where it is the first.
-
-    Raises:
-        Conflict: A mark that is gone.
-    """
-    alike = [each.answer for each in current if each.question == said.question]
-    if not said.question.startswith(ISSUE):
-        return alike[-1] if alike else ""
-    if said.replaces and said.replaces not in alike:
-        raise Conflict("this mark was changed already; load the page again")
-    return said.replaces
-
-
-def _same(kept: Annotation, said: Annotation) -> bool:
-    """Whether it is the same answer, at whatever time it was sent and however long the page was open."""
-    alike: dict[str, Any] = {"time": None, "seconds": None, "replaces": ""}
-    return replace(kept, **alike) == replace(said, **alike)
-
-
-def _said(connection: Connection, about: Annotation, history: bool = False) -> list[Annotation]:
-    """What the author of an annotation said of the same item, in that order."""
-    table = annotated.c
-    query = select(annotated).where(table.conversation == about.target.conversation, table.by == about.by)
-    query = query.where(table.kind == PERSON, table.answer.is_not(None)).order_by(table.place, table.key)
-    found = [annotation_from(row) for row in connection.execute(query)]
-    is_turn = about.target.turn is not None
-    found = [
-        each for each in found
-        if each.study == about.study and each.against == about.against and (not is_turn or each.target == about.target)
-    ]  # fmt: skip
-    return found if history else _last(found)
-
-
-def _last(found: Sequence[Annotation]) -> list[Annotation]:
-    """Of a history what stands: nothing that was replaced, no mark that was taken back."""
-    gone = {each.replaces for each in found}
-    return [
-        each for each in found
-        if each.answer not in gone and not (each.replaces and each.value is None and each.question.startswith(ISSUE))
-    ]  # fmt: skip
 
 
 def _check_there(connection: Connection, row: Mapping[str, Any]) -> None:

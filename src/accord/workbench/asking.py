@@ -7,8 +7,6 @@ metadata, nobody's answers but one's own, no prediction. What is blind cannot le
 from __future__ import annotations
 
 import json
-import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -36,19 +34,14 @@ from accord.values import (
     load_rubric,
     load_taxonomy,
     sendable,
-    span_of,
 )
 from accord.workbench.drawing import drawn
+from accord.workbench.sent import ANSWER_ID, BOTH_BAD, FIELDS, LONGEST, both_bad, quoted, seconds_in, text_in, value_in
 
-LONGEST = 20_000
-"""Characters that a comment or a quote may have."""
-LONGEST_VISIT = 24 * 3600.0
-"""Seconds that an answer may have taken."""
-BOTH_BAD = "both-bad"
-"""What a pair is called of which neither is good: an answer beside that to the question."""
 ROWS = 10
 """The most options that a page lists; an answer from more of them is typed."""
-_ID = re.compile(r"[A-Za-z0-9_-]{16,64}", re.ASCII)
+REMEMBERED = 256
+"""Conversations that are kept at hand while people answer."""
 REPEAT_AFTER = 5
 """How many other items come before one is asked a second time, at least."""
 
@@ -116,7 +109,7 @@ class OpenStudy:
         self.rubric: Rubric = load_rubric(self.settings.rubric) if self.settings.rubric else project.rubric
         self.taxonomy: Taxonomy | None = load_taxonomy(self.settings.marks) if self.settings.marks else None
         self._check()
-        self._applying: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._about: dict[str, Conversation] = {}
         self.rank: Callable[[Sequence[Candidate], str], Candidate] | None = None  # set by whoever knows what helps most
         self.on_assigned: Callable[[Assignment], None] = lambda assignment: None  # before anything can be answered
         self.on_answer: Callable[[Annotation], None] = lambda said: None
@@ -275,14 +268,21 @@ class OpenStudy:
         if "issues" not in stage.shows:
             return None
         detected = run(issues_of(self.project).detect([conversation]), self.project.kept)
+        maker = str((self.studies.study(self.name) or {}).get("maker", ""))
+        if maker and detected.signature != maker:
+            raise BadInput(
+                f"the study {self.name!r} was drawn of issues that another finder found; name that one again, or begin "
+                "another study"
+            )
         found = {each.target.turn or 0: each.issues for each in detected.annotations.get(conversation.id, ())}
         return {place: issues for place, issues in found.items() if turn in (None, place)}
 
     def progress(self, person: str) -> tuple[int, int]:
         """How many items somebody has finished or passed over, and how many there are for them in all."""
         mine = self.studies.mine(self.name, person)
-        left = self.studies.left(self.name, max(self.studies.rounds(self.name), 1), person, self.settings.per_item)
-        return sum(each.state != "open" for each in mine), len(mine) + left
+        rounds, per_item = range(1, max(self.studies.rounds(self.name), 1) + 1), self.settings.per_item
+        total = len(mine) + sum(self.studies.left(self.name, round, person, per_item) for round in rounds)
+        return sum(each.state != "open" for each in mine), min(total, self.settings.per_person or total)
 
     def asked(self, stage: Stage, conversation: Conversation) -> tuple[Question, ...]:
         """The questions of a stage that apply to a conversation, in the rubric's order."""
@@ -309,7 +309,7 @@ class OpenStudy:
 
     def revealed(self, assignment: Assignment) -> tuple[Prediction, ...]:
         """What an evaluator expected of this person, of the questions that are answered; where the study shows it."""
-        if not self.settings.reveal:
+        if not self.settings.reveal or assignment.state != "done":
             return ()
         said = {each.question for each in self.studies.said_in(assignment)}
         found = self.studies.predictions(self.name, assignment.person)
@@ -333,37 +333,49 @@ class OpenStudy:
             Conflict: Its stage is behind, or the id was used for another answer.
             BadInput: It is no answer to what this person is asked.
         """
-        strangers = sorted(set(row) - _FIELDS)
+        strangers = sorted(set(row) - FIELDS)
         if strangers:
-            raise BadInput(f"the answer has {strangers[0]!r}; allowed: {', '.join(sorted(_FIELDS))}")
-        id = _text(row, "assignment", 64)
+            raise BadInput(f"the answer has {strangers[0]!r}; allowed: {', '.join(sorted(FIELDS))}")
+        id = text_in(row, "assignment", 64)
+        conversation = self._conversation(id, person)  # before anything is written: nobody waits for a reader
 
         def said(assignment: Assignment) -> Annotation:
             self._check_own(assignment, person)
-            return self._annotation(person, assignment, row)
+            return self._annotation(person, assignment, row, conversation)
 
         kept, again = self.studies.keep(id, person, said, self.settings.per_item, self._until())
         if not again:
             self.on_answer(kept)
         return kept, again
 
-    def _annotation(self, person: str, assignment: Assignment, row: Mapping[str, Any]) -> Annotation:
+    def _conversation(self, id: str, person: str) -> Conversation:
+        """What an assignment is about, which does not change."""
+        if id not in self._about:
+            item = self.assignment(id, person).item
+            while len(self._about) >= REMEMBERED:
+                self._about.pop(next(iter(self._about)), None)
+            self._about[id] = next(self.project.store.conversations([item.target.conversation]))
+        return self._about[id]
+
+    def _annotation(
+        self, person: str, assignment: Assignment, row: Mapping[str, Any], conversation: Conversation
+    ) -> Annotation:
         item, stage = assignment.item, self.settings.stages[assignment.stage]
-        given = _text(row, "stage", 40) or stage.id
+        given = text_in(row, "stage", 40) or stage.id
         if given != stage.id:
             raise Conflict(f"stage {given!r} is not the one you are at ({stage.id!r}); what was answered before stays")
-        answer = _text(row, "id", 64)
-        if not _ID.fullmatch(answer):
+        answer = text_in(row, "id", 64)
+        if not ANSWER_ID.fullmatch(answer):
             raise BadInput("the answer's id has 16 to 64 letters, digits, '-' and '_'; load the page again")
-        name = _text(row, "question", 200)
+        name = text_in(row, "question", 200)
         common: dict[str, Any] = {
-            "comment": _text(row, "comment"), "answer": answer, "study": item.where, "stage": stage.id,
-            "seconds": _seconds(row.get("seconds")), "shown": ",".join(sorted(stage.shows)),
+            "comment": text_in(row, "comment"), "answer": answer, "study": item.where, "stage": stage.id,
+            "seconds": seconds_in(row.get("seconds")), "shown": ",".join(sorted(stage.shows)),
         }  # fmt: skip
         if name.startswith(ISSUE):
-            return self._mark(person, item, name, row, common)
-        question = self._question(stage, item, name)
-        value = _value(question, row.get("value"))
+            return self._mark(person, item, name, row, common, conversation)
+        question = self._question(stage, item, name, conversation)
+        value = value_in(question, row.get("value"))
         if common["comment"] and not self.settings.comments:
             raise BadInput("this study takes no comments; leave the comment out")
         wording = question.key
@@ -372,35 +384,33 @@ class OpenStudy:
             rubric=self.rubric.hash, **common,
         )  # fmt: skip
 
-    def _question(self, stage: Stage, item: Item, name: str) -> Question:
-        asked = self._asked_of(stage, item.target.conversation)
+    def _question(self, stage: Stage, item: Item, name: str, conversation: Conversation) -> Question:
+        asked = self.asked(stage, conversation)
         plain = name.removesuffix(f":{BOTH_BAD}") if item.against is not None else name
         found = next((question for question in asked if question.id == plain), None)
         if found is None:
             raise BadInput(f"question {name[:60]!r} is not asked here; asked are {', '.join(q.id for q in asked)}")
-        return found if plain == name else _both_bad(found)
-
-    def _asked_of(self, stage: Stage, name: str) -> tuple[Question, ...]:
-        """The questions of a stage that apply to a conversation, which does not change."""
-        if (stage.id, name) not in self._applying:
-            found = self.asked(stage, next(self.project.store.conversations([name])))
-            self._applying[stage.id, name] = tuple(question.id for question in found)
-        return tuple(self.rubric[question] for question in self._applying[stage.id, name])
+        return found if plain == name else both_bad(found)
 
     def _mark(
-        self, person: str, item: Item, name: str, row: Mapping[str, Any], common: Mapping[str, Any]
+        self,
+        person: str,
+        item: Item,
+        name: str,
+        row: Mapping[str, Any],
+        common: Mapping[str, Any],
+        conversation: Conversation,
     ) -> Annotation:
         if self.taxonomy is None:
             raise BadInput("this study marks no issues; answer its questions")
         kind = name.removeprefix(ISSUE)
         if kind not in self.taxonomy.names:
             raise UnknownName("issue", kind, self.taxonomy.names)
-        conversation = next(self.project.store.conversations([item.target.conversation]))
         turn = row.get("turn") if item.target.turn is None else item.target.turn
         if isinstance(turn, bool) or not isinstance(turn, int) or not 0 <= turn < len(conversation.turns):
             raise BadInput(f"a mark is of a turn, 0 to {len(conversation.turns) - 1}; got {str(turn)[:20]!r}")
-        quote, span = _quoted(conversation.turns[turn].content, row.get("span"), _text(row, "quote"))
-        value, replaces = row.get("value"), _text(row, "replaces", 64)
+        quote, span = quoted(conversation.turns[turn].content, row.get("span"), text_in(row, "quote"))
+        value, replaces = row.get("value"), text_in(row, "replaces", 64)
         if value not in (1, None) or isinstance(value, bool) or (value is None and not replaces):
             raise BadInput("a mark has the value 1, or null where it takes back the one it replaces")
         return Annotation(
@@ -444,70 +454,6 @@ class OpenStudy:
         """
         assignment = self.assignment(id, person)
         return self.studies.move(id, person, "open", assignment.stage, self._until())
-
-
-# --- reading what a page sends --------------------------------------------------------------------------------------
-
-_FIELDS = frozenset(
-    {"assignment", "id", "question", "value", "comment", "seconds", "turn", "quote", "span", "replaces", "stage"}
-)
-
-
-def _text(row: Mapping[str, Any], name: str, longest: int = LONGEST) -> str:
-    value = row.get(name)
-    if value is None:
-        return ""
-    if not isinstance(value, str) or len(value) > longest:
-        raise BadInput(f"{name} is text of at most {longest} characters; got {str(value)[:40]!r}")
-    return sendable(value)
-
-
-def _seconds(value: Any) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-        raise BadInput("seconds is a number from 0 on; leave it out where it is not known")
-    return round(min(float(value), LONGEST_VISIT), 1)
-
-
-def _value(question: Question, value: Any) -> Value | None:
-    """An answer in the scale's own words; a form sends it as text."""
-    if value is None:
-        return None
-    scale = question.scale
-    if isinstance(value, str):
-        found: Value | None = scale.parse(value)
-        if found is None and not scale.options:
-            try:
-                found = float(value)
-            except ValueError:
-                found = None
-        value = value if found is None else found
-    if isinstance(value, bool) or not isinstance(value, int | float | str) or not scale.holds(value):
-        raise BadInput(f"{question.id}: got {str(value)[:40]!r}, allowed: {scale}. Choose one.")
-    return next((option for option in scale.options if option == value), value)
-
-
-def _quoted(text: str, span: Any, quote: str) -> tuple[str, tuple[int, int] | None]:
-    """The words between two characters of a turn, or where it has the quoted ones; nothing where neither is named."""
-    if span is None and quote.strip():
-        span = span_of(quote, text)
-        if span is None:
-            raise BadInput(f"the turn does not say {quote.strip()[:60]!r}; copy the words from it, or leave them out")
-    if span is None:
-        return "", None
-    whole = isinstance(span, list | tuple) and len(span) == 2 and all(type(each) is int for each in span)
-    if not whole or not 0 <= span[0] < span[1] <= len(text):
-        raise BadInput(f"a span is two whole numbers within the turn's {len(text)} characters; got {str(span)[:40]}")
-    return text[span[0] : span[1]], (span[0], span[1])
-
-
-def _both_bad(question: Question) -> Question:
-    from accord.values import Kind, Scale
-
-    return Question(
-        id=f"{question.id}:{BOTH_BAD}", text="Neither is good.", scale=Scale(kind=Kind.BINARY, options=(0, 1))
-    )
 
 
 # --- showing -----------------------------------------------------------------------------------------------------

@@ -18,11 +18,12 @@ from accord.store import ADJUDICATED, Item
 from accord.values import ISSUE, ROUNDS, Annotation, BadInput, Question
 from accord.workbench.agreeing import Figure, habits, taken_apart, worst
 from accord.workbench.app import Bench
-from accord.workbench.asking import Side, _side, _text, _value
+from accord.workbench.asking import Side, _side
 from accord.workbench.figures import Mark, intervals, narrowing
 from accord.workbench.forms import new_key
 from accord.workbench.loop import FIT, Loop
 from accord.workbench.progress import Standing, norming_items, row_of
+from accord.workbench.sent import text_in, value_in
 
 SHOWN = 10
 """Items on the page of disagreement."""
@@ -167,14 +168,14 @@ class _Lead:
         item = next((each for each in standing.items if each.key == fields.get("item")), None)
         if item is None:
             raise BadInput("this study has no such item; load the page again")
-        answer = _text(fields, "id", 64)
+        answer = text_in(fields, "id", 64)
         if len(answer) < 16:
             raise BadInput("the answer's id is missing; load the page again")
-        value = _value(question, fields.get("value"))
+        value = value_in(question, fields.get("value"))
         if value is None:
             raise BadInput(f"{question.id}: no answer was chosen; allowed: {question.scale}. Choose one.")
         standing.study.studies.adjudicate(Annotation(
-            item.target, question.id, person, "person", value, comment=_text(fields, "comment"), wording=question.key,
+            item.target, question.id, person, "person", value, comment=text_in(fields, "comment"), wording=question.key,
             against=item.against, answer=answer, study=f"{name}/{ADJUDICATED}", stage=ADJUDICATED,
             rubric=standing.study.rubric.hash, shown="everybody's answers",
         ))  # fmt: skip

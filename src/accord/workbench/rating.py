@@ -13,7 +13,8 @@ from accord.store import Conflict
 from accord.values import ISSUE, Annotation, BadInput, visible
 from accord.workbench.accounts import Visitor
 from accord.workbench.app import Bench
-from accord.workbench.asking import BOTH_BAD, OpenStudy, Sheet
+from accord.workbench.asking import OpenStudy, Sheet
+from accord.workbench.sent import BOTH_BAD
 from accord.workbench.showing import Sent, asked, before, blocks, own_list, short, tie_of
 
 ACTIONS = ("save", "finish", "skip", "reopen", "mark", "unmark")
@@ -84,6 +85,7 @@ class _Rate:
             "rate", visitor, status, study=study, sheet=sheet, sides=sides,
             asked=asked(sheet, settings, study.studies.said_in(sheet.assignment, history=True), sent),
             before=before(sheet, study.rubric, settings), sent=sent, place=place + 1, total=total,
+            revealed=study.revealed(sheet.assignment),
             earlier=ids[place - 1] if place else None, step=sheet.assignment.stage + 1, short=short,
         )  # fmt: skip
 
@@ -155,7 +157,8 @@ def _saved(study: OpenStudy, person: str, id: str, fields: dict[str, Any], by_sc
                 return here
             if not by_script and study.wanted(study.sheet(study.assignment(id, person))):
                 return f"{here}?open=1#questions"
-            return f"/rate/{study.name}" if study.finish(person, id).state == "done" else here
+            finished = study.finish(person, id)
+            return here if finished.state == "open" or study.revealed(finished) else f"/rate/{study.name}"
     raise BadInput(f"do: got {str(do)[:20]!r}, allowed: {', '.join(ACTIONS)}")
 
 

@@ -25,8 +25,9 @@ from accord.values import (
     Value,
     visible,
 )
-from accord.workbench.asking import BOTH_BAD, ROWS, Sheet, Side
+from accord.workbench.asking import ROWS, Sheet, Side
 from accord.workbench.forms import new_key
+from accord.workbench.sent import BOTH_BAD
 
 DIGITS = 8
 """Hexadecimal digits of a rubric's hash that people compare by eye."""
