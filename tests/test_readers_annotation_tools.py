@@ -204,7 +204,7 @@ def test_langsmith_runs_are_conversations_and_feedback_of_people_labels(tmp_path
     ] == "t9"
     assert by_person(store) == {("ann", "helpful"): 2, ("bob", "helpful"): 4, ("ann", "tone"): "kind"}
     assert [each.comment for each in store.annotations(["person"]) if each.comment] == ["Quick."]
-    assert done.passed_over == {
+    assert done.seen.passed_over == {
         "feedback that no person gave in the app": 1, "a run within another run": 1,
     }  # fmt: skip
     store.close()
@@ -216,7 +216,7 @@ def test_langfuse_scores_on_their_own(tmp_path: Path) -> None:
     assert not is_label_file(scores)
     done, store = imported(tmp_path, scores, written(tmp_path / "chats.jsonl", CHAT))
     assert by_person(store) == {("ann", "helpful"): 2, ("bob", "helpful"): 4, ("ann", "tone"): "kind"}
-    assert sum(done.passed_over.values()) == 2
+    assert sum(done.seen.passed_over.values()) == 2
     assert [each.comment for each in store.annotations(["person"]) if each.comment] == ["Quick."]
     store.close()
 

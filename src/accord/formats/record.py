@@ -119,7 +119,7 @@ def admitted(record: Record) -> Record:
     if not isinstance(turns, PlainTurns):
         turns = tuple(_admitted_turn(place, turn) for place, turn in enumerate(turns))
     documents, metadata = tuple(map(_admitted_document, found.documents)), _plain(dict(found.metadata))
-    return Record(Conversation(found.id, turns, documents, metadata), record.labels, record.assessments)
+    return replace(record, conversation=Conversation(found.id, turns, documents, metadata))
 
 
 def _is_plain_turn(turn: Turn) -> bool:
