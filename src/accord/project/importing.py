@@ -130,8 +130,9 @@ def import_files(
     if strange and len(strange) == len(files):
         raise BadInput("; ".join(_not_asked(path, names, rubric) for path, names in strange.items()))
     others = {path: here for path, here in files.items() if path not in of_labels and path not in exported}
-    for path, here in sorted(others.items(), key=lambda item: stands_alone(*item)):
-        job = Job(path, rubric, format, here, reading, skip_bad_rows)
+    alone = {path: stands_alone(path, here) for path, here in others.items()}
+    for path, here in sorted(others.items(), key=lambda item: alone[item[0]]):
+        job = Job(path, rubric, format, here, reading, skip_bad_rows, alone[path])
         _import_conversations(store, job, workers, done, on_progress)
     for path in of_labels:
         if path in strange:

@@ -135,6 +135,7 @@ class Job:
         columns: Our column names to the file's, where they differ.
         reading: Which columns beside the text are labels, and who roles and annotators are.
         skips: Whether bad rows are passed by.
+        is_alone: Whether the file holds answers about conversations of another one.
     """
 
     path: Path
@@ -143,6 +144,7 @@ class Job:
     columns: Mapping[str, str] | None = None
     reading: Reading = Reading()
     skips: bool = False
+    is_alone: bool = False
 
 
 @dataclass
@@ -219,7 +221,7 @@ def _prepared(records: Iterable[Record], job: Job, seen: Seen, bad: list[BadInpu
             done.conversations.append(conversation_row(conversation, added))
             if not conversation.turns:
                 done.bare.add(conversation.id)
-                if record.labels or record.annotations:
+                if job.is_alone and (record.labels or record.annotations):
                     done.named.add(conversation.id)
             done.answers += record.annotations
             if record.assessments:
