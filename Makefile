@@ -8,6 +8,9 @@ TORCH ?= torch==2.13.0
 # Hundreds of tests start `accord` as a process of its own: none compiles what another has.
 unexport PYTHONDONTWRITEBYTECODE
 
+# What failed beside all others, on a machine that may have other work, is tried once more alone; a defect fails again.
+AGAIN = $(BIN)/python -m pytest -q --last-failed --last-failed-no-failures none
+
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -35,10 +38,10 @@ else
 endif
 
 check: lint ## check style and types, and run the tests that are quick
-	$(BIN)/python -m pytest -q -n auto -m "not slow"
+	$(BIN)/python -m pytest -q -n auto -m "not slow" || $(AGAIN)
 
 test: $(VENV)/ready ## run all tests
-	$(BIN)/python -m pytest -q -n auto
+	$(BIN)/python -m pytest -q -n auto || $(AGAIN)
 
 lint: $(VENV)/ready ## check style and types
 	$(BIN)/ruff check .
