@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import pytest
 
 from accord import Conversation, Rubric, Target, Turn, read, read_labels
 from accord.formats import UNNAMED, detect, formats, is_label_file, labels_beside
-from accord.values import BadInput, BadRow, Kind, Question, Scale, UnknownName
+from accord.values import SYNTHETIC, BadInput, BadRow, Kind, Question, Scale, UnknownName
 
 
 def lines(path: Path, *rows: Any) -> Path:
@@ -65,6 +66,12 @@ def test_openai_messages_keep_unknown_keys_tool_calls_and_parts(tmp_path: Path) 
     assert found.turns[2].name == "look" and found.turns[2].extra == {"tool_call_id": "t1"}
     assert [(d.text, d.title, d.id) for d in found.documents] == [("plain", None, None), ("purr", "Cats", "3")]
     assert found.metadata == {"system": "a", "model": "m1"} and found.system == "a"
+
+
+def test_a_conversation_says_that_nobody_held_it() -> None:
+    made = Conversation("1", (Turn("user", "Hello"),), metadata={SYNTHETIC: {"how": "DS1"}})
+    assert made.is_synthetic and Conversation.from_json(made.to_json()).is_synthetic
+    assert not replace(made, metadata={SYNTHETIC: None}).is_synthetic and not replace(made, metadata={}).is_synthetic
 
 
 def test_a_conversation_survives_json(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from accord.values.assessment import (
 )
 from accord.values.conversation import (
     NOBODY,
+    SYNTHETIC,
     Conversation,
     Document,
     Growing,
@@ -152,6 +153,7 @@ __all__ = [
     "Reason",
     "Registry",
     "Rubric",
+    "SYNTHETIC",
     "Sample",
     "Scale",
     "Score",

@@ -10,6 +10,8 @@ from itertools import islice
 from typing import Any, NamedTuple, overload
 
 NOBODY = frozenset({"system", "developer", "tool", "function"})
+SYNTHETIC = "synthetic"
+"""The key of the metadata under which a conversation that nobody held says how it was made."""
 """Roles that neither ask nor reply."""
 
 
@@ -194,6 +196,11 @@ class Conversation:
         """The assistant that held the conversation, where the log says so."""
         system = self.metadata.get("system")
         return None if system is None else str(system)
+
+    @property
+    def is_synthetic(self) -> bool:
+        """Whether a model played the user: the metadata say by whom and how, under `SYNTHETIC`."""
+        return self.metadata.get(SYNTHETIC) is not None
 
     def to_json(self) -> dict[str, Any]:
         """The conversation as plain JSON values."""
