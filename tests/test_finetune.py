@@ -35,13 +35,12 @@ from accord.models import (
     ClientOptions,
     Prompt,
     endpoint_of,
-    open_hf,
     open_judge,
     open_likelihood,
     run_flow,
     wait,
 )
-from accord.models.embedded.hf import open_folder
+from accord.models.embedded.hf import open_folder, open_hf
 from accord.values import (
     BadInput,
     Conversation,

@@ -129,6 +129,34 @@ def test_tests_import_public_names() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_what_tests_import_is_there() -> None:
+    """A file whose tests are skipped, for a library that is missing, would not tell."""
+    wrong = []
+    for path in (ROOT / "tests").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "accord":
+                defined = names_in(SOURCE.joinpath(*str(node.module).split(".")[1:]))
+                missing = {alias.name for alias in node.names} - defined
+                wrong += [f"{path.name}:{node.lineno}: {node.module} has no {name}" for name in sorted(missing)]
+    assert not wrong, "\n".join(wrong)
+
+
+def names_in(module: Path) -> set[str]:
+    """What a module's text defines, imports, or lists."""
+    text = (module / "__init__.py" if module.is_dir() else module.with_suffix(".py")).read_text(encoding="utf-8")
+    found = {each.stem for each in module.iterdir()} if module.is_dir() else set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom | ast.Import):
+            found |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.add(node.value)  # what a package opens when it is asked for
+    return found
+
+
 def test_only_the_store_speaks_sql() -> None:
     for path in SOURCE.rglob("*.py"):
         if "store" not in path.parts:
