@@ -1,13 +1,13 @@
 """The workbench's order: how many labels it needs for the agreement that 400 random ones give (row `order`).
 
-As in a study with `order: informative`: 20 labels at random, then 20 at a time, of which a fifth are random draws and
-the others those that `accord.workbench.ordering.Order` puts first; no label is asked for twice. The head learns from
-what is there after each step, and predicts the ratings of conversations that nobody could label. The random order takes
-the same 20 and goes on at random. `share` is the first number of labels, on the line between steps, at which the mean
-squared error over draws is not above that of the random order's 400, in shares of 400 (1 where it is never reached);
-the interval is over draws. The same of Pearson's r is `share_pearson`. Where the annotators are planted, predictions
-are held against the rating that each is expected to give, so that the noise of single ratings, which no order lessens,
-does not blur the comparison.
+As in a study with `order: informative`: 20 labels at random, then 20 at a time, of which a tenth (`random_share`) are
+random draws and the others those that `accord.workbench.ordering.Order` puts first; no label is asked for twice. The
+head learns from what is there after each step, and predicts the ratings of conversations that nobody could label. The
+random order takes the same 20 and goes on at random. `share` is the first number of labels, on the line between
+steps, at which the mean squared error over draws is not above that of the random order's 400, in shares of 400 (1
+where it is never reached); the interval is over draws. The same of Pearson's r is `share_pearson`. Where the
+annotators are planted, predictions are held against the rating that each is expected to give, so that the noise of
+single ratings, which no order lessens, does not blur the comparison.
 
 - `planted`: 300 conversations, nine features (as many as LLM-RUBRIC asks questions), six annotators of own levels,
   a scale of nine; half can be labelled.
@@ -31,12 +31,13 @@ from accord.evidence import EvidenceTable, Ratings, ratings
 from accord.learning import Calibration
 from accord.statistics import pearson
 from accord.testing import planted
-from accord.values import Labels, Question
+from accord.values import Labels, Question, StudySettings
 from accord.workbench.ordering import EVERY, Order
 
 Floats = NDArray[np.float64]
 
-FIRST, STEP, LAST, AT_RANDOM = EVERY, EVERY, 400, 0.2
+FIRST, STEP, LAST = EVERY, EVERY, 400
+AT_RANDOM = StudySettings.model_fields["random_share"].default
 NOISE = 0.8
 """Standard deviation of a planted rating, in steps of its scale."""
 DRAWS, RESAMPLES = 20, 2000

@@ -144,6 +144,8 @@ def test_agreement_and_its_change_have_the_intervals_of_conversations() -> None:
     assert change.low is not None and change.low > 0
     nobody = change_of(before, Answers.of(MAIN, [said("dee", 0, 1)]))
     assert nobody[2].value is None
+    alike = people_agree(Answers.of(MAIN, [said(name, n, v) for n in range(9) for name, v in (("ann", 2), ("bob", 3))]))
+    assert alike.value is not None and alike.value < 0 and alike.low is alike.high is None, "resamples are all the same"
 
 
 def test_the_items_on_which_people_differ_come_first_and_agreement_is_no_item() -> None:

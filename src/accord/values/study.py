@@ -79,7 +79,7 @@ class StudySettings(Frozen):
         description="given: as drawn; random: anew for each; informative: what the evaluator learns most from.",
     )
     random_share: float = Field(
-        default=0.2, ge=0, le=1, description="Share of random draws within the informative order."
+        default=0.1, ge=0, le=1, description="Share of random draws within the informative order."
     )
     lease_minutes: float = Field(
         default=60, ge=1, le=10_080, description="How long an item stays with who began it, from the last answer on."

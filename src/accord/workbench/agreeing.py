@@ -142,6 +142,8 @@ def _figure(of: Any, answers: Answers, n: int) -> Figure:
     if value is None or len(answers.clusters) < 2:
         return Figure(value, None, None, n)
     ends = interval(of(answers.weights()))
+    if ends.low == ends.high:  # resamples of what is everywhere alike say nothing of what was not seen
+        return Figure(value, None, None, n)
     return Figure(value, ends.low, ends.high, n)
 
 

@@ -88,9 +88,9 @@ class _Lead:
             "no_predictions": self.loop.reasons.get(study),
         }  # fmt: skip
         charts = {
-            "agreement": intervals(
+            "agreement": _from_chance(
                 [Mark(each.question, each.agreement, "people", f"{_differ(study)}?question={quote(each.question)}")
-                 for each in standing.by_question], -0.2, 1, "How far people agree, by question", 0,
+                 for each in standing.by_question], "How far people agree, by question",
             ),
             "live": _live_chart(standing, live),
             "narrowing": narrowing(order.left, order.to_half, order.said()) if order and order.left else None,
@@ -226,7 +226,14 @@ def _live_chart(standing: Standing, live: Mapping[str, Any] | None) -> Any:
         Mark("its error / scale", shares, "model"), Mark("within its 80 %", figures["covered"], "model"),
         Mark("ahead of own mean", figures["gain"], "model"),
     ]  # fmt: skip
-    return intervals(marks, -0.2, 1, "People with people, and the evaluator with people", 0)
+    return _from_chance(marks, "People with people, and the evaluator with people")
+
+
+def _from_chance(marks: Sequence[Mark], about: str) -> Any:
+    """Agreement from 0, what chance gives, to 1; from -1 where some is clearly less than that."""
+    ends = [each.figure.value if each.figure.low is None else each.figure.low for each in marks]
+    is_less = any(end is not None and end < -0.2 for end in ends)
+    return intervals(marks, -1 if is_less else -0.2, 1, about, 0)
 
 
 def _apart_said(question: Question, apart: Any) -> str:

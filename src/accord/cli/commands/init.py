@@ -45,6 +45,11 @@ models: {}                      # who has which role; an entry is opened when it
 #   learned-rubric: {task: task.yaml}    # about: what conversations are about; expected: [what of the assistant]
 # evaluators:                   # your own, beside the presets: sources and a head
 #   both: {sources: [rubric, metrics, issues], head: mixed}
+# studies:                      # what people rate on the pages of `accord serve`: docs/workbench.md
+#   helpful:
+#     stages: [{questions: [Q1, Q0]}]    # of the rubric, asked one below the other
+#     items: {draw: 60}                  # so many conversations, drawn once
+#     per_item: 2                        # two people each
 evaluator: calibration          # what fit, score and report use; `accord compare` says which one to name here
 folds: 5
 seed: 0

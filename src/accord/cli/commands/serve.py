@@ -80,7 +80,7 @@ def serve(
             bench = Bench(project, host)
             open_.callback(bench.close)
             pages = workbench_app(bench, frozenset(map(str.lower, [host, *(name or ())])))
-            note(f"{len(bench.open)} studies at http://{host}:{port}/")
+            note(f"studies at http://{host}:{port}/: {', '.join(bench.open)}")
         if pages is None or scores is None:
             listen(pages or scores, host, port)  # type: ignore[arg-type]
         else:
