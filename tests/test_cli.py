@@ -300,6 +300,8 @@ def test_wrong_input_ends_in_one_line(arguments: list[str], says: str) -> None:
         ("evaluators: {mine: {sources: [rubrik]}}\n", "unknown source 'rubrik'. Did you mean 'rubric'?"),
         ("evaluators: {mine: {settings: {domain_corelation: 1}}}\n", "unknown setting of the head 'auto' 'domain_corelation'. Did you mean 'domain_correlation'?"),
         ("evaluators: {mine: {choose: {slopes: [true]}}}\n", "unknown setting of the head 'auto' 'slopes'. Did you mean 'own_slopes'?"),
+        ("studies: {a/b: {}}\n", "studies.a/b.[key]: String should match pattern"),
+        ("studies: {a: {items: {where: {system: 1}}}}\n", "studies.a.items.where.system: Input should be a valid tuple, got 1"),
         ("- a list\n", "accord.yaml"),
         ("", "accord.yaml is empty"),
     ],

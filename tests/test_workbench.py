@@ -137,7 +137,7 @@ def test_a_draw_has_equally_many_of_each_and_a_seed(tmp_path: Path) -> None:
         drawn = [each.target.conversation for each in look.studies.items("look")]
         topics = Counter(int(name.rpartition("-")[2]) % 3 for name in drawn)
         assert set(topics.values()) == {2} and all(int(name.rpartition("-")[2]) % 2 for name in drawn)
-    with study(tmp_path / "again", items={"draw": 6, "by": ["topic"], "where": {"system": ["gpt-9"]}}) as look:
+    with study(tmp_path / "again", items={"draw": 6, "by": ["topic"], "where": {"system": "gpt-9"}}) as look:
         assert [each.target.conversation for each in look.studies.items("look")] == drawn
 
 

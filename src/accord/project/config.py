@@ -18,6 +18,7 @@ from accord.values import (
     BadInput,
     Json,
     JsonSchema,
+    StudyName,
     StudySettings,
     UnknownName,
     check,
@@ -125,7 +126,7 @@ class Config(_Strict):
         default_factory=dict, description="Evaluators by name, beside the presets: sources and a head."
     )
     evaluator: str = Field(default="calibration", description="The evaluator that fit, score and report use.")
-    studies: dict[str, StudySettings] = Field(
+    studies: dict[StudyName, StudySettings] = Field(
         default_factory=dict, description="What people are asked in the workbench (`accord serve`), by name."
     )
     group_by: list[str] = Field(

@@ -98,7 +98,7 @@ from accord.values.score import (
 )
 from accord.values.secrets import is_secret_name, keep_secret, keep_url_secrets, redacted, redacted_message
 from accord.values.strict_yaml import check, is_web_address, load_yaml, parse_yaml, plain_url, reasons
-from accord.values.study import ROUNDS, Items, Order, Stage, StudySettings
+from accord.values.study import ROUNDS, Items, Order, Stage, StudyName, StudySettings
 from accord.values.talk import Assistant, TalkSettings, Topic
 from accord.values.taxonomy import ISSUE, IssueType, Taxonomy, load_taxonomy, read_taxonomy
 
@@ -161,6 +161,7 @@ __all__ = [
     "Signature",
     "Span",
     "Stage",
+    "StudyName",
     "StudySettings",
     "TalkSettings",
     "Target",

@@ -7,9 +7,9 @@ people may mark in turns; it is asked in one or several stages, of which a later
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, StringConstraints, WithJsonSchema, model_validator
 
 from accord.values.scale import Frozen, Value
 from accord.values.talk import TalkSettings
@@ -17,6 +17,19 @@ from accord.values.talk import TalkSettings
 Order = Literal["given", "random", "informative"]
 ROUNDS = 20
 """The most rounds that a study may have."""
+StudyName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,59}$")]
+"""A name that stands in the addresses of pages."""
+
+
+def _several(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+OneOrMore = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_several),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
+]
 
 
 class Stage(Frozen):
@@ -34,7 +47,7 @@ class Stage(Frozen):
 class Items(Frozen):
     """Which conversations or turns a study is about."""
 
-    where: Mapping[str, tuple[str, ...]] = Field(
+    where: Mapping[str, OneOrMore] = Field(
         default_factory=dict, description="Only those whose system or metadata entry has one of these values."
     )
     ids: tuple[str, ...] = Field(default=(), description="Only these conversations.")
