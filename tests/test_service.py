@@ -256,6 +256,8 @@ def test_more_than_can_wait_is_turned_away_at_once_and_what_waits_is_taken_toget
             headers["retry-after"] == "1" for _, _, headers in found
         )
         assert client.ask("GET", "/healthz")[0] == 200
+        full = client.ask("POST", "/v1/traces", json.dumps(spans("t", ([("user", "Hi")], "Hello."))).encode(), JSON)
+        assert full[0] == 429 and full[2]["retry-after"] == "1", "exporters slow down, and send it again"
         assert b"accord_waiting_messages 10.0" in client.ask("GET", "/metrics")[1]
         slow.go.set()
         for thread in threads:

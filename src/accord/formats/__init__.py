@@ -46,7 +46,7 @@ from accord.formats.row_writer import ENDINGS, SCORE_NESTED, QueueWriter, ScoreW
 from accord.formats.rows import BAD_AT_ONCE, Lines, decoded_json, line_rows, locate, read_rows
 from accord.formats.score_table import BAD_ROW, SCORE_TYPES, SCORED, UNSCORED, arrow_schema, score_schema, score_table
 from accord.formats.soda_eval import REPEAT
-from accord.formats.spans import NO_CALL, NO_CONTENT, NO_MESSAGES, SAYS_A_CALL
+from accord.formats.spans import NO_CALL, NO_CONTENT, NO_MESSAGES, SAYS_A_CALL, is_silent
 
 __all__ = [
     "AnnotationWriter",
@@ -95,6 +95,7 @@ __all__ = [
     "is_part",
     "is_rating_name",
     "is_remote",
+    "is_silent",
     "labels_beside",
     "line_rows",
     "locate",

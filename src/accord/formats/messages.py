@@ -74,7 +74,8 @@ def turn_from_message(message: Any) -> Turn:
         role, content = message["role"], message["content"]
         if isinstance(role, str) and role and isinstance(content, str):
             return Turn(role_named(role), content)
-    role_key = next((key for key in _ROLE_KEYS if message.get(key) not in (None, "")), "role")
+    is_usual = bool(message.get("role"))
+    role_key = "role" if is_usual else next((key for key in _ROLE_KEYS if message.get(key) not in (None, "")), "role")
     role = message.get(role_key)
     if not isinstance(role, str) or not role:
         raise WrongShape("a message has no role")

@@ -11,10 +11,12 @@ from accord.formats.messages import checked_id, documents_from
 from accord.formats.record import Fields, Format, Record, formats
 from accord.formats.spans import (
     KIND,
+    MALFORMED,
     MODELS,
     attributes_of,
     call_of,
     documents_in,
+    is_silent,
     passed_over,
     plain_attributes,
     under_value,
@@ -37,17 +39,44 @@ _IDS = {"span_id", "spanId", "trace_id", "traceId"}
 
 
 def _split(fields: Fields) -> Sequence[Fields]:
-    """The spans and log records of an OTLP batch, each with its resource; a flat one is its own only one."""
+    """The spans and log records of an OTLP batch, each with its resource; a flat one is its own only one.
+
+    A span that says nothing is empty: most spans of a collector are calls of databases and servers.
+    """
     for whole, scopes, parts in (("resourceSpans", "scopeSpans", "spans"), ("resourceLogs", "scopeLogs", "logRecords")):
         resources = fields.get(whole, fields.get(_snake(whole)))
         if resources is not None:
             return [
-                _with_resource(each if parts == "spans" else _of_record(each), resource)
-                for resource in _listed(resources)
+                _taken_apart(each, known) if parts == "spans" else _with_resource(_of_record(each), known)
+                for resource, known in ((resource, _known_of(resource)) for resource in _listed(resources))
                 for scope in _inside(resource, scopes, _snake(scopes))
                 for each in _inside(scope, parts, _snake(parts))
             ]
     return [_of_record(fields) if "body" in fields or "eventName" in fields else fields]
+
+
+def _taken_apart(span: Any, resource: Any) -> Any:
+    """A span with its attributes as a mapping, for all who look at them; empty where it says nothing."""
+    if not isinstance(span, Mapping):
+        return span
+    attributes = span.get("attributes")
+    try:
+        if is_silent(span):
+            return {}
+        attributes = plain_attributes(attributes)
+    except MALFORMED:
+        pass  # whoever reads it says what is wrong with it
+    found = {**span, "attributes": attributes}
+    return {**found, "resource": resource} if resource else found
+
+
+def _known_of(resource: Any) -> Any:
+    """What is told of a resource, taken apart once for all of its spans."""
+    known = resource.get("resource") if isinstance(resource, Mapping) else None
+    try:
+        return {**known, "attributes": plain_attributes(known.get("attributes"))} if known else None
+    except MALFORMED:
+        return known
 
 
 def _snake(name: str) -> str:
@@ -55,8 +84,7 @@ def _snake(name: str) -> str:
 
 
 def _with_resource(span: Any, resource: Any) -> Any:
-    known = isinstance(span, Mapping) and isinstance(resource, Mapping) and resource.get("resource")
-    return {**span, "resource": resource["resource"]} if known else span
+    return {**span, "resource": resource} if isinstance(span, Mapping) and resource else span
 
 
 def _of_record(record: Any) -> Any:

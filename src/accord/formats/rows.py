@@ -317,7 +317,7 @@ def _parsed(path: Path, line: int, text: bytes) -> Row | BadRow:
 _FAST = msgspec.json.Decoder()
 
 
-def decoded_json(text: bytes, decoded: str) -> Any:
+def decoded_json(text: bytes | str, decoded: bytes | str) -> Any:
     """The value that a text writes in JSON, as `json.loads` reads it.
 
     The faster decoder is stricter (NaN, numbers beyond a float, half a surrogate pair): `json` decides what it refuses.

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from accord.formats.messages import turn_from_message
+from accord.formats.rows import decoded_json
 from accord.values import Turn
 
 Call = tuple[Sequence[Turn], Sequence[Turn]]
@@ -50,7 +51,7 @@ def decoded(value: Any) -> Any:
     """The value inside JSON text, as span attributes hold it; a text that is no JSON stays a text."""
     if isinstance(value, str):
         try:
-            return json.loads(value)
+            return decoded_json(value, value)
         except ValueError:
             return value
     return value

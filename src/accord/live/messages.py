@@ -202,40 +202,53 @@ class HistoryDeduplicator:
 
         A row may bundle several parts, as a batch of spans does; one that cannot be read costs the others nothing.
         """
-        found: list[Message] = []
-        bad: list[str] = []
         try:
-            parts = list(self._parts(row, where, format))
+            if format == "auto" and isinstance(row, Mapping) and "role" in row:
+                return [_message_in(row)], []
+            format = detect(row, where) if format == "auto" and isinstance(row, Mapping) else format
+            groups, bad = self.groups(row, where, format)
         except _SHAPES as error:
             return [], [_why(error)]
-        for read in parts:
-            try:
-                found += read()
-            except _SHAPES as error:
-                bad.append(_why(error))
-        return found, bad
+        found, more = self.heard(groups, format)
+        return found, [*bad, *more]
 
-    def _parts(self, row: Any, where: str, format: str) -> Iterator[Callable[[], list[Message]]]:
-        """Each part of a row, to be read: a message, a conversation, or what a row's spans say of one."""
+    def groups(self, row: Any, where: str, format: str) -> tuple[dict[str, list[Fields]], list[str]]:
+        """The parts of a row by the conversation that they tell of, in their order; and why others tell of none.
+
+        Raises:
+            BadInput: It is no row.
+        """
         if not isinstance(row, Mapping):
             raise BadInput(f"a row is a JSON object, got {type(row).__name__}")
-        if format == "auto" and "role" in row:
-            yield lambda: [_message_in(row)]
-            return
-        reader = formats.get(detect(row, where) if format == "auto" else format)
+        reader = formats.get(format)
         groups: dict[str, list[Fields]] = {}
+        bad: list[str] = []
         for part in [row] if reader.split is None else reader.split(row):
             try:
                 name = (reader.key(part) if reader.key else None) or where
             except _SHAPES as error:
-                yield partial(_raise, error)
+                bad.append(_why(error))
             else:
                 reason = reader.passed_over(part) if reader.passed_over else None
                 if reason is not None:
                     self.on_passed_over(reason)
+                    if not part:  # it says nothing beside others either
+                        continue
                 groups.setdefault(name, []).append(part)
+        return groups, bad
+
+    def heard(self, groups: Mapping[str, list[Fields]], format: str) -> tuple[list[Message], list[str]]:
+        """What parts of a row tell that was not there before; and why some of them tell nothing."""
+        reader = formats.get(format)
+        found: list[Message] = []
+        bad: list[str] = []
         for name, group in groups.items():
-            yield from self._together(reader, group, name)
+            for read in self._together(reader, group, name):
+                try:
+                    found += read()
+                except _SHAPES as error:
+                    bad.append(_why(error))
+        return found, bad
 
     def _together(self, reader: Format, group: list[Fields], name: str) -> Iterator[Callable[[], list[Message]]]:
         """Parts of one conversation are read together, since some repeat others; one by one where that fails."""

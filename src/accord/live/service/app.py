@@ -29,8 +29,9 @@ from accord.live.memory import Room
 from accord.live.messages import HistoryDeduplicator, Message, Once, message_from
 from accord.live.scorer import LiveScorer
 from accord.live.service import schemas
+from accord.live.service.exports import export_of
 from accord.live.service.middleware import BODY, SECONDS, App, Guard, Receive, Scope, Send
-from accord.live.service.schemas import JSON, LOGS, PROTOBUF, TRACES, Signal, export_of, media_type
+from accord.live.service.schemas import JSON, LOGS, PROTOBUF, TRACES, Signal, media_type
 from accord.live.service.turns import ASKED_AT_ONCE, WAITING, Batcher, Busy, Late
 from accord.live.watching.day import Names
 from accord.live.watching.watch import WatchReport
@@ -146,6 +147,7 @@ def _shape(schema: Mapping[str, Any]) -> str:
 FRESH = 5.0
 """Seconds that a report of what is watched is told again."""
 COME_AGAIN = {"Retry-After": "1"}
+EXPORTS = frozenset({"/v1/traces", "/v1/logs"})
 
 
 class Service:
@@ -323,7 +325,8 @@ def _catch(app: FastAPI) -> None:
 
     @app.exception_handler(Busy)
     async def busy(request: Request, error: Busy) -> Response:
-        return JSONResponse({"error": "too many messages wait; send this again in a second"}, 503, COME_AGAIN)
+        status = 429 if request.url.path in EXPORTS else 503  # exporters slow down at the one, clients retry the other
+        return JSONResponse({"error": "too many messages wait; send this again in a second"}, status, COME_AGAIN)
 
     @app.exception_handler(Late)
     async def late(request: Request, error: Late) -> Response:

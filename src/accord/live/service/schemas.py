@@ -5,7 +5,6 @@ The schema of a message is that of `Message`, so that what is published is what 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -76,31 +75,6 @@ LOGS = Signal("logs", "resourceLogs", "rejectedLogRecords")
 
 def _snake(name: str) -> str:
     return re.sub(r"(?=[A-Z])", "_", name).lower()
-
-
-def export_of(body: bytes, content_type: str, signal: Signal) -> Any:
-    """An export as JSON.
-
-    Raises:
-        BadInput: The body is not what its content type says, or of another type.
-    """
-    kind = media_type(content_type)
-    if kind == JSON:
-        try:
-            return json.loads(body)
-        except (ValueError, RecursionError):
-            raise BadInput("the body is no JSON") from None
-    if kind != PROTOBUF:
-        raise BadInput(f"content type {content_type!r}; allowed: {PROTOBUF}, {JSON}")
-    request = signal.message("Request")
-    from google.protobuf.json_format import MessageToDict
-    from google.protobuf.message import DecodeError
-
-    try:
-        request.ParseFromString(body)
-    except DecodeError:
-        raise BadInput(f"the body is no export of {signal.name}") from None
-    return MessageToDict(request)
 
 
 BATCH = 1000
@@ -221,7 +195,8 @@ def traces() -> Operation:
     kinds: Mapping[str, Media] = {JSON: {"schema": {"type": "object"}}, PROTOBUF: {}}
     answer = _answer("Taken in; spans that could not be read are counted in `partialSuccess`.", {"type": "object"})
     body: Body = {"required": True, "content": kinds}
-    return {"requestBody": body, "responses": {"200": answer, "503": _answer("Send it again.", _ERROR)}}
+    full = _answer("Too much waits; send it again after `Retry-After`.", _ERROR)
+    return {"requestBody": body, "responses": {"200": answer, "429": full, "503": _answer("Send it again.", _ERROR)}}
 
 
 def _answer(description: str, schema: JsonSchema) -> Answer:
