@@ -20,6 +20,7 @@ from accord.live.service.middleware import (
     check_installed,
     checked_binding,
     is_loopback,
+    together,
 )
 from accord.live.service.schemas import media_type, message_schema
 from accord.live.watching.alarms import Alarm, alarms, looks
@@ -31,15 +32,19 @@ if TYPE_CHECKING:
     from accord.live.service.app import Service, make_app
     from accord.live.service.server import impatient, serve
     from accord.live.service.turns import Batcher, Busy, Late
+    from accord.live.service.workers import Opening, opened_service, serve_workers
 
 _LATER = {
     "Batcher": "turns",
     "Busy": "turns",
     "Late": "turns",
+    "Opening": "workers",
     "Service": "app",
     "impatient": "server",
     "make_app": "app",
+    "opened_service": "workers",
     "serve": "server",
+    "serve_workers": "workers",
 }
 """Names that need the extra, and the file of the service that has them."""
 
@@ -62,6 +67,7 @@ __all__ = [
     "LiveScorer",
     "Message",
     "NotTold",
+    "Opening",
     "Refused",
     "Reward",
     "RowLog",
@@ -83,11 +89,14 @@ __all__ = [
     "message_from",
     "message_schema",
     "opened",
+    "opened_service",
     "post",
     "report",
     "see_to",
     "serve",
+    "serve_workers",
     "tell",
+    "together",
 ]
 
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from math import inf
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
@@ -17,7 +18,7 @@ from accord.learning import load_evaluator
 from accord.live.messages import CONVERSATIONS, Message
 from accord.live.scorer import SECONDS, IngestResult, LiveScorer
 from accord.live.watching.alarms import Alarm
-from accord.live.watching.scheduler import Scheduler
+from accord.live.watching.scheduler import LOOK, Scheduler
 from accord.live.watching.watch import Watch
 from accord.models import Models
 from accord.project import LiveConfig, WatchConfig
@@ -215,6 +216,7 @@ def opened(
     seconds: float = SECONDS,
     models: Models | None = None,
     limits: LiveConfig | None = None,
+    looks: bool = True,
 ) -> Iterator[Ingestor]:
     """An ingestor for a fitted evaluator.
 
@@ -229,6 +231,7 @@ def opened(
         seconds: How long they are remembered after their last message.
         models: Whom sources that are not live may ask about every reply; without them nobody is asked.
         limits: Words that are looked at, and the memory of all conversations together.
+        looks: Whether this process looks for what is alarming; of several that add up one does.
 
     Raises:
         BadInput: There is no such evaluator, or it cannot score live.
@@ -242,7 +245,7 @@ def opened(
             yield Ingestor(scorer, None, keep)
             return
         watch = Watch(_whose(scorer), scorer.columns)
-        open_.enter_context(_rounds(watch, store, watching or WatchConfig(), scorer, say))
+        open_.enter_context(_rounds(watch, store, watching or WatchConfig(), scorer, say, looks))
         yield Ingestor(scorer, watch, keep, partial(watch.flush, store))
 
 
@@ -252,7 +255,7 @@ def _whose(scorer: LiveScorer) -> str:
     return str(signature.with_part("for", scorer.speaker or POPULATION))
 
 
-def _rounds(watch: Watch, store: Store, config: WatchConfig, scorer: LiveScorer, say: Say) -> Scheduler:
+def _rounds(watch: Watch, store: Store, config: WatchConfig, scorer: LiveScorer, say: Say, looks: bool) -> Scheduler:
     def alarm(found: Alarm) -> None:
         say(f"alarm: {found.said}")
 
@@ -262,4 +265,4 @@ def _rounds(watch: Watch, store: Store, config: WatchConfig, scorer: LiveScorer,
     head = scorer.evaluator.head
     seen = head.seen(EvidenceTable.from_rows(head.columns or (), {})) if scorer.evaluator.level == "turn" else None
     learned = None if seen is None else seen[0]  # means over a conversation are unlike a reply's own values
-    return Scheduler(watch, store, config.webhook, config.level, learned, alarm, trouble)
+    return Scheduler(watch, store, config.webhook, config.level, learned, alarm, trouble, look=LOOK if looks else inf)

@@ -17,9 +17,9 @@ from accord.workbench.overall import agreement_with_all, agreement_with_model, a
 from accord.workbench.validation import FLOWS, open_validation, outcome, outcomes, shipped_study
 
 if TYPE_CHECKING:
-    from accord.workbench.app import Bench, together, workbench_app
+    from accord.workbench.app import Bench, workbench_app
 
-_LATE = {"Bench": "app", "together": "app", "workbench_app": "app"}
+_LATE = {"Bench": "app", "workbench_app": "app"}
 
 __all__ = [
     "Accounts",
@@ -47,7 +47,6 @@ __all__ = [
     "overall_outcome",
     "shipped_study",
     "table",
-    "together",
     "workbench_app",
 ]
 

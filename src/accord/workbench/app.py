@@ -216,20 +216,6 @@ class Doorkeeper(Guard):
             raise Refused(421, f"this server is not called {name[:80]!r}; accord serve --name says how it is")
 
 
-SCORING = ("/v1/", "/metrics", "/docs", "/openapi.json", "/healthz")
-"""What the addresses of live scoring begin with, where both are served."""
-
-
-def together(scores: App, pages: App) -> App:
-    """Live scoring and the workbench at one address."""
-
-    async def both(scope: Any, receive: Any, send: Any) -> None:
-        is_scoring = scope["type"] == "lifespan" or scope.get("path", "").startswith(SCORING)
-        await (scores if is_scoring else pages)(scope, receive, send)
-
-    return both
-
-
 def workbench_app(bench: Bench, names: frozenset[str] = frozenset(), seconds: float = SECONDS) -> App:
     """The ASGI application.
 

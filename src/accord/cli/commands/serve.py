@@ -19,6 +19,7 @@ from accord.cli.options import (
     open_project,
 )
 from accord.cli.show import note
+from accord.values import BadInput
 
 
 @command("serve")
@@ -44,6 +45,10 @@ def serve(
     max_body: Annotated[
         float, typer.Option("--max-body", min=0.001, max=1024, help="MB that a request may have.")
     ] = 4.0,
+    workers: Annotated[
+        int,
+        typer.Option("--workers", min=1, max=64, help="Processes that score; a conversation belongs to one of them."),
+    ] = 1,
     watch: IsWatched = True,
     ask: Asks = False,
     config_file: ConfigFile = None,
@@ -56,24 +61,22 @@ def serve(
     finished.
     """
     from contextlib import ExitStack
-    from functools import partial
 
-    from accord.live import Service, check_installed, checked_binding, make_app, opened, report
+    from accord.live import Opening, check_installed, checked_binding, make_app, opened_service, serve_workers, together
     from accord.live import serve as listen
 
     check_installed()
     token = os.environ.get("ACCORD_TOKEN") or None
     with open_project(config_file) as project, ExitStack() as open_:
         config, folder = project.config, evaluator or project.folder()
-        scores = pages = None
-        if evaluator is not None or not config.studies or folder.exists():
+        is_scoring = evaluator is not None or not config.studies or folder.exists()
+        if is_scoring:
             checked_binding(host, token)
-            store, models = project.store if watch else None, project.models if ask else None
-            about = (annotator, out, store, config.watch, note, conversations, minutes * 60, models, config.live)
-            ingestor = open_.enter_context(opened(folder, *about))
-            watched = None if ingestor.watch is None else partial(report, project.store, before=ingestor.watch.flush)
-            scores = make_app(Service(ingestor, watched, say=note), token, int(max_body * 2**20))
-            note(f"serving {ingestor.scorer.signature} at http://{host}:{port}/docs")
+        elif workers > 1:
+            raise BadInput(
+                "--workers score; there is no evaluator yet, and pages are served by one process: accord fit"
+            )
+        pages = None
         if config.studies:
             from accord.workbench import Bench, workbench_app
 
@@ -81,10 +84,17 @@ def serve(
             open_.callback(bench.close)
             pages = workbench_app(bench, frozenset(map(str.lower, [host, *(name or ())])))
             note(f"studies at http://{host}:{port}/: {', '.join(bench.open)}")
-        if pages is None or scores is None:
-            listen(pages or scores, host, port)  # type: ignore[arg-type]
-        else:
-            from accord.workbench import together
-
-            listen(together(scores, pages), host, port)
+        opening = Opening(
+            config, folder, annotator, out, conversations, minutes * 60, watch, ask, token, int(max_body * 2**20)
+        )
+        if workers > 1:
+            note(f"serving {folder} by {workers} workers at http://{host}:{port}/docs")
+            serve_workers(opening, workers, host, port, pages, note)
+        elif is_scoring:
+            service = open_.enter_context(opened_service(opening, project, note))
+            scores = make_app(service, token, opening.body)
+            note(f"serving {service.ingestor.scorer.signature} at http://{host}:{port}/docs")
+            listen(scores if pages is None else together(scores, pages), host, port)
+        elif pages is not None:
+            listen(pages, host, port)
     note("stopped; answers are kept" if config.studies else "stopped")

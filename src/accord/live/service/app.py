@@ -10,22 +10,25 @@ import gc
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.resources import files
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from fastapi import FastAPI, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from markupsafe import Markup, escape
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, Summary, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, Summary, generate_latest
+from prometheus_client.metrics_core import GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.registry import Collector
 from starlette.exceptions import HTTPException
 
+from accord.formats import Fields
 from accord.live.ingest import Ingestor, Row, refused
-from accord.live.memory import Room
 from accord.live.messages import HistoryDeduplicator, Message, Once, message_from
 from accord.live.scorer import LiveScorer
 from accord.live.service import schemas
@@ -43,7 +46,45 @@ SYSTEMS = 50
 """The most systems whose scores are told apart."""
 LARGE = 32 * 2**10
 """Bytes from which on a request is read in a thread of its own, one at a time, so that small ones are not held up."""
+OTLP = "otel"
+P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class Sharing(Protocol):
+    """Other processes that have some of the conversations (`peers.Peers`)."""
+
+    async def take(self, batch: Sequence[Message], client: str) -> list[Row]:
+        """A row per message, wherever its conversation is remembered."""
+
+    async def trace(self, groups: Mapping[str, list[Fields]], client: str) -> tuple[list[Row], list[str]]:
+        """What parts of an export tell, wherever their conversations are remembered."""
+
+    async def settle(self) -> None:
+        """Have all put what was watched where reports find it."""
+
+    async def health(self) -> list[dict[str, Any]]:
+        """Of each whether it answers."""
+
+    async def figures(self) -> bytes:
+        """What all of them counted."""
+
+
+Level = tuple[str, Callable[[], float]]
+"""What a figure that rises and falls says, and what reads it."""
+
+
+class Levels(Collector):
+    """Figures that rise and fall, and who scores, read when they are asked for."""
+
+    def __init__(self, levels: Mapping[str, Level], about: Callable[[], dict[str, str]]) -> None:
+        self._levels, self._about = levels, about
+
+    def collect(self) -> Iterator[Metric]:
+        """Each of them."""
+        for name, (told, read) in self._levels.items():
+            yield GaugeMetricFamily(name, told, read())
+        yield InfoMetricFamily("accord_evaluator", "Who scores.", self._about())
 
 
 class Gauges:
@@ -62,18 +103,19 @@ class Gauges:
             buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5),
         )  # fmt: skip
         self.scores = Summary("accord_score", "Scores by system.", ["system"], registry=kept)
-        Gauge("accord_conversations", "Conversations remembered.", registry=kept).set_function(lambda: len(scorer))
-        self._memory(scorer.room)
-        Gauge("accord_waiting_messages", "Messages that wait to be scored.", registry=kept).set_function(waiting)
-        about = {"signature": one_line(str(scorer.signature)), "version": __version__}
-        Info("accord_evaluator", "Who scores.", registry=kept).info(about)
-        self._systems = Names(SYSTEMS)
+        self._scorer, self._systems = scorer, Names(SYSTEMS)
+        held = "Bytes of conversations and documents that are remembered, as estimated."
+        self.levels: dict[str, Level] = {
+            "accord_conversations": ("Conversations remembered.", lambda: len(scorer)),
+            "accord_memory_bytes": (held, lambda: scorer.room.used),
+            "accord_memory_limit_bytes": ("Bytes that these may have.", lambda: scorer.room.most),
+            "accord_waiting_messages": ("Messages that wait to be scored.", waiting),
+        }
+        kept.register(Levels(self.levels, self.about))
 
-    def _memory(self, room: Room) -> None:
-        about = "Bytes of conversations and documents that are remembered, as estimated."
-        Gauge("accord_memory_bytes", about, registry=self.registry).set_function(lambda: room.used)
-        most = Gauge("accord_memory_limit_bytes", "Bytes that these may have.", registry=self.registry)
-        most.set_function(lambda: room.most)
+    def about(self) -> dict[str, str]:
+        """Who scores at present."""
+        return {"signature": one_line(str(self._scorer.signature)), "version": __version__}
 
     def count(self, rows: Iterable[Row]) -> None:
         """Take what came of some messages into account."""
@@ -174,6 +216,7 @@ class Service:
         )
         self.gauges, self._say = Gauges(scorer, lambda: self.batcher.waiting), Once(say)
         self.unfolding = HistoryDeduplicator(scorer.conversations, scorer.room, self._passed_over)
+        self.peers: Sharing | None = None
         self._unfolding = Lock()
         self._reading = ThreadPoolExecutor(1, thread_name_prefix="reading")
 
@@ -189,11 +232,12 @@ class Service:
             return _messages_of(body, content_type)
         async with _held_back():
             self.batcher.check_room(2)
-            return await self._aside(_messages_of, body, content_type)
+            return await self.aside(_messages_of, body, content_type)
 
-    async def _aside(self, read: Callable[[bytes, str], T], body: bytes, content_type: str) -> T:
+    async def aside(self, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What reading gives; it is read in a thread, so that requests of others are heard meanwhile."""
-        return await asyncio.get_running_loop().run_in_executor(self._reading, _uncollected, read, body, content_type)
+        reading = partial(_uncollected, partial(read, *args, **kwargs))
+        return await asyncio.get_running_loop().run_in_executor(self._reading, reading)
 
     async def score(self, read: Sequence[Message | Row], client: str = "") -> list[Row]:
         """Messages to what came of them; one that is no message costs the others nothing.
@@ -202,12 +246,12 @@ class Service:
             Busy: Too many messages wait.
             Late: Nothing was done in time.
         """
+        said = [each for each in read if isinstance(each, Message)]
         if len(read) == 1:
-            self.batcher.check_room()
+            scored = iter(await self._taken(said, client))
         else:
             async with _held_back():
-                self.batcher.check_room(len(read))
-        scored = iter(await self._taken([each for each in read if isinstance(each, Message)], client))
+                scored = iter(await self._taken(said, client))
         found = [next(scored) if isinstance(each, Message) else each for each in read]
         self.gauges.count(found)
         return found
@@ -225,26 +269,54 @@ class Service:
             Late: Not all was done in time.
         """
         self.batcher.check_room()
-        said, bad = await self._aside(partial(self._unfolded, signal), body, content_type)
+        groups, bad = await self.aside(self._grouped, signal, body, content_type)
+        taken = self.trace_here if self.peers is None else self.peers.trace
+        found, more = await taken(groups, client)
+        self.gauges.count(found)
+        bad += more
+        self.gauges.count([refused(reason) for reason in bad])
+        return len(bad), bad[0] if bad else ""
+
+    def _grouped(self, signal: Signal, body: bytes, content_type: str) -> tuple[dict[str, list[Fields]], list[str]]:
+        export = signal.checked(export_of(body, content_type, signal))
+        with self._unfolding:
+            return self.unfolding.groups(export, "otlp", OTLP)
+
+    async def trace_here(self, groups: Mapping[str, list[Fields]], client: str) -> tuple[list[Row], list[str]]:
+        """The rows of what is new in parts of an export that belong here, and why some of them tell nothing.
+
+        Raises:
+            Busy: Too many messages wait.
+            Late: Not all was done in time.
+        """
+        said, bad = await self.aside(self._unfolded, groups)
         try:
-            self.batcher.check_room(len(said))
-            found = await self._taken(said, client)
-            self.gauges.count(found)
+            found = await self.take_here(said, client)
             if any(row.get("taken") is False for row in found):
                 raise Late(f"not all was scored within {self.batcher.seconds:g} seconds; send it again")
         except BaseException:
             for each in said:  # whoever sends it again finds it new
                 self.unfolding.forget(each.conversation)
             raise
-        self.gauges.count([refused(reason) for reason in bad])
-        return len(bad), bad[0] if bad else ""
+        return found, bad
 
-    def _unfolded(self, signal: Signal, body: bytes, content_type: str) -> tuple[list[Message], list[str]]:
-        export = signal.checked(export_of(body, content_type, signal))
+    def _unfolded(self, groups: Mapping[str, list[Fields]]) -> tuple[list[Message], list[str]]:
         with self._unfolding:
-            return self.unfolding.messages(export, "otlp", "otel")
+            return self.unfolding.heard(groups, OTLP)
 
     async def _taken(self, batch: Sequence[Message], client: str) -> list[Row]:
+        if self.peers is None or not batch:
+            return await self.take_here(batch, client)
+        return await self.peers.take(batch, client)
+
+    async def take_here(self, batch: Sequence[Message], client: str) -> list[Row]:
+        """The rows of messages whose conversations are remembered here.
+
+        Raises:
+            Busy: Too many messages wait.
+            Late: Nothing was done in time.
+        """
+        self.batcher.check_room(len(batch))
         return await self.batcher.take(batch, client) if batch else []
 
 
@@ -258,11 +330,11 @@ async def _held_back() -> AsyncIterator[None]:
         raise
 
 
-def _uncollected(read: Callable[[bytes, str], T], body: bytes, content_type: str) -> T:
+def _uncollected(read: Callable[[], T]) -> T:
     """What reading gives, without looking for cycles among a million new objects meanwhile, which nobody could stop."""
     gc.disable()
     try:
-        return read(body, content_type)
+        return read()
     except BadInput as error:
         reason = str(error)
     finally:
@@ -381,14 +453,18 @@ def _add_traces(app: FastAPI, service: Service) -> None:
 
 def _add_pages(app: FastAPI, service: Service) -> None:
     @app.get("/healthz", summary="Whether the service is there")
-    async def healthz() -> dict[str, str]:
-        """Answers as long as requests are served; needs no token."""
-        return {"status": "ok"}
+    async def healthz() -> dict[str, Any]:
+        """Answers as long as requests are served, and tells of each worker where there are several; needs no token."""
+        workers = [] if service.peers is None else await service.peers.health()
+        if not workers:
+            return {"status": "ok"}
+        return {"status": "ok" if all(each["status"] == "ok" for each in workers) else "degraded", "workers": workers}
 
     @app.get("/metrics", summary="Figures for Prometheus", response_class=Response)
     async def metrics() -> Response:
         """Requests, messages, seconds, scores by system, memory."""
-        return Response(service.gauges.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+        text = service.gauges.text() if service.peers is None else await service.peers.figures()
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     @app.get("/v1/evaluator", summary="Who scores")
     def evaluator() -> dict[str, Any]:
@@ -396,11 +472,13 @@ def _add_pages(app: FastAPI, service: Service) -> None:
         return service.ingestor.scorer.evaluator.describe()
 
     @app.get("/v1/watch", summary="What was scored in the last days", response_model=dict[str, Any])
-    def watch() -> WatchReport:
+    async def watch() -> WatchReport:
         """Means a system and a day with intervals, alarms, changes of the evaluator, and what to label next."""
         if service.watched is None:
             raise BadInput("nothing is watched: this service was started with --no-watch")
-        return service.watched()
+        if service.peers is not None:
+            await service.peers.settle()
+        return await run_in_threadpool(service.watched)
 
     @app.get("/v1/schema", summary="JSON Schema of messages and rows", response_model=dict[str, Any])
     async def schema() -> JsonSchema:

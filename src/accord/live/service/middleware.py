@@ -252,3 +252,17 @@ def _replayed(content: bytes, receive: Receive) -> Receive:
         return await receive() if event is None else event
 
     return replay
+
+
+SCORING = ("/v1/", "/metrics", "/docs", "/openapi.json", "/healthz")
+"""What the addresses of live scoring begin with, where both are served."""
+
+
+def together(scores: App, pages: App) -> App:
+    """Live scoring and the workbench at one address."""
+
+    async def both(scope: Any, receive: Any, send: Any) -> None:
+        is_scoring = scope["type"] == "lifespan" or scope.get("path", "").startswith(SCORING)
+        await (scores if is_scoring else pages)(scope, receive, send)
+
+    return both

@@ -12,11 +12,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import TYPE_CHECKING, Literal
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from accord.live.service.middleware import SECONDS, App
 from accord.values import BadInput
+
+if TYPE_CHECKING:
+    import uvicorn
 
 
 class Impatient(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
@@ -68,6 +72,27 @@ FINISHING = 20
 """Seconds for what is under way when the service is told to stop."""
 
 
+def config_of(app: App, host: str, port: int, lifespan: Literal["on", "off"] = "on") -> uvicorn.Config:
+    """How an application is served."""
+    import uvicorn
+
+    return uvicorn.Config(
+        app,
+        host, port, log_level="warning", access_log=False, server_header=False, lifespan=lifespan,
+        http=impatient(SECONDS), limit_concurrency=CONNECTIONS, timeout_graceful_shutdown=FINISHING,
+        timeout_keep_alive=30,
+    )  # fmt: skip
+
+
+def tune() -> None:
+    """Prepare this process to serve, when all is opened."""
+    gc.freeze()  # what is there by now stays; it need not be looked through again
+    gc.set_threshold(
+        50_000, 50, 100
+    )  # conversations are many objects and no cycles: to look through all takes a second
+    sys.setswitchinterval(0.001)  # threads that score and read let the loop answer others sooner
+
+
 def serve(app: App, host: str, port: int) -> None:
     """Serve an ASGI application, until SIGINT or SIGTERM.
 
@@ -76,16 +101,8 @@ def serve(app: App, host: str, port: int) -> None:
     """
     import uvicorn
 
-    config = uvicorn.Config(
-        app,
-        host, port, log_level="warning", access_log=False, server_header=False, lifespan="on", http=impatient(SECONDS),
-        limit_concurrency=CONNECTIONS, timeout_graceful_shutdown=FINISHING, timeout_keep_alive=30,
-    )  # fmt: skip
-    gc.freeze()  # what is there by now stays; it need not be looked through again
-    gc.set_threshold(
-        50_000, 50, 100
-    )  # conversations are many objects and no cycles: to look through all takes a second
-    sys.setswitchinterval(0.001)  # threads that score and read let the loop answer others sooner
+    config = config_of(app, host, port)
+    tune()
     with _signals_end_quietly():
         try:
             uvicorn.Server(config).run()
