@@ -18,7 +18,7 @@ from accord.learning import load_evaluator
 from accord.live.messages import CONVERSATIONS, Message
 from accord.live.scorer import SECONDS, IngestResult, LiveScorer
 from accord.live.watching.alarms import Alarm
-from accord.live.watching.scheduler import LOOK, Scheduler
+from accord.live.watching.scheduler import FLUSH, LOOK, Scheduler
 from accord.live.watching.watch import Watch
 from accord.models import Models
 from accord.project import LiveConfig, WatchConfig
@@ -265,4 +265,4 @@ def _rounds(watch: Watch, store: Store, config: WatchConfig, scorer: LiveScorer,
     head = scorer.evaluator.head
     seen = head.seen(EvidenceTable.from_rows(head.columns or (), {})) if scorer.evaluator.level == "turn" else None
     learned = None if seen is None else seen[0]  # means over a conversation are unlike a reply's own values
-    return Scheduler(watch, store, config.webhook, config.level, learned, alarm, trouble, look=LOOK if looks else inf)
+    return Scheduler(watch, store, config.webhook, config.level, learned, alarm, trouble, FLUSH, LOOK if looks else inf)
