@@ -136,8 +136,9 @@ class _Objective:
         thresholds, slope, shifts = self.unpacked(parameters)
         each = thresholds + np.vstack([shifts, np.zeros(self.steps)])
         # Personal shifts may cross; a likelihood of thresholds that do would promise more than 1 in all.
-        order = np.argsort(each, axis=1)
-        cuts = np.take_along_axis(each, order, axis=1).ravel()
+        crossed = bool((each[:, 1:] < each[:, :-1]).any())
+        order = np.argsort(each, axis=1) if crossed else None
+        cuts = (each if order is None else np.take_along_axis(each, order, axis=1)).ravel()
         chosen, pulls = np.zeros(len(self.mean)), []
         for place, is_there, sign in self._edges:
             at = cuts[place] - slope * self.mean
@@ -148,8 +149,9 @@ class _Objective:
         for (place, _, _), pull in zip(self._edges, pulls, strict=True):
             by_place += np.bincount(place, pull / chosen, minlength=len(cuts))
             by_slope -= slope * float((pull / chosen) @ self.mean)
-        by_cut = np.empty_like(each)
-        np.put_along_axis(by_cut, order, by_place.reshape(each.shape), axis=1)
+        by_cut = by_place.reshape(each.shape)
+        if order is not None:
+            by_cut = np.take_along_axis(by_cut, np.argsort(order, axis=1), axis=1)
         total = by_cut.sum(axis=0)
         gradient = np.zeros_like(parameters)
         gradient[0] = total.sum()

@@ -20,8 +20,9 @@ RANK_DRAWS, FEWEST_RANK_DRAWS, _RANKED = 400, 100, 2_000_000
 """Of statistics of ranks: at most, at least, and how many rows are ranked in all where that lies between the two."""
 """Fewer draws for statistics that need all rows together: enough for a percentile interval."""
 CONFIDENCE = 0.95
-_AT_ONCE = 2_000_000
-"""Numbers of draws by rows, or by conversations, that are held at one time."""
+_AT_ONCE, _LEAST_AT_ONCE = 100_000, 50
+"""Numbers of draws by rows, or by conversations, that are held at one time, so that they stay in a processor's cache;
+and the fewest draws, since what is sorted for each part is sorted again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +237,7 @@ def paired_test(
 
 def _parts(draws: int, width: int) -> Iterator[tuple[int, int]]:
     """From which draw to which, so that arrays `width` wide hold about `_AT_ONCE` numbers."""
-    step = max(1, _AT_ONCE // max(width, 1))
+    step = max(_LEAST_AT_ONCE, _AT_ONCE // max(width, 1))
     return ((start, min(start + step, draws)) for start in range(0, draws, step))
 
 
