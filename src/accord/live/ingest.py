@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -21,10 +22,12 @@ from accord.live.watching.alarms import Alarm
 from accord.live.watching.scheduler import FLUSH, LOOK, Scheduler
 from accord.live.watching.watch import Watch
 from accord.models import Models
-from accord.project import LiveConfig, WatchConfig
-from accord.store import Store
-from accord.values import POPULATION, Score, regular, sendable
+from accord.project import Facts, LiveConfig, Scoring, WatchConfig, input_of, milliseconds
+from accord.store import LIVE_ROWS, Mart, MartWriter, Store, StoreError
+from accord.values import POPULATION, Score, Unscored, regular, sendable
 
+FIRST = 3
+"""The last turn that counts as a first reply: replies to the same first messages are held against each other."""
 UNKEPT = 10_000
 """The most rows that wait for room on the disk."""
 
@@ -58,6 +61,7 @@ class Row(TypedDict, total=False):
 
 
 Keep = Callable[[Sequence[Row]], None]
+Note = Callable[[Sequence[tuple[Message, IngestResult]]], None]
 
 
 class Takes(Protocol):
@@ -76,6 +80,7 @@ class Ingestor:
         keep: Called with the rows of replies, before anyone is answered; what it raises is raised, and it is called
             with the same rows, and those that follow, the next time.
         settle: Puts what was watched where it outlives the process.
+        note: Called with each message and what came of it, before anyone is answered; it raises nothing.
     """
 
     def __init__(
@@ -84,8 +89,9 @@ class Ingestor:
         watch: Watch | None = None,
         keep: Keep | None = None,
         settle: Callable[[], None] = lambda: None,
+        note: Note = lambda found: None,
     ) -> None:
-        self.scorer, self.watch, self.keep, self.settle = scorer, watch, keep, settle
+        self.scorer, self.watch, self.keep, self.settle, self.note = scorer, watch, keep, settle, note
         self._unkept: list[Row] = []
         self._lock = Lock()
 
@@ -93,6 +99,7 @@ class Ingestor:
         """A row a message, in their order: `status` is `scored`, `unscored`, or `heard` of what is no reply."""
         found = list(zip(batch, self.scorer.take(batch), strict=True))
         rows = [_row(said, taken) for said, taken in found]
+        self.note(found)
         with self._lock:
             if self.watch is not None:
                 for said, taken in found:
@@ -217,6 +224,7 @@ def opened(
     models: Models | None = None,
     limits: LiveConfig | None = None,
     looks: bool = True,
+    mart: Mart | None = None,
 ) -> Iterator[Ingestor]:
     """An ingestor for a fitted evaluator.
 
@@ -232,6 +240,7 @@ def opened(
         models: Whom sources that are not live may ask about every reply; without them nobody is asked.
         limits: Words that are looked at, and the memory of all conversations together.
         looks: Whether this process looks for what is alarming; of several that add up one does.
+        mart: Where scores go that the board shows.
 
     Raises:
         BadInput: There is no such evaluator, or it cannot score live.
@@ -241,12 +250,49 @@ def opened(
     with ExitStack() as open_:
         log = None if out is None else open_.enter_context(RowLog(out))
         keep = None if log is None else log.write
+        note: Note = (lambda found: None) if mart is None else _noting(scorer, open_.enter_context(mart.writer()), say)
         if store is None:
-            yield Ingestor(scorer, None, keep)
+            yield Ingestor(scorer, None, keep, note=note)
             return
         watch = Watch(_whose(scorer), scorer.columns)
         open_.enter_context(_rounds(watch, store, watching or WatchConfig(), scorer, say, looks))
-        yield Ingestor(scorer, watch, keep, partial(watch.flush, store))
+        yield Ingestor(scorer, watch, keep, partial(watch.flush, store), note)
+
+
+def _noting(scorer: LiveScorer, writer: MartWriter, say: Say) -> Note:
+    """Puts what was scored where the board sees it; that it cannot be written is said once, and scoring goes on."""
+    evaluator, told = scorer.evaluator, set[str]()
+    about = Scoring.by(evaluator.name, evaluator.digest(), evaluator.question.id, LIVE_ROWS)
+
+    def note(found: Sequence[tuple[Message, IngestResult]]) -> None:
+        rows = [
+            about.row(score, _facts(said), _now(), _asked(scorer, score))
+            for said, taken in found
+            if (score := taken.score) is not None and not taken.again
+        ]
+        try:
+            writer.write(rows)
+        except StoreError as error:
+            if str(error) not in told:
+                say(f"the board does not see these scores: {error}")
+            told.add(str(error))
+
+    return note
+
+
+def _facts(said: Message) -> Facts:
+    return Facts(said.system, time=_now() if said.time is None else milliseconds(said.time.isoformat()))
+
+
+def _now() -> int:
+    return int(time.time() * 1000)
+
+
+def _asked(scorer: LiveScorer, score: Score | Unscored) -> str | None:
+    """The hash of what a first reply answers; of later ones it would take the longer the longer they are."""
+    turn = score.target.turn
+    known = scorer.conversation(score.target.conversation) if turn is not None and turn <= FIRST else None
+    return None if known is None else input_of(known.turns, turn)
 
 
 def _whose(scorer: LiveScorer) -> str:

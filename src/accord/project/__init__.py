@@ -23,6 +23,7 @@ from accord.project.preparing import Reading, workers_here
 from accord.project.project import ALL, Project, open_project
 from accord.project.recordings import RecordedAgreement, chosen_recording, recorded_agreement, with_recorded
 from accord.project.results import Compared, Estimates, Fitted, JudgeRun, NextLabel, ScoreRun
+from accord.project.score_rows import Facts, Rebuilt, Scoring, input_of, milliseconds, rebuild
 from accord.project.scorer import Perspective, ScoreOptions, samples_of
 from accord.project.scoring import latest, latest_drift, latest_scores, score
 from accord.project.scoring_parts import Moved, PartsRun, Shard, Spread, merge_parts, score_parts
@@ -40,6 +41,7 @@ __all__ = [
     "Config",
     "Estimates",
     "FILE",
+    "Facts",
     "FineTuned",
     "Fitted",
     "Imported",
@@ -54,10 +56,12 @@ __all__ = [
     "Perspective",
     "Project",
     "Reading",
+    "Rebuilt",
     "RecordedAgreement",
     "RubricFound",
     "ScoreOptions",
     "ScoreRun",
+    "Scoring",
     "Selected",
     "Selection",
     "Shard",
@@ -74,6 +78,7 @@ __all__ = [
     "finetune",
     "finished",
     "import_files",
+    "input_of",
     "is_recording",
     "issues_of",
     "json_schema",
@@ -85,10 +90,12 @@ __all__ = [
     "list_plugins",
     "load_config",
     "merge_parts",
+    "milliseconds",
     "open_project",
     "plan_audit",
     "positions_among",
     "read_manifest",
+    "rebuild",
     "recorded_agreement",
     "rubric_for",
     "samples_of",

@@ -112,6 +112,9 @@ class Config(_Strict):
     """Everything a project says once."""
 
     store: str = Field(default="sqlite:///accord.db", description="A database URL: sqlite:/// or postgresql://.")
+    mart: str | None = Field(
+        default=None, description="Folder of the scores that the board reads; by default beside a SQLite store's file."
+    )
     rubric: str = Field(default="llm-rubric", description="A shipped rubric's name, or a YAML file.")
     models: dict[str, ModelSettings] = Field(
         default_factory=dict,

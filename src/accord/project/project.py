@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from accord.evidence import EvidenceTable, Source, SourceContext, Training, joined, make_source
@@ -36,10 +37,11 @@ from accord.project.insights import Insights, insights
 from accord.project.judging import Selected
 from accord.project.preparing import Reading
 from accord.project.results import Compared, Estimates, Fitted, JudgeRun, NextLabel, ScoreRun
+from accord.project.score_rows import take_parts
 from accord.project.scorer import Perspective, ScoreOptions
 from accord.project.scoring_parts import Moved, PartsRun, Spread, score_parts
 from accord.statistics import Groups, groups_of
-from accord.store import Account, Spool, Store, StoreError, batches
+from accord.store import Account, Mart, Spool, Store, StoreError, batches, mart_folder
 from accord.values import (
     BadInput,
     Labels,
@@ -94,6 +96,7 @@ class Project:
             logging.getLogger("accord").warning("%s", one_line(line))
         self.given = given or {}
         self._open: list[Models] = []
+        self._memory: TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> Project:
         return self
@@ -110,6 +113,8 @@ class Project:
             self._open.clear()
             self._settle()
             self.store.close()
+            if self._memory is not None:
+                self._memory.cleanup()
 
     def _settle(self) -> None:
         """Give back what was taken of a shared budget and not spent."""
@@ -120,6 +125,15 @@ class Project:
             logging.getLogger("accord").warning("what was not spent of the shared budget stays taken: %s", error)
 
     # --- what it names ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def mart(self) -> Mart:
+        """The scores that the board reads; of a store in memory it is gone with the project."""
+        folder = mart_folder(self.config.store, self.config.mart)
+        if folder is None:
+            self._memory = TemporaryDirectory(prefix="accord-")
+            folder = Path(self._memory.name)
+        return Mart(folder)
 
     @cached_property
     def budget(self) -> Budget:
@@ -386,6 +400,8 @@ class Project:
         with self.store.run("score parts", {"source": str(source), **self.config.shown()}) as kept:
             done = score_parts(scorer, source, out, spread, on_moved)
             kept.results.update(done.to_json())
+            take_parts(self, str(out), scorer.evaluator.question.id)
+            self.mart.tidy()
         return done
 
     def label_next(self, count: int = 10, annotators: Collection[str] = ()) -> list[NextLabel]:

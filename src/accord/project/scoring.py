@@ -16,6 +16,7 @@ from accord.project.adaptive import ask_adaptively, asking
 from accord.project.certifying import Certificate, certify
 from accord.project.importing import Imported
 from accord.project.results import ScoreRun
+from accord.project.score_rows import Scoring
 from accord.project.scorer import Perspective, ScoreOptions, Scorer, Scores, samples_of
 from accord.project.selecting import LEFT
 from accord.statistics import groups_of
@@ -85,7 +86,10 @@ def score(
     scorer = Scorer(evaluator, perspective, options)
     watch = _Watch(scorer.evaluator, project.config.group_by)
     score_batch = _scoring(project, scorer, watch, perspective, options)
-    settings = {"evaluator": evaluator.name, "source": source, **project.config.shown()}
+    about = Scoring.by(evaluator.name, digest := evaluator.digest(), evaluator.question.id)
+    settings = {
+        "evaluator": evaluator.name, "question": evaluator.question.id, "digest": digest, "source": source,
+    } | {name: value for name, value in project.config.shown().items() if name != "evaluator"}  # fmt: skip
     skipped = imported or Imported()
     with project.store.run(command, settings) as kept:
         if samples is None:
@@ -99,11 +103,15 @@ def score(
                     _keep_left(project.store, batch, found)
                 if certificate is not None:
                     found = [certificate.banded(one) for one in found]
-                yield from map(scorer.decoded, found)
+                found = [scorer.decoded(one) for one in found]
+                table.write(about.rows(batch, found))
+                yield from found
                 done += len(batch)
                 on_scored(done)
 
-        counts = written(project.store, kept.id, scores(), out)
+        with project.mart.writer() as table:
+            counts = written(project.store, kept.id, scores(), out)
+        project.mart.tidy()
         moved = watch.found()
         done = ScoreRun(
             **counts, level=evaluator.level or "conversation", out=str(out), run=kept.id, skipped=skipped.skipped,

@@ -142,7 +142,8 @@ def score_parts(
     files = _files([source] if isinstance(source, str | Path) else source)
     pieces = pieces_of(files, scorer.format, scorer.columns)
     level = scorer.evaluator.level or "conversation"
-    manifest = begin(job, {"signature": scorer.signature, "evaluator": scorer.evaluator.name, "level": level})
+    about = {"question": scorer.evaluator.question.id, "digest": scorer.digest}
+    manifest = begin(job, {"signature": scorer.signature, "evaluator": scorer.evaluator.name, "level": level, **about})
     before = finished(job.out)
     own = [piece for piece in pieces if spread.shard.holds(piece)]
     todo = [piece for piece in own if piece.key not in before]

@@ -3,6 +3,8 @@
 from accord.store.account import MONEY, Account, Amounts
 from accord.store.check import Checked, Damage, check_store
 from accord.store.engine import StoreError, newest_migration, open_engine
+from accord.store.mart import BATCH_ROWS, LIVE_ROWS, LOOSE, Mart, MartState, MartWriter, mart_folder
+from accord.store.mart_rows import BUNDLES, MART, MartRow, bundle_of, mart_schema, row_key
 from accord.store.paid import LEASE_SECONDS, Claims, Paid, Spool, Taken, Unsaved, add_paid, utc
 from accord.store.parts import WIRE, Computed, Embedded, IssueAnnotations, Watched
 from accord.store.people import ROLES, Conflict, People, Person, Role
@@ -29,6 +31,8 @@ __all__ = [
     "Added",
     "Amounts",
     "Assignment",
+    "BATCH_ROWS",
+    "BUNDLES",
     "Candidate",
     "Checked",
     "Claims",
@@ -42,9 +46,16 @@ __all__ = [
     "Item",
     "Keys",
     "LEASE_SECONDS",
+    "LIVE_ROWS",
+    "LOOSE",
     "LeaseExpired",
     "Limits",
+    "MART",
     "MONEY",
+    "Mart",
+    "MartRow",
+    "MartState",
+    "MartWriter",
     "Paid",
     "People",
     "Person",
@@ -65,16 +76,20 @@ __all__ = [
     "add_paid",
     "backup",
     "batches",
+    "bundle_of",
     "changed_conversation",
     "check_store",
     "conversation_row",
     "label_rows",
+    "mart_folder",
+    "mart_schema",
     "metadata",
     "newest_migration",
     "now",
     "open_engine",
     "prune",
     "restore",
+    "row_key",
     "unknown_target",
     "utc",
     "vacuum",

@@ -13,6 +13,7 @@ from accord.cli.commands import (  # noqa: F401, I001 - the order is the help's
     agreement,
     score,
     serve,
+    board,
     users,
     follow,
     watch,

@@ -59,8 +59,9 @@ def follow(
         folder = evaluator or project.folder()
         store = project.store if watch else None
         models = project.models if ask else None
-        config = project.config
-        with opened(folder, annotator, None, store, config.watch, note, models=models, limits=config.live) as ingestor:
+        config, mart = project.config, project.mart if watch else None
+        about = (folder, annotator, None, store, config.watch, note)
+        with opened(*about, models=models, limits=config.live, mart=mart) as ingestor:
             follower = Follower(log, ingestor, rows, noted, format, stop, note)
             lines = follower.run(once, every, progress.at)
     say(f"{lines} lines read; scores in {out}, the place in {noted}")

@@ -1,0 +1,102 @@
+"""A row of the mart: its columns, its key, and rows as a table or as lines of a log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from accord.values import sendable
+
+if TYPE_CHECKING:
+    import polars as pl
+
+MART: Mapping[str, str] = {
+    "conversation": "text", "turn": "whole", "question": "text", "annotator": "text", "evaluator": "text",
+    "signature": "text", "value": "number", "low": "number", "high": "number", "options": "numbers",
+    "probabilities": "numbers", "warning": "text", "unscored": "text", "attributions": "text", "system": "text",
+    "version": "text", "topic": "text", "user_group": "text", "language": "text", "time": "time", "scored": "time",
+    "synthetic": "flag", "input": "text", "origin": "text", "bundle": "whole", "key": "key",
+}  # fmt: skip
+"""The columns and what they hold; a time is in milliseconds since 1970."""
+BUNDLES = 512
+"""Conversations fall into so many bundles by their hash: resampling a million of them is resampling these."""
+MartRow = dict[str, Any]
+"""A row: every column of `MART` but `key` and `bundle`, which follow from the others."""
+
+
+def row_key(row: Mapping[str, Any]) -> int:
+    """What makes a row the same score: its target, question, annotator and evaluator; below 2⁶³."""
+    named = [row[name] for name in ("conversation", "turn", "question", "annotator", "evaluator")]
+    return int.from_bytes(blake2b(json.dumps(named).encode(), digest_size=8).digest(), "big") >> 1
+
+
+def bundle_of(conversation: str) -> int:
+    """The bundle that a conversation is resampled in, from 0."""
+    return int.from_bytes(blake2b(conversation.encode("utf-8", "replace"), digest_size=4).digest(), "big") % BUNDLES
+
+
+def mart_schema() -> dict[str, Any]:
+    """The columns as Polars has them."""
+    import polars as pl
+
+    kinds: dict[str, Any] = {
+        "text": pl.String(), "whole": pl.Int32(), "number": pl.Float64(), "numbers": pl.List(pl.Float32()),
+        "time": pl.Datetime("ms"), "flag": pl.Boolean(), "key": pl.Int64(),
+    }  # fmt: skip
+    return {name: kinds[kind] for name, kind in MART.items()}
+
+
+def frames_of(rows: Iterable[MartRow], at_once: int) -> Iterator[pl.DataFrame]:
+    """Rows as tables of so many."""
+    batch: list[MartRow] = []
+    for row in rows:
+        batch.append(row)
+        if len(batch) >= at_once:
+            yield frame_of(batch)
+            batch = []
+    if batch:
+        yield frame_of(batch)
+
+
+def frame_of(rows: Sequence[MartRow]) -> pl.DataFrame:
+    """Rows as a table; texts as every wire can carry them."""
+    import polars as pl
+
+    columns: dict[str, Any] = {}
+    for name, kind in mart_schema().items():
+        if name == "key":
+            cells: list[Any] = [row_key(row) for row in rows]
+        elif name == "bundle":
+            cells = [bundle_of(row["conversation"]) for row in rows]
+        else:
+            cells = [row.get(name) for row in rows]
+        if MART[name] == "text":
+            cells = [None if cell is None else sendable(str(cell)) for cell in cells]
+        times = MART[name] == "time"
+        columns[name] = pl.Series(name, cells, pl.Int64() if times else kind, strict=False).cast(kind)
+    return pl.DataFrame(columns)
+
+
+def read_line(line: bytes) -> MartRow:
+    """A line of a log.
+
+    Raises:
+        ValueError: It is none.
+    """
+    row = msgspec.json.decode(line)
+    if not isinstance(row, dict) or not {"conversation", "question", "annotator", "evaluator"} <= row.keys():
+        raise ValueError("no row")
+    row.setdefault("turn", None)
+    return row
+
+
+def lines_of(rows: Sequence[MartRow]) -> bytes:
+    """Rows as lines of a log."""
+    return b"".join(_ENCODER.encode(row) + b"\n" for row in rows)
+
+
+_ENCODER = msgspec.json.Encoder()

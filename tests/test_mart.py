@@ -1,0 +1,226 @@
+"""The mart of scores: parts and logs of many writers, each row once, whatever is killed, cut short or foreign."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from waiting import until
+
+from accord.store import LOOSE, MART, Mart, MartRow, StoreError, bundle_of, mart_folder, mart_schema
+from accord.values import BadInput
+
+
+def row(name: str, value: float | None = 3.0, **more: Any) -> MartRow:
+    about = {"conversation": name, "turn": None, "question": "Q0", "annotator": "population", "evaluator": "e@1"}
+    score = {
+        "value": value,
+        "low": 2.0,
+        "high": 4.0,
+        "options": [1.0, 2.0, 3.0, 4.0],
+        "probabilities": [0.1, 0.2, 0.3, 0.4],
+    }
+    return {**about, **score, "scored": 1_000, "origin": "batch", "synthetic": False, **more}
+
+
+def values(mart: Mart) -> dict[str, float | None]:
+    found, _ = mart.read(lambda rows: rows.select("conversation", "value").collect())
+    assert len(found) == found["conversation"].n_unique(), "a row counts once"
+    return dict(found.iter_rows())
+
+
+def test_a_row_comes_back_with_every_column(tmp_path: Path) -> None:
+    mart = Mart(tmp_path / "scores")
+    said = {"system": "a", "version": "2", "topic": "t", "user_group": "g", "language": "de", "time": 86_400_000,
+            "synthetic": True, "input": "00ff", "warning": "far", "attributions": "{}", "turn": 3}  # fmt: skip
+    mart.add([row("c", **said)])
+    [found], state = mart.read(lambda rows: rows.collect().rows(named=True))
+    assert found.keys() == MART.keys() == mart_schema().keys() and not state.faults
+    assert {name: found[name] for name in said if name != "time"} == {k: v for k, v in said.items() if k != "time"}
+    assert found["time"].isoformat() == "1970-01-02T00:00:00" and found["options"] == [1, 2, 3, 4]
+    assert found["bundle"] == bundle_of("c")
+
+
+def test_of_two_scores_of_one_target_the_later_counts(tmp_path: Path) -> None:
+    mart = Mart(tmp_path)
+    mart.add([row("a", 1.0), row("b", 1.0)])
+    mart.add([row("a", 2.0, scored=2_000)])
+    assert values(mart) == {"a": 2.0, "b": 1.0}
+    assert mart.compact() and values(mart) == {"a": 2.0, "b": 1.0}
+    mart.add([row("b", 4.0, scored=3_000)])
+    assert values(Mart(tmp_path)) == {"a": 2.0, "b": 4.0}
+    assert mart.compact() and len(list(tmp_path.glob("*.parquet"))) == 1 and values(mart) == {"a": 2.0, "b": 4.0}
+
+
+def test_what_a_writer_wrote_is_there_at_once_and_once_when_it_is_sealed(tmp_path: Path) -> None:
+    mart, reader = Mart(tmp_path), Mart(tmp_path)
+    with mart.writer() as writer:
+        writer.write([row("a")])
+        assert values(reader) == {"a": 3.0}
+        writer.write([row("b"), row("c", None, unscored="refused")])
+        assert values(reader) == {"a": 3.0, "b": 3.0, "c": None}
+        assert mart.compact() and values(reader) == {"a": 3.0, "b": 3.0, "c": None}
+        writer.write([row("a", 1.0, scored=5_000)])
+        assert values(reader) == {"a": 1.0, "b": 3.0, "c": None}
+    assert not list(tmp_path.glob("live-*")) and values(reader) == {"a": 1.0, "b": 3.0, "c": None}
+
+
+def _write_until_killed(folder: str, name: str, noted: Any) -> None:
+    writer = Mart(folder).writer()
+    for place in range(100_000):
+        writer.write([row(f"{name}-{place}")])
+        noted.value = place + 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows knows no SIGKILL")
+def test_a_writer_that_is_killed_loses_nothing_that_was_written(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    noted = [context.Value("q", 0) for _ in range(3)]
+    writers = [
+        context.Process(target=_write_until_killed, args=(str(tmp_path), f"w{place}", each))
+        for place, each in enumerate(noted)
+    ]
+    for each in writers:
+        each.start()
+    until(lambda: all(each.value > 50 for each in noted))
+    for each in writers:
+        os.kill(each.pid, signal.SIGKILL)  # type: ignore[arg-type]
+        each.join()
+    wanted = {f"w{place}-{n}" for place, each in enumerate(noted) for n in range(each.value)}
+    mart = Mart(tmp_path)
+    assert wanted <= values(mart).keys()
+    mart.seal()
+    assert not list(tmp_path.glob("live-*")) and wanted <= values(mart).keys()
+    assert mart.compact() and wanted <= values(Mart(tmp_path)).keys()
+
+
+def test_a_log_whose_part_is_there_already_is_not_counted_again(tmp_path: Path) -> None:
+    mart = Mart(tmp_path)
+    writer = mart.writer()
+    writer.write([row("a")])
+    [log] = tmp_path.glob("live-*.jsonl")
+    content = log.read_bytes()
+    writer.close()
+    log.write_bytes(content)  # as if the process had ended between the part and the removal of the log
+    assert values(Mart(tmp_path)) == {"a": 3.0}
+    assert mart.compact()
+    assert values(mart) == {"a": 3.0} and not list(tmp_path.glob("live-*"))
+
+
+def test_what_was_compacted_is_passed_over_where_it_could_not_be_removed(tmp_path: Path) -> None:
+    mart = Mart(tmp_path)
+    mart.add([row("a")])
+    [part] = tmp_path.glob("*.parquet")
+    content = part.read_bytes()
+    mart.compact()
+    part.write_bytes(content)
+    mart.add([row("a", 1.0, scored=9_000)])
+    mart.compact()
+    part.write_bytes(content)
+    assert values(mart) == values(Mart(tmp_path)) == {"a": 1.0}
+
+
+@pytest.mark.parametrize("spoil", [
+    lambda part: part.write_bytes(part.read_bytes()[:-20]),
+    lambda part: part.write_bytes(b""),
+    lambda part: part.write_text("conversation,value\na,3\n"),
+    lambda part: pl.DataFrame({"a": [1]}).write_parquet(part),
+    lambda part: pl.DataFrame({"a": [1]}).write_parquet(part, metadata={"accord-mart": "{}"}),
+    lambda part: pl.DataFrame({"a": [1]}).write_parquet(part, metadata={"accord-mart": "[1]"}),
+    lambda part: pl.DataFrame({"a": [1]}).write_parquet(
+        part, metadata={"accord-mart": json.dumps({"format": "1", "rows": 1, "base": False, "replaces": []})}
+    ),
+    lambda part: pl.DataFrame({"a": [1]}).write_parquet(part, metadata={"accord-mart": json.dumps({"format": "9"})}),
+], ids=["cut", "empty", "csv", "foreign", "no metadata", "a list", "other columns", "newer"])  # fmt: skip
+def test_a_part_that_is_none_is_said_and_passed_over(tmp_path: Path, spoil: Any) -> None:
+    mart = Mart(tmp_path)
+    mart.add([row("a")])
+    spoiled = tmp_path / "part-0000.parquet"
+    mart.add([row("b")], "0000")
+    spoil(spoiled)
+    for each in (mart, Mart(tmp_path)):
+        assert values(each) == {"a": 3.0}
+        [fault] = each.read(lambda rows: rows.collect())[1].faults
+        assert "part-0000.parquet" in fault and "accord board rebuild" in fault
+    assert mart.compact() and values(mart) == {"a": 3.0}
+
+
+def test_a_log_with_lines_that_are_no_rows_keeps_the_others(tmp_path: Path) -> None:
+    mart = Mart(tmp_path)
+    with mart.writer() as writer:
+        writer.write([row("a")])
+        [log] = tmp_path.glob("live-*.jsonl")
+        with log.open("ab") as stream:
+            stream.write(b'{"conversation": "torn"\n[1]\nnull\n\xff\n')
+        writer.write([row("b")])
+        assert values(Mart(tmp_path)) == {"a": 3.0, "b": 3.0}
+        assert "4 lines are no rows" in Mart(tmp_path).state().faults[0]
+
+
+def test_many_threads_write_while_others_read_and_compact(tmp_path: Path) -> None:
+    mart, failures = Mart(tmp_path), list[BaseException]()
+
+    def writes(name: str) -> None:
+        try:
+            with Mart(tmp_path).writer() as writer:
+                for place in range(60):
+                    writer.write([row(f"{name}-{place}")])
+                Mart(tmp_path).add([row(f"{name}-whole")])
+        except BaseException as error:
+            failures.append(error)
+
+    def reads() -> None:
+        try:
+            for _ in range(10):
+                values(mart)
+                Mart(tmp_path).compact()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=writes, args=(f"t{n}",)) for n in range(4)]
+    threads += [threading.Thread(target=reads) for _ in range(2)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert not failures, failures
+    assert len(values(mart)) == 4 * 61
+
+
+def test_a_part_of_a_name_is_added_once(tmp_path: Path) -> None:
+    mart = Mart(tmp_path)
+    assert mart.add([row("a")], "ab12") == 1 and mart.add([row("a"), row("b")], "ab12") == 0
+    assert values(mart) == {"a": 3.0}
+
+
+def test_compacting_waits_until_it_is_worth_it(tmp_path: Path) -> None:
+    mart = Mart(tmp_path)
+    mart.add([row("a")])
+    assert not mart.tidy()
+    mart.add(row(f"c{place}") for place in range(LOOSE))
+    assert mart.tidy() and len(list(tmp_path.glob("*.parquet"))) == 1
+
+
+def test_a_disk_that_takes_nothing_is_one_line(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.raises(StoreError, match="cannot be written"):
+        Mart(blocked / "scores").add([row("a")])
+    with pytest.raises(StoreError, match="cannot be written"):
+        Mart(blocked / "scores").writer().write([row("a")])
+
+
+def test_where_it_lies() -> None:
+    assert mart_folder("sqlite:///x/accord.db") == Path("x/accord.db.scores")
+    assert mart_folder("sqlite://") is None
+    assert mart_folder("postgresql://host/name") == Path("accord.scores")
+    assert mart_folder("sqlite://", "there") == Path("there")
+    with pytest.raises(BadInput, match="folder of this machine"):
+        mart_folder("sqlite://", "s3://bucket/mart")

@@ -1,0 +1,188 @@
+"""From scores to the mart: a batch, parts, live replies, and the mart made anew from what is kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import scaled
+from typer.testing import CliRunner
+
+from accord import Conversation, Turn
+from accord.cli import (
+    app,
+    commands,  # noqa: F401 - registers the commands
+)
+from accord.learning import load_evaluator
+from accord.live import Ingestor, LiveScorer, Message, opened
+from accord.project import Config, Facts, Project, Spread, input_of, milliseconds, rebuild
+from accord.store import Mart
+from accord.values import SYNTHETIC, BadInput
+
+
+def chats(count: int = 12) -> list[Conversation]:
+    return [
+        Conversation(
+            f"c{place}",
+            (Turn("user", f"Question {place % 6}?"), Turn("assistant", f"Answer number {place}, with a few words.")),
+            metadata={"system": "ab"[place % 2], "version": str(place % 3), "topic": "returns", "language": "en",
+                      "began": f"2026-11-{place + 1:02}T10:00:00Z", **({SYNTHETIC: {"by": "x"}} if place == 3 else {})},
+        )
+        for place in range(count)
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    with Project(Config.model_validate({"store": f"sqlite:///{tmp_path}/accord.db"})) as opened:
+        opened.store.add_conversations(chats())
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Path(scaled.saved(tmp_path_factory.mktemp("evaluator")))
+
+
+def chat_file(folder: Path) -> Path:
+    path = folder / "chats.jsonl"
+    path.write_text("".join(json.dumps(each.to_json()) + "\n" for each in chats()), encoding="utf-8")
+    return path
+
+
+def rows(mart: Mart) -> dict[str, dict[str, Any]]:
+    found, state = mart.read(lambda each: each.collect())
+    assert not state.faults and len(found) == found["key"].n_unique()
+    return {row["conversation"]: row for row in found.iter_rows(named=True)}
+
+
+def without_times(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {
+        name: {**row, "scored": None, "attributions": json.loads(row["attributions"])} for name, row in found.items()
+    }
+
+
+def test_a_batch_is_on_the_mart_with_what_its_conversations_say(project: Project, folder: Path, tmp_path: Path) -> None:
+    done = project.score(chat_file(tmp_path), tmp_path / "scores.jsonl", folder)
+    found = rows(project.mart)
+    scores = [json.loads(line) for line in (tmp_path / "scores.jsonl").read_text().splitlines()]
+    said = {each["conversation"]: each for each in scores}
+    assert found.keys() == said.keys() and len(found) == done.scored == 12
+    assert all(found[name]["value"] == pytest.approx(said[name]["value"]) for name in said)
+    assert found["c5"]["system"] == "b" and found["c5"]["topic"] == "returns" and found["c5"]["version"] == "2"
+    assert found["c5"]["time"].isoformat() == "2026-11-06T10:00:00" and found["c5"]["origin"] == "batch"
+    assert [name for name, row in found.items() if row["synthetic"]] == ["c3"]
+    assert found["c0"]["input"] == found["c6"]["input"] != found["c1"]["input"]
+    evaluator = load_evaluator(folder)
+    assert {row["question"] for row in found.values()} == {evaluator.question.id}
+    assert sum(found["c0"]["probabilities"]) == pytest.approx(1) and len(found["c0"]["options"]) > 1
+
+
+def test_scored_twice_counts_once(project: Project, folder: Path, tmp_path: Path) -> None:
+    for _ in range(2):
+        project.score(chat_file(tmp_path), tmp_path / "scores.jsonl", folder)
+    assert len(rows(project.mart)) == 12
+
+
+def test_the_mart_made_anew_is_what_it_was(project: Project, folder: Path, tmp_path: Path) -> None:
+    project.score(chat_file(tmp_path), tmp_path / "scores.jsonl", folder)
+    before = without_times(rows(project.mart))
+    for part in project.mart.folder.iterdir():
+        part.unlink()
+    done = rebuild(project)
+    assert done.rows == 12 and done.runs == 1 and done.live == 0
+    assert without_times(rows(project.mart)) == before
+    (project.mart.folder / "part-0.parquet").write_bytes(b"PAR1")
+    assert "part-0.parquet" in rebuild(project).passed_over[0] and rebuild(project).rows == 12
+
+
+def test_folders_of_parts_are_taken_once_and_are_like_a_batch(project: Project, folder: Path, tmp_path: Path) -> None:
+    path = chat_file(tmp_path)
+    project.score(path, tmp_path / "scores.jsonl", folder)
+    before = without_times(rows(project.mart))
+    for part in project.mart.folder.iterdir():
+        part.unlink()
+    for _ in range(2):
+        project.score_parts(path, tmp_path / "parts", folder, spread=Spread(workers=1))
+    for name, row in without_times(rows(project.mart)).items():
+        assert row == {**before[name], **{each: pytest.approx(before[name][each], abs=1e-6) for each in
+                                          ("value", "low", "high", "probabilities")}}  # fmt: skip
+    done = rebuild(project, [tmp_path / "parts"])
+    assert done.folders == 1 and done.rows == 12
+    with pytest.raises(BadInput, match="no scores in parts"):
+        rebuild(project, [tmp_path])
+
+
+def test_live_replies_are_there_before_they_are_answered_and_outlive_a_rebuild(project: Project, folder: Path) -> None:
+    said = [
+        Message("live-1", "user", "Hello?"),
+        Message("live-1", "assistant", "Good day to you.", system="new", id="m"),
+    ]
+    with opened(folder, mart=project.mart) as ingestor:
+        ingestor.take(said)
+        found = rows(project.mart)["live-1"]
+        ingestor.take(said[1:])  # again: nothing new
+        assert len(rows(project.mart)) == 1
+        assert found["system"] == "new" and found["turn"] == 1 and found["origin"] == "live" and found["input"]
+    assert rebuild(project).live == 1 and rows(project.mart)["live-1"]["value"] == found["value"]
+
+
+def test_a_mart_that_cannot_be_written_is_said_once_and_scoring_goes_on(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    told: list[str] = []
+    with opened(folder, mart=Mart(tmp_path / "file" / "mart"), say=told.append) as ingestor:
+        found = [
+            ingestor.take([Message(f"c{n}", "user", "Hello?"), Message(f"c{n}", "assistant", "Good day.")])[1]
+            for n in range(3)
+        ]
+    assert all(row["status"] == "scored" for row in found)
+    [line] = told
+    assert line.startswith("the board does not see these scores: the mart")
+
+
+def test_without_a_mart_nothing_is_noted(folder: Path) -> None:
+    ingestor = Ingestor(LiveScorer(load_evaluator(folder)))
+    assert ingestor.take([Message("c", "assistant", "Good day.")])[0]["status"] == "scored"
+
+
+def test_the_command_says_what_is_on_the_board(project: Project, folder: Path, tmp_path: Path,
+                                               monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    project.score(chat_file(tmp_path), tmp_path / "scores.jsonl", folder)
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["board", "rebuild"])
+    assert done.exit_code == 0 and "12 scores on the board: of 1 runs, 0 folders, and 0 of live scoring" in done.output
+    refused = CliRunner().invoke(app, ["board", "rebuild", str(tmp_path / "nowhere")])
+    assert refused.exit_code != 0 and "no scores in parts" in refused.output
+
+
+@pytest.mark.parametrize(("said", "found"), [
+    ("2026-11-01T10:00:00Z", 1_793_527_200_000), ("2026-11-01T10:00:00", 1_793_527_200_000),
+    ("2026-11-01", 1_793_491_200_000), (1_793_527_200, 1_793_527_200_000), (1_793_527_200_000, 1_793_527_200_000),
+    ("yesterday", None), (True, None), (3, None), (None, None), (float("inf"), None), ({}, None), ("", None),
+])  # fmt: skip
+def test_times_as_logs_say_them(said: Any, found: int | None) -> None:
+    assert milliseconds(said) == found
+
+
+@pytest.mark.parametrize("metadata", [
+    {}, {"version": None, "topic": "", "language": 3, "time": "never"}, {"topic": ["a"], "group": {"a": 1}},
+    {"system": "x" * 10_000, "version": "<script>"}, {"synthetic": True},
+])  # fmt: skip
+def test_facts_of_whatever_a_log_says(metadata: dict[str, Any]) -> None:
+    found = Facts.of(Conversation("c", (Turn("user", "?"),), metadata=metadata))
+    assert all(value is None or isinstance(value, bool | int) or len(value) <= 200 for value in found.to_row().values())
+
+
+def test_inputs_are_what_was_asked() -> None:
+    asked = (
+        Turn("user", "How  ARE you?"),
+        Turn("assistant", "Well."),
+        Turn("user", "Good."),
+        Turn("assistant", "Yes."),
+    )
+    other = (Turn("user", "how are you"), Turn("assistant", "Fine."))
+    assert input_of(asked, None) == input_of(other, None) == input_of(asked, 1) == input_of(other, 1) is not None
+    assert input_of(asked, 3) != input_of(asked, 1) and input_of((), None) is None and input_of(other, 0) is None
