@@ -16,10 +16,11 @@ from typer.testing import CliRunner
 
 from accord import Store
 from accord.cli import app, commands  # noqa: F401 - registers the commands
+from accord.live import together
 from accord.project import Config, Project
 from accord.store import Conflict, IssueAnnotations, LeaseExpired, Studies
 from accord.values import BadInput, Issue, IssueAnnotation, StudySettings, Target, check
-from accord.workbench import Bench, OpenStudy, add_person, together
+from accord.workbench import Bench, OpenStudy, add_person
 
 # --- who gets what ------------------------------------------------------------------------------------------------
 

@@ -169,7 +169,7 @@ class Design(Layout):
         system, right, own = self._system(ratios)
         factor, covariance = _inverted(system)
         effects = covariance @ right
-        noise = max((own - right @ effects) / self._freedom, 1e-12)
+        noise = max(float(own - right @ effects) / self._freedom, 1e-12)
         log_det = 2 * np.log(np.diag(factor)).sum()
         for effect, members in self._members.items():
             log_det += np.count_nonzero(members) * np.log(ratios[effect])

@@ -19,7 +19,6 @@ from accord.cli.options import (
     open_project,
 )
 from accord.cli.show import note
-from accord.values import BadInput
 
 
 @command("serve")
@@ -64,6 +63,7 @@ def serve(
 
     from accord.live import Opening, check_installed, checked_binding, make_app, opened_service, serve_workers, together
     from accord.live import serve as listen
+    from accord.values import BadInput
 
     check_installed()
     token = os.environ.get("ACCORD_TOKEN") or None
