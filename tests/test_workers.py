@@ -229,6 +229,19 @@ def test_pages_are_served_by_one_process_at_the_same_address(tmp_path: Path, eva
         assert service.ask("POST", "/study/look", b"x" * 2**20)[0] == 413
 
 
+def test_a_promoted_evaluator_takes_over_in_every_worker(tmp_path: Path, evaluator: Evaluator) -> None:
+    with served(tmp_path, evaluator, "--out", "rows.jsonl") as service:
+        names = [f"c{place}" for place in range(8)]
+        assert service.post({"messages": [reply(name) for name in names]})[0] == 200
+        evaluator.save(tmp_path / "made")
+        os.replace(tmp_path / "evaluators" / "mixture", tmp_path / "before")
+        os.replace(tmp_path / "made", tmp_path / "evaluators" / "mixture")
+        until(lambda: service.said().count("another evaluator from now on") == 2, service.said)
+        rows = service.post({"messages": [reply(name) for name in names]})[1]["scores"]
+    assert all(row["turn"] == 1 and row["signature"].endswith(evaluator.digest()) for row in rows)
+    assert {row["signature"].endswith(evaluator.digest()) for row in service.rows() if row["turn"] == 0} == {False}
+
+
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds workers in /proc")
 
 

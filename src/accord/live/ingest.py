@@ -15,16 +15,17 @@ from types import TracebackType
 from typing import Any, Literal, Protocol, Self, TypedDict, cast
 
 from accord.evidence import EvidenceTable
-from accord.learning import load_evaluator
+from accord.learning import Evaluator, load_evaluator
 from accord.live.messages import CONVERSATIONS, Message
 from accord.live.scorer import SECONDS, IngestResult, LiveScorer
+from accord.live.succession import EVERY, Succession, version_of
 from accord.live.watching.alarms import Alarm
 from accord.live.watching.scheduler import FLUSH, LOOK, Scheduler
 from accord.live.watching.watch import Watch
 from accord.models import Models
 from accord.project import Facts, LiveConfig, Scoring, WatchConfig, input_of, milliseconds
 from accord.store import LIVE_ROWS, Mart, MartWriter, Store, StoreError
-from accord.values import POPULATION, Score, Unscored, regular, sendable
+from accord.values import POPULATION, Score, Signature, Unscored, regular, sendable
 
 FIRST = 3
 """The last turn that counts as a first reply: replies to the same first messages are held against each other."""
@@ -92,6 +93,8 @@ class Ingestor:
         note: Note = lambda found: None,
     ) -> None:
         self.scorer, self.watch, self.keep, self.settle, self.note = scorer, watch, keep, settle, note
+        self._first = None if watch is None else watch.evaluator
+        self._later: dict[Signature, str] = {}  # whose the scores are of evaluators that took over
         self._unkept: list[Row] = []
         self._lock = Lock()
 
@@ -104,9 +107,20 @@ class Ingestor:
             if self.watch is not None:
                 for said, taken in found:
                     if taken.score is not None and taken.evidence is not None and not taken.again:
-                        self.watch.add(said.system, said.day, taken.score, taken.evidence)
+                        whose = self._later.get(taken.score.signature, self._first)
+                        self.watch.add(said.system, said.day, taken.score, taken.evidence, whose)
             self._keep([row for row in rows if is_kept(row)])
         return rows
+
+    def take_over(self, prepared: LiveScorer) -> None:
+        """Score from now on with another evaluator; what is watched is watched apart."""
+        signature = prepared.signature.with_part("learned", prepared.evaluator.digest())
+        if self.watch is not None:
+            evaluator = str(signature.with_part("for", prepared.speaker or POPULATION))
+            with self._lock:
+                self._later[signature] = evaluator
+            self.watch.take_over(evaluator, prepared.columns)
+        self.scorer.take_over(prepared)
 
     def _keep(self, rows: Sequence[Row]) -> None:
         """Keep rows, and before them those that could not be kept."""
@@ -225,6 +239,7 @@ def opened(
     limits: LiveConfig | None = None,
     looks: bool = True,
     mart: Mart | None = None,
+    every: float = EVERY,
 ) -> Iterator[Ingestor]:
     """An ingestor for a fitted evaluator.
 
@@ -241,32 +256,52 @@ def opened(
         limits: Words that are looked at, and the memory of all conversations together.
         looks: Whether this process looks for what is alarming; of several that add up one does.
         mart: Where scores go that the board shows.
+        every: Seconds between looks at the folder: another evaluator that is put there takes over (`Succession`).
 
     Raises:
         BadInput: There is no such evaluator, or it cannot score live.
         UnknownName: It does not know the annotator.
     """
-    scorer = LiveScorer(load_evaluator(evaluator), annotator, conversations, seconds, models=models, limits=limits)
+    folder = Path(evaluator)
+    seen = version_of(folder)
+    scorer = LiveScorer(load_evaluator(folder), annotator, conversations, seconds, models=models, limits=limits)
     with ExitStack() as open_:
         log = None if out is None else open_.enter_context(RowLog(out))
         keep = None if log is None else log.write
         note: Note = (lambda found: None) if mart is None else _noting(scorer, open_.enter_context(mart.writer()), say)
+        scheduler: Scheduler | None = None
         if store is None:
-            yield Ingestor(scorer, None, keep, note=note)
-            return
-        watch = Watch(_whose(scorer), scorer.columns)
-        open_.enter_context(_rounds(watch, store, watching or WatchConfig(), scorer, say, looks))
-        yield Ingestor(scorer, watch, keep, partial(watch.flush, store), note)
+            ingestor = Ingestor(scorer, None, keep, note=note)
+        else:
+            watch = Watch(_whose(scorer), scorer.columns)
+            scheduler = open_.enter_context(_rounds(watch, store, watching or WatchConfig(), scorer, say, looks))
+            ingestor = Ingestor(scorer, watch, keep, partial(watch.flush, store), note)
+
+        def take_over(found: Evaluator) -> None:
+            prepared = scorer.prepared(found)
+            ingestor.take_over(prepared)
+            if scheduler is not None:
+                scheduler.learned = _learned(prepared)
+
+        open_.enter_context(Succession(folder, seen, take_over, say, every))
+        yield ingestor
 
 
 def _noting(scorer: LiveScorer, writer: MartWriter, say: Say) -> Note:
     """Puts what was scored where the board sees it; that it cannot be written is said once, and scoring goes on."""
-    evaluator, told = scorer.evaluator, set[str]()
-    about = Scoring.by(evaluator.name, evaluator.digest(), evaluator.question.id, LIVE_ROWS)
+    makers: dict[Signature, Scoring] = {}  # another evaluator may take over
+    told = set[str]()
+
+    def maker(score: Score | Unscored) -> Scoring:
+        if score.signature not in makers:
+            evaluator = scorer.evaluator
+            made = Scoring.by(evaluator.name, evaluator.digest(), evaluator.question.id, LIVE_ROWS)
+            makers[score.signature] = made
+        return makers[score.signature]
 
     def note(found: Sequence[tuple[Message, IngestResult]]) -> None:
         rows = [
-            about.row(score, _facts(said), _now(), _asked(scorer, score))
+            maker(score).row(score, _facts(said), _now(), _asked(scorer, score))
             for said, taken in found
             if (score := taken.score) is not None and not taken.again
         ]
@@ -308,7 +343,13 @@ def _rounds(watch: Watch, store: Store, config: WatchConfig, scorer: LiveScorer,
     def trouble(reason: str) -> None:
         say(f"not done yet: {reason}")
 
+    return Scheduler(
+        watch, store, config.webhook, config.level, _learned(scorer), alarm, trouble, FLUSH, LOOK if looks else inf
+    )
+
+
+def _learned(scorer: LiveScorer) -> EvidenceTable | None:
+    """The evidence of replies that its evaluator learned from."""
     head = scorer.evaluator.head
     seen = head.seen(EvidenceTable.from_rows(head.columns or (), {})) if scorer.evaluator.level == "turn" else None
-    learned = None if seen is None else seen[0]  # means over a conversation are unlike a reply's own values
-    return Scheduler(watch, store, config.webhook, config.level, learned, alarm, trouble, FLUSH, LOOK if looks else inf)
+    return None if seen is None else seen[0]  # means over a conversation are unlike a reply's own values

@@ -23,7 +23,7 @@ from zlib import crc32
 import numpy as np
 
 from accord.evidence import CHARACTERS, Column, EvidenceTable, Source, first_words
-from accord.learning import Evaluator
+from accord.learning import Evaluator, Plausibility
 from accord.live.memory import CONVERSATION, RESULT, Documents, Room, said_size
 from accord.live.messages import CONVERSATIONS, Message, Role
 from accord.models import LIKELIHOOD, Flow, Models, memory_models, run
@@ -38,6 +38,7 @@ from accord.values import (
     ModelError,
     Sample,
     Score,
+    Signature,
     Target,
     Turn,
     Unscored,
@@ -168,20 +169,50 @@ class LiveScorer:
             raise BadInput(f"remember at least one conversation for some time, got {conversations} for {seconds} s")
         check_live(evaluator, asks=models is not None)
         self.limits = limits or LiveConfig()
-        share = self.limits.plausibility_share if models is not None else 0.0
-        self._gate = evaluator.plausibility if share > 0 else None
-        self.evaluator = evaluator = evaluator.without_gate()
-        self.speaker, self.signature = evaluator.head.speaker(annotator), evaluator.signature()
         self.conversations, self.seconds = conversations, seconds
-        self.asks = self._gate is not None or not all(source.is_live for source in _sources(evaluator))
-        self._models = models or memory_models()
-        for role in (*evaluator.roles, *([LIKELIHOOD] if self._gate is not None else [])):
-            self._models.role(role)  # who is missing is said now, and opened when first asked
-        self.columns = self._columns()
+        self._annotator, self._given, self._models = annotator, models, models or memory_models()
+        self._took_over: Signature | None = None
+        self._use(evaluator)
         self._clock, self._lock = clock, RLock()
         self.room = Room(int(self.limits.memory_mb * 1e6))
         self._documents = Documents(self.limits.document_words, self.room)
         self._open: OrderedDict[str, _Open] = OrderedDict()
+
+    def _use(self, evaluator: Evaluator) -> None:
+        """Score with this evaluator."""
+        share = self.limits.plausibility_share if self._given is not None else 0.0
+        self._gate = evaluator.plausibility if share > 0 else None
+        self.evaluator = evaluator = evaluator.without_gate()
+        self.speaker, self.signature = evaluator.head.speaker(self._annotator), evaluator.signature()
+        self.asks = self._gate is not None or not all(source.is_live for source in _sources(evaluator))
+        for role in (*evaluator.roles, *([LIKELIHOOD] if self._gate is not None else [])):
+            self._models.role(role)  # who is missing is said now, and opened when first asked
+        self.columns = self._columns()
+
+    def prepared(self, evaluator: Evaluator) -> LiveScorer:
+        """A scorer that is set up as this one, and may score with another evaluator.
+
+        Raises:
+            BadInput, NotFitted, UnknownName: It cannot, as when a scorer is made.
+        """
+        return LiveScorer(evaluator, self._annotator, models=self._given, limits=self.limits)
+
+    def take_over(self, prepared: LiveScorer) -> None:
+        """Score from now on as another scorer would (`prepared`); conversations under way go on as they are.
+
+        Its scores say so: their signature has the digest of what the evaluator learned.
+        """
+        with self._lock:
+            self.evaluator, self._gate, self.speaker = prepared.evaluator, prepared._gate, prepared.speaker
+            self.asks, self.columns = prepared.asks, prepared.columns
+            self.signature = self._took_over = prepared.signature.with_part("learned", prepared.evaluator.digest())
+            for known in self._open.values():  # what sources kept of them is of the sources before
+                turns = known.turns
+                known.turns = Growing()
+                for turn in turns:
+                    known.turns = known.turns.plus(turn)
+                self._weigh(known, -known.made)
+                known.made = 0
 
     def _columns(self) -> tuple[Column, ...]:
         """The evidence of a reply; where nobody needs to be asked for it, made as what was learned from."""
@@ -375,25 +406,30 @@ class LiveScorer:
 
     def _scored(self, replies: Sequence[_Reply]) -> list[IngestResult]:
         samples = [reply.sample for reply in replies]
+        took_over, signature = self._took_over, self.signature  # another one may take over while a model is asked
         try:
-            table, scores = run(self._flow(samples), self._models)
+            table, scores = run(self._flow(samples, self.evaluator, self._gate), self._models)
         except (BudgetReached, ModelError) as error:
             who = self.speaker or POPULATION
-            return [IngestResult(Unscored(r.target, who, str(error), self.signature)) for r in replies]
+            return [IngestResult(Unscored(r.target, who, str(error), signature)) for r in replies]
+        if took_over is not None:
+            scores = [replace(score, signature=took_over) for score in scores]
         names, known = [column.name for column in table.columns], _values(table)
         return [
             IngestResult(reply.of_turn(score), dict(zip(names, values, strict=True)))
             for reply, score, values in zip(replies, scores, known, strict=True)
         ]
 
-    def _flow(self, samples: Sequence[Sample]) -> Flow[tuple[EvidenceTable, list[Score | Unscored]]]:
+    def _flow(
+        self, samples: Sequence[Sample], evaluator: Evaluator, gate: Plausibility | None
+    ) -> Flow[tuple[EvidenceTable, list[Score | Unscored]]]:
         """Evidence and scores, as the batch makes them."""
-        table = yield from self.evaluator.evidence(samples)
-        scores = self.evaluator.score(table, [self.speaker] * len(samples))
-        scores = yield from self.evaluator.with_others(samples, scores)
+        table = yield from evaluator.evidence(samples)
+        scores = evaluator.score(table, [self.speaker] * len(samples))
+        scores = yield from evaluator.with_others(samples, scores)
         drawn = [place for place, sample in enumerate(samples) if self._is_drawn(sample.target)]
-        if self._gate is not None and drawn:
-            gated = yield from self._gate.gated([samples[each] for each in drawn], [scores[each] for each in drawn])
+        if gate is not None and drawn:
+            gated = yield from gate.gated([samples[each] for each in drawn], [scores[each] for each in drawn])
             for place, score in zip(drawn, gated, strict=True):
                 scores[place] = score
         return table, scores

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from threading import Lock
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from accord.evidence import Column, EvidenceTable
 from accord.live.watching.alarms import FINISHED, LEVEL, PAST, Alarm, Daily, Features, Key, alarms
@@ -33,22 +33,44 @@ class WatchedDay(TypedDict):
     content: dict[str, Any]
 
 
+class _Place(NamedTuple):
+    """A day of a system, as one evaluator scored it."""
+
+    evaluator: str
+    system: str
+    day: str
+
+
 class Watch:
-    """Adds up what is scored by one evaluator; may be used from several threads."""
+    """Adds up what is scored, by whose scores they are; may be used from several threads."""
 
     def __init__(self, evaluator: str, columns: Sequence[Column]) -> None:
         """`evaluator` is the signature of its scores; `columns` say how the evidence is made."""
         self.evaluator, self.columns = evaluator, list(columns)
-        self._days: dict[tuple[str, str], tuple[str, Day]] = {}
+        self._columns = {evaluator: self.columns}
+        self._days: dict[_Place, tuple[str, Day]] = {}
         self._systems = Names(SYSTEMS)
-        self._changed: set[tuple[str, str]] = set()
+        self._changed: set[_Place] = set()
         self._lock, self._flushing = Lock(), Lock()
 
-    def add(self, system: str | None, day: str, score: Score | Unscored, evidence: Mapping[str, float | None]) -> None:
-        """Take a reply into account; `day` is an ISO date."""
-        values = [evidence.get(column.name) for column in self.columns]
+    def take_over(self, evaluator: str, columns: Sequence[Column]) -> None:
+        """Another evaluator scores from now on; what the one before scored is added to its own days still."""
         with self._lock:
-            place = self._systems.of(system or NOT_SAID), day
+            self.evaluator, self.columns = evaluator, list(columns)
+            self._columns[evaluator] = self.columns
+
+    def add(
+        self,
+        system: str | None,
+        day: str,
+        score: Score | Unscored,
+        evidence: Mapping[str, float | None],
+        evaluator: str | None = None,
+    ) -> None:
+        """Take a reply into account; `day` is an ISO date, and `evaluator` who scored it, where not the present one."""
+        with self._lock:
+            place = _Place(evaluator or self.evaluator, self._systems.of(system or NOT_SAID), day)
+            values = [evidence.get(column.name) for column in self._columns[place.evaluator]]
             if place not in self._days:
                 self._days[place] = uuid.uuid4().hex, Day()
             self._days[place][1].add(score, values)
@@ -67,16 +89,17 @@ class Watch:
             Watched(store).put_days(rows)
         except BaseException:
             with self._lock:
-                self._changed.update((row["system"], row["day"]) for row in rows)
+                self._changed.update(_Place(row["evaluator"], row["system"], row["day"]) for row in rows)
             raise
         with self._lock:
-            for place in sorted(self._days.keys() - self._changed, key=lambda each: each[1])[:-DAYS_OPEN]:
+            for place in sorted(self._days.keys() - self._changed, key=lambda each: each.day)[:-DAYS_OPEN]:
                 del self._days[place]  # more of that day would begin another sketch, to be added to this one
 
-    def _row(self, place: tuple[str, str]) -> WatchedDay:
+    def _row(self, place: _Place) -> WatchedDay:
         key, day = self._days[place]
-        content = {**day.to_json(), "columns": [[column.name, column.signature] for column in self.columns]}
-        return {"key": key, "evaluator": self.evaluator, "system": place[0], "day": place[1], "content": content}
+        columns = [[column.name, column.signature] for column in self._columns[place.evaluator]]
+        content = {**day.to_json(), "columns": columns}
+        return {"key": key, "evaluator": place.evaluator, "system": place.system, "day": place.day, "content": content}
 
 
 def daily(store: Store, since: str) -> Daily:
