@@ -2,8 +2,8 @@
 
     python benchmarks/scale.py [--only PARTS] [--quick] [--limit N] --json OUT
 
-What each part measures stands in the file that it is measured in: `scale_scoring.py`, `scale_store.py`. Ratios compare
-what ran in the same run; a rate is of this machine and its load.
+What each part measures stands in the file that it is measured in: `scale_scoring.py`, `scale_store.py`,
+`scale_live.py`. Ratios compare what ran in the same run; a rate is of this machine and its load.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from importlib.util import find_spec
 
 from harness import Row, chosen, finish, options
 
-PARTS = [import_module(name) for name in ("scale_scoring", "scale_store") if find_spec(name)]
+PARTS = [import_module(name) for name in ("scale_scoring", "scale_store", "scale_live") if find_spec(name)]
 RUN = {name: run for part in PARTS for name, run in part.RUN.items()}
 COLUMNS = [
-    "what", "conversations", "workers", "seconds", "cpu_seconds", "start_seconds", "per_second", "microseconds",
+    "what", "encoding", "conversations", "spans", "workers", "seconds", "cpu_seconds", "start_seconds", "per_second",
+    "microseconds", "replies_per_second",
     "ratio", "ratio_naive", "peak_mb", "peak_mb_few", "lost", "doubled", "rescored_parts", "same_bytes", "overspent",
-    "paid_twice", "skipped",
+    "paid_twice", "p50_ms", "p99_ms", "refused", "skipped",
 ]  # fmt: skip
 
 

@@ -30,7 +30,7 @@ from accord.live.watching.watch import DayRow, Watch, WatchReport, report, see_t
 
 if TYPE_CHECKING:
     from accord.live.service.app import Service, make_app
-    from accord.live.service.server import impatient, serve
+    from accord.live.service.server import checked_proxies, impatient, serve
     from accord.live.service.turns import Batcher, Busy, Late
     from accord.live.service.workers import Opening, opened_service, serve_workers
 
@@ -40,6 +40,7 @@ _LATER = {
     "Late": "turns",
     "Opening": "workers",
     "Service": "app",
+    "checked_proxies": "server",
     "impatient": "server",
     "make_app": "app",
     "opened_service": "workers",
@@ -81,6 +82,7 @@ __all__ = [
     "check_installed",
     "check_live",
     "checked_binding",
+    "checked_proxies",
     "impatient",
     "is_loopback",
     "looks",

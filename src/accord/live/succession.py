@@ -1,7 +1,8 @@
 """Another evaluator takes over without a restart: its folder is looked at every few seconds.
 
-A promotion on the lead's page, `accord fit`, or a folder that is renamed into place change its files. What cannot be read or cannot score live is told once, and the one in use goes on; it is
-tried again at each look, since a folder that is being copied becomes whole.
+A promotion on the lead's page, `accord fit`, or a folder that is renamed into place change its files. What cannot be
+read or cannot score live is told once, and the one in use goes on; it is tried again at each look, since a folder that
+is being copied becomes whole.
 """
 
 from __future__ import annotations

@@ -48,6 +48,12 @@ def serve(
         int,
         typer.Option("--workers", min=1, max=64, help="Processes that score; a conversation belongs to one of them."),
     ] = 1,
+    proxy: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--proxy", help="Address of a proxy whose X-Forwarded-For and -Proto are believed; more than once for more."
+        ),
+    ] = None,
     watch: IsWatched = True,
     ask: Asks = False,
     config_file: ConfigFile = None,
@@ -61,7 +67,16 @@ def serve(
     """
     from contextlib import ExitStack
 
-    from accord.live import Opening, check_installed, checked_binding, make_app, opened_service, serve_workers, together
+    from accord.live import (
+        Opening,
+        check_installed,
+        checked_binding,
+        checked_proxies,
+        make_app,
+        opened_service,
+        serve_workers,
+        together,
+    )
     from accord.live import serve as listen
     from accord.values import BadInput
 
@@ -70,6 +85,7 @@ def serve(
     with open_project(config_file) as project, ExitStack() as open_:
         config, folder = project.config, evaluator or project.folder()
         is_scoring = evaluator is not None or not config.studies or folder.exists()
+        proxies = checked_proxies(proxy or ())
         if is_scoring:
             checked_binding(host, token)
         elif workers > 1:
@@ -85,8 +101,9 @@ def serve(
             pages = workbench_app(bench, frozenset(map(str.lower, [host, *(name or ())])))
             note(f"studies at http://{host}:{port}/: {', '.join(bench.open)}")
         opening = Opening(
-            config, folder, annotator, out, conversations, minutes * 60, watch, ask, token, int(max_body * 2**20)
-        )
+            config, folder, annotator, out, conversations, minutes * 60, watch, ask, token, int(max_body * 2**20),
+            proxies,
+        )  # fmt: skip
         if workers > 1:
             note(f"serving {folder} by {workers} workers at http://{host}:{port}/docs")
             serve_workers(opening, workers, host, port, pages, note)
@@ -94,7 +111,7 @@ def serve(
             service = open_.enter_context(opened_service(opening, project, note))
             scores = make_app(service, token, opening.body)
             note(f"serving {service.ingestor.scorer.signature} at http://{host}:{port}/docs")
-            listen(scores if pages is None else together(scores, pages), host, port)
+            listen(scores if pages is None else together(scores, pages), host, port, proxies)
         elif pages is not None:
-            listen(pages, host, port)
+            listen(pages, host, port, proxies)
     note("stopped; answers are kept" if config.studies else "stopped")

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import ipaddress
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Literal
@@ -72,15 +73,21 @@ FINISHING = 20
 """Seconds for what is under way when the service is told to stop."""
 
 
-def config_of(app: App, host: str, port: int, lifespan: Literal["on", "off"] = "on") -> uvicorn.Config:
-    """How an application is served."""
+def config_of(
+    app: App, host: str, port: int, proxies: Sequence[str] = (), lifespan: Literal["on", "off"] = "on"
+) -> uvicorn.Config:
+    """How an application is served.
+
+    What `X-Forwarded-For` and `X-Forwarded-Proto` say is believed of these `proxies` (addresses or networks) alone: of
+    nobody else, a client on this machine included.
+    """
     import uvicorn
 
     return uvicorn.Config(
         app,
         host, port, log_level="warning", access_log=False, server_header=False, lifespan=lifespan,
         http=impatient(SECONDS), limit_concurrency=CONNECTIONS, timeout_graceful_shutdown=FINISHING,
-        timeout_keep_alive=30,
+        timeout_keep_alive=30, proxy_headers=bool(proxies), forwarded_allow_ips=list(proxies),
     )  # fmt: skip
 
 
@@ -93,7 +100,23 @@ def tune() -> None:
     sys.setswitchinterval(0.001)  # threads that score and read let the loop answer others sooner
 
 
-def serve(app: App, host: str, port: int) -> None:
+def checked_proxies(proxies: Sequence[str]) -> tuple[str, ...]:
+    """Addresses or networks of proxies, if they are some.
+
+    Raises:
+        BadInput: One is a name, or everybody.
+    """
+    for each in proxies:
+        try:
+            network = ipaddress.ip_network(each, strict=False)
+        except ValueError:
+            raise BadInput(f"--proxy {each!r} is no address; give that of the proxy, such as 10.0.0.7 or ::1") from None
+        if network.prefixlen == 0:
+            raise BadInput(f"--proxy {each} would believe everybody what they say of themselves; name the proxy")
+    return tuple(proxies)
+
+
+def serve(app: App, host: str, port: int, proxies: Sequence[str] = ()) -> None:
     """Serve an ASGI application, until SIGINT or SIGTERM.
 
     Raises:
@@ -101,7 +124,7 @@ def serve(app: App, host: str, port: int) -> None:
     """
     import uvicorn
 
-    config = config_of(app, host, port)
+    config = config_of(app, host, port, proxies)
     tune()
     with _signals_end_quietly():
         try:

@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
@@ -69,6 +69,7 @@ class Opening:
         asks: Whether sources that are not live may ask their models.
         token: What everyone has to name.
         body: Bytes that a request may have.
+        proxies: Addresses of proxies that are believed for whom they ask.
     """
 
     config: Config
@@ -81,16 +82,14 @@ class Opening:
     asks: bool = False
     token: str | None = None
     body: int = 4 * 2**20
+    proxies: tuple[str, ...] = ()
 
     def share(self, number: int, of: int) -> Opening:
         """That of one of several workers: a part of the memory, and a file of its own."""
         live = self.config.live.model_copy(update={"memory_mb": self.config.live.memory_mb / of})
         out = None if self.out is None else self.out.with_name(f"{self.out.stem}-{number + 1}{self.out.suffix}")
-        config = self.config.model_copy(update={"live": live})
-        return Opening(
-            config, self.evaluator, self.annotator, out, max(1, self.conversations // of), self.seconds, self.watches,
-            self.asks, self.token, self.body,
-        )  # fmt: skip
+        few = max(1, self.conversations // of)
+        return replace(self, config=self.config.model_copy(update={"live": live}), out=out, conversations=few)
 
 
 @contextmanager
@@ -188,7 +187,11 @@ async def _serve(service: Service, opening: Opening, place: _Place, told: _Telli
     if place.pages is not None:
         app = together(app, Forwarded(place.pages, place.secret))
     host, port = place.public.getsockname()[:2]
-    server, ended, loop = _Led(config_of(app, host, port, "off")), asyncio.Event(), asyncio.get_running_loop()
+    server, ended, loop = (
+        _Led(config_of(app, host, port, opening.proxies, "off")),
+        asyncio.Event(),
+        asyncio.get_running_loop(),
+    )
     scoring = asyncio.create_task(service.batcher.run())
     others = await asyncio.start_server(Listener(place.secret, peers.answer), sock=place.own)
     stop = partial(loop.call_soon_threadsafe, setattr, server, "should_exit", True)
@@ -233,7 +236,7 @@ def serve_workers(
     """
     if opening.asks and opening.config.budget.shared is None and _is_capped(opening.config):
         budget = opening.config.budget.model_copy(update={"shared": f"accord serve {secrets.token_hex(8)}"})
-        opening = Opening(**{**vars(opening), "config": opening.config.model_copy(update={"budget": budget})})
+        opening = replace(opening, config=opening.config.model_copy(update={"budget": budget}))
     before = os.environ.get(FIGURES)
     figures = os.environ[FIGURES] = tempfile.mkdtemp(prefix="accord-figures-")
     try:

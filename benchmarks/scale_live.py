@@ -1,0 +1,232 @@
+"""Live scoring at scale: spans of a collector a second, and what several workers give under load.
+
+    python benchmarks/scale.py --only otlp,workers [--quick] --json OUT
+
+`otlp`: `accord serve` in processes of its own takes exports of 512 spans of 400 conversations, from 4 connections that
+send again upon 429. One span in five is a model call with its whole history (five turns on average), the others calls
+of a database; in `every span` all are model calls. `per_second` counts spans, `lost` and `doubled` replies: those that
+were sent against the rows that were kept.
+
+`workers`: two processes of clients with 16 connections each send a reply with its document per request to 1 and to 2
+workers. `ratio` is that to one worker. Clients run on the same cores.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager, suppress
+from copy import deepcopy
+from http.client import HTTPConnection, HTTPException
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import load
+import numpy as np
+from harness import Row
+
+BATCH, CHATS, CONNECTIONS = 512, 400, 4
+WORDS = 20
+TURNS = 10
+"""Of a conversation, until the next one begins."""
+SPAN_KINDS = {"one span in five": 5, "every span": 1}
+JSON, PROTOBUF = "application/json", "application/x-protobuf"
+DATABASE = {
+    "db.system": "postgresql", "db.statement": "select * from orders where id = ?", "server.address": "db.internal",
+    "http.request.method": "POST", "url.full": "http://db.internal/query", "network.protocol.version": "1.1",
+    "thread.name": "worker-7",
+}  # fmt: skip
+
+
+def _attribute(name: str, value: str) -> dict[str, Any]:
+    return {"key": name, "value": {"stringValue": value}}
+
+
+def _message(role: str, text: str) -> dict[str, Any]:
+    return {"role": role, "parts": [{"type": "text", "content": text}]}
+
+
+def exports(spans: int, each: int) -> tuple[list[dict[str, Any]], int]:
+    """Exports of so many spans, of which one in `each` is a model call; and how many replies they tell of."""
+    drawn = random.Random(0)
+    words = [f"word{place}" for place in range(400)] + ["the", "of", "and", "to", "is", "it", "you", "that"] * 50
+    histories: list[list[dict[str, Any]]] = [[] for _ in range(CHATS)]
+    begun, found, calls = [0] * CHATS, list[dict[str, Any]](), 0
+    while len(found) < spans:
+        chat, trace = calls % CHATS, f"{drawn.getrandbits(128):032x}"
+        calls += 1
+        history = histories[chat]
+        history.append(_message("user", " ".join(drawn.choices(words, k=WORDS))))
+        reply = _message("assistant", " ".join(drawn.choices(words, k=WORDS)))
+        call = {
+            "gen_ai.operation.name": "chat", "gen_ai.request.model": "m", "server.address": "api.internal",
+            "gen_ai.conversation.id": f"chat-{chat}-{begun[chat]}", "gen_ai.input.messages": json.dumps(history),
+            "gen_ai.output.messages": json.dumps([reply]),
+        }  # fmt: skip
+        for attributes in [*([DATABASE] * (each - 1)), call]:
+            at = str(10**18 + 1000 * len(found))
+            found.append({
+                "traceId": trace, "spanId": f"{drawn.getrandbits(64):016x}", "name": "span", "kind": 3,
+                "startTimeUnixNano": at, "endTimeUnixNano": at,
+                "attributes": [_attribute(*pair) for pair in attributes.items()],
+            })  # fmt: skip
+        history.append(reply)
+        if len(history) >= TURNS:
+            histories[chat], begun[chat] = [], begun[chat] + 1
+    resource = {"attributes": [_attribute("service.name", "bot"), _attribute("telemetry.sdk.language", "python")]}
+    return [
+        {"resourceSpans": [{"resource": resource, "scopeSpans": [{"spans": found[place : place + BATCH]}]}]}
+        for place in range(0, len(found), BATCH)
+    ], calls
+
+
+def packed(export: dict[str, Any], kind: str) -> bytes:
+    """An export as it is sent."""
+    if kind == JSON:
+        return json.dumps(export).encode()
+    from google.protobuf.json_format import ParseDict
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+    copied = deepcopy(export)
+    for span in copied["resourceSpans"][0]["scopeSpans"][0]["spans"]:
+        span |= {name: base64.b64encode(bytes.fromhex(span[name])).decode() for name in ("traceId", "spanId")}
+    return bytes(ParseDict(copied, ExportTraceServiceRequest()).SerializeToString())
+
+
+@contextmanager
+def serving(workers: int) -> Iterator[tuple[int, Path]]:
+    """`accord serve --workers N` with a fitted mixture; its port, and the folder of its rows."""
+    from live_scoring import fitted
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        fitted().save(folder / "evaluators" / "mixture")
+        (folder / "accord.yaml").write_text("evaluator: mixture\n", encoding="utf-8")
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = int(free.getsockname()[1])
+        command = [sys.executable, "-m", "accord", "serve", "--port", str(port), "--out", "rows.jsonl"]
+        process = subprocess.Popen([*command, "--workers", str(workers)], cwd=folder, stderr=subprocess.DEVNULL)
+        try:
+            while not _is_well(port):
+                if process.poll() is not None:
+                    raise RuntimeError("the service did not begin")
+                time.sleep(0.1)
+            yield port, folder
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait()
+
+
+def _is_well(port: int) -> bool:
+    with suppress(OSError, HTTPException, ValueError):
+        connection = HTTPConnection("127.0.0.1", port, timeout=30)
+        connection.request("GET", "/healthz")
+        found = json.loads(connection.getresponse().read())
+        connection.close()
+        return bool(found["status"] == "ok")
+    return False
+
+
+async def _send(port: int, bodies: Iterator[bytes], kind: str, refused: list[int]) -> None:
+    """Send exports one after another, each until it is taken."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    head = f"POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\nContent-Length: ".encode()
+    for body in bodies:
+        status = 0
+        while status != 200:
+            writer.write(head + str(len(body)).encode() + b"\r\n\r\n" + body)
+            answer = (await reader.readuntil(b"\r\n\r\n")).lower()
+            await reader.readexactly(int(answer.split(b"content-length:")[1].split(b"\r\n")[0]))
+            status = int(answer.split(b" ", 2)[1])
+            if status != 200:
+                refused.append(status)
+                await asyncio.sleep(1)
+    writer.close()
+
+
+def otlp_rows(quick: bool, limit: int | None) -> list[Row]:
+    """Spans a second of both encodings, with one worker and with two."""
+    rows: list[Row] = []
+    for what, each in SPAN_KINDS.items():
+        sent, calls = exports(limit or (8 if quick else 120 if each > 1 else 40) * BATCH, each)
+        for kind in (JSON, PROTOBUF):
+            bodies = [packed(export, kind) for export in sent]
+            for workers in (1,) if quick else (1, 2):
+                with serving(workers) as (port, folder):
+                    seconds, refused = asyncio.run(_all_sent(port, bodies, kind))
+                    kept = [
+                        (row["conversation"], row["turn"])
+                        for file in folder.glob("rows*.jsonl")
+                        for row in map(json.loads, file.read_text(encoding="utf-8").splitlines())
+                    ]
+                spans = sum(len(e["resourceSpans"][0]["scopeSpans"][0]["spans"]) for e in sent)
+                rows.append({
+                    "what": f"otlp, {what}", "encoding": "protobuf" if kind == PROTOBUF else "json", "spans": spans,
+                    "workers": workers, "seconds": seconds, "per_second": spans / seconds, "refused": refused,
+                    "replies_per_second": calls / seconds, "lost": calls - len(set(kept)),
+                    "doubled": len(kept) - len(set(kept)),
+                })  # fmt: skip
+                print({key: round(value, 2) if isinstance(value, float) else value for key, value in rows[-1].items()})
+    return rows
+
+
+async def _all_sent(port: int, bodies: Sequence[bytes], kind: str) -> tuple[float, int]:
+    """Seconds until all exports were taken, those of one conversation in their order; and how often one was refused."""
+    refused: list[int] = []
+    start = time.perf_counter()
+    waiting = iter(bodies)
+    await asyncio.gather(*(_send(port, waiting, kind, refused) for _ in range(CONNECTIONS)))
+    return time.perf_counter() - start, len(refused)
+
+
+def _post(port: int, count: int, client: int) -> tuple[float, list[float], dict[int, int]]:
+    """What one process of clients saw."""
+    from live_scoring import DOCUMENT, REPLIES, texts
+
+    rng = np.random.default_rng(client)
+    replies, [document] = texts(rng, REPLIES, WORDS), texts(rng, 1, DOCUMENT)
+    bodies = (
+        json.dumps({
+            "conversation": f"{client}-{place % 500}", "role": "assistant", "content": replies[place % REPLIES],
+            "documents": [document], "id": str(place),
+        }).encode()
+        for place in range(count)
+    )  # fmt: skip
+    found = load.post(port, bodies, 16)
+    return found.seconds, found.latencies.tolist(), found.statuses
+
+
+def workers_rows(quick: bool, limit: int | None) -> list[Row]:
+    """Requests a second and their latencies by workers, from two processes of clients."""
+    count = limit or (500 if quick else 6000)
+    rows: list[Row] = []
+    for workers in (1, 2):
+        with serving(workers) as (port, _), ProcessPoolExecutor(2, get_context("spawn")) as pool:
+            list(pool.map(_post, [port] * 2, [100] * 2, [7, 8]))  # what is opened when it is first used
+            found = list(pool.map(_post, [port] * 2, [count] * 2, [0, 1]))
+        latencies = np.concatenate([each for _, each, _ in found])
+        per_second = len(latencies) / max(seconds for seconds, _, _ in found)
+        p50, p99 = (np.quantile(latencies, (0.5, 0.99)) * 1e3).tolist()
+        refused = sum(n for _, _, statuses in found for status, n in statuses.items() if status != 200)
+        rows.append({
+            "what": "workers", "workers": workers, "clients": 32, "per_second": per_second, "p50_ms": p50,
+            "p99_ms": p99, "refused": refused, "ratio": per_second / rows[0]["per_second"] if rows else 1.0,
+        })  # fmt: skip
+        print({key: round(value, 2) if isinstance(value, float) else value for key, value in rows[-1].items()})
+    return rows
+
+
+RUN = {"otlp": otlp_rows, "workers": workers_rows}
+os.environ.setdefault("OMP_NUM_THREADS", "1")
