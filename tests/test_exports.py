@@ -163,3 +163,25 @@ def test_what_is_no_export_is_refused() -> None:
             export_of(body, kind, TRACES)
     with pytest.raises(BadInput):
         LOGS.checked(export_of(b'{"resourceLogs": 7}', JSON, LOGS))
+
+
+def test_what_is_taken_back_is_new_again_and_what_was_before_is_not() -> None:
+    def turns(count: int) -> dict[str, Any]:
+        history = [said("user" if place % 2 == 0 else "assistant", f"turn {place}") for place in range(count)]
+        told = {"gen_ai.conversation.id": "c", "gen_ai.input.messages": json.dumps(history[:-1]),
+                "gen_ai.output.messages": json.dumps(history[-1:])}  # fmt: skip
+        return {"resourceSpans": [{"scopeSpans": [{"spans": [span(count, told)]}]}]}
+
+    unfolding = HistoryDeduplicator()
+    assert len(unfolding.messages(turns(4), "otlp", "otel")[0]) == 4
+    before, counted = unfolding.state("c"), unfolding.room.used
+    for _ in range(3):
+        assert [m.content for m in unfolding.messages(turns(6), "otlp", "otel")[0]] == ["turn 4", "turn 5"]
+        unfolding.take_back("c", before, unfolding.state("c"))
+        assert unfolding.room.used == counted
+    after = unfolding.state("c")
+    unfolding.messages(turns(6), "otlp", "otel")
+    unfolding.take_back("c", before, after)  # more was said since
+    assert len(unfolding.messages(turns(6), "otlp", "otel")[0]) == 6
+    unfolding.take_back("new", None, None)
+    assert unfolding.state("new") is None

@@ -36,6 +36,7 @@ pytest.importorskip("fastapi", reason="needs accord[serve]")
 import uvicorn
 
 from accord.live import Batcher, Busy, Late, Service, Watch, checked_binding, impatient, is_loopback, make_app
+from accord.live.service.schemas import TRACES
 
 QUESTION = Question(id="useful", text="Is it useful?", scale=Scale(options=(1, 2, 3, 4)))
 JSON = {"Content-Type": "application/json"}
@@ -431,6 +432,29 @@ def test_traces_repeat_what_was_said_and_each_reply_is_scored_once(evaluator: Ev
         alone.message("t1", role, content)
     expected = alone.message("t1", "assistant", "On Friday.")
     assert rows[1]["value"] == pytest.approx(expected.value)  # type: ignore[union-attr]
+
+
+def test_an_export_that_found_no_room_is_taken_in_once_when_it_comes_again(evaluator: Evaluator) -> None:
+    kept: list[Any] = []
+    service = Service(Ingestor(LiveScorer(evaluator), keep=kept.extend))
+    first = [("user", "Where is my order?")]
+    second = [*first, ("assistant", "It was sent on Monday."), ("user", "When does it arrive?")]
+    exports = [spans("t1", (first, "It was sent on Monday.")), spans("t1", (second, "On Friday."))]
+
+    async def run() -> None:
+        scoring = asyncio.create_task(service.batcher.run())
+        for export in exports:
+            body = json.dumps(export).encode()
+            service.batcher.waiting = service.batcher.most
+            for _ in range(3):
+                with pytest.raises(Busy):
+                    await service.trace(body, "application/json", TRACES)
+            service.batcher.waiting = 0
+            assert await service.trace(body, "application/json", TRACES) == (0, "")
+        scoring.cancel()
+
+    asyncio.run(run())
+    assert [(row["conversation"], row["turn"]) for row in kept] == [("t1", 1), ("t1", 3)]
 
 
 def test_traces_that_say_nothing_are_counted_and_told_of_once(evaluator: Evaluator) -> None:

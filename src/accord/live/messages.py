@@ -269,6 +269,20 @@ class HistoryDeduplicator:
         summaries = reader.split is not None  # of spans some tell again what others inside them told
         return [_message_of(record.conversation, turn) for turn in self.new_in(record.conversation, summaries)]
 
+    def state(self, conversation: str) -> _Known | None:
+        """What is known of a conversation, for `take_back`; it never changes."""
+        return self._known.get(conversation)
+
+    def take_back(self, conversation: str, before: _Known | None, after: _Known | None) -> None:
+        """Know of a conversation what was known before a row; all that it says is new where it said more since then."""
+        if self._known.get(conversation) is not after:
+            self.forget(conversation)
+        elif before is not after:
+            self.forget(conversation)
+            if before is not None:
+                self._known[conversation] = before
+                self.room.take(before.size)
+
     def forget(self, conversation: str) -> None:
         """Take all that a conversation says from now on as new."""
         known = self._known.pop(conversation, None)

@@ -47,6 +47,8 @@ SYSTEMS = 50
 LARGE = 32 * 2**10
 """Bytes from which on a request is read in a thread of its own, one at a time, so that small ones are not held up."""
 OTLP = "otel"
+_States = Mapping[str, tuple[Any, Any]]
+"""What was known of each conversation of an export before it, and after it."""
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -289,20 +291,49 @@ class Service:
             Busy: Too many messages wait.
             Late: Not all was done in time.
         """
-        said, bad = await self.aside(self._unfolded, groups)
+        said, bad, states = await self.aside(self._unfolded, groups)
+        found: list[Row] = []
         try:
-            found = await self.take_here(said, client)
+            found = await self.batcher.take(said, client) if said else []
             if any(row.get("taken") is False for row in found):
                 raise Late(f"not all was scored within {self.batcher.seconds:g} seconds; send it again")
+        except Late:
+            self._take_back(states, found)
+            raise
         except BaseException:
             for each in said:  # whoever sends it again finds it new
                 self.unfolding.forget(each.conversation)
             raise
         return found, bad
 
-    def _unfolded(self, groups: Mapping[str, list[Fields]]) -> tuple[list[Message], list[str]]:
+    def _take_back(self, states: _States, found: Sequence[Row]) -> None:
+        """Whoever sends an export again finds new what was not taken in, and nothing of other conversations."""
+        taken = {row["conversation"] for row in found if row.get("taken") is not False}
+        late = {row["conversation"] for row in found if row.get("taken") is False}
         with self._unfolding:
-            return self.unfolding.heard(groups, OTLP)
+            for name, (before, after) in states.items():
+                if name in taken & late:
+                    self.unfolding.forget(name)
+                elif name not in taken:
+                    self.unfolding.take_back(name, before, after)
+
+    def _unfolded(self, groups: Mapping[str, list[Fields]]) -> tuple[list[Message], list[str], _States]:
+        """What is new, why some parts say nothing, and what was known of each conversation before and after.
+
+        Raises:
+            Busy: Too many messages wait; all is as it was before.
+        """
+        with self._unfolding:
+            before = {name: self.unfolding.state(name) for name in groups}
+            said, bad = self.unfolding.heard(groups, OTLP)
+            states = {name: (known, self.unfolding.state(name)) for name, known in before.items()}
+            try:
+                self.batcher.check_room(len(said))
+            except Busy:
+                for name, (known, now) in states.items():
+                    self.unfolding.take_back(name, known, now)
+                raise
+        return said, bad, states
 
     async def _taken(self, batch: Sequence[Message], client: str) -> list[Row]:
         if self.peers is None or not batch:
