@@ -17,10 +17,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord import Conversation, Store, Turn
-from accord.formats import decoded_json, read, read_rows
+from accord.formats import WrongShape, answers_beside, asked_beside, decoded_json, read, read_rows
 from accord.project import Imported, Reading, import_files, preparing
-from accord.store import conversation_row
-from accord.values import AccordError, BadInput, BadRow, Growing, PlainTurns, Rubric, canonical_json
+from accord.store import Keys, conversation_row, label_row
+from accord.values import (
+    AccordError,
+    BadInput,
+    BadRow,
+    Growing,
+    Label,
+    PlainTurns,
+    Rubric,
+    Target,
+    canonical_json,
+    content_hash,
+)
 
 USER, REPLY = {"role": "user", "content": "Why?"}, {"role": "assistant", "content": "So."}
 
@@ -200,7 +211,7 @@ JSON = st.recursive(
 def test_the_faster_decoder_reads_what_json_reads(value: Any) -> None:
     for written in (json.dumps(value), json.dumps(value, ensure_ascii=False)):
         raw = written.encode("utf-8", "surrogatepass")
-        assert repr(decoded_json(raw, written)) == repr(json.loads(written))
+        assert repr(decoded_json(raw)) == repr(json.loads(written))
 
 
 @pytest.mark.parametrize("raw", [b"[1e999]", b"[01]", b"[NaN]", b'["\\ud800x"]', b"[1]x", b"[\x0b1]", b'["\x01"]',
@@ -212,7 +223,7 @@ def test_what_the_faster_decoder_refuses_json_decides(raw: bytes) -> None:
         except (ValueError, RecursionError) as error:
             return type(error).__name__
 
-    assert said(lambda: decoded_json(raw, raw.decode())) == said(lambda: json.loads(raw.decode()))
+    assert said(lambda: decoded_json(raw)) == said(lambda: json.loads(raw.decode()))
 
 
 @given(
@@ -226,6 +237,54 @@ def test_a_conversation_is_written_as_canonical_json_writes_it(
     turns = PlainTurns(messages) if plain else tuple(Turn(each["role"], each["content"]) for each in messages)
     conversation = Conversation("c", turns, metadata=metadata)
     assert conversation_row(conversation, "now")["content"] == canonical_json(conversation.to_json())
+
+
+@given(st.text(), st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.none() | st.text())
+def test_the_key_of_a_label_is_the_hash_of_its_canonical_list(name: str, value: Any, time: str | None) -> None:
+    keys, said = Keys(), [name, 2, "Q0", name, value, time]
+    for count in (1, 2):
+        row = label_row(Label(Target(name, 2), "Q0", name, value, time), keys, "now", "wording")
+        assert row["key"] == content_hash([*said, count], length=40) and row["value"] == canonical_json(value)
+        assert row["wording"] == "wording" and row["by"] == name
+
+
+NAMES = ["Q0", "rating", "ratings", "tone", "annotator", "rater1", "Q0_r2", "system"]
+CELLS = st.integers() | st.text() | st.lists(st.integers(), max_size=2) | st.dictionaries(st.sampled_from(NAMES), JSON)
+
+
+@given(st.dictionaries(st.sampled_from(NAMES), CELLS, max_size=4), st.booleans())
+def test_what_may_be_a_label_beside_the_text_is_found(metadata: dict[str, Any], plain: bool) -> None:
+    turns = PlainTurns([USER, REPLY]) if plain else (Turn("user", "Why?", extra={"Q0": 3}),)
+    conversation, asked = Conversation("c", turns, metadata=metadata), {"Q0", "rating"}
+    try:
+        found = {each.question for each in answers_beside(conversation)}
+    except WrongShape:
+        return
+    assert asked_beside(conversation, asked) == found & asked
+
+
+@pytest.mark.parametrize("value", [99, "five", 2.5, [3], True])
+def test_an_answer_off_the_scale_is_refused_after_many_that_are_on_it(
+    tmp_path: Path, rubric: Rubric, value: Any
+) -> None:
+    rows = [rated(f"c{n}", value=1 + n % 4) for n in range(50)]
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(map(json.dumps, [*rows, rated("wrong", value=value), *rows[:9]])))
+    done, _ = imported(path, rubric, 1)
+    assert done.skipped == 1 and done.labels.new == 59 and "a.jsonl" in done.bad_rows[0]
+
+
+def test_a_part_ends_with_many_rows_or_with_much_text(
+    tmp_path: Path, rubric: Rubric, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [rated(f"c{n}", USER, {"role": "assistant", "content": "x" * (5000 if n == 3 else 5)}) for n in range(20)]
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    monkeypatch.setattr(preparing, "ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(preparing, "PART_BYTES", 4000)
+    parts = list(preparing.prepared_parts(preparing.Job(path, rubric)))
+    assert [len(part.conversations) for part in parts] == [4, 7, 7, 2]
+    assert [len(part.labels) for part in parts] == [4, 7, 7, 2]
 
 
 def test_plain_turns_are_the_turns_they_stand_for(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from accord.formats.messages import is_storable, turn_index
@@ -188,6 +190,21 @@ def _decoded(value: Any) -> Any:
 
 def _is_plain(value: Any) -> bool:
     return isinstance(value, bool | int | float) or (isinstance(value, str) and value != "")
+
+
+def asked_beside(conversation: Conversation, questions: AbstractSet[str]) -> set[str]:
+    """Those of some questions that something beside a conversation's text may answer."""
+    metadata = conversation.metadata
+    is_bare = isinstance(conversation.turns, PlainTurns) and not any(map(_may_tell_more, metadata))
+    if is_bare and questions.isdisjoint(metadata):
+        return set()  # of what is called by its own name there is none: so it is with most
+    return {each.question for each in answers_beside(conversation) if each.question in questions}
+
+
+@lru_cache(maxsize=1024)
+def _may_tell_more(name: Any) -> bool:
+    """Whether what stands under a name may answer questions that are called otherwise."""
+    return not isinstance(name, str) or name in CONTAINERS or name == RATED_ROWS or bool(_BY_PERSON.fullmatch(name))
 
 
 def answers_beside(conversation: Conversation) -> Iterator[Answered]:

@@ -8,7 +8,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
+
+import msgspec
 
 from accord.formats.record import Fields, Format, Record, WrongShape, formats
 from accord.values import Conversation, Document, PlainTurns, Turn
@@ -49,17 +51,28 @@ def role_named(name: str) -> str:
 
 def turns_of(messages: Sequence[Any]) -> Sequence[Turn]:
     """The messages of a chat API as turns; see `turn_from_message`."""
-    if type(messages) is list and all(map(_is_plain, messages)):
+    if type(messages) is list and _are_plain(messages):
         return PlainTurns(messages)
     return tuple(turn_from_message(message) for message in messages)
 
 
-def _is_plain(message: Any) -> bool:
-    """Whether a message is a role under the name that it has here and a text, as nearly all are."""
-    if type(message) is not dict or len(message) != 2:
+class _Plain(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """A role under the name that it has here and a text, as nearly all messages are."""
+
+    role: Literal["user", "assistant", "tool", "system"]
+    content: str
+
+
+_ALL_PLAIN = list[_Plain]
+
+
+def _are_plain(messages: list[Any]) -> bool:
+    """Whether all messages are plain ones: checked together, in a tenth of the time that each alone would take."""
+    try:
+        msgspec.convert(messages, _ALL_PLAIN)
+    except (msgspec.ValidationError, ValueError, RecursionError):  # half a surrogate pair is a ValueError
         return False
-    role = message.get("role")
-    return type(role) is str and role in _STANDARD and type(message.get("content")) is str
+    return True
 
 
 def turn_from_message(message: Any) -> Turn:
@@ -192,6 +205,8 @@ def checked_id(value: Any) -> str:
     Raises:
         WrongShape: It is no text or whole number, or empty, or holds a NUL byte or half a surrogate pair.
     """
+    if type(value) is str and value and is_storable(value):
+        return value
     text = str(value)
     if not isinstance(value, str | int) or not text or not is_storable(text):
         raise WrongShape(f"{text!r} cannot be an id: empty, or with characters that are no text")
@@ -228,7 +243,10 @@ def checked_answer(value: Any) -> int | float | str | None:
 
 def is_storable(text: str) -> bool:
     """Whether a database can hold the text as it is: no NUL, no half of a surrogate pair."""
-    return "\0" not in text and not any("\ud800" <= char <= "\udfff" for char in text)
+    return _UNSTORABLE.search(text) is None
+
+
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 def _mapping(value: Any) -> dict[str, Any]:

@@ -81,14 +81,16 @@ def read(
     raise BadInput(f"{path} holds no row in a format that can be told; name one with --format")
 
 
-def chunks_of_lines(path: str | Path, format: str, size: int) -> tuple[str, Iterator[Lines]] | None:
-    """A file's format and its lines, `size` at a time, where every line is a conversation; `None` where it is not so.
+def chunks_of_lines(path: str | Path, format: str, most: int, size: int) -> tuple[str, Iterator[Lines]] | None:
+    """A file's format and its lines, some at a time, where every line is a conversation; `None` where it is not so.
+
+    So many lines at `most`, or about `size` bytes of them, come at a time.
 
     Raises:
         BadInput: The file cannot be read.
     """
     found = locate(path)
-    chunks = line_chunks(found, size)
+    chunks = line_chunks(found, most, size)
     if chunks is None:
         return None
     first = next(read_rows(found))

@@ -116,10 +116,19 @@ def admitted(record: Record) -> Record:
     """
     found = record.conversation
     turns = found.turns
+    if isinstance(turns, PlainTurns) and not found.documents and all(map(_is_plain_cell, found.metadata.items())):
+        return record
     if not isinstance(turns, PlainTurns):
         turns = tuple(_admitted_turn(place, turn) for place, turn in enumerate(turns))
     documents, metadata = tuple(map(_admitted_document, found.documents)), _plain(dict(found.metadata))
     return replace(record, conversation=Conversation(found.id, turns, documents, metadata))
+
+
+def _is_plain_cell(cell: tuple[Any, Any]) -> bool:
+    return type(cell[0]) is str and type(cell[1]) in _SCALARS
+
+
+_SCALARS = frozenset({str, int, bool, type(None)})
 
 
 def _is_plain_turn(turn: Turn) -> bool:

@@ -192,8 +192,8 @@ Lines = list[tuple[int, bytes | BadRow]]
 """Lines of a file with their numbers; one that is too long is the error it is."""
 
 
-def line_chunks(path: Path, size: int) -> Iterator[Lines] | None:
-    """A file's lines, `size` at a time, where each is a row of its own; `None` where its first one is not.
+def line_chunks(path: Path, most: int, size: int) -> Iterator[Lines] | None:
+    """A file's lines, `most` or `size` bytes at a time, where each is a row of its own; `None` where its first is not.
 
     Raises:
         BadInput: As `read_rows`.
@@ -204,17 +204,19 @@ def line_chunks(path: Path, size: int) -> Iterator[Lines] | None:
         raw = stream.readline(ROW_BYTES + 1).removeprefix(_BOM)
         row = _parsed(path, 1, raw) if len(raw) <= ROW_BYTES and raw.lstrip()[:1] == b"{" else None
     alone = isinstance(row, Row) and next(_unwrapped(path, row)) is row
-    return _chunks(path, size) if alone else None
+    return _chunks(path, most, size) if alone else None
 
 
-def _chunks(path: Path, size: int) -> Iterator[Lines]:
+def _chunks(path: Path, most: int, size: int) -> Iterator[Lines]:
     chunk: Lines = []
+    held = 0
     try:
         with _open(path) as stream:
             for line in _lines(path, stream, wraps=False):
                 chunk.append(line)
-                if len(chunk) == size:
-                    full, chunk = chunk, []
+                held += len(line[1]) if isinstance(line[1], bytes) else 0
+                if len(chunk) == most or held >= size:
+                    full, chunk, held = chunk, [], 0
                     yield full
         yield chunk
     except BadInput:
@@ -298,14 +300,15 @@ def _conversations(fields: Mapping[str, Any]) -> list[Any] | None:
 
 
 def _parsed(path: Path, line: int, text: bytes) -> Row | BadRow:
+    if len(text) > MB or not text.isascii():  # what is neither has no fault of these
+        try:
+            decoded = text.decode("utf-8")
+        except UnicodeDecodeError as error:
+            return BadRow(str(path), line, f"not UTF-8 at byte {error.start}; save the file as UTF-8")
+        if _is_crowded(decoded):
+            return BadRow(str(path), line, _too_long("a row"))
     try:
-        decoded = text.decode("utf-8")
-    except UnicodeDecodeError as error:
-        return BadRow(str(path), line, f"not UTF-8 at byte {error.start}; save the file as UTF-8")
-    if _is_crowded(decoded):
-        return BadRow(str(path), line, _too_long("a row"))
-    try:
-        fields = decoded_json(text, decoded)
+        fields = decoded_json(text)
     except RecursionError:
         return BadRow(str(path), line, "not JSON: nested too deeply")
     except ValueError as error:  # JSONDecodeError is one; a number of thousands of digits is another
@@ -317,15 +320,15 @@ def _parsed(path: Path, line: int, text: bytes) -> Row | BadRow:
 _FAST = msgspec.json.Decoder()
 
 
-def decoded_json(text: bytes | str, decoded: bytes | str) -> Any:
-    """The value that a text writes in JSON, as `json.loads` reads it.
+def decoded_json(text: bytes | str) -> Any:
+    """The value that a text, in UTF-8 where it is bytes, writes in JSON, as `json.loads` reads it.
 
     The faster decoder is stricter (NaN, numbers beyond a float, half a surrogate pair): `json` decides what it refuses.
     """
     try:
         return _FAST.decode(text)
     except (msgspec.MsgspecError, RecursionError, ValueError):
-        return json.loads(decoded)
+        return json.loads(text if isinstance(text, str) else text.decode("utf-8"))
 
 
 def _row(path: Path, line: int, fields: Any, may_be_deep: bool = True) -> Row | BadRow:

@@ -51,7 +51,7 @@ def decoded(value: Any) -> Any:
     """The value inside JSON text, as span attributes hold it; a text that is no JSON stays a text."""
     if isinstance(value, str):
         try:
-            return decoded_json(value, value)
+            return decoded_json(value)
         except ValueError:
             return value
     return value

@@ -11,11 +11,13 @@ import os
 import signal
 import threading
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from accord.formats import (
     BAD_AT_ONCE,
@@ -23,17 +25,19 @@ from accord.formats import (
     Lines,
     Record,
     answer_to,
-    answers_beside,
+    asked_beside,
     chunks_of_lines,
     labels_beside,
     locate,
     read,
     records_of_lines,
 )
-from accord.store import Columns, Keys, batches, conversation_row, label_rows, now
+from accord.store import Columns, Keys, conversation_row, label_row, now
 from accord.values import MB, AccordError, Annotation, BadInput, Conversation, Label, PlainTurns, Rubric, check_label
 
-ROWS_AT_ONCE = 500
+ROWS_AT_ONCE = 2000
+PART_BYTES = 4 * MB
+"""What a part holds at most: conversations, or about so much text of them; it is written in one transaction."""
 LARGE_BYTES = 16 * MB
 """The smallest file, packed or not, that is worth starting processes for."""
 MOST_WORKERS = 4
@@ -61,6 +65,9 @@ class Reading:
 
     def named(self, labels: Iterable[Label]) -> Iterator[Label]:
         """Labels of their question's level, each by who is known to have given it."""
+        if not self.levels and not self.unnamed:
+            yield from labels
+            return
         for label in labels:
             level = self.levels.get(label.question)
             if level is None or (label.target.turn is None) == (level == "conversation"):
@@ -91,6 +98,7 @@ class Seen:
     annotators: set[str] = field(default_factory=set)
     roles: Counter[str] = field(default_factory=Counter)
     passed_over: Counter[str] = field(default_factory=Counter)
+    _wordings: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     def plus(self, other: Seen) -> None:
         """Add what was noticed elsewhere."""
@@ -99,10 +107,10 @@ class Seen:
             mine.update(more)
         self.annotators |= other.annotators
 
-    def note(self, conversation: Conversation, asked: Collection[str]) -> None:
+    def note(self, conversation: Conversation, asked: AbstractSet[str]) -> None:
         """Count what a conversation has that could be labels, and who speaks in it, where that is no assistant."""
-        if asked:
-            self.beside.update({each.question for each in answers_beside(conversation) if each.question in asked})
+        if asked and (found := asked_beside(conversation, asked)):
+            self.beside.update(found)
         turns = conversation.turns
         spoken = [m["role"] for m in turns.messages] if isinstance(turns, PlainTurns) else [turn.role for turn in turns]
         if "assistant" not in spoken:
@@ -111,17 +119,20 @@ class Seen:
 
     def noted(self, labels: Iterable[Label], rubric: Rubric) -> Iterator[Label]:
         """The labels, each with its question's wording; those on questions that the rubric does not ask are counted."""
-        wordings: dict[str, str] = {}
         for label in labels:
+            wording = self.wording(label, rubric)
+            yield label if wording is None else replace(label, wording=wording)
+
+    def wording(self, label: Label, rubric: Rubric) -> str | None:
+        """The wording of a label's question, where the rubric asks it; else that is counted."""
+        self.annotators.add(label.annotator)
+        if label.question not in self._wordings:
             question = rubric.get(label.question)
-            self.annotators.add(label.annotator)
             if question is None:
                 self.other_questions[label.question] += 1
-                yield label
-                continue
-            if question.id not in wordings:
-                wordings[question.id] = question.key
-            yield replace(label, wording=wordings[question.id])
+                return None
+            self._wordings[label.question] = question.key
+        return self._wordings[label.question]
 
 
 @dataclass(frozen=True)
@@ -192,53 +203,70 @@ def prepared_parts(job: Job, workers: int = 1) -> Iterator[Prepared]:
         AccordError: A worker was killed.
     """
     is_large = workers > 1 and not job.columns and locate(job.path).stat().st_size >= LARGE_BYTES
-    found = chunks_of_lines(job.path, job.format, ROWS_AT_ONCE) if is_large else None
+    found = chunks_of_lines(job.path, job.format, ROWS_AT_ONCE, PART_BYTES) if is_large else None
     yield from _here(job) if found is None else _elsewhere(replace(job, format=found[0]), found[1], workers)
 
 
 def _here(job: Job) -> Iterator[Prepared]:
-    bad, over = list[BadInput](), list[str]()
-    complain = bad.append if job.skips else None
-    for records in batches(read(job.path, job.format, job.columns, complain, over.append), ROWS_AT_ONCE):
-        found = _prepared(records, job, Seen(passed_over=Counter(over)), list(bad))
-        bad.clear()
-        over.clear()
-        yield found
-    yield Prepared(seen=Seen(passed_over=Counter(over)), bad=bad)
+    done = Prepared()
+
+    def complain(error: BadInput) -> None:
+        done.bad.append(error)
+
+    def pass_over(reason: str) -> None:
+        done.seen.passed_over[reason] += 1
+
+    records, is_over = read(job.path, job.format, job.columns, complain if job.skips else None, pass_over), False
+    while not is_over:
+        try:
+            is_over = _prepare(records, job, done)
+        except (Exception, KeyboardInterrupt):
+            yield done  # what stands before it
+            raise
+        yield done
+        done = Prepared()
 
 
-def _prepared(records: Iterable[Record], job: Job, seen: Seen, bad: list[BadInput]) -> Prepared:
-    """Rows of some conversations and of the labels beside them."""
-    done = Prepared(seen=seen, bad=bad)
-    added, keys = now(), Keys()
+def _prepare(records: Iterator[Record], job: Job, done: Prepared) -> bool:
+    """Add rows of some conversations, and of the labels beside them, up to a part's size; whether these are the last.
+
+    Whatever else is raised than `BadInput`, which is a part's `failure`, what stands before it is there.
+    """
+    added, keys, size = now(), Keys(), 0
     asked = {question.id for question in job.rubric.questions}.difference(job.reading.beside)
-    labels: list[Label] = []
+    checked: set[tuple[str, Any]] = set()
     try:
         for record in records:
             record = record if not job.reading.roles else _spoken(record, job.reading)
             conversation = record.conversation
-            seen.note(conversation, asked)
-            done.conversations.append(conversation_row(conversation, added))
-            if not conversation.turns:
+            done.seen.note(conversation, asked)
+            row = conversation_row(conversation, added)
+            done.conversations.append(row)
+            if not row["turns"]:
                 done.bare.add(conversation.id)
                 if job.is_alone and (record.labels or record.annotations):
                     done.named.add(conversation.id)
             done.answers += record.annotations
             if record.assessments:
                 done.assessed.append(record)
-            labels += _labels_of(record, job, bad)
+            for label in job.reading.named(_labels_of(record, job, done.bad, checked)):
+                done.labels.append(label_row(label, keys, added, done.seen.wording(label, job.rubric)))
+            size += len(str(row["content"]))
+            if len(done.conversations) >= ROWS_AT_ONCE or size >= PART_BYTES:
+                return False
     except BadInput as error:
         done.failure = error
-    done.labels = label_rows(seen.noted(job.reading.named(labels), job.rubric), keys, added)
-    return done
+    return True
 
 
 def _spoken(record: Record, reading: Reading) -> Record:
     return replace(record, conversation=reading.spoken(record.conversation))
 
 
-def _labels_of(record: Record, job: Job, bad: list[BadInput]) -> Iterator[Label]:
+def _labels_of(record: Record, job: Job, bad: list[BadInput], checked: set[tuple[str, Any]]) -> Iterator[Label]:
     """The labels that a record came with, and those in columns that are read as such, each on its question's scale.
+
+    `checked` collects whole numbers that are answers to a question: of many labels few answers are looked at.
 
     Raises:
         BadInput: One is not, and bad rows are not passed by.
@@ -257,16 +285,30 @@ def _labels_of(record: Record, job: Job, bad: list[BadInput]) -> Iterator[Label]
         except BadInput as error:
             complain(error)
     for label in found:
+        said = (label.question, label.value) if type(label.value) is int and label.against is None else None
         try:
-            question = job.rubric.get(label.question)
-            if question is not None and label.value is not None:
-                value = answer_to(question, label.value, label.question)
-                label = label if value is label.value else replace(label, value=value)
-            check_label(label, job.rubric)
+            if said not in checked:
+                label = _checked(label, job.rubric)
         except BadInput as error:
             complain(error)
         else:
+            if said is not None:
+                checked.add(said)
             yield label
+
+
+def _checked(label: Label, rubric: Rubric) -> Label:
+    """A label as its question's scale writes it.
+
+    Raises:
+        BadInput: It is no answer to its question.
+    """
+    question = rubric.get(label.question)
+    if question is not None and label.value is not None:
+        value = answer_to(question, label.value, label.question)
+        label = label if value is label.value else replace(label, value=value)
+    check_label(label, rubric)
+    return label
 
 
 # --- in several processes -------------------------------------------------------------------------------------------
@@ -295,11 +337,11 @@ def _end_with_parent() -> None:
 
 def _work(lines: Lines) -> Prepared:
     """What some lines of the file hold."""
-    job = _JOB
+    job, done, over = _JOB, Prepared(), list[str]()
     assert job is not None
-    bad, over = list[BadInput](), list[str]()
-    records = records_of_lines(job.path, job.format, lines, bad.append if job.skips else None, over.append)
-    done = _prepared(records, job, Seen(), bad)
+    records = records_of_lines(job.path, job.format, lines, done.bad.append if job.skips else None, over.append)
+    while not _prepare(records, job, done):
+        pass  # the part is as large as the lines were
     done.seen.passed_over.update(over)
     return done
 

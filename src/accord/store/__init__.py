@@ -15,7 +15,7 @@ from accord.store.rows import (
     batches,
     changed_conversation,
     conversation_row,
-    label_rows,
+    label_row,
     now,
     unknown_target,
 )
@@ -80,7 +80,7 @@ __all__ = [
     "changed_conversation",
     "check_store",
     "conversation_row",
-    "label_rows",
+    "label_row",
     "mart_folder",
     "mart_schema",
     "metadata",

@@ -21,8 +21,8 @@ from accord.values import AccordError, BadInput, MissingExtra, keep_url_secrets
 logging.getLogger("sqlalchemy").addHandler(logging.NullHandler())
 
 LOCK_WAIT_MS = 60_000
-CHECKPOINT = "wal_autocheckpoint=4000"
-"""Pages (16 MB) that wait in a file's log: written back together, a page of an index that many rows touch goes once."""
+CHECKPOINT = "wal_autocheckpoint=16000"
+"""Pages (64 MB) that wait in a file's log: written back together, a page of an index that many rows touch goes once."""
 _MIGRATION_LOCK = 0xACC0D
 _MIGRATIONS = "accord.store.migrations"
 

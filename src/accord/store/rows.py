@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, TypeVar
@@ -116,16 +115,17 @@ def is_there(label: Label | Annotation, turns: Mapping[str, int]) -> bool:
 
 def is_row_there(row: Columns, turns: Mapping[str, int]) -> bool:
     """The same of the row of a label."""
-    there = _is_there(Target(row["conversation"], row["turn"]), turns)  # type: ignore[arg-type]
-    against = row["against"]
-    return there and (against is None or _is_there(Target(against, row["against_turn"]), turns))  # type: ignore[arg-type]
+    against: Any = row["against"]
+    name: Any = row["conversation"]
+    turn: Any = row["turn"]
+    there = name in turns if turn is None else _is_there((name, turn), turns)
+    return there and (against is None or _is_there((against, row["against_turn"]), turns))  # type: ignore[arg-type]
 
 
-def _is_there(target: Target, turns: Mapping[str, int]) -> bool:
-    if target.conversation not in turns:
-        return False
-    count = turns[target.conversation]
-    return target.turn is None or count == 0 or target.turn < count
+def _is_there(target: tuple[str, int | None], turns: Mapping[str, int]) -> bool:
+    conversation, turn = target
+    count = turns.get(conversation)
+    return count is not None and (turn is None or count == 0 or turn < count)
 
 
 # --- conversations -------------------------------------------------------------------------------------------------
@@ -152,26 +152,38 @@ _DELETE = b"\x7f"
 def _content(conversation: Conversation) -> str:
     """The canonical JSON of a conversation.
 
-    Texts are nearly all of it, and the faster encoder writes those that are ASCII as `canonical_json` does, but for one
-    character; it writes floats otherwise, which only what stands beside the texts may hold.
+    Texts are nearly all of it, which the faster encoder writes; floats may only stand beside them.
     """
-    fast = _turns(conversation.turns)
-    if fast is None or conversation.documents:
+    fast = None if conversation.documents else _turns(conversation.turns)
+    if fast is None:
         return canonical_json(conversation.to_json())
-    name, metadata = canonical_json(conversation.id), canonical_json(dict(conversation.metadata))
-    return f'{{"documents":[],"id":{name},"metadata":{metadata},"turns":{fast}}}'
+    name, metadata = conversation.id, dict(conversation.metadata)
+    beside = {"id": name, "metadata": metadata}
+    is_flat = _FLAT.issuperset(map(type, metadata.values())) and _TEXT.issuperset(map(type, metadata))
+    written = (_fast(beside) if is_flat else None) or canonical_json(beside)
+    return f'{{"documents":[],{written[1:-1]},"turns":{fast}}}'
 
 
 def _turns(turns: Sequence[Turn]) -> str | None:
     """The canonical JSON of turns by the faster encoder; `None` where it may be another."""
+    if isinstance(turns, PlainTurns):
+        return _fast(turns.messages)
+    return None if any(turn.extra for turn in turns) else _fast([turn.to_json() for turn in turns])
+
+
+_TEXT = frozenset({str})
+_FLAT = frozenset({str, int, bool, type(None)})
+"""Types that both encoders write alike."""
+
+
+def _fast(value: Any) -> str | None:
+    """The canonical JSON of a value without floats by the faster encoder; `None` where that would be another.
+
+    It writes ASCII as `canonical_json` does, but for one character, and floats otherwise.
+    """
     try:
-        if isinstance(turns, PlainTurns):
-            fast = _FAST.encode(turns.messages)
-        elif any(turn.extra for turn in turns):
-            return None
-        else:
-            fast = _FAST.encode([turn.to_json() for turn in turns])
-    except ValueError:  # half a surrogate pair
+        fast = _FAST.encode(value)
+    except (ValueError, OverflowError):  # half a surrogate pair; a number of more than 64 bits
         return None
     return fast.decode("ascii") if fast.isascii() and _DELETE not in fast else None
 
@@ -193,12 +205,12 @@ class Keys:
     """
 
     def __init__(self) -> None:
-        self._seen = Counter[bytes]()
+        self._seen = dict[bytes, int]()
 
     def of(self, annotation: Annotation) -> str:
         """The annotation's key."""
         if annotation.kind == "person":
-            return self.of_person(annotation, annotation.details())
+            return self._of_person(annotation.to_label(), annotation.details())
         if annotation.is_of_issues:
             key = overall_key(annotation)
             return content_hash([key, annotation.group, annotation.part], length=40) if annotation.part else key
@@ -206,15 +218,18 @@ class Keys:
             return content_hash(annotation.made_from, length=40)
         return content_hash({**annotation.to_json(), "time": None}, length=40)
 
-    def of_person(self, annotation: Annotation, more: Mapping[str, Json]) -> str:
-        """The key of what a person said; `more` are its details."""
-        said: list[Any] = [*annotation.target, annotation.question, annotation.by, annotation.value, annotation.time]
-        said += annotation.against or ()
-        said += [more] if more else []
-        listed = canonical_json(said)
+    def of_label(self, label: Label) -> str:
+        """The key of an annotation that says what a label says, and no more."""
+        return self._of_person(label)
+
+    def _of_person(self, label: Label, more: Mapping[str, Json] = {}) -> str:
+        said: list[Any] = [*label.target, label.question, label.annotator, label.value, label.time]
+        said += label.against or ()
+        is_flat = not more and _FLAT.issuperset(map(type, said))
+        listed = (_fast(said) if is_flat else None) or canonical_json([*said, more] if more else said)
         digest = hashlib.sha256(listed.encode("ascii")).digest()[:12]
-        self._seen[digest] += 1
-        return text_hash(f"{listed[:-1]},{self._seen[digest]}]", length=40)  # the same list with the count at its end
+        self._seen[digest] = count = self._seen.get(digest, 0) + 1
+        return text_hash(f"{listed[:-1]},{count}]", length=40)  # the same list with the count at its end
 
 
 def overall_key(annotation: Annotation) -> str:
@@ -224,42 +239,48 @@ def overall_key(annotation: Annotation) -> str:
 
 def annotation_row(annotation: Annotation, key: str, place: int, added: str) -> Columns:
     """A row of `annotations`, `added` at a time."""
-    return _annotation_row(annotation, annotation.details(), key, place, added)
-
-
-def _annotation_row(annotation: Annotation, details: Mapping[str, Json], key: str, place: int, added: str) -> Columns:
-    against = annotation.against
+    details = annotation.details()
+    distribution = None if annotation.distribution is None else canonical_json(dict(annotation.distribution))
     return {
-        "key": key,
-        "conversation": annotation.target.conversation,
-        "turn": annotation.target.turn,
-        "question": annotation.question,
-        "by": annotation.by,
+        **_said_row(annotation.to_label(), key, added),
         "kind": annotation.kind,
-        "value": canonical_json(annotation.value),
-        "distribution": None if annotation.distribution is None else canonical_json(dict(annotation.distribution)),
+        "distribution": distribution,
         "signature": annotation.signature,
-        "time": annotation.time,
-        "wording": annotation.wording,
-        "against": against.conversation if against else None,
-        "against_turn": against.turn if against else None,
         "content": canonical_json(details) if details else None,
-        "added": added,
         "place": place,
         "answer": annotation.answer or None,
         "replaces": annotation.replaces or None,
     }
 
 
-def label_row(label: Label, keys: Keys, added: str) -> Columns:
-    """A row of `annotations`; where in the order of all it stands is still to be said."""
-    annotation, nothing = Annotation.from_label(label), dict[str, Json]()  # a label has no details
-    return _annotation_row(annotation, nothing, keys.of_person(annotation, nothing), 0, added)
+def label_row(label: Label, keys: Keys, added: str, wording: str | None = None) -> Columns:
+    """A row of `annotations`, of the label's wording or this one; where in the order it stands is still to be said."""
+    return _said_row(label, keys.of_label(label), added, wording)
 
 
-def label_rows(labels: Iterable[Label], keys: Keys, added: str) -> list[Columns]:
-    """Rows of some labels; see `label_row`."""
-    return [label_row(label, keys, added) for label in labels]
+def _said_row(label: Label, key: str, added: str, wording: str | None = None) -> Columns:
+    """A row of what a person said, and no more."""
+    target, against, value = label.target, label.against, label.value
+    return {
+        "key": key,
+        "conversation": target.conversation,
+        "turn": target.turn,
+        "question": label.question,
+        "by": label.annotator,
+        "kind": "person",
+        "value": str(value) if type(value) is int else canonical_json(value),
+        "distribution": None,
+        "signature": None,
+        "time": label.time,
+        "wording": wording or label.wording,
+        "against": against.conversation if against else None,
+        "against_turn": against.turn if against else None,
+        "content": None,
+        "added": added,
+        "place": 0,
+        "answer": None,
+        "replaces": None,
+    }
 
 
 def annotation_from(row: Any) -> Annotation:

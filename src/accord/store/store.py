@@ -252,7 +252,7 @@ class Store:
         on_unknown: Callable[[Label], None] | None = None,
         known: Mapping[str, int] | None = None,
     ) -> Added:
-        """Keep rows of labels, in their order after all others; see `add_labels`.
+        """Keep rows of labels, in their order after all others, which each is told; see `add_labels`.
 
         `known` says how many turns some conversations have that the store is known to hold.
         """
@@ -265,7 +265,8 @@ class Store:
             for row in batch:
                 if is_row_there(row, turns):
                     place += 1
-                    rows.append({**row, "place": place})
+                    row["place"] = place
+                    rows.append(row)
             with said(self.url), self._engine.begin() as connection:
                 new = self._add(connection, annotated, rows)
             total = total.plus(Added(new, len(rows) - new))

@@ -24,7 +24,7 @@ def export_of(body: bytes, content_type: str, signal: Signal) -> Any:
     kind = media_type(content_type)
     if kind == JSON:
         try:
-            return decoded_json(body, body)
+            return decoded_json(body)
         except (ValueError, RecursionError):
             raise BadInput("the body is no JSON") from None
     if kind != PROTOBUF:

@@ -181,4 +181,4 @@ def _packed(groups: Groups) -> bytes:
 
 
 def _unpacked(packed: bytes) -> dict[str, list[Fields]]:
-    return cast("dict[str, list[Fields]]", decoded_json(packed, packed))
+    return cast("dict[str, list[Fields]]", decoded_json(packed))
