@@ -8,13 +8,14 @@ import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from accord.models import Budget, Budgeted, Caps, ChatMessage, Price, Prompt, ScriptedModel, Usage, wait
 from accord.project import Project, config_from
 from accord.store import MONEY, Account, Amounts, Store, StoreError
-from accord.testing import ChatServer, Wire, answer_any
+from accord.testing import ChatServer, Wire, answer_any, rated_chats
 from accord.values import Applies, BudgetReached, Rubric
 
 PROMPT = Prompt((ChatMessage("user", "hello" * 40),), max_tokens=10)
@@ -79,6 +80,16 @@ def test_who_was_killed_has_spent_its_slice(store: Store) -> None:
             left.reserve("m", Usage())
             count += 1
     assert count == 630
+
+
+def test_what_is_under_way_keeps_its_part_of_what_goes_back(store: Store) -> None:
+    budget, account = shared(store, tokens=64_000), Account(store, "november")
+    budget.reserve("m", Usage(10, 5))
+    budget.close()
+    assert account.taken().tokens == 15, "another thread waits for its answer"
+    budget.settle("m", Usage(10, 5), Usage(8, 1))
+    budget.close()
+    assert account.taken() == Amounts.of(1, 9, (8 + 2) / 1e6)
 
 
 def test_threads_that_take_at_once_never_pass_the_cap(store: Store) -> None:
@@ -166,6 +177,57 @@ def test_processes_that_share_a_budget_stop_together_and_go_on_with_a_larger_one
         run(server, 1000)
         answered = Counter(key for key, count in failed.items())
         assert len(answered) == 120 and sum(failed.values()) == 120 + sum(hash(key) % 5 == 0 for key in failed)
+
+
+WORKER = """
+import json, sys
+import polars as pl
+from accord.models import Caps
+from accord.project import Asking, BatchScorer
+folder, store, number = sys.argv[1], sys.argv[2], int(sys.argv[3])
+scorer = BatchScorer(folder, asking=Asking(True, store, Caps(requests=6400), "november"))
+def row(n):
+    said = [{"role": "user", "content": f"Is it {number}.{n}?"}, {"role": "assistant", "content": "It is."}]
+    return {"id": f"c{number}.{n}", "messages": said}
+for batch in range(2):
+    table = scorer(pl.DataFrame([row(10 * batch + n) for n in range(10)]))
+    print(int((table["status"] == "scored").sum()), flush=True)
+    sys.stdin.readline()
+"""
+
+
+@pytest.mark.slow
+def test_scoring_processes_hold_nothing_of_a_shared_budget_between_batches(
+    store: Store, api_key: None, tmp_path: Path
+) -> None:
+    chats, labels, rubric = rated_chats(40)
+    account = Account(store, "november")
+    with ChatServer(answer_any) as server:
+        judge = {"mode": "logprobs", "model": "m", "base_url": server.url}
+        evaluators = {"asks": {"sources": ["rubric"], "head": "curves"}}
+        config = config_from({"store": store.url, "models": {"judge": judge}, "evaluators": evaluators})
+        with Project(config, rubric) as project:
+            project.store.add_conversations(chats)
+            project.store.add_labels(labels)
+            project.judge()
+            project.fit("asks", tmp_path / "asks")
+        before = len(server.requests)
+        command = [sys.executable, "-c", WORKER, str(tmp_path / "asks"), store.url]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        workers = [subprocess.Popen([*command, str(number)], **pipes) for number in range(4)]  # type: ignore[call-overload]
+        try:
+            for batch in (1, 2):
+                assert [worker.stdout.readline().strip() for worker in workers] == ["10"] * 4
+                asked = len(server.requests) - before
+                assert asked == 40 * batch and account.taken().requests == asked, "all of them are still there"
+                for worker in workers if batch == 1 else ():
+                    worker.stdin.write("\n")
+                    worker.stdin.flush()
+        finally:
+            for worker in workers:
+                worker.kill()
+                worker.communicate()
+    assert account.taken().requests == 80, "of a batch that was done a worker that is killed loses nothing"
 
 
 def test_a_project_names_what_its_runs_share(store: Store, rubric: Rubric) -> None:

@@ -23,7 +23,7 @@ from accord.models.model import (
     in_process,
     least_tokens,
 )
-from accord.store import MONEY, Account, Amounts
+from accord.store import MONEY, Account, Amounts, StoreError
 from accord.values import AccordError, BadInput, BudgetReached, check, load_yaml
 
 PRICES_FILE = "prices.yaml"
@@ -189,13 +189,22 @@ class Budget:
     def close(self) -> None:
         """Give back what was taken of a shared budget and not spent; what was spent without a cap is counted there too.
 
+        What is under way keeps what was set aside for it. Whoever asks again takes another slice.
+
         Raises:
             StoreError: The store cannot be written: what was taken stays taken.
         """
-        if self.account is not None:
-            spent = Amounts.of(self.requests, self.spent.total, self.money)
-            more, self._granted = spent.minus(self._granted), spent
-            self.account.settle(more)
+        if self.account is None:
+            return
+        with self._taking:
+            tokens, money = self.spent.total + self._reserved.total, self.money + self._reserved_money
+            held = Amounts.of(self.requests, tokens, money)
+            more, self._granted = held.minus(self._granted), held
+            try:
+                self.account.settle(more)
+            except StoreError:
+                self._granted = self._granted.minus(more)
+                raise
 
     def settle(self, model: str, estimate: Usage, used: Usage) -> None:
         """Put what a call really used in place of its estimate."""

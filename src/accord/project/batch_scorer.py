@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import logging
 import tempfile
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -156,7 +157,7 @@ class BatchScorer:
                 yield from found
 
     def table(self, items: Sequence[Item]) -> pl.DataFrame:
-        """The table of scores of some items, a row each.
+        """The table of scores of some items, a row each; of a shared budget nothing is held afterwards.
 
         Raises:
             StoreError: The store of the answers failed.
@@ -164,8 +165,20 @@ class BatchScorer:
         import polars as pl
 
         parts = [items[start : start + SCORED_AT_ONCE] for start in range(0, len(items), SCORED_AT_ONCE)]
-        tables = [score_table(*self._scored(part)) for part in parts]
+        try:
+            tables = [score_table(*self._scored(part)) for part in parts]
+        finally:
+            self._give_back()
         return pl.concat(tables) if tables else score_table([])
+
+    def _give_back(self) -> None:
+        """Give back what was taken of a shared budget and not spent: nobody says which batch is the last one."""
+        if self.asking.shared is None:
+            return
+        try:
+            self._open().models.budget.close()
+        except StoreError as error:
+            logging.getLogger("accord").warning("what was not spent of the shared budget stays taken: %s", error)
 
     def spent(self) -> dict[str, Any]:
         """What this process has spent on answers so far."""
