@@ -20,10 +20,10 @@ from served_workbench import Browser, served, token
 from accord import Store
 from accord.project import Config, Project
 from accord.store import Limits, Studies, Talks
+from accord.synth import Library
 from accord.testing import ChatServer, Wire, completion, spoken
 from accord.values import BadInput
 from accord.workbench import Bench, OpenStudy, add_person, workbench_app
-from accord.workbench.retrieval import Library
 from accord.workbench.talking import OpenTalk
 
 NAMES = ("plain-jane", "bookworm", "model-9000", "model-mini")

@@ -57,6 +57,35 @@ Setting = Annotated[
 ]
 
 
+Synthetic = Annotated[
+    str | None,
+    typer.Option(
+        "--synthetic", metavar="WHICH", help="Conversations that nobody held: without (the default), with, or only."
+    ),
+]
+
+
+def chosen(synthetic: str | None) -> list[str]:
+    """The setting that `--synthetic` stands for."""
+    return [] if synthetic is None else [f"synthetic={synthetic}"]
+
+
+def open_counted(
+    config_file: Path | None, synthetic: str | None, settings: list[str] | None = None, question: str | None = None
+) -> Project:
+    """Open a project for figures, and say which conversations are left out of them, or among them.
+
+    Raises:
+        BadInput: The file cannot be read, or a setting cannot be.
+    """
+    from accord.cli.show import note
+
+    project = open_project(config_file, [*(settings or ()), *chosen(synthetic)], question)
+    if said := project.synthetic_said():
+        note(said)
+    return project
+
+
 def open_project(config_file: Path | None, settings: list[str] | None = None, question: str | None = None) -> Project:
     """Read the project's file, with some settings in place of its own, and open its store and rubric.
 

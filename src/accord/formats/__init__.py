@@ -43,7 +43,7 @@ from accord.formats.reading import (
     stands_alone,
 )
 from accord.formats.record import Fields, Format, Record, Row, WrongShape, formats, grouped, under_our_names
-from accord.formats.row_writer import ENDINGS, SCORE_NESTED, QueueWriter, ScoreWriter
+from accord.formats.row_writer import ENDINGS, SCORE_NESTED, ConversationWriter, QueueWriter, ScoreWriter
 from accord.formats.rows import BAD_AT_ONCE, Lines, decoded_json, line_rows, locate, read_rows
 from accord.formats.score_table import BAD_ROW, SCORE_TYPES, SCORED, UNSCORED, arrow_schema, score_schema, score_table
 from accord.formats.soda_eval import REPEAT
@@ -54,6 +54,7 @@ __all__ = [
     "Answered",
     "BAD_AT_ONCE",
     "BAD_ROW",
+    "ConversationWriter",
     "ENDINGS",
     "Fields",
     "File",

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Self
 
-from accord.values import ROW, BadInput, inert
+from accord.values import ROW, BadInput, Conversation, Turn, inert
 
 ENDINGS = (".jsonl", ".csv", ".parquet")
 
@@ -106,6 +106,29 @@ class ScoreWriter(RowWriter):
         """Write some rows."""
         for row in rows:
             self.put({name: _cell(name, row[name]) for name in ROW} if self.is_table else row)
+
+
+class ConversationWriter(RowWriter):
+    """Writes conversations as JSON lines that `read` reads back: messages, documents, and what the log said of them."""
+
+    def __init__(self, path: Path) -> None:
+        if path.suffix != ".jsonl":
+            raise BadInput(f"cannot write conversations to {path.name!r}; the ending is .jsonl")
+        super().__init__(path, "conversations", (), {})
+
+    def write(self, found: Iterable[Conversation]) -> None:
+        """Write some conversations."""
+        for each in found:
+            messages = [_message(turn) for turn in each.turns]
+            documents = [document.to_json() for document in each.documents]
+            shown = {"documents": documents} if documents else {}
+            self.put({**each.metadata, "id": each.id, "messages": messages, **shown})
+
+
+def _message(turn: Turn) -> dict[str, Any]:
+    named = {"name": turn.name, "time": turn.time}
+    said = {"role": turn.role, "content": turn.content, **{key: value for key, value in named.items() if value}}
+    return {**turn.extra, **said}
 
 
 def _cell(name: str, value: Any) -> Any:

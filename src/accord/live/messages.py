@@ -39,6 +39,7 @@ CONVERSATIONS = 10_000
 Role = Literal["assistant", "user", "system", "developer", "tool", "function"]
 ROLES = frozenset({"assistant", "user"}) | NOBODY
 MOST_TURNS = 1_000_000
+NOBODYS = "conversations that nobody held are not scored live"
 LONGEST = 1_000_000
 """Characters of a message, and of its documents together."""
 Name = Annotated[str, Field(min_length=1, max_length=512)]
@@ -265,6 +266,9 @@ class HistoryDeduplicator:
 
     def _heard(self, reader: Format, record: Record | None) -> list[Message]:
         if record is None:
+            return []
+        if record.conversation.is_synthetic:
+            self.on_passed_over(NOBODYS)
             return []
         summaries = reader.split is not None  # of spans some tell again what others inside them told
         return [_message_of(record.conversation, turn) for turn in self.new_in(record.conversation, summaries)]

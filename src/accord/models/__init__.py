@@ -102,6 +102,7 @@ from accord.models.prompts import (
     transcript_of,
 )
 from accord.models.requests import (
+    ASSISTANT,
     EMBEDDER,
     FINDER,
     JUDGE,
@@ -109,6 +110,7 @@ from accord.models.requests import (
     NOT_ASKED,
     SCORER,
     STORE,
+    USER,
     WRITER,
     Keep,
     Known,
@@ -129,6 +131,7 @@ from accord.values import Sample
 
 __all__ = [
     "AGAIN",
+    "ASSISTANT",
     "AT_ONCE",
     "Answer",
     "Asked",
@@ -221,6 +224,7 @@ __all__ = [
     "TOP_LOGPROBS",
     "Text",
     "Texts",
+    "USER",
     "Unanswered",
     "Usage",
     "VerbalisedJudge",

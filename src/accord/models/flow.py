@@ -68,23 +68,38 @@ def to(
         return end.value  # type: ignore[no-any-return]
 
 
-def together(flows: Iterable[Flow[T]]) -> Flow[list[T]]:
-    """The results of several flows, in their order; what they ask in the same round is asked at once."""
-    running = list(flows)
+def together(
+    flows: Iterable[Flow[T]], at_once: int | None = None, on_result: Callable[[T], None] = lambda result: None
+) -> Flow[list[T]]:
+    """The results of several flows, in their order; what they ask in the same round is asked at once.
+
+    Args:
+        flows: Taken as others end.
+        at_once: The most that are under way; all where it is left out.
+        on_result: Called with each result as its flow ends.
+    """
+    source = enumerate(flows)
+    running: dict[int, Flow[T]] = {}
     results: dict[int, T] = {}
     waiting: dict[int, Sequence[Request]] = {}
-    answers: dict[int, Sequence[Any] | None] = dict.fromkeys(range(len(running)))
-    while len(results) < len(running):
+    answers: dict[int, Sequence[Any] | None] = {}
+    while True:
+        for place, flow in islice(source, None if at_once is None else at_once - len(running)):
+            running[place], answers[place] = flow, None
+        if not answers:
+            return [results[place] for place in range(len(results))]
         for place, given in answers.items():
             try:
                 waiting[place] = running[place].send(given)  # type: ignore[arg-type]
             except StopIteration as end:
                 results[place] = end.value
+                del running[place]
                 waiting.pop(place, None)
+                on_result(end.value)
+        answers = {}
         if waiting:
             flat = iter((yield [request for requests in waiting.values() for request in requests]))
             answers = {place: list(islice(flat, len(requests))) for place, requests in waiting.items()}
-    return [results[place] for place in range(len(running))]
 
 
 def nothing(result: T) -> Flow[T]:

@@ -11,6 +11,8 @@ from accord.values import (
 )
 
 JUDGE, WRITER, SCORER, FINDER, LIKELIHOOD = "judge", "writer", "scorer", "finder", "likelihood"
+USER, ASSISTANT = "user", "assistant"
+"""Who holds a synthetic conversation; one of them speaks for both where the project names only one."""
 EMBEDDER, STORE = "embedder", "store"
 """Roles that need no entry under `models:`."""
 NOT_ASKED = "not asked yet"

@@ -24,10 +24,12 @@ from accord.models.likelihood import Passage
 from accord.models.model import Failure, Prompt, key_of
 from accord.models.plan import Plan
 from accord.models.requests import (
+    ASSISTANT,
     EMBEDDER,
     NOT_ASKED,
     SCORER,
     STORE,
+    USER,
     WRITER,
     Keep,
     Makers,
@@ -256,9 +258,14 @@ class Models:
         return found
 
 
+_STANDS_IN = {WRITER: SCORER, USER: ASSISTANT, ASSISTANT: USER}
+"""Whoever scores also writes, and one of the two who hold a synthetic conversation speaks for both."""
+
+
 def _substitute(role: str, settings: Mapping[str, ModelSettings]) -> str:
-    """Whoever scores also writes and finds where nobody else does."""
-    return SCORER if role == WRITER and role not in settings and SCORER in settings else role
+    """Who does what nobody is named for."""
+    other = _STANDS_IN.get(role)
+    return other if other is not None and role not in settings and other in settings else role
 
 
 # --- drivers --------------------------------------------------------------------------------------------------------

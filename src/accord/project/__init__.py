@@ -25,10 +25,11 @@ from accord.project.recordings import RecordedAgreement, chosen_recording, recor
 from accord.project.results import Compared, Estimates, Fitted, JudgeRun, NextLabel, ScoreRun
 from accord.project.score_rows import Facts, Rebuilt, Scoring, input_of, milliseconds, rebuild
 from accord.project.scorer import Perspective, ScoreOptions, samples_of
-from accord.project.scoring import latest, latest_drift, latest_scores, score
+from accord.project.scoring import counted, latest, latest_drift, latest_scores, score
 from accord.project.scoring_parts import Moved, PartsRun, Shard, Spread, merge_parts, score_parts
-from accord.project.selecting import LEFT, Selection
+from accord.project.selecting import LEFT, NOT_COUNTED, Selection
 from accord.project.surveying import Survey, files_in, is_recording, survey
+from accord.project.synthesising import SynthRun
 
 __all__ = [
     "ALL",
@@ -50,6 +51,7 @@ __all__ = [
     "LEFT",
     "LiveConfig",
     "Moved",
+    "NOT_COUNTED",
     "NextLabel",
     "Observed",
     "PartsRun",
@@ -67,12 +69,14 @@ __all__ = [
     "Shard",
     "Spread",
     "Survey",
+    "SynthRun",
     "WatchConfig",
     "annotated_pairs",
     "audit_judge",
     "certify",
     "chosen_recording",
     "config_from",
+    "counted",
     "export_annotations",
     "files_in",
     "finetune",

@@ -22,6 +22,7 @@ from accord.formats import Fields, WrongShape, arrow_schema, record_of, score_ta
 from accord.learning import Evaluator, load_evaluator
 from accord.models import Budget, Caps, Models, load_prices, memory_models
 from accord.project.scorer import Perspective, ScoreOptions, Scorer, samples_of
+from accord.project.selecting import NOT_COUNTED
 from accord.store import Account, Store, StoreError
 from accord.values import (
     BadInput,
@@ -217,12 +218,21 @@ class BatchScorer:
         """A score, or why there is none, for each item; and the places of those that hold no conversation."""
         opened = self._open()
         found: dict[int, Score | Unscored] = {}
-        for places in _rounds(items):
+        for places in _rounds([item if self._counts(item) else None for item in items]):
             samples = [item for place in places if isinstance(item := items[place], Sample)]
             found |= zip(places, self._tried(opened, samples), strict=True)
         bad = {place: item for place, item in enumerate(items) if isinstance(item, BadConversation)}
         found |= {place: self._unscored(Target(item.name), item.reason) for place, item in bad.items()}
+        others = {
+            place: item for place, item in enumerate(items) if isinstance(item, Sample) and not self._counts(item)
+        }
+        found |= {place: self._unscored(item.target, NOT_COUNTED) for place, item in others.items()}
         return [opened.scorer.decoded(found[place]) for place in range(len(items))], frozenset(bad)
+
+    def _counts(self, item: Item) -> bool:
+        """Whether an item is a conversation that `--synthetic` counts."""
+        which = self.options.synthetic
+        return isinstance(item, Sample) and (which == "with" or item.conversation.is_synthetic == (which == "only"))
 
     def _tried(self, opened: _Opened, samples: Sequence[Sample]) -> Sequence[Score | Unscored]:
         """Scores of samples; where together they fail, each is tried alone, and what fails then says why."""
@@ -290,7 +300,7 @@ def _packed(folder: Path) -> bytes | None:
     return content.getvalue()
 
 
-def _rounds(items: Sequence[Item]) -> list[list[int]]:
+def _rounds(items: Sequence[Item | None]) -> list[list[int]]:
     """The places of samples, in rounds of which none has a target twice: evidence is kept by target."""
     rounds: list[list[int]] = []
     seen: dict[Target, int] = {}

@@ -11,7 +11,7 @@ import numpy as np
 from accord.evidence import EvidenceTable, Ratings, Source, Training, joined
 from accord.learning import Evaluator, System, learns, out_of_fold
 from accord.models import Models, memory_models, run
-from accord.project.fitting import in_question, leak_of
+from accord.project.fitting import in_question, leak_of, synthetic_in
 from accord.project.insights import groups_of as agreement_by
 from accord.project.insights import speakers_of
 from accord.project.keeping import Kept, calm, settings_of
@@ -76,7 +76,8 @@ def compare(
     if len(set(rated.group)) < len(set(rated.target)):
         on_step("folds of single samples")
     leak = leak_of(project, *work[first.name], found, project.kept)
-    return replace(found, groups=groups, unmade=unmade, advice=why, leak=leak), whole, train
+    count = synthetic_in(singles)
+    return replace(found, groups=groups, unmade=unmade, advice=why, leak=leak, synthetic=count), whole, train
 
 
 def by_groups(found: Comparison, evidence: EvidenceTable, train: Training, by: Sequence[str]) -> list[Group]:

@@ -12,14 +12,17 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from accord.evidence import sources
 from accord.learning import PRESETS, EvaluatorSettings
-from accord.models import FINDER, JUDGE, LIKELIHOOD, SCORER, WRITER, ModelSettings
+from accord.models import ASSISTANT, FINDER, JUDGE, LIKELIHOOD, SCORER, USER, WRITER, ModelSettings
 from accord.statistics import DRAWS, FOLDS
+from accord.synth import SynthSettings
 from accord.values import (
+    WITHOUT,
     BadInput,
     Json,
     JsonSchema,
     StudyName,
     StudySettings,
+    Synthetic,
     UnknownName,
     check,
     is_secret_name,
@@ -40,7 +43,7 @@ _MOVED = {
     "issues": "models: {finder: {model: ...}} and sources: {issues: {...}}",
 }
 """Keys of Accord 0.1, and what is written instead."""
-_ROLES = (JUDGE, WRITER, SCORER, FINDER, LIKELIHOOD)
+_ROLES = (JUDGE, WRITER, SCORER, FINDER, LIKELIHOOD, USER, ASSISTANT)
 
 
 class _Strict(BaseModel):
@@ -118,7 +121,8 @@ class Config(_Strict):
     rubric: str = Field(default="llm-rubric", description="A shipped rubric's name, or a YAML file.")
     models: dict[str, ModelSettings] = Field(
         default_factory=dict,
-        description="Who has which role: judge, writer, scorer, finder, likelihood. Opened when first asked.",
+        description="Who has which role: judge, writer, scorer, finder, likelihood, and user and assistant of "
+        "synthetic conversations. Opened when first asked.",
     )
     metrics: list[str] = Field(
         default=["lexical"],
@@ -131,6 +135,14 @@ class Config(_Strict):
     evaluator: str = Field(default="calibration", description="The evaluator that fit, score and report use.")
     studies: dict[StudyName, StudySettings] = Field(
         default_factory=dict, description="What people are asked in the workbench (`accord serve`), by name."
+    )
+    synthetic: Synthetic = Field(
+        default=WITHOUT,
+        description="Which conversations are learned from and counted in figures: `without` those that nobody held, "
+        "`with` them, or `only` them.",
+    )
+    synth: SynthSettings = Field(
+        default_factory=SynthSettings, description="How `accord synth` makes conversations that nobody held."
     )
     group_by: list[str] = Field(
         default_factory=list,

@@ -172,7 +172,7 @@ def _with_labels(project: Project, evaluator: Evaluator, models: Models, step: S
     findings = {source.name: said for source in fitted.sources if (said := source.findings())}
     cautions = [line for said in findings.values() for line in said.cautions]
     cautions += _beaten(found.comparison) if side is not None else []
-    tried = replace(found, comparison=replace(found.comparison, groups=groups))
+    tried = replace(found, comparison=replace(found.comparison, groups=groups, synthetic=synthetic_in(train)))
     return Fitted(fitted, tried, 0, rows, findings, [*cautions, *_missing(known)])
 
 
@@ -182,6 +182,11 @@ def in_question(known: EvidenceTable, train: Training) -> tuple[EvidenceTable, T
         return known, train
     pairs, labels = in_pairs(known, train.labels, train.question)
     return pairs, replace(train, labels=labels)
+
+
+def synthetic_in(train: Training) -> int:
+    """How many of the conversations that were learned from nobody held."""
+    return len({sample.conversation.id for sample in train.samples if sample.conversation.is_synthetic})
 
 
 def _cross_validated(

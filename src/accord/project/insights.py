@@ -135,7 +135,7 @@ def groups_of(comparison: Comparison, samples: Sequence[Sample], evidence: Evide
 
 def speakers_of(rated: Ratings, samples: Sequence[Sample]) -> NDArray[np.object_] | None:
     """(n,) which system each rating is about; `None` where no conversation says."""
-    named = {sample.conversation.id: sample.conversation.system for sample in samples}
+    named = {sample.conversation.id: sample.conversation.shown_system for sample in samples}
     found = [named.get(name) for name in rated.conversation]
     return np.array([name or "" for name in found], dtype=object) if any(found) else None
 
@@ -149,7 +149,7 @@ def _groups(rated: Ratings, samples: Sequence[Sample], evidence: EvidenceTable, 
         return [evidence.versions.get(target) or None for target in rated.target]
     found = {sample.conversation.id: sample.conversation for sample in samples}
     if by == "system":
-        return [found[name].system if name in found else None for name in rated.conversation]
+        return [found[name].shown_system if name in found else None for name in rated.conversation]
     values = [found[name].metadata.get(by) if name in found else None for name in rated.conversation]
     return [None if value is None else str(value) for value in values]
 

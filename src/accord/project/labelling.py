@@ -30,7 +30,7 @@ def label_next(project: Project, count: int, annotators: Collection[str] = ()) -
     samples = list(project.every_sample(project.level()))
     evidence = project.measure(project.evaluator().sources, samples)
     labels, question = project.store.labels(), project.question
-    left = left_for_people(project.store, latest_scores(project.store), question.id)
+    left = left_for_people(project.store, latest_scores(project.store, project.config.synthetic), question.id)
     first = suggest_labels(evidence, labels, question, count, annotators, only=left) if left else []
     known = {each.target for each in first}
     rest = suggest_labels(evidence, labels, question, count, annotators) if len(first) < count else []
@@ -72,6 +72,6 @@ def estimate(project: Project) -> Estimates:
     evidence = project.measure(evaluator.sources, samples)
     topics = [name for name in config.group_by if name != "system"]  # what is compared is no topic
     labels = labels.grouped(groups_of(samples, topics, by_input=True).of)
-    systems = {sample.conversation.id: sample.conversation.system or "not said" for sample in samples}
+    systems = {sample.conversation.id: sample.conversation.shown_system or "not said" for sample in samples}
     found = system_means(evidence, labels, question, lambda _: Fitting(evaluator), systems, config.folds, config.seed)
     return Estimates(question.id, found, gaps(found))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -29,7 +30,7 @@ from accord.learning import (
     other_sheets,
 )
 from accord.models import Budget, Caps, Models, Plan, Step, load_prices, run
-from accord.project import comparing, fitting, judging, labelling, scoring
+from accord.project import comparing, fitting, judging, labelling, scoring, synthesising
 from accord.project.batch_scorer import Asking, BatchScorer
 from accord.project.config import Config, load_config
 from accord.project.importing import Imported, import_files
@@ -40,9 +41,12 @@ from accord.project.results import Compared, Estimates, Fitted, JudgeRun, NextLa
 from accord.project.score_rows import take_parts
 from accord.project.scorer import Perspective, ScoreOptions
 from accord.project.scoring_parts import Moved, PartsRun, Spread, score_parts
+from accord.project.synthesising import SynthRun
 from accord.statistics import Groups, groups_of
 from accord.store import Account, Mart, Spool, Store, StoreError, batches, mart_folder
+from accord.synth import Unlike
 from accord.values import (
+    WITHOUT,
     BadInput,
     Labels,
     Question,
@@ -91,7 +95,7 @@ class Project:
         self.config = config
         self.rubric = rubric or load_rubric(config.rubric)
         self.question = self.rubric.main_question if question is None else self.rubric[question]
-        self.store = Store(config.store)
+        self.store = Store(config.store, config.synthetic)
         for line in Spool(self.store).take_in():
             logging.getLogger("accord").warning("%s", one_line(line))
         self.given = given or {}
@@ -123,6 +127,17 @@ class Project:
                 self.budget.close()
         except StoreError as error:
             logging.getLogger("accord").warning("what was not spent of the shared budget stays taken: %s", error)
+
+    def synthetic_said(self) -> str:
+        """A sentence on conversations that nobody held, where the store has some: left out, or counted."""
+        count = self.store.count_conversations("only")
+        if not count:
+            return ""
+        if self.config.synthetic == WITHOUT:
+            return f"{count} synthetic conversations left out; --synthetic with counts them"
+        if self.config.synthetic == "only":
+            return f"{count} synthetic conversations alone: nobody held them"
+        return f"{count} synthetic conversations counted with those that people held"
 
     # --- what it names ------------------------------------------------------------------------------------------
 
@@ -396,6 +411,7 @@ class Project:
         """Score files of any number and size into a folder of parts; see `accord.project.scoring_parts.score_parts`."""
         about = self.config.budget
         asking = Asking(True, self.config.store, Caps(about.requests, about.tokens, about.money), about.shared)
+        options = replace(options, synthetic=self.config.synthetic)
         scorer = BatchScorer(evaluator or self.folder(), perspective, options, asking, format, columns)
         with self.store.run("score parts", {"source": str(source), **self.config.shown()}) as kept:
             done = score_parts(scorer, source, out, spread, on_moved)
@@ -414,6 +430,24 @@ class Project:
             found = labelling.estimate(self)
             kept.results.update(found.to_json())
         return found
+
+    def synth(self, out: str | Path | None = None, step: Step = lambda purpose: None, **changes: Any) -> SynthRun:
+        """Make conversations that nobody held; see `accord.project.synthesising.synth`.
+
+        Args:
+            out: A file of conversations, written at the end: .jsonl.
+            step: Told of each reply.
+            **changes: In place of settings under `synth:`: `topics`, `how`, `documents`, ...
+        """
+        return synthesising.synth(self, synthesising.settings_of(self, changes), out, step)
+
+    def plan_synth(self, **changes: Any) -> Plan:
+        """What `synth` would cost at the most; nobody is asked."""
+        return synthesising.plan_synth(self, synthesising.settings_of(self, changes))
+
+    def check_synth(self, how: str | None = None) -> Unlike:
+        """How unlike real conversations the synthetic ones are; see `accord.project.synthesising.check_synth`."""
+        return synthesising.check_synth(self, how)
 
     def tried(self, name: str | None = None) -> Fitted:
         """An evaluator learned from what is kept, as `fit` does, asking nobody and saving nothing.

@@ -133,6 +133,8 @@ class ScoreRun:
         drift: How far each feature moved from what was learned from, and a sentence on it.
         selection: What was promised of selective scores, and what that rests on (`Selection.to_json`).
         certificate: What fresh labels said of the bands in a new domain (`Certificate.to_json`).
+        left_out: Conversations that were not looked at, for nobody held them (or people did, where only those that
+            nobody held were asked for).
     """
 
     scored: int
@@ -148,6 +150,7 @@ class ScoreRun:
     drift_said: str | None = None
     selection: Mapping[str, Any] | None = None
     certificate: Mapping[str, Any] | None = None
+    left_out: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Everything."""

@@ -11,7 +11,17 @@ from accord.evidence import EvidenceTable
 from accord.learning import RULES, Evaluator, Level, predict_panel, with_notes
 from accord.models import Flow, Models, run
 from accord.project.selecting import Selection
-from accord.values import BadInput, Conversation, Sample, Score, UnknownName, Unscored, decision
+from accord.values import (
+    WITHOUT,
+    BadInput,
+    Conversation,
+    Sample,
+    Score,
+    Synthetic,
+    UnknownName,
+    Unscored,
+    decision,
+)
 
 Turns = Literal["all", "last"]
 
@@ -31,6 +41,7 @@ class ScoreOptions:
         good: With `agree`: the lowest answer that counts as good; by default the first above the scale's middle.
         certify: In a new domain: a file of fresh labels of some of the conversations, on which the bands are tried.
         adapt: With `certify`: bands that are not certified are measured anew on these labels, and not refused.
+        synthetic: Whether a table holds scores of conversations that nobody held; where not, they stay unscored.
     """
 
     new_domain: bool = False
@@ -42,6 +53,7 @@ class ScoreOptions:
     good: float | None = None
     certify: Path | None = None
     adapt: bool = False
+    synthetic: Synthetic = WITHOUT
 
     def check(self) -> None:
         """Refuse what cannot be.

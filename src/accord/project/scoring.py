@@ -22,7 +22,7 @@ from accord.project.selecting import LEFT
 from accord.statistics import groups_of
 from accord.store import Store, batches
 from accord.validation import Shift, said, shifts
-from accord.values import BadInput, Conversation, Labels, Sample, Score, Unscored
+from accord.values import WITHOUT, BadInput, Conversation, Labels, Sample, Score, Synthetic, Unscored
 
 if TYPE_CHECKING:
     from accord.project.project import Project
@@ -55,17 +55,31 @@ def score_file(
     """
     locate(source)
     options.check()
+    passed = partial(_passed, project.config.synthetic)
     certificate = None
     if options.certify is not None:
-        certificate = _certificate(project, evaluator, read(source, format, columns), options)
+        certificate = _certificate(project, evaluator, passed(read(source, format, columns)), options)
     if on_total is not None:
-        records = read(source, format, columns, lambda error: None)
+        records = passed(read(source, format, columns, lambda error: None))
         on_total(sum(len(samples_of(each.conversation, evaluator.level, options.turns)) for each in records))
     imported = Imported()
     on_bad_row = imported.skip if skip_bad_rows else None
-    conversations = _unique(source, read(source, format, columns, on_bad_row), on_bad_row)
+    left_out: list[str] = []
+    counted_ones = passed(read(source, format, columns, on_bad_row), left_out.append)
+    conversations = _unique(source, counted_ones, on_bad_row)
     return score(project, evaluator, conversations, Path(out), str(source), perspective, options, on_scored, imported,
-                 certificate=certificate)  # fmt: skip
+                 certificate=certificate, left_out=left_out)  # fmt: skip
+
+
+def _passed(
+    synthetic: Synthetic, records: Iterable[Record], on_left_out: Callable[[str], None] = lambda name: None
+) -> Iterator[Record]:
+    """The records that count; of others the id is told."""
+    for record in records:
+        if synthetic == "with" or record.conversation.is_synthetic == (synthetic == "only"):
+            yield record
+        else:
+            on_left_out(record.conversation.id)
 
 
 def score(
@@ -81,6 +95,7 @@ def score(
     command: str = "score",
     samples: Iterable[Sample] | None = None,
     certificate: Certificate | None = None,
+    left_out: Sequence[str] = (),
 ) -> ScoreRun:
     """Score conversations as they come, or given samples of them; memory does not grow with their number."""
     scorer = Scorer(evaluator, perspective, options)
@@ -118,7 +133,7 @@ def score(
             bad_rows=tuple(skipped.bad_rows), drift=[shift.to_json() for shift in moved],
             drift_said=said(moved) if moved else None,
             selection=None if scorer.selection is None else scorer.selection.to_json(),
-            certificate=None if certificate is None else certificate.to_json(),
+            certificate=None if certificate is None else certificate.to_json(), left_out=len(left_out),
         )  # fmt: skip
         kept.results.update(done.to_json())
     return done
@@ -254,19 +269,25 @@ def written(store: Store, run: str, scores: Iterable[Score | Unscored], out: Pat
     return {"scored": int(count), "mean": mean, "unscored": dict(unscored), "warnings": dict(warnings)}
 
 
-def latest(store: Store, *commands: str) -> dict[str, Any] | None:
-    """The last finished run of some commands; `None` where there is none."""
+def counted(run: Mapping[str, Any]) -> str:
+    """Whether conversations that nobody held were counted in a run: `without`, `with`, `only`."""
+    return str(run["settings"].get("synthetic", WITHOUT))
+
+
+def latest(store: Store, *commands: str, synthetic: Synthetic = WITHOUT) -> dict[str, Any] | None:
+    """The last finished run of some commands on such conversations; `None` where there is none."""
     done = [run for run in store.runs() if run["status"] == "done" and run["command"] in commands]
-    return dict(done[-1]) if done else None
+    mine = [run for run in done if counted(run) == synthetic]
+    return dict(mine[-1]) if mine else None
 
 
-def latest_scores(store: Store) -> list[dict[str, Any]]:
+def latest_scores(store: Store, synthetic: Synthetic = WITHOUT) -> list[dict[str, Any]]:
     """The scores of the last finished `score` or `run`; none where nothing was scored yet."""
-    found = latest(store, "score", "run")
+    found = latest(store, "score", "run", synthetic=synthetic)
     return [] if found is None else list(store.scores(found["id"]))
 
 
-def latest_drift(store: Store) -> list[dict[str, Any]]:
+def latest_drift(store: Store, synthetic: Synthetic = WITHOUT) -> list[dict[str, Any]]:
     """How far the evidence of what was scored last had moved from what was learned from; none where unknown."""
-    found = latest(store, "score", "run")
+    found = latest(store, "score", "run", synthetic=synthetic)
     return [] if found is None else list((found["results"] or {}).get("drift") or [])

@@ -20,6 +20,8 @@ from accord.values import BadInput, Score, Target, Unscored
 
 LEFT = "left for a person"
 """Why a score is missing where it was not sure enough."""
+NOT_COUNTED = "left out by --synthetic"
+"""Why a score is missing of a conversation that nobody held, where those are not asked for."""
 
 
 @dataclass(frozen=True)

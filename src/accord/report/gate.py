@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
 
-from accord.project import latest_scores
+from accord.project import counted, latest_scores
 from accord.store import Store
-from accord.values import BadInput
+from accord.values import WITHOUT, BadInput, Synthetic
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ def check_gate(
     min_mean: float | None,
     max_unscored: float = 0.0,
     min_within: float | None = None,
+    synthetic: Synthetic = WITHOUT,
 ) -> list[Check]:
     """Each demand with what was found.
 
@@ -50,6 +51,7 @@ def check_gate(
         min_mean: The mean of the latest `score` must reach this.
         max_unscored: The share of that run's targets that may be unscored, where a mean is demanded.
         min_within: As `min_agreement`, of r within annotators: knowing who rates does not count.
+        synthetic: Which conversations the runs counted: others are passed over.
 
     Raises:
         BadInput: Nothing is demanded, or there is no such run yet.
@@ -61,13 +63,13 @@ def check_gate(
         raise BadInput("no condition given: pass --min-agreement, --min-within, --min-mean, or several of them")
     checks = []
     if min_agreement is not None or min_within is not None:
-        system, low, low_within = _latest_agreement(store)
+        system, low, low_within = _latest_agreement(store, synthetic)
         if min_agreement is not None:
             checks.append(Check(f"r of {system} with people, lower bound", min_agreement, low))
         if min_within is not None:
             checks.append(Check(f"r of {system} with people within annotators, lower bound", min_within, low_within))
     if min_mean is not None:
-        rows = latest_scores(store)
+        rows = latest_scores(store, synthetic)
         if not rows:
             raise BadInput("there are no scores yet; run: accord score new.jsonl --out scores.jsonl")
         values = [row["value"] for row in rows if row["value"] is not None]
@@ -77,14 +79,14 @@ def check_gate(
     return checks
 
 
-def _latest_agreement(store: Store) -> tuple[str, float | None, float | None]:
+def _latest_agreement(store: Store, synthetic: Synthetic) -> tuple[str, float | None, float | None]:
     """The first system of the latest comparison, and the lower bounds of its r with people: pooled, within annotators.
 
     Raises:
         BadInput: Nothing was compared yet.
     """
     for run in reversed(store.runs()):
-        if run["status"] == "done" and run["command"] in {"compare", "fit"}:
+        if run["status"] == "done" and run["command"] in {"compare", "fit"} and counted(run) == synthetic:
             found = run["results"]
             rows = (found["comparison"] or {}).get("rows") if "comparison" in found else found["rows"]
             if rows:

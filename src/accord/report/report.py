@@ -59,9 +59,12 @@ def write_report(project: Project, path: str | Path, fitted: Fitted | None = Non
     done = fitted or project.tried()
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    shown = content(done, project.insights(done), latest_scores(project.store), latest_audit(project.store),
-                    latest_drift(project.store), project.rubric, done.spent or _last_spent(project.store),
-                    about)  # fmt: skip
+    store, which = project.store, project.config.synthetic
+    scores, drift = latest_scores(store, which), latest_drift(store, which)
+    shown = content(
+        done, project.insights(done), scores, latest_audit(store), drift, project.rubric,
+        done.spent or _last_spent(store), about,
+    )  # fmt: skip
     target.write_text(render(shown), encoding="utf-8", errors="xmlcharrefreplace")
     return target
 

@@ -144,7 +144,7 @@ def whole_run(
         on_stage("reading")
         reading = _reading(found, rubric, options, note)
         imported = project.import_(found.files, format, columns, skip_bad_rows, reading=reading)
-        _check_enough(project)
+        _check_enough(project, note)
         if any(config.models[role].mode != "recorded" for role in project.evaluator().roles if role in config.models):
             on_stage("asking models")
             project.judge(selected=Selected(everything=True))
@@ -169,12 +169,14 @@ def whole_run(
     return Whole(imported, compared, fitted, scored, agreement, files, said)
 
 
-def _check_enough(project: Project) -> None:
-    """Refuse to learn from fewer conversations than make folds of two.
+def _check_enough(project: Project, note: Callable[[str], None]) -> None:
+    """Refuse to learn from fewer conversations than make folds of two; say which ones are not counted.
 
     Raises:
         BadInput: Says how many there are, and how many are needed.
     """
+    if aside := project.synthetic_said():
+        note(aside)
     main, needed = project.rubric.main, 2 * project.config.folds
     rated = len({target.conversation for target in project.store.labels().on(main).targets})
     if rated < needed:

@@ -23,7 +23,7 @@ from accord.statistics.agreement import (
 )
 from accord.statistics.drawn import units_alpha
 from accord.statistics.grouped_t import Part, p_value, reach, spread_of
-from accord.statistics.groups import Groups, groups_of
+from accord.statistics.groups import Groups, Texts, groups_of
 from accord.statistics.kappa import (
     alpha_interval,
     cohen_kappa,
@@ -78,6 +78,7 @@ __all__ = [
     "Statistic",
     "TWO_VALUED",
     "Tested",
+    "Texts",
     "WeightedStatistic",
     "alpha_interval",
     "bootstrap",

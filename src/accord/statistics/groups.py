@@ -12,8 +12,10 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accord.values import Sample, Target, Turn
 
@@ -162,18 +164,53 @@ def nearly_equal(texts: Sequence[str]) -> list[tuple[str, str]]:
     long = [text for text in texts if len(grams[text]) > _GRAM]
     if len(long) < 2:
         return []
-    rng = np.random.default_rng(0)
-    a, b = (rng.integers(1, 1 << 31, size=_BANDS * _ROWS, dtype=np.uint64) for _ in range(2))
     buckets: dict[tuple[int, bytes], list[str]] = {}
     for text in long:
-        hashes = np.fromiter(grams[text], dtype=np.uint64)
-        least = ((hashes[:, None] * a + b) % np.uint64(_PRIME)).min(axis=0).reshape(_BANDS, _ROWS)
-        for band, row in enumerate(least):
-            buckets.setdefault((band, row.tobytes()), []).append(text)
+        for bucket in _buckets(grams[text]):
+            buckets.setdefault(bucket, []).append(text)
     pairs = {
         (mine[0], other) for mine in buckets.values() for other in mine[1:] if _alike(grams[mine[0]], grams[other])
     }
     return sorted(pairs)
+
+
+class Texts:
+    """Texts one after another: whether one was there before, equal or nearly equal as `groups_of` has it."""
+
+    def __init__(self) -> None:
+        self._equal: dict[str, str] = {}
+        self._buckets: dict[tuple[int, bytes], list[tuple[str, set[int]]]] = {}
+
+    def add(self, name: str, turns: Sequence[Turn]) -> str | None:
+        """The name of the text that was there before; `None` for a new one, which is there from now on."""
+        text = " ".join(_words(turns))
+        if text in self._equal:
+            return self._equal[text]
+        grams = _grams(text)
+        buckets = _buckets(grams) if len(grams) > _GRAM else []
+        for bucket in buckets:
+            for other, known in self._buckets.get(bucket, ()):
+                if _alike(grams, known):
+                    return other
+        self._equal[text] = name
+        for bucket in buckets:
+            self._buckets.setdefault(bucket, []).append((name, grams))
+        return None
+
+
+def _buckets(grams: set[int]) -> list[tuple[int, bytes]]:
+    """Where a text lies: texts that are nearly equal share one of these (MinHash)."""
+    a, b = _hashes()
+    hashes = np.fromiter(grams, dtype=np.uint64)
+    least = ((hashes[:, None] * a + b) % np.uint64(_PRIME)).min(axis=0).reshape(_BANDS, _ROWS)
+    return [(band, row.tobytes()) for band, row in enumerate(least)]
+
+
+@cache
+def _hashes() -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(1, 1 << 31, size=_BANDS * _ROWS, dtype=np.uint64) for _ in range(2))
+    return a, b
 
 
 def _alike(one: set[int], other: set[int]) -> bool:

@@ -142,6 +142,7 @@ def conversation_row(conversation: Conversation, added: str) -> Columns:
         "turns": len(conversation.turns),
         "content": content,
         "added": added,
+        "synthetic": 1 if conversation.is_synthetic else None,
     }
 
 

@@ -15,7 +15,9 @@ conversations = Table(
     Column("turns", Integer, nullable=False),
     Column("content", Text, nullable=False),
     Column("added", String, nullable=False),
+    Column("synthetic", Integer),
 )
+"""`synthetic` is 1 where nobody held a conversation, and null elsewhere."""
 
 annotated = Table(
     "annotations",
@@ -55,6 +57,11 @@ for _index in (
     "UNIQUE INDEX annotations_by_replaced ON annotations (replaces) WHERE replaces IS NOT NULL",
 ):
     event.listen(annotated, "after_create", DDL(f"CREATE {_index}"))  # type: ignore[no-untyped-call]
+event.listen(
+    conversations,
+    "after_create",
+    DDL("CREATE INDEX conversations_synthetic ON conversations (id) WHERE synthetic IS NOT NULL"),  # type: ignore[no-untyped-call]
+)
 
 cache = Table(
     "cache",

@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Table, and_, func, not_, or_, select, update
+from sqlalchemy import Connection, Table, func, select, update
 
 from accord.store.bulk import add_rows, takes_rows
+from accord.store.conditions import counts, is_about, last_said
 from accord.store.engine import StoreError, is_in_memory, open_engine, read_json, said
 from accord.store.rows import (
     BATCH,
@@ -35,7 +36,17 @@ from accord.store.rows import (
     unknown_target,
 )
 from accord.store.schema import annotated, cache, conversations, runs, scores
-from accord.values import ANNOTATOR_KINDS, ISSUE, Annotation, BadInput, Conversation, Label, Labels, canonical_json
+from accord.values import (
+    ANNOTATOR_KINDS,
+    WITHOUT,
+    Annotation,
+    BadInput,
+    Conversation,
+    Label,
+    Labels,
+    Synthetic,
+    canonical_json,
+)
 
 PERSON, MODEL = "person", "model"
 REPLY = "reply"
@@ -55,11 +66,14 @@ class Store:
 
     Every write is one transaction a batch: what a batch wrote stays, whatever happens after it. Writing the same
     row again changes nothing, so an interrupted command can be run again.
+
+    Conversations that nobody held pass for real ones nowhere: what is asked of all conversations, or of what is said of
+    all, leaves them out unless `synthetic` says otherwise. Those that are named are given by their names.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, synthetic: Synthetic = WITHOUT) -> None:
         """Open (and create or migrate) the store at `url`; see `engine.open_engine` for what it may be."""
-        self.url = url
+        self.url, self.synthetic = url, synthetic
         self._engine = open_engine(url)
         self._insert = _insert_of(self._engine.dialect.name)
 
@@ -105,14 +119,20 @@ class Store:
         stored = dict(tuple(row) for row in self._stream(query))
         return [row["id"] for row in rows if stored[row["id"]] != row["hash"]]
 
-    def conversations(self, ids: Iterable[str] | None = None) -> Iterator[Conversation]:
-        """All conversations, or those named, in the order of their ids; one at a time."""
+    def conversations(
+        self, ids: Iterable[str] | None = None, synthetic: Synthetic | None = None
+    ) -> Iterator[Conversation]:
+        """All conversations, or those named, in the order of their ids; one at a time.
+
+        `synthetic` says which of all count, in place of the store's own setting.
+        """
         if ids is not None:
             for batch in batches(sorted(set(ids)), BATCH):
                 query = select(conversations.c.content).where(conversations.c.id.in_(batch))
                 yield from self._conversations(query.order_by(conversations.c.id))
         else:
-            yield from self._conversations(select(conversations.c.content).order_by(conversations.c.id))
+            query = select(conversations.c.content).where(counts(synthetic or self.synthetic))
+            yield from self._conversations(query.order_by(conversations.c.id))
 
     def _conversations(self, query: Any) -> Iterator[Conversation]:
         for (content,) in self._stream(query):
@@ -121,13 +141,19 @@ class Store:
     def conversation_ids(self) -> Iterator[str]:
         """All ids in order, read a page at a time, so that others may write in between."""
         last = ""
-        while page := list(self._stream(_ids_after(last))):
+        while page := list(self._stream(_ids_after(last).where(counts(self.synthetic)))):
             yield from (name for (name,) in page)
             last = page[-1][0]
 
-    def count_conversations(self) -> int:
-        """How many conversations the store holds."""
-        return self._one(select(func.count()).select_from(conversations)) or 0
+    def count_conversations(self, synthetic: Synthetic = "with") -> int:
+        """How many conversations the store holds: all, or those alone that people held, or that nobody held."""
+        return self._one(select(func.count()).select_from(conversations).where(counts(synthetic))) or 0
+
+    def synthetic_among(self, ids: Iterable[str]) -> set[str]:
+        """Those of some conversations that nobody held."""
+        query = select(conversations.c.id).where(conversations.c.synthetic.is_not(None))
+        found = (self._stream(query.where(conversations.c.id.in_(batch))) for batch in batches(sorted(set(ids)), BATCH))
+        return {name for rows in found for (name,) in rows}
 
     # --- annotations --------------------------------------------------------------------------------------------
 
@@ -200,6 +226,7 @@ class Store:
         kinds: Collection[str] | None = None,
         question: str | None = None,
         conversations: Iterable[str] | None = None,
+        synthetic: Synthetic | None = None,
     ) -> Iterator[Annotation]:
         """All annotations, one at a time: kind by kind, and within each in the order they were added.
 
@@ -207,11 +234,13 @@ class Store:
             kinds: Only what these said: `person`, `model`, `metric`.
             question: Only answers to this question.
             conversations: Only those of these conversations and their turns, some hundred conversations at a time.
+            synthetic: Of all conversations, which count; as the store's own setting has it where it is left out.
         """
         table, query = annotated.c, select(annotated)
         if question is not None:
             query = query.where(table.question == question)
         if conversations is None:
+            query = query.where(is_about(synthetic or self.synthetic))
             wanted = query if kinds is None else query.where(table.kind.in_(sorted(kinds)))
             ordered = wanted.order_by(table.kind, table.place, table.key)
             yield from map(annotation_from, self._stream(ordered))
@@ -279,9 +308,13 @@ class Store:
         return total
 
     def labels(self) -> Labels:
-        """All labels of people, in the order they were added; of what its author changed, the last."""
+        """All labels of people, in the order they were added; of what its author changed, the last.
+
+        Those of conversations that nobody held are left out, unless the store's `synthetic` says otherwise.
+        """
         columns = ("conversation", "turn", "question", "by", "value", "time", "wording", "against", "against_turn")
         query = select(*(annotated.c[name] for name in columns)).where(annotated.c.kind == PERSON, last_said())
+        query = query.where(is_about(self.synthetic))
         return Labels(map(label_from, self._stream(query.order_by(annotated.c.place, annotated.c.key))))
 
     def add_answers(self, rows: Iterable[Mapping[str, Any]]) -> Added:
@@ -442,14 +475,6 @@ class Store:
     def _one(self, query: Any) -> Any:
         with said(self.url), self._engine.connect() as connection:
             return connection.execution_options(reading=True).execute(query).scalar()
-
-
-def last_said() -> ColumnElement[bool]:
-    """The condition that a person's annotation is the last that its author said: not replaced, no mark taken back."""
-    table, later = annotated.c, annotated.alias("later")
-    replaced = select(later.c.key).where(later.c.replaces == table.answer, later.c.by == table.by).exists()
-    taken_back = and_(table.replaces.is_not(None), table.value == "null", table.question.startswith(ISSUE))
-    return and_(or_(table.answer.is_(None), not_(replaced)), not_(taken_back))
 
 
 def _insert_of(dialect: str) -> Callable[[Table], Any]:

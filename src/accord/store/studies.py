@@ -13,12 +13,13 @@ from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, insert, or_, select, update
 
+from accord.store.conditions import last_said
 from accord.store.engine import read_json
 from accord.store.histories import again, is_same, replaced, said_of, soon, standing
 from accord.store.people import Conflict, People
 from accord.store.rows import BATCH, Keys, annotation_from, annotation_row, batches, now, unknown_target
 from accord.store.schema import annotated, assignments, conversations, items, predictions, studies
-from accord.store.store import PERSON, Store, last_said
+from accord.store.store import PERSON, Store
 from accord.store.writing import GroupWriter
 from accord.values import Annotation, BadInput, Target, canonical_json, content_hash
 

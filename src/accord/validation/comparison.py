@@ -100,11 +100,15 @@ class Comparison:
     common: int = 0
     draws: int = DRAWS
     leak: Leak | None = None
+    synthetic: int = 0
 
     @property
     def remarks(self) -> list[str]:
         """Sentences that a reader of the table needs: on its rows, on probabilities worse than none, on leaks."""
         said = []
+        if self.synthetic:
+            count = len(set(self.ratings.conversation))
+            said.append(f"{self.synthetic} of {count} rated conversations are synthetic: nobody held them")
         if self.common < len(self.ratings):
             said.append(
                 f"compared on the {self.common} of {len(self.ratings)} ratings that every system scored; a system with "

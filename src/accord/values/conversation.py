@@ -7,12 +7,15 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any, NamedTuple, overload
+from typing import Any, Literal, NamedTuple, overload
 
 NOBODY = frozenset({"system", "developer", "tool", "function"})
+"""Roles that neither ask nor reply."""
 SYNTHETIC = "synthetic"
 """The key of the metadata under which a conversation that nobody held says how it was made."""
-"""Roles that neither ask nor reply."""
+Synthetic = Literal["without", "with", "only"]
+"""Which conversations count where none are named: those that people held, all, or those that nobody held."""
+WITHOUT: Synthetic = "without"
 
 
 class Target(NamedTuple):
@@ -196,6 +199,11 @@ class Conversation:
         """The assistant that held the conversation, where the log says so."""
         system = self.metadata.get("system")
         return None if system is None else str(system)
+
+    @property
+    def shown_system(self) -> str | None:
+        """The assistant as figures name it, with a word where nobody held the conversation."""
+        return f"{self.system or 'not said'} (synthetic)" if self.is_synthetic else self.system
 
     @property
     def is_synthetic(self) -> bool:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, StringConstraints, WithJsonSchema, model_validator
 
+from accord.values.conversation import WITHOUT, Synthetic
 from accord.values.scale import Frozen, Value
 from accord.values.talk import TalkSettings
 
@@ -51,6 +52,9 @@ class Items(Frozen):
         default_factory=dict, description="Only those whose system or metadata entry has one of these values."
     )
     ids: tuple[str, ...] = Field(default=(), description="Only these conversations.")
+    synthetic: Synthetic = Field(
+        default=WITHOUT, description="Whether conversations that nobody held are among them: without, with, only."
+    )
     found: tuple[str, ...] = Field(
         default=(), description="Only turns in which a model found an issue of one of these kinds, such as Other."
     )

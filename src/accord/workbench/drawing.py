@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from accord.store import Item, Store
-from accord.values import ISSUE, Conversation, IssueAnnotation, StudySettings, Target
+from accord.values import ISSUE, Conversation, IssueAnnotation, StudySettings, Synthetic, Target
 
 
 def drawn(
@@ -23,14 +23,14 @@ def drawn(
         assessments: What a model found in turns, where the study is about those.
     """
     settings, wanted = study.items, set(study.items.ids)
-    found_in = _found(store, settings.found) if settings.found else None
+    found_in = _found(store, settings.found, settings.synthetic) if settings.found else None
     if settings.assessed:
         may = set(eligible(assessments))
         found_in = may if found_in is None else may & found_in
     draw = random.Random(f"{study.seed}/{name}/{round}")
     strata: dict[tuple[str, ...], list[Target]] = {}
     pairs: dict[str, list[Target]] = {}
-    for conversation in store.conversations(wanted or None):
+    for conversation in store.conversations(wanted or None, settings.synthetic):
         if not all(_entry(conversation, key) in values for key, values in settings.where.items()):
             continue
         if study.level == "pair":
@@ -57,9 +57,9 @@ def drawn(
         yield Item(name, round, place, kind, target, against)  # type: ignore[arg-type]
 
 
-def _found(store: Store, kinds: Iterable[str]) -> set[Target]:
+def _found(store: Store, kinds: Iterable[str], synthetic: Synthetic) -> set[Target]:
     """The turns in which a model found an issue of these kinds."""
-    found = (each for kind in kinds for each in store.annotations({"model"}, ISSUE + kind))
+    found = (each for kind in kinds for each in store.annotations({"model"}, ISSUE + kind, synthetic=synthetic))
     return {each.target for each in found if each.is_of_issues}
 
 

@@ -270,6 +270,7 @@ def _item(standing: Standing, unit: Any, apart: float) -> dict[str, Any]:
     names = {each.by for each in said}
     return {
         "key": item.key, "conversation": target.conversation, "turn": target.turn, "apart": apart,
+        "synthetic": target.conversation in standing.synthetic,
         "people": sorted(names),
         "answers": {q.id: {each.by: each.value for each in said if each.question == q.id} for q in standing.questions},
         "comments": [{"person": e.by, "question": e.question, "text": e.comment} for e in said if e.comment],

@@ -196,12 +196,17 @@ class Standing:
 
     # --- in words -----------------------------------------------------------------------------------------------
 
+    @cached_property
+    def synthetic(self) -> set[str]:
+        """The conversations of the study that nobody held."""
+        return self.study.project.store.synthetic_among(each.target.conversation for each in self.items)
+
     def sentence(self) -> str:
         """How things stand."""
         main = next(each for each in self.by_question if each.question == self.main.id)
         often = TIMES.get(self.study.settings.per_item, f"rated {self.study.settings.per_item} times")
         if not self.first:
-            return f"Nobody has answered yet; {self.wanted} items are to be {often}."
+            return f"Nobody has answered yet; {self.wanted} items are to be {often}{self._synthetic_said()}."
         parts = [f"{main.full} of {self.wanted} {often}"]
         alpha = main.agreement
         if alpha.value is None:
@@ -210,7 +215,12 @@ class Standing:
             parts.append(f"people agree at α = {alpha}")
         live = self.tested.figures() if self.tested else {}
         parts.append(better_than_usual(live["gain"]) if live else "no evaluator has expected an answer yet")
-        return "; ".join(parts) + "."
+        return "; ".join(parts) + f"{self._synthetic_said()}."
+
+    def _synthetic_said(self) -> str:
+        count = len(self.synthetic)
+        total = len({each.target.conversation for each in self.items})
+        return f"; {count} of {total} conversations are synthetic: nobody held them" if count else ""
 
 
 _NOT_SAID = object()

@@ -31,6 +31,7 @@ from accord.models import (
     wait,
 )
 from accord.store import DIED, Assignment, Conflict, Limits, Said, Talk, Talks
+from accord.synth import Library
 from accord.values import (
     AccordError,
     Assistant,
@@ -46,7 +47,6 @@ from accord.values import (
     sendable,
 )
 from accord.workbench.asking import OpenStudy
-from accord.workbench.retrieval import Library
 
 ALIVE_SECONDS = 15.0
 """How long after its writer last said so a reply is taken to be written still."""

@@ -118,7 +118,7 @@ def outcome(project: Project, flow: str, studies: Studies) -> Outcome:
     if not items:
         raise BadInput(f"the study {flow!r} has not begun; accord validate {flow}")
     about = Validated(flow, str(kept.get("maker", "")), tuple(item.target for item in items))
-    said = [each for each in project.store.annotations({"person"}) if each.study == flow]
+    said = [each for each in project.store.annotations({"person"}, synthetic="with") if each.study == flow]
     given = {
         (each.by, each.target, each.question): each.value for each in _standing(said) if isinstance(each.value, int)
     }

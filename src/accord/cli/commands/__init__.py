@@ -7,6 +7,7 @@ from accord.cli.commands import (  # noqa: F401, I001 - the order is the help's
     import_,
     export,
     judge,
+    synth,
     issues,
     validate,
     fit,

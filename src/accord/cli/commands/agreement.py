@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from accord.cli.app import app, command, guarded
-from accord.cli.options import AsJson, ConfigFile, Setting, open_project
+from accord.cli.options import AsJson, ConfigFile, Setting, Synthetic, chosen, open_counted, open_project
 from accord.cli.show import Steps, comparison_text, figure_text, groups_text, show, table
 
 
@@ -26,6 +26,7 @@ def compare(
     ] = None,
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Fit this many evaluators in parallel.")] = 1,
     settings: Setting = None,
+    synthetic: Synthetic = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -33,7 +34,7 @@ def compare(
 
     Nobody is asked: what sources know comes from the store, so run `accord judge` (and `accord fit`) before.
     """
-    with open_project(config_file, settings) as project:
+    with open_counted(config_file, synthetic, settings) as project:
         with Steps() as steps:
             done = project.compare(only or (), by or (), jobs, steps.stage)
         show(done.to_json(), as_json, _compare_text)
@@ -64,13 +65,14 @@ def next_(
         Path | None,
         typer.Option("--out", "-o", help="Also write them to this file: .csv, .jsonl or .parquet."),
     ] = None,
+    synthetic: Synthetic = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Suggest which conversation each annotator should label next to reduce prediction uncertainty most."""
     from accord.formats import QueueWriter
 
-    with open_project(config_file) as project:
+    with open_counted(config_file, synthetic) as project:
         found = [each.to_json() for each in project.label_next(count, annotator or ())]
         if out is not None:
             with QueueWriter(out) as writer:
@@ -94,9 +96,9 @@ def _label_text(result: Mapping[str, Any]) -> str:
 
 
 @command("estimate")
-def estimate(config_file: ConfigFile = None, as_json: AsJson = False) -> None:
+def estimate(synthetic: Synthetic = None, config_file: ConfigFile = None, as_json: AsJson = False) -> None:
     """Each system's mean rating with a valid interval, and the differences between systems."""
-    with open_project(config_file) as project:
+    with open_counted(config_file, synthetic) as project:
         show(project.estimate().to_json(), as_json, _estimate_text)
 
 
@@ -127,13 +129,14 @@ def report(
     name: Annotated[str | None, typer.Argument(help="An evaluator of the project; default its own.")] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path("report.html"),
     settings: Setting = None,
+    synthetic: Synthetic = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Write the report: agreement, calibration, errors with transcripts, what is unscored and why."""
     from accord.report import write_report
 
-    with open_project(config_file, settings) as project:
+    with open_counted(config_file, synthetic, settings) as project:
         path = write_report(project, out, None if name is None else project.tried(name))
         show({"report": str(path)}, as_json, lambda result: f"report in {result['report']}")
 
@@ -150,6 +153,7 @@ def gate(
     max_unscored: Annotated[
         float, typer.Option("--max-unscored", min=0, max=1, help="Maximum share of the latest scores that are missing.")
     ] = 0.0,
+    synthetic: Synthetic = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -157,8 +161,8 @@ def gate(
     from accord.report import check_gate
     from accord.values import GateFailed
 
-    with open_project(config_file) as project:
-        checks = check_gate(project.store, min_agreement, min_mean, max_unscored, min_within)
+    with open_project(config_file, chosen(synthetic)) as project:
+        checks = check_gate(project.store, min_agreement, min_mean, max_unscored, min_within, project.config.synthetic)
     show({"checks": [each.to_json() for each in checks]}, as_json, lambda _: "\n".join(map(str, checks)))
     failed = [str(each) for each in checks if not each.passed]
     if failed:

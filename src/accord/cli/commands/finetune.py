@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from accord.cli.app import app, guarded
-from accord.cli.options import AsJson, ConfigFile, open_project
+from accord.cli.options import AsJson, ConfigFile, Synthetic, open_counted
 from accord.cli.show import Progress, figure_text, show, stage, table
 
 finetune = typer.Typer(help="Teach small models of your own.", no_args_is_help=True, rich_markup_mode=None)
@@ -37,6 +37,7 @@ def issues(
     ] = None,
     test: Annotated[int | None, typer.Option("--test", min=1, help="Try at most so many turns.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a training that was stopped.")] = False,
+    synthetic: Synthetic = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -44,7 +45,7 @@ def issues(
     from accord.finetune import Settings
     from accord.project import finetune
 
-    with open_project(config_file) as project:
+    with open_counted(config_file, synthetic) as project:
         together = next(size for size in range(min(at_once, batch), 0, -1) if batch % size == 0)
         settings = Settings(
             rank=rank, alpha=2.0 * max(rank, 1), learning_rate=learning_rate, epochs=epochs, batch=together,

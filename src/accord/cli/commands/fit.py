@@ -10,7 +10,7 @@ import typer
 
 from accord.cli.app import PARTLY_UNSCORED, command, stop
 from accord.cli.findings import fitted_text
-from accord.cli.options import AsJson, ConfigFile, MaxMoney, MaxRequests, MaxTokens, Setting, open_project
+from accord.cli.options import AsJson, ConfigFile, MaxMoney, MaxRequests, MaxTokens, Setting, Synthetic, open_counted
 from accord.cli.show import Steps, note, plan_text, show_each, spending
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def fit(
     max_requests: MaxRequests = None,
     max_tokens: MaxTokens = None,
     max_money: MaxMoney = None,
+    synthetic: Synthetic = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -46,7 +47,7 @@ def fit(
     """
     from accord.values import BadInput
 
-    with open_project(config_file, settings, question) as project:
+    with open_counted(config_file, synthetic, settings, question) as project:
         project.cap(requests=max_requests, tokens=max_tokens, money=max_money)
         if best and names:
             raise BadInput("--best finds the evaluator to fit; leave out its name")

@@ -8,13 +8,14 @@ from typing import Annotated
 import typer
 
 from accord.cli.app import command
-from accord.cli.options import AsJson, ConfigFile, open_project
+from accord.cli.options import AsJson, ConfigFile, Synthetic, open_counted
 from accord.cli.show import show
 
 
 @command("issues")
 def issues(
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path("issues.html"),
+    synthetic: Synthetic = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -24,7 +25,7 @@ def issues(
     from accord.report import write_issues_page
     from accord.workbench import outcomes
 
-    with open_project(config_file) as project:
+    with open_counted(config_file, synthetic) as project:
         pairs, taxonomy = annotated_pairs(project), issues_of(project).taxonomy
         annotations = [each for _, each in pairs]
         conversations = list({conversation.id: conversation for conversation, _ in pairs}.values())

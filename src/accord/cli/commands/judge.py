@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from accord.cli.app import PARTLY_UNSCORED, command, stop
-from accord.cli.options import AsJson, ConfigFile, MaxMoney, MaxRequests, MaxTokens, open_project
+from accord.cli.options import AsJson, ConfigFile, MaxMoney, MaxRequests, MaxTokens, Synthetic, open_counted
 from accord.cli.show import Progress, note, plan_text, show, spending
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def judge(
     max_requests: MaxRequests = None,
     max_tokens: MaxTokens = None,
     max_money: MaxMoney = None,
+    synthetic: Synthetic = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -52,7 +53,7 @@ def judge(
     from accord.values import BadInput
 
     selected = Selected(everything, limit, longest, people, wordnet)
-    with open_project(config_file) as project:
+    with open_counted(config_file, synthetic) as project:
         project.cap(requests=max_requests, tokens=max_tokens, money=max_money)
         for model in {settings.model or "" for role, settings in project.config.models.items() if role == "judge"}:
             _warn_of_small(model)

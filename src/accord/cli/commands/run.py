@@ -21,8 +21,10 @@ from accord.cli.options import (
     Roles,
     Setting,
     SkipBadRows,
+    Synthetic,
     Unnamed,
     are_positions,
+    chosen,
     column_map,
     role_map,
 )
@@ -59,6 +61,7 @@ def run(
         str | None, typer.Option("--evaluator", help="Learn this evaluator, without comparing all first.")
     ] = None,
     settings: Setting = None,
+    synthetic: Synthetic = None,
     config_file: ConfigFile = None,
     format: Format = "auto",
     columns: Columns = None,
@@ -73,7 +76,7 @@ def run(
     from accord.report import RunOptions
     from accord.values import BadInput
 
-    config = with_settings(load_config(config_file), settings or ())
+    config = with_settings(load_config(config_file), [*(settings or ()), *chosen(synthetic)])
     config = config.model_copy(update={"store": f"sqlite:///{out / 'accord.db'}"})
     infers = rubric is None and config_file is None and not Path(FILE).is_file()
     if main is not None and not infers:

@@ -19,6 +19,8 @@ from accord.cli.options import (
     EvaluatorFolder,
     Format,
     SkipBadRows,
+    Synthetic,
+    chosen,
     column_map,
     open_project,
 )
@@ -95,6 +97,7 @@ def score(
     shard: Annotated[
         str | None, typer.Option("--shard", metavar="I/N", help="Into parts: score the I-th of N shares, from 1/N on.")
     ] = None,
+    synthetic: Synthetic = None,
     config_file: ConfigFile = None,
     format: Format = "auto",
     columns: Columns = None,
@@ -109,7 +112,7 @@ def score(
     names = column_map(columns)
     is_file = _is_file(out)
     _check_place(is_file, out, sources, (engine, workers, shard), skip_bad_rows)
-    with open_project(config_file) as project, Progress("scored") as progress:
+    with open_project(config_file, chosen(synthetic)) as project, Progress("scored") as progress:
         if is_file:
             on_total = progress.expect if sys.stderr.isatty() else None
             done = project.score(
@@ -136,7 +139,7 @@ def _end_of_file(result: Mapping[str, Any], as_json: bool) -> None:
 
 
 def _end_of_parts(result: Mapping[str, Any], as_json: bool) -> None:
-    from accord.project import LEFT
+    from accord.project import LEFT, NOT_COUNTED
 
     show(result, as_json, _parts_text)
     if result["failed"]:
@@ -144,7 +147,7 @@ def _end_of_parts(result: Mapping[str, Any], as_json: bool) -> None:
             f"{len(result['failed'])} parts could not be made, each with its reason; the same command tries them again",
             1,
         )
-    if set(result["counts"]["unscored"]) - {LEFT} or result["counts"]["bad_rows"]:
+    if set(result["counts"]["unscored"]) - {LEFT, NOT_COUNTED} or result["counts"]["bad_rows"]:
         stop("some rows have no score, each with its reason in its part", PARTLY_UNSCORED)
 
 
@@ -240,6 +243,8 @@ def _text(result: Mapping[str, Any]) -> str:
     lines += [f"  {count} unscored: {reason}" for reason, count in result["unscored"].items()]
     lines += [f"  {result[name]['said']}" for name in ("selection", "certificate") if result.get(name)]
     lines += [f"  {count} with a warning: {warning}" for warning, count in result["warnings"].items()]
+    if result["left_out"]:
+        lines.append(f"  {result['left_out']} left out by --synthetic, which counts others: without, with or only")
     lines += [f"  {result['drift_said']}"] if result.get("drift_said") else []
     lines += [f"  {row}" for row in result["bad_rows"]]
     return "\n".join(lines)

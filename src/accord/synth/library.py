@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from accord.formats import documents_from, read_rows
-from accord.values import MB, BadInput, BadRow, Document, MissingExtra, UnknownName, regular
+from accord.values import MB, BadInput, BadRow, Document, MissingExtra, UnknownName, content_hash, regular
 
 ENDINGS = (".md", ".txt")
 LONGEST = 8 * MB
@@ -62,6 +62,11 @@ class Library:
         return [documents[int(at)] for at, score in zip(places[0], scores[0], strict=True) if score > 0]
 
     @cached_property
+    def digest(self) -> str:
+        """The same for the same documents."""
+        return content_hash([each.to_json() for each in self.documents.values()], length=16)
+
+    @cached_property
     def _index(self) -> Any:
         index = _bm25s().BM25()
         index.index(self._tokens([f"{each.title or ''} {each.text}" for each in self.documents.values()]), False, False)
@@ -75,7 +80,7 @@ def _bm25s() -> Any:
     try:
         import bm25s
     except ImportError:
-        raise MissingExtra("retrieval of documents", "serve") from None
+        raise MissingExtra("retrieval of documents", "synth") from None
     return bm25s
 
 
