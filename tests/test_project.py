@@ -26,7 +26,7 @@ SOURCE = ROOT / "src" / "accord"
 # From the top of the tree down: a package imports only from packages that stand above it.
 ORDER = [
     "version", "values", "statistics", "formats", "sample", "store", "models", "evidence", "methods", "learning",
-    "validation", "finetune", "synth", "project", "live", "workbench", "report", "testing", "cli", "__main__",
+    "validation", "finetune", "synth", "project", "board", "live", "workbench", "report", "testing", "cli", "__main__",
 ]  # fmt: skip
 RANK = {name: rank for rank, name in enumerate(ORDER)}
 

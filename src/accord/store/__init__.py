@@ -6,7 +6,7 @@ from accord.store.engine import StoreError, newest_migration, open_engine
 from accord.store.mart import BATCH_ROWS, LIVE_ROWS, LOOSE, Mart, MartState, MartWriter, mart_folder
 from accord.store.mart_rows import BUNDLES, MART, MartRow, bundle_of, mart_schema, row_key
 from accord.store.paid import LEASE_SECONDS, Claims, Paid, Spool, Taken, Unsaved, add_paid, utc
-from accord.store.parts import WIRE, Computed, Embedded, IssueAnnotations, Watched
+from accord.store.parts import WIRE, Computed, Embedded, IssueAnnotations, Watched, labels_state
 from accord.store.people import ROLES, Conflict, People, Person, Role
 from accord.store.rows import (
     Added,
@@ -81,6 +81,7 @@ __all__ = [
     "check_store",
     "conversation_row",
     "label_row",
+    "labels_state",
     "mart_folder",
     "mart_schema",
     "metadata",

@@ -186,3 +186,10 @@ class Watched:
         """Note that alarms have reached whoever is to be told."""
         with said(self._store.url), self._store._engine.begin() as connection:
             connection.execute(update(alarms).where(alarms.c.key.in_(list(keys))).values(sent=now()))
+
+
+def labels_state(store: Store) -> tuple[int, str]:
+    """How many annotations people made, and when the last came: another value wherever labels may be others."""
+    query = select(func.count(), func.max(annotated.c.added)).where(annotated.c.kind == "person")
+    [(count, last)] = list(store._stream(query))
+    return int(count), str(last)

@@ -169,6 +169,8 @@ def _templates() -> Environment:
         lstrip_blocks=True, undefined=StrictUndefined,
     )  # fmt: skip
     environment.globals.update(static=_address, version=__version__)
+    environment.filters["zip_same"] = lambda names: [(name, name) for name in names]
+    environment.filters["zip_words"] = lambda names: [(name, name.replace("_", " ")) for name in names]
     environment.filters["number"] = lambda value: f"{value:g}"
     return environment
 
@@ -228,8 +230,8 @@ def workbench_app(bench: Bench, names: frozenset[str] = frozenset(), seconds: fl
     app.add_middleware(_WithHeaders)
     for kind in (Refused, AccordError, OSError, HTTPException):
         app.exception_handler(kind)(bench.wrong)
-    from accord.workbench import doors, leading, rating, talk  # each part adds its routes
+    from accord.workbench import board_pages, doors, leading, rating, talk  # each part adds its routes
 
-    for part in (doors, rating, talk, leading):
+    for part in (doors, rating, talk, leading, board_pages):
         part.add_routes(app, bench)
     return Doorkeeper(app, names, BODY, seconds)

@@ -72,6 +72,7 @@ def serve(
         check_installed,
         checked_binding,
         checked_proxies,
+        is_loopback,
         make_app,
         opened_service,
         serve_workers,
@@ -93,13 +94,13 @@ def serve(
                 "--workers score; there is no evaluator yet, and pages are served by one process: accord fit"
             )
         pages = None
-        if config.studies:
+        if config.studies or is_loopback(host):  # the board is there without a study too
             from accord.workbench import Bench, workbench_app
 
             bench = Bench(project, host)
             open_.callback(bench.close)
             pages = workbench_app(bench, frozenset(map(str.lower, [host, *(name or ())])))
-            note(f"studies at http://{host}:{port}/: {', '.join(bench.open)}")
+            note(f"studies at http://{host}:{port}/: {', '.join(bench.open) or 'none'}; the board at /board")
         opening = Opening(
             config, folder, annotator, out, conversations, minutes * 60, watch, ask, token, int(max_body * 2**20),
             proxies,

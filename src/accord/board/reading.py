@@ -1,0 +1,280 @@
+"""Scores of a selection, read from the mart: a row per text and annotator, the columns that figures need and no others.
+
+Texts of one conversation belong together. Where there are few conversations each is resampled as it is; where there
+are many, in the bundles of the mart (`accord.store.BUNDLES`), whose sums vary as much as those of the conversations.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import date
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from accord.board.selection import DIMENSIONS, Selection
+from accord.learning import RULES
+from accord.project import Project
+from accord.store import MartState, Watched, labels_state
+from accord.values import POPULATION, Question, UnknownName
+
+if TYPE_CHECKING:
+    import polars as pl
+
+EXACT = 20_000
+"""Up to so many rows conversations are resampled one by one."""
+KEPT = 2
+"""Selections whose rows are held in memory."""
+ANYBODY = (POPULATION, *RULES)
+"""What scores name as their annotator that speak for no one person."""
+DAY = "day"
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What can be chosen: questions, evaluators (the one that scored last first), with how many scores each has."""
+
+    questions: Mapping[str, int]
+    evaluators: Mapping[str, int]
+    synthetic: int
+    total: int
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The rows of a selection, and what there is to know about them.
+
+    Attributes:
+        selection: With the question and the evaluator that were taken.
+        rows: One per text and annotator: `conversation`, `turn`, `annotator`, `value` (`None` without a score),
+            `cluster`, `day`, the dimensions, `input`, `unscored`; of the view of each annotator `probabilities` too.
+        low, high: The ends of the scale.
+        options: Answers that have a probability.
+        left_out: Scores of synthetic conversations that are not in it.
+        choices: What else could be chosen.
+        state: Of the mart.
+        said: What to know about the choice, in sentences.
+    """
+
+    selection: Selection
+    rows: pl.DataFrame
+    low: float
+    high: float
+    options: tuple[float, ...]
+    left_out: int
+    choices: Choices
+    state: MartState
+    said: tuple[str, ...] = ()
+
+    @property
+    def scored(self) -> pl.DataFrame:
+        """The rows with a value."""
+        return self.rows.filter(self.rows["value"].is_not_null())
+
+    @property
+    def annotators(self) -> list[str]:
+        """Whose scores these are."""
+        return sorted(map(str, self.rows["annotator"].unique()))
+
+    def texts(self) -> pl.DataFrame:
+        """A row per text: its `value` averaged over annotators, and `apart`, their standard deviation."""
+        import polars as pl
+
+        scored = self.scored
+        if len(self.annotators) < 2:
+            return scored.with_columns(pl.lit(None, pl.Float64).alias("apart"))
+        others = [name for name in scored.columns if name not in ("value", "conversation", "turn")]
+        return scored.group_by("conversation", "turn", maintain_order=True).agg(
+            pl.col("value").mean(), pl.col("value").std().alias("apart"), *(pl.col(name).first() for name in others)
+        )
+
+
+class Reader:
+    """Reads selections of a project's mart; what was read last is held until the mart changes."""
+
+    def __init__(self, project: Project) -> None:
+        self.project, self.mart = project, project.mart
+        self._kept: OrderedDict[tuple[Selection, MartState, Any], Texts] = OrderedDict()
+        self._lock = Lock()
+        self._choices: tuple[MartState, dict[str, Choices]] | None = None
+        self._labels: tuple[Any, pl.DataFrame] | None = None
+
+    def state(self) -> tuple[MartState, Any]:
+        """Another value wherever figures may be others."""
+        return self.mart.state(), labels_state(self.project.store)
+
+    def texts(self, selection: Selection) -> Texts | None:
+        """The rows of a selection; `None` where the mart holds none at all.
+
+        Raises:
+            UnknownName: No scores answer such a question, or are of such an evaluator.
+            StoreError: The mart cannot be read.
+        """
+        with self._lock:
+            state, labelled = self.state()
+            key = selection.base, state, labelled
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return replace(self._kept[key], selection=replace(selection, **self._named(self._kept[key])))
+            choices = self._choose(selection)
+            if choices is None:
+                return None
+            found = self._read(selection, *choices)
+            self._kept[key] = found
+            while len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+            return found
+
+    @staticmethod
+    def _named(found: Texts) -> dict[str, Any]:
+        return {"question": found.selection.question, "evaluator": found.selection.evaluator}
+
+    def _choose(self, selection: Selection) -> tuple[str, str, Choices] | None:
+        """The question and the evaluator that a selection is about."""
+        import polars as pl
+
+        state = self.mart.state()
+        if self._choices is None or self._choices[0] != state:
+            about = [pl.len(), pl.col("scored").max(), pl.col("synthetic").fill_null(False).sum()]
+            counted, state = self.mart.read(
+                lambda rows: rows.group_by("question", "evaluator").agg(about).sort("scored", descending=True).collect()
+            )
+            found: dict[str, Choices] = {}
+            totals = dict(counted.group_by("question", maintain_order=True).agg(pl.col("len").sum()).iter_rows())
+            for name in totals:
+                of = counted.filter(pl.col("question") == name)
+                evaluators = dict(zip(of["evaluator"], of["len"], strict=True))
+                found[name] = Choices(totals, evaluators, int(of["synthetic"].sum()), int(of["len"].sum()))
+            self._choices = state, found
+        per_question = self._choices[1]
+        if not per_question:
+            return None
+        main = self.project.question.id
+        question = selection.question or (main if main in per_question else next(iter(per_question)))
+        if question not in per_question:
+            raise UnknownName("question with scores", question, per_question)
+        choices = per_question[question]
+        evaluator = selection.evaluator or next(iter(choices.evaluators))
+        if evaluator not in choices.evaluators:
+            raise UnknownName("evaluator with scores", evaluator, choices.evaluators)
+        return question, evaluator, choices
+
+    def _read(self, selection: Selection, question: str, evaluator: str, choices: Choices) -> Texts:
+        import polars as pl
+
+        whose = (pl.col("question") == question) & (pl.col("evaluator") == evaluator)
+        synthetic = pl.col("synthetic").fill_null(False)
+        when = pl.coalesce("time", "scored").dt.date().alias(DAY)
+        wanted = whose & _conversations(selection, when)
+        if selection.synthetic != "with":
+            wanted &= synthetic if selection.synthetic == "only" else ~synthetic
+        if selection.annotators:
+            wanted &= pl.col("annotator").is_in(list(selection.annotators))
+        columns = [
+            "conversation", "turn", pl.col("annotator").cast(pl.Categorical), "value", "bundle",
+            *(pl.col(name).cast(pl.Categorical) for name in DIMENSIONS), when, pl.col("input").hash().alias("input"),
+            pl.col("unscored").cast(pl.Categorical), *(["probabilities"] if selection.view == "each" else []),
+        ]  # fmt: skip
+        rows, state = self.mart.read(lambda rows: rows.filter(wanted).select(columns).collect())
+        known = whose & pl.col("options").is_not_null()
+        first, _ = self.mart.read(lambda rows: rows.filter(known).select("options").head(1).collect())
+        options = tuple(map(float, first["options"][0])) if len(first) else ()
+        left = whose & _conversations(selection, when) & synthetic
+        nothing = selection.synthetic != "without" or not choices.synthetic
+        left_out = 0 if nothing else self._count(left)
+        said = [f"{left_out:,} scores of synthetic conversations are left out"] if left_out else []
+        said += ["only synthetic conversations: nobody held them"] if selection.synthetic == "only" else []
+        said += ["synthetic conversations, which nobody held, are among these"] if selection.synthetic == "with" else []
+        rows, whom = _of_anybody(rows, selection)
+        said += whom
+        if selection.answers == "given":
+            rows = self._given(rows, question)
+            said.append("answers that people gave to texts that are scored")
+        clusters = pl.col("conversation").rank("dense").cast(pl.Int32) - 1 if len(rows) <= EXACT else pl.col("bundle")
+        rows = rows.with_columns(clusters.alias("cluster"))
+        low, high = _ends(self._question(question), options, rows)
+        taken = replace(selection, question=question, evaluator=evaluator)
+        return Texts(taken, rows, low, high, options, left_out, choices, state, tuple(said))
+
+    def _count(self, wanted: pl.Expr) -> int:
+        import polars as pl
+
+        return int(self.mart.read(lambda rows: rows.filter(wanted).select(pl.len()).collect().item())[0])
+
+    def _question(self, name: str) -> Question | None:
+        return next((each for each in self.project.rubric.questions if each.id == name), None)
+
+    def _given(self, rows: pl.DataFrame, question: str) -> pl.DataFrame:
+        """What people answered, as rows like those of scores: of the texts that these are about."""
+        import polars as pl
+
+        empty = [pl.lit(None, rows.schema[name]).alias(name) for name in ("probabilities", "unscored") if name in rows]
+        about = rows.drop("annotator", "value", "probabilities", "unscored", strict=False)
+        about = about.unique(["conversation", "turn"], maintain_order=True)
+        keys = ["conversation", "turn"]
+        given = self.labels(question).select("conversation", "turn", "annotator", "value")
+        found = about.join(given, on=keys, how="inner", nulls_equal=True)
+        return found.with_columns(pl.col("annotator").cast(pl.Categorical), *empty).select(rows.columns)
+
+    def labels(self, question: str) -> pl.DataFrame:
+        """What people answered to a question: `conversation`, `turn`, `annotator`, `value`, `said` (a time)."""
+        import polars as pl
+
+        state = question, labels_state(self.project.store)
+        if self._labels is None or self._labels[0] != state:
+            found = [
+                (each.target.conversation, each.target.turn, each.annotator, float(each.value), each.time)
+                for each in self.project.store.labels().on(question)
+                if isinstance(each.value, int | float) and each.against is None
+            ]
+            schema = {"conversation": pl.String(), "turn": pl.Int32(), "annotator": pl.String(), "value": pl.Float64(),
+                      "said": pl.String()}  # fmt: skip
+            self._labels = state, pl.DataFrame(found, schema=schema, orient="row")
+        return self._labels[1]
+
+    def alarms(self) -> list[dict[str, Any]]:
+        """Alarms of what is watched."""
+        return Watched(self.project.store).alarms()
+
+
+def _conversations(selection: Selection, when: pl.Expr) -> pl.Expr:
+    """The condition that a row's conversation is one of those that are selected."""
+    import polars as pl
+
+    wanted = pl.lit(True)
+    for name, value in selection.filters().items():
+        if name in DIMENSIONS:
+            wanted &= pl.col(name).is_null() if value == "" else pl.col(name) == value
+    if selection.since:
+        wanted &= when >= date.fromisoformat(selection.since)
+    if selection.until:
+        wanted &= when <= date.fromisoformat(selection.until)
+    return wanted
+
+
+def _of_anybody(rows: pl.DataFrame, selection: Selection) -> tuple[pl.DataFrame, list[str]]:
+    """Of scores for anybody and for single annotators those that the view is about, and what to say of it."""
+    import polars as pl
+
+    if selection.annotators:
+        return rows, [f"trusted: {', '.join(selection.annotators)}"]
+    by = set(rows["annotator"].unique().cast(pl.String))
+    people, anybody = by - set(ANYBODY), by & set(ANYBODY)
+    if not people or not anybody:
+        return rows, []
+    wanted = people if selection.view == "each" else anybody
+    count = len(people)
+    said = [] if selection.view == "each" else [f"scores for {count} single annotators stand under: each by itself"]
+    return rows.filter(pl.col("annotator").cast(pl.String).is_in(sorted(wanted))), said
+
+
+def _ends(question: Question | None, options: tuple[float, ...], rows: pl.DataFrame) -> tuple[float, float]:
+    """The ends of the scale: the question's, or else those of the answers that are expected, or given."""
+    if question is not None and question.scale.is_ordered and question.scale.numbers:
+        return min(question.scale.numbers), max(question.scale.numbers)
+    if len(options) > 1:
+        return options[0], options[-1]
+    values = rows["value"].drop_nulls().to_list()
+    low, high = (min(values), max(values)) if values else (0.0, 1.0)
+    return (low, high) if high > low else (low - 0.5, high + 0.5)

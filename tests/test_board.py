@@ -1,0 +1,368 @@
+"""The board's figures on scores whose truth is planted: they find it, say how sure they are, and name what is behind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accord import Label
+from accord.board import DIMENSIONS, Board, Figures, Selection, Texts
+from accord.project import Config, Project
+from accord.store import MartRow, Watched
+from accord.values import BadInput, Target, UnknownName
+
+DAY = 86_400_000
+BEGIN = 1_780_272_000_000  # 2026-06-01
+
+
+def row(name: str, value: float | None, **more: Any) -> MartRow:
+    shares = None if value is None else [(4 - value) / 3, 0.0, 0.0, (value - 1) / 3]
+    about = {"conversation": name, "turn": None, "question": "Q0", "annotator": "population", "evaluator": "e@1"}
+    score = {"value": value, "options": [1.0, 2.0, 3.0, 4.0], "probabilities": shares, "signature": "s"}
+    times = {"time": BEGIN, "scored": BEGIN, "origin": "batch", "synthetic": False}
+    return {**about, **score, **times, **more}
+
+
+@contextmanager
+def board(folder: Path, rows: Sequence[MartRow]) -> Iterator[Board]:
+    with Project(Config.model_validate({"store": f"sqlite:///{folder}/accord.db"})) as project:
+        project.mart.add(rows)
+        yield Board(project)
+
+
+def figures(opened: Board, query: str = "") -> tuple[Texts, Figures]:
+    found = opened.figures(Selection.from_query(query))
+    assert found is not None
+    json.dumps(found[1].to_json(), allow_nan=False)
+    return found
+
+
+def names(opened: Board, query: str) -> list[str]:
+    found = opened.page(Selection.from_query(query))
+    assert found is not None
+    return [each.conversation for each in found[1].rows]
+
+
+def planted(count: int = 400, seed: int = 0) -> list[MartRow]:
+    """System b is better by .5; both saw the same inputs, half of them; topic t1 is worst; three weeks."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for place in range(count):
+        system, pair = "ab"[place % 2], place // 2
+        shared = f"i{pair}" if pair % 2 else f"i{place}{system}"
+        level = 2.0 + 0.5 * (system == "b") - 0.4 * (pair % 4 == 1) + np.random.default_rng(pair).normal(0, 0.3)
+        value = float(np.clip(level + rng.normal(0, 0.1), 1, 4))
+        found.append(row(f"c{place}", value, system=system, topic=f"t{pair % 4}", input=shared,
+                         time=BEGIN + (place % 21) * DAY))  # fmt: skip
+    return found
+
+
+# --- selections ---------------------------------------------------------------------------------------------------------
+
+
+@given(st.builds(
+    Selection, question=st.none() | st.text(min_size=1, max_size=20).filter(lambda t: "\0" not in t),
+    system=st.none() | st.text(max_size=20).filter(lambda t: "\0" not in t), topic=st.none() | st.just(""),
+    since=st.none() | st.dates(min_value=__import__("datetime").date(1901, 1, 1),
+                               max_value=__import__("datetime").date(2199, 1, 1)).map(lambda d: d.isoformat()),
+    annotators=st.lists(st.text(min_size=1, max_size=8).filter(lambda t: "\0" not in t), max_size=3).map(tuple),
+    low=st.none() | st.floats(-100, 100).map(lambda v: float(f"{v:.10g}")), unscored=st.booleans(),
+    by=st.sampled_from(DIMENSIONS), view=st.sampled_from(["panel", "each"]), order=st.sampled_from(["worst", "apart"]),
+))  # fmt: skip
+@settings(max_examples=200, deadline=None)
+def test_a_selection_goes_through_a_query_and_comes_back(selection: Selection) -> None:
+    assert Selection.from_query(selection.to_query()) == selection
+
+
+@pytest.mark.parametrize(("query", "said"), [
+    ("nothing=1", "unknown filter"), ("by=weather", "unknown choice of 'by'"), ("view=", "unknown choice of 'view'"),
+    ("low=abc", "number of the scale"), ("low=nan", "number of the scale"), ("high=1e999", "number of the scale"),
+    ("since=yesterday", "is a day such as"), ("since=0001-01-01", "between the years"), ("unscored=2", "1 or 0"),
+    ("system=a&system=b", "twice"), ("system=" + "x" * 600, "at most 512"), ("system=%00", "NUL"),
+    ("system=%ff", "cannot be read"), ("&".join(f"annotators={n}" for n in range(100)), "cannot be read"),
+    ("x" * 100_000, "characters"), ("=", "unknown filter"), ("system", ""),
+])  # fmt: skip
+def test_a_query_that_names_nothing_is_one_line(query: str, said: str) -> None:
+    if not said:
+        assert Selection.from_query(query).system == ""
+        return
+    with pytest.raises((BadInput, UnknownName), match=said) as caught:
+        Selection.from_query(query)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 400
+
+
+# --- figures ------------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_scored_is_nothing(tmp_path: Path) -> None:
+    with board(tmp_path, []) as opened:
+        assert opened.figures(Selection()) is None and opened.page(Selection()) is None
+
+
+def test_the_difference_of_two_systems_is_found_on_the_inputs_that_both_saw(tmp_path: Path) -> None:
+    with board(tmp_path, planted()) as opened:
+        _, found = figures(opened, "first=b&second=a")
+        gap = found.difference
+        assert gap is not None and gap.paired and gap.shared == 100 and gap.texts == (100, 100)
+        assert gap.difference.low is not None and gap.difference.high is not None
+        assert gap.difference.low < 0.5 < gap.difference.high and gap.p is not None and gap.p < 1e-6
+        assert gap.difference.high - gap.difference.low < 0.1, "pairs differ by noise of .1 alone"
+        unpaired = figures(opened, "first=t0&second=t1&by=topic")[1].difference
+        assert unpaired is not None and not unpaired.paired and "unpaired" in unpaired.said
+        with pytest.raises(BadInput, match="no score here"):
+            figures(opened, "first=b&second=nobody")
+
+
+def test_two_alike_are_told_apart_no_more_often_than_chance(tmp_path: Path) -> None:
+    false = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        rows = [row(f"c{n}#{k}", float(np.clip(level + rng.normal(0, 0.1), 1, 4)), conversation=f"c{n}", turn=k,
+                    system="ab"[n % 2]) for n in range(60) for level in [rng.normal(2.5, 0.4)] for k in range(5)]  # fmt: skip
+        (tmp_path / str(seed)).mkdir()
+        with board(tmp_path / str(seed), rows) as opened:
+            gap = figures(opened)[1].difference
+            assert gap is not None and gap.p is not None
+            false += gap.p < 0.05
+    assert false <= 4, "turns of a conversation are no independent texts"
+
+
+def test_the_density_is_one_and_its_bins_hold_everything(tmp_path: Path) -> None:
+    rows = planted()
+    with board(tmp_path, rows) as opened:
+        texts, found = figures(opened)
+        made = found.density
+        assert sum(made.density) * (texts.high - texts.low) / len(made.at) == pytest.approx(1, abs=1e-6)
+        assert sum(each.count for each in made.bins) == made.rows == found.texts == 400
+        assert all(low <= high for low, high in zip(made.low, made.high, strict=True)) and made.drawn == ("texts",)
+        values = sorted(each["value"] for each in rows)
+        assert made.mean.value == pytest.approx(np.mean(values)) and made.tail == pytest.approx(
+            np.quantile(values, 0.1)
+        )
+        for each in made.bins:
+            listed = opened.page(Selection(low=each.low, high=each.high))
+            assert listed is not None and listed[1].total == each.count
+
+
+def test_the_interval_of_a_mean_is_wider_where_texts_belong_together_and_as_wide_in_bundles(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    levels = rng.normal(2.5, 0.4, 3000)
+    rows = [row(f"c{n}", float(np.clip(level + rng.normal(0, 0.05), 1, 4)), turn=k)
+            for n, level in enumerate(levels) for k in range(8)]  # fmt: skip
+    with board(tmp_path, rows) as opened:
+        _, found = figures(opened)
+        assert found.density.rows == 24_000 and found.density.conversations == 3000
+        low, high = found.mean.low, found.mean.high
+        assert low is not None and high is not None
+        wanted = 2 * 1.96 * float(np.std(levels)) / 3000**0.5
+        assert high - low == pytest.approx(wanted, rel=0.25), "of conversations, not of 24,000 turns"
+
+
+def annotated(count: int = 120) -> list[MartRow]:
+    rng = np.random.default_rng(5)
+    shift = {"ann": -0.8, "bob": 0.0, "cy": 0.6}
+    return [
+        row(f"c{n}", float(np.clip(2.5 + s * (1 + (n == 7)) + rng.normal(0, 0.2), 1, 4)), annotator=who, system="a")
+        for n in range(count) for who, s in shift.items()
+    ]  # fmt: skip
+
+
+def test_for_whom_it_is_bad_and_what_is_disputed(tmp_path: Path) -> None:
+    with board(tmp_path, annotated()) as opened:
+        texts, found = figures(opened)
+        assert found.texts == 120 and texts.annotators == ["ann", "bob", "cy"]
+        assert found.annotators is not None
+        of = {each.name: each for each in found.annotators.rows}
+        assert of["ann"].mean.value < of["bob"].mean.value < of["cy"].mean.value  # type: ignore[operator]
+        assert of["ann"].tail == pytest.approx(3, abs=0.2) and of["cy"].tail == 0
+        assert found.controversial[0].conversation == "c7"
+        assert (found.controversial[0].worst_for, found.controversial[0].best_for) == ("ann", "cy")
+        assert names(opened, "order=apart")[0] == "c7"
+        assert found.density.drawn == ("texts", "annotators")
+        alone = figures(opened, "annotators=bob")[1]
+        assert alone.annotators is None and alone.density.drawn == ("texts",)
+        wide, narrow = (each.mean.high - each.mean.low for each in (found, alone))  # type: ignore[operator]
+        assert wide > 3 * narrow, "three annotators who differ are a small sample of annotators"
+
+
+def test_each_annotators_answer_stands_for_itself(tmp_path: Path) -> None:
+    with board(tmp_path, annotated()) as opened:
+        _, found = figures(opened, "view=each")
+        made = found.density
+        assert made.rows == 360 and made.drawn == ("texts", "annotators", "answers")
+        at = np.array(made.at)
+        ends = [made.density[np.abs(at - place).argmin()] for place in (1.0, 2.5, 4.0)]
+        assert ends[1] < 0.05 < min(ends[0], ends[2]), "p̂ has all its mass on 1 and 4: that is not a mean of 2.5"
+        inside = [low <= d <= high for low, d, high in zip(made.low, made.density, made.high, strict=True)]
+        assert np.mean(inside) > 0.9
+        listed = opened.page(Selection(view="each"))
+        assert listed is not None and listed[1].total == 360 and listed[1].rows[0].annotator == "ann"
+
+
+def test_scores_for_anybody_are_not_mixed_with_those_for_somebody(tmp_path: Path) -> None:
+    rows = [*annotated(), *(row(f"c{n}", 4.0) for n in range(120))]
+    with board(tmp_path, rows) as opened:
+        texts, found = figures(opened)
+        assert found.mean.value == 4.0 and texts.annotators == ["population"]
+        assert any("3 single annotators" in note for note in found.notes)
+        assert figures(opened, "view=each")[0].annotators == ["ann", "bob", "cy"]
+
+
+def test_synthetic_conversations_are_left_out_unless_they_are_named_and_that_is_said(tmp_path: Path) -> None:
+    rows = [*(row(f"c{n}", 2.0) for n in range(10)), *(row(f"s{n}", 4.0, synthetic=True) for n in range(7))]
+    with board(tmp_path, rows) as opened:
+        plain, only, both = (figures(opened, query)[1] for query in ("", "synthetic=only", "synthetic=with"))
+        assert (plain.texts, only.texts, both.texts) == (10, 7, 17) and plain.mean.value == 2.0
+        assert plain.notes[0].startswith("7 scores of synthetic conversations are left out")
+        assert "nobody held" in only.notes[0] and "nobody held" in both.notes[0]
+
+
+def test_scores_of_two_evaluators_are_never_mixed_and_the_last_one_is_shown(tmp_path: Path) -> None:
+    rows = [
+        *(row(f"c{n}", 2.0) for n in range(5)),
+        *(row(f"c{n}", 3.0, evaluator="e@2", scored=BEGIN + 1) for n in range(4)),
+    ]
+    with board(tmp_path, rows) as opened:
+        texts, found = figures(opened)
+        assert texts.selection.evaluator == "e@2" and found.texts == 4
+        assert figures(opened, "evaluator=e%401")[1].mean.value == 2.0
+        with pytest.raises(UnknownName, match="e@1"):
+            figures(opened, "evaluator=e%403")
+        with pytest.raises(UnknownName):
+            figures(opened, "question=Q9")
+
+
+def test_time_has_its_points_its_alarms_and_what_is_behind_them(tmp_path: Path) -> None:
+    with board(tmp_path, planted()) as opened:
+        alarm = {"kind": "mean", "system": "a", "day": "2026-06-05", "said": "a moved"}
+        Watched(opened.project.store).raise_alarms({"one": alarm})
+        _, found = figures(opened)
+        assert found.time.step == "day" and len(found.time.moments) == 21
+        assert sum(each.texts for each in found.time.moments) == 400
+        assert [each.said for each in found.time.happened] == ["a moved"] and "1 alarm" in found.said
+        first = found.time.moments[0]
+        assert first.lowest <= first.median <= first.highest and first.mean.low is not None
+        assert len(names(opened, f"since={first.since}&until={first.until}")) == first.texts
+        assert not figures(opened, "system=b")[1].time.happened, "an alarm of another system"
+
+
+def test_many_days_are_weeks(tmp_path: Path) -> None:
+    rows = [row(f"c{n}", 2.0, time=BEGIN + n * DAY) for n in range(100)]
+    with board(tmp_path, rows) as opened:
+        found = figures(opened)[1].time
+        assert found.step == "week" and sum(each.texts for each in found.moments) == 100
+        assert all(each.since < each.until for each in found.moments)
+
+
+def test_lists_are_worst_first_and_paged_to_the_end(tmp_path: Path) -> None:
+    rows = planted()
+    rows[3]["value"], rows[3]["unscored"] = None, "refused"
+    with board(tmp_path, rows) as opened:
+        seen: list[tuple[float, str]] = []
+        for number in range(1, 10):
+            found = opened.page(Selection(), number)
+            assert found is not None and found[1].total == 399 and found[1].pages == 8
+            if found[1].number == number:
+                seen += [(each.value or 0, each.conversation) for each in found[1].rows]
+        assert seen == sorted(seen) and len(seen) == 399
+        assert names(opened, "unscored=1") == ["c3"] and figures(opened)[1].unscored == {"refused": 1}
+        best = opened.page(Selection(order="best", topic="t1", system="a"))
+        assert best is not None and {(each.topic, each.system) for each in best[1].rows} == {("t1", "a")}
+        values = [each.value or 0 for each in best[1].rows]
+        assert values == sorted(values, reverse=True)
+
+
+def test_groups_that_say_nothing_are_a_group(tmp_path: Path) -> None:
+    rows = [row("a", 1.0, system="x"), row("b", 2.0), row("c", 3.0)]
+    with board(tmp_path, rows) as opened:
+        table = figures(opened)[1].table
+        assert [(each.name, each.value, each.texts) for each in table.rows] == [("not said", "", 2), ("x", "x", 1)]
+        assert sorted(names(opened, "system=")) == ["b", "c"]
+
+
+def test_ten_thousand_systems_are_thirty_rows(tmp_path: Path) -> None:
+    rows = [row(f"c{n}", 1.0 + n % 4, system=f"s{n % 10_000}") for n in range(20_100)]
+    with board(tmp_path, rows) as opened:
+        table = figures(opened)[1].table
+        assert len(table.rows) == 30 and table.others == 9_970
+
+
+def test_given_answers_and_means_as_people_would_give_them(tmp_path: Path) -> None:
+    from accord import Conversation, Turn
+
+    rng = np.random.default_rng(0)
+    truth = np.clip(rng.normal(2.5, 0.6, 400), 1, 4)
+    rows = [row(f"c{n}", float(np.clip(v - 0.3, 1, 4)), system="a") for n, v in enumerate(truth)]
+    with board(tmp_path, rows) as opened:
+        store = opened.project.store
+        store.add_conversations(Conversation(f"c{n}", (Turn("user", "?"), Turn("assistant", "!"))) for n in range(400))
+        assert figures(opened)[1].powered_said.startswith("nobody has rated")
+        old = [
+            Label(Target(f"c{n}"), "Q0", "ann", round(float(truth[n])), "2020-01-01T00:00:00+00:00") for n in range(50)
+        ]
+        store.add_labels(old)
+        found = figures(opened)[1]
+        assert not found.powered and "accord estimate" in found.powered_said, "it may have learned from them"
+        assert found.given is not None and found.given.rows == 50
+        store.add_labels(
+            Label(Target(f"c{n}"), "Q0", "bob", round(float(truth[n])), "2027-01-01T00:00:00+00:00") for n in range(100)
+        )
+        [mean] = figures(opened)[1].powered
+        assert mean.labelled == 100 and mean.mean.low is not None and mean.mean.high is not None
+        assert mean.mean.low < float(np.mean(truth)) < mean.mean.high, (
+            "scores are .3 too low, and labels put that right"
+        )
+        assert mean.mean.high - mean.mean.low < mean.label_mean.high - mean.label_mean.low  # type: ignore[operator]
+        texts, of_people = figures(opened, "answers=given")
+        assert texts.annotators == ["ann", "bob"] and of_people.texts == 100 and of_people.given is None
+
+
+def test_what_moves_scores_and_what_would_raise_them(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = []
+    for n in range(200):
+        x, z = rng.uniform(-1, 1, 2)
+        told = json.dumps({"length": x, "asks": 0.1})
+        rows.append(row(f"c{n}", 2.5 + x, attributions=told))
+        rows += [row(f"c{n}", 2.0 + 0.5 * x, question="Q1"), row(f"c{n}", 2.0 + z, question="Q2")]
+    with board(tmp_path, rows) as opened:
+        found = figures(opened)[1]
+        assert [each.evidence for each in found.pulls] == ["length", "asks"]
+        assert found.pulls[0].in_tail is not None and found.pulls[0].in_tail < -0.7
+        slopes = {each.question: each.rise for each in found.rises}
+        assert slopes["Q1"].value == pytest.approx(2, abs=1e-6) and abs(slopes["Q2"].value or 0) < 0.3
+        assert not figures(opened, "question=Q1")[1].rises
+
+
+def test_scores_that_come_in_are_counted_at_once(tmp_path: Path) -> None:
+    with board(tmp_path, planted(40)) as opened:
+        assert figures(opened)[1].texts == 40
+        with opened.project.mart.writer() as writer:
+            writer.write([row("new", 1.0, origin="live")])
+            assert figures(opened)[1].texts == 41 and names(opened, "")[0] == "new"
+
+
+def test_a_part_that_is_passed_over_is_said(tmp_path: Path) -> None:
+    with board(tmp_path, planted(40)) as opened:
+        (opened.project.mart.folder / "part-bad.parquet").write_bytes(b"PAR1 and no more")
+        found = figures(opened)[1]
+        assert found.texts == 40 and "part-bad.parquet" in found.notes[-1]
+
+
+@pytest.mark.parametrize("rows", [
+    [row("a", None, unscored="refused")], [row("a", 2.0)], [row("a", 2.0, time=None)],
+    [row(f"c{n}", 2.0, system="<script>", topic="\x1b[31m", conversation=f"{n}" * 200) for n in range(6)],
+    [row(f"c{n}", float(n), options=None, probabilities=None, question="free") for n in range(20)],
+], ids=["unscored", "one", "no time", "hostile", "no options"])  # fmt: skip
+def test_little_and_odd_scores_have_their_figures(tmp_path: Path, rows: list[MartRow]) -> None:
+    with board(tmp_path, rows) as opened:
+        for query in ("", "view=each", "answers=given", "by=topic", "synthetic=with"):
+            figures(opened, query)
