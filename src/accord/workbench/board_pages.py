@@ -5,6 +5,7 @@ A page's state is its address: filters are links, and going back leads to where 
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
@@ -152,8 +153,9 @@ class Links:
         return self.list(low=each.low, high=each.high)
 
     def tail(self, figures: Figures, **changes: Any) -> str:
-        """The texts in the lowest tenth."""
-        return self.list(high=figures.density.tail, **changes)
+        """The texts in the lowest tenth, those at its end among them: a list ends below its `high`."""
+        end = figures.density.tail
+        return self.list(high=None if end is None else math.ceil(end * 1e6) / 1e6 + 1e-6, **changes)
 
     def conversation(self, name: str, turn: int | None, page: int = 1, **changes: Any) -> str:
         """A text in its conversation, and the way back to the list."""

@@ -1,0 +1,94 @@
+"""The board in a browser: a lead opens a tail and comes back; by keyboard, without script, by axe-core."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browsing import chromium, faults, tab
+from served_workbench import project, served
+from test_board import annotated, planted
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def served_board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    folder: Path = tmp_path_factory.mktemp("board")
+    with project(folder) as opened:
+        opened.mart.add(planted())
+        opened.mart.add([{**row, "conversation": f"of-{row['conversation']}"} for row in annotated()])
+        with served(opened) as port:
+            yield port
+
+
+def at(page: Any) -> str:
+    return str(page.evaluate("location.pathname + location.search"))
+
+
+def test_a_lead_opens_a_tail_reads_the_worst_and_comes_back(browser: Any, served_board: int) -> None:
+    with tab(browser, served_board) as page:
+        page.goto("/")
+        page.goto("/lead")
+        page.get_by_role("link", name="Board").click()
+        page.get_by_role("link", name="topic", exact=True).click()
+        page.get_by_role("link", name="t1", exact=True).click()
+        page.locator(".standing", has_text="with topic t1").wait_for()
+        board = at(page)
+        page.locator("svg.board a").first.click()
+        page.locator(".standing", has_text="worst first").wait_for()
+        first = page.locator("table.list tbody tr")
+        values = [float(row.locator("td").first.inner_text()) for row in first.all()]
+        assert values == sorted(values) and values
+        assert page.locator("table.list tbody a").first.get_attribute("href").startswith("/conversation/c")
+        page.get_by_role("link", name="Back to the board").click()
+        page.locator(".standing", has_text="with topic t1").wait_for()
+        assert at(page) == board
+        page.get_by_role("link", name="topic t1").click()  # the filter is taken away
+        page.locator(".standing", has_text="Expected").wait_for()
+        assert "topic=t1" not in at(page)
+
+
+def test_the_parts_of_a_figure_are_reached_by_keyboard(browser: Any, served_board: int) -> None:
+    with tab(browser, served_board) as page:
+        page.goto("/")
+        page.goto("/board")
+        page.locator("svg.board a").nth(2).focus()
+        page.keyboard.press("Tab")
+        said = page.evaluate("document.activeElement.getAttribute('aria-label')")
+        count = said.split(": ")[1]
+        page.keyboard.press("Enter")
+        page.locator(".standing", has_text=f"{count} texts").wait_for()
+        page.go_back()
+        page.locator("svg.board").first.wait_for()
+
+
+def test_it_works_without_script(browser: Any, served_board: int) -> None:
+    with tab(browser, served_board, java_script_enabled=False) as page:
+        page.goto("/")
+        page.goto("/board?by=topic")
+        page.locator("select[name=first]").select_option("t1")
+        page.locator("select[name=second]").select_option("t0")
+        page.get_by_role("button", name="Compare").click()
+        page.get_by_text("t1 scores").wait_for()
+        assert "first=t1" in page.url and "by=topic" in page.url
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1200])
+def test_nothing_is_wrong_by_axe(browser: Any, served_board: int, scheme: str, width: int) -> None:
+    with tab(browser, served_board, color_scheme=scheme, viewport={"width": width, "height": 800}) as page:
+        page.goto("/")
+        for path in ("/board", "/board?annotators=ann&annotators=bob", "/board?view=each&by=topic", "/board/list",
+                     "/board/list?order=apart&page=2", "/board?system=nobody"):  # fmt: skip
+            page.goto(path)
+            assert not faults(page), path
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
