@@ -1,12 +1,32 @@
-"""A mart of planted scores, as many as are wanted: for the board under load (`workbench.py --only dashboard`)."""
+"""The board under load (`workbench.py --only dashboard`): a mart of planted scores, and its pages over HTTP, timed.
+
+`first_seconds` is the first load of a server that was just started; `seconds` is that of each address once something
+was loaded, its figures computed then for the first time; `again_seconds` the same address once more. `megabytes` is the
+most memory that the server's process has had by then (Linux; empty elsewhere), `mart_megabytes` what lies on the disk.
+"""
 
 from __future__ import annotations
 
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from http.client import HTTPConnection
 from pathlib import Path
 
 import numpy as np
+from harness import Row
 
 from accord.store import Mart, bundle_of, mart_schema, row_key
+
+PAGES = (
+    "/board?by=version", "/board?by=topic", "/board?system=system-1", "/board?system=system-1&by=topic",
+    "/board?view=each", "/board?since=2026-08-01", "/board?by=version&first=v0&second=v1", "/board/list",
+    "/board/list?low=1&high=1.15", "/board/list?system=system-0&page=20", "/board/list?order=newest&page=1000",
+)  # fmt: skip
 
 SYSTEMS, WEEKS, TURNS = 8, 26, 5
 BEGIN = 1_780_000_000_000
@@ -54,3 +74,64 @@ def planted(folder: Path, rows: int, question: str = "Q0", seed: int = 0, system
         mart.add_frame(frame.with_columns(missing).select(pl.col(n).cast(kind) for n, kind in schema.items()))
     mart.compact()
     return mart
+
+
+def dashboard(port: int, scores: int) -> Iterator[Row]:
+    """The board's pages with so many scores, one row a page."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        planted(folder / "accord.db.scores", scores)
+        disk = sum(each.stat().st_size for each in (folder / "accord.db.scores").iterdir())
+        (folder / "accord.yaml").write_text("store: sqlite:///accord.db\nstudies: {look: {title: Look}}\n")
+        with (folder / "serve.log").open("ab") as log:
+            command = [sys.executable, "-m", "accord", "serve", "--port", str(port)]
+            process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
+        try:
+            cookie = _signed_in(port, process)
+            common: Row = {"what": "dashboard", "database": "sqlite", "scores": scores, "mart_megabytes": disk / 1e6}
+            first = _seconds(port, "/board", cookie)
+            again, memory = _seconds(port, "/board", cookie), _memory(process)
+            yield {**common, "page": "/board", "first_seconds": first, "again_seconds": again, "megabytes": memory}
+            for path in PAGES:
+                seconds, again = _seconds(port, path, cookie), _seconds(port, path, cookie)
+                yield {
+                    **common,
+                    "page": path,
+                    "seconds": seconds,
+                    "again_seconds": again,
+                    "megabytes": _memory(process),
+                }
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _signed_in(port: int, process: subprocess.Popen[bytes]) -> str:
+    """Wait until it answers, and come in as whoever is alone on this machine."""
+    while True:
+        assert process.poll() is None, "the server ended; see serve.log"
+        try:
+            connection = HTTPConnection("127.0.0.1", port, timeout=300)
+            connection.request("GET", "/")
+            return (connection.getresponse().headers.get("Set-Cookie") or "").partition(";")[0]
+        except OSError:
+            time.sleep(0.05)
+
+
+def _seconds(port: int, path: str, cookie: str) -> float:
+    """How long a page takes, from the request to its last byte."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=300)
+    start = time.perf_counter()
+    connection.request("GET", path, headers={"Cookie": cookie})
+    answer = connection.getresponse()
+    said = answer.read()
+    seconds = time.perf_counter() - start
+    assert answer.status == 200, json.dumps([path, said[:300].decode()])
+    return seconds
+
+
+def _memory(process: subprocess.Popen[bytes]) -> float | None:
+    """The most memory that it has had, in MB."""
+    status = Path(f"/proc/{process.pid}/status")
+    found = re.search(r"VmHWM:\s+(\d+) kB", status.read_text()) if status.exists() else None
+    return None if found is None else int(found[1]) / 1000

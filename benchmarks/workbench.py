@@ -1,6 +1,6 @@
 """The workbench under load: what fifty people who save at once wait for, what a kill costs, and what pages give away.
 
-    python benchmarks/workbench.py [--only bare,save,kill,page,blind,order] [--quick] --json OUT
+    python benchmarks/workbench.py [--only bare,save,kill,page,blind,order,dashboard] [--quick] --json OUT
 
 `accord serve` runs as a process of its own, its people sign in by their links, and each holds one connection. On SQLite
 and, where its binaries are, on a throw-away PostgreSQL:
@@ -14,6 +14,7 @@ and, where its binaries are, on a throw-away PostgreSQL:
   the evaluator's prediction; `found` is how many have one.
 - `order`: the labels that the informative order needs for the agreement of random order's 400, as a share of them, on
   planted annotators and on LLM-RUBRIC's synthetic dialogues (where the data are there); see `workbench_order.py`.
+- `dashboard`: the board's pages with a million scores, the first load and each page after it; see `board_scores.py`.
 - `bare` is the baseline: the same load on a server that does nothing but append each answer to a file and wait for the
   disk (`fsync`), in the same run.
 """
@@ -40,6 +41,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from board_scores import dashboard
 from harness import Row, chosen, finish, options
 from workbench_order import DRAWS, order_rows
 
@@ -48,12 +50,14 @@ from accord.store import Prediction, Studies
 from accord.testing import ThrowAwayPostgres
 from accord.workbench import add_person
 
-PARTS = ("bare", "save", "kill", "page", "blind", "order")
+PARTS = ("bare", "save", "kill", "page", "blind", "order", "dashboard")
 PEOPLE = 50
 SAVES = 60
 KILLS = 10
+SCORES = 1_000_000
 COLUMNS = ["what", "database", "annotators", "answers", "lost", "doubled", "kills", "p50_seconds", "p99_seconds",
-           "per_second", "kilobytes", "responses", "found", "dataset", "share"]  # fmt: skip
+           "per_second", "kilobytes", "responses", "found", "dataset", "share", "scores",
+           "page", "first_seconds", "seconds", "again_seconds", "megabytes", "mart_megabytes"]  # fmt: skip
 QUESTIONS = [f"Q{place}" for place in range(9)]
 RUBRIC = "name: nine\nmain: Q0\nquestions:\n" + "".join(
     f'  - {{id: {name}, text: "How good is it ({name})?", options: {{1: bad, 2: poor, 3: fair, 4: good}}}}\n'
@@ -382,6 +386,8 @@ def main() -> None:
         rows.append(blind(SQLITE, responses))
     if "order" in parts:
         rows += list(order_rows(given.data, 2 if given.quick else DRAWS))
+    if "dashboard" in parts:
+        rows += list(dashboard(_free_port(), 20_000 if given.quick else SCORES))
     finish("workbench", rows, COLUMNS, given.json)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from accord.board.density import Density, density_of
 from accord.board.figures import (
@@ -30,6 +31,10 @@ from accord.board.resampled import Ranged
 from accord.board.selection import Selection
 from accord.project import Project
 
+if TYPE_CHECKING:
+    import polars as pl
+
+T = TypeVar("T")
 MADE = 16
 """Boards that are remembered until scores or labels come in."""
 NEXT = (
@@ -92,7 +97,7 @@ class Board:
 
     def __init__(self, project: Project) -> None:
         self.project, self.reader = project, Reader(project)
-        self._made: OrderedDict[Any, tuple[Texts, Figures]] = OrderedDict()
+        self._made: OrderedDict[Any, Any] = OrderedDict()
         self._lock = Lock()
 
     def figures(self, selection: Selection) -> tuple[Texts, Figures] | None:
@@ -103,17 +108,14 @@ class Board:
             StoreError: Scores or labels cannot be read.
         """
         alarms = self.reader.alarms()
-        key = selection, self.reader.state(), len(alarms)
+        state = self.reader.state(), len(alarms)
         with self._lock:
-            if key not in self._made:
-                found = self.reader.texts(selection)
-                if found is None:
-                    return None
-                self._made[key] = found, self._figures(found, alarms)
-                while len(self._made) > MADE:
-                    self._made.popitem(last=False)
-            self._made.move_to_end(key)
-            return self._made[key]
+            found = self.reader.texts(selection)
+            if found is None:
+                return None
+            shared = self._once(("shared", selection.base, state), lambda: self._shared(found, alarms))
+            texts, figures = shared
+            return found, self._once((selection, state), lambda: _apart(found, texts, figures))
 
     def page(self, selection: Selection, number: int = 1, size: int = PAGE) -> tuple[Texts, Page] | None:
         """A page of the texts of a selection; `None` where nothing was scored yet.
@@ -125,7 +127,18 @@ class Board:
         found = self.reader.texts(selection)
         return None if found is None else (found, listed(found, number, size))
 
-    def _figures(self, found: Texts, alarms: list[dict[str, Any]]) -> Figures:
+    def _once(self, key: Any, make: Callable[[], T]) -> T:
+        """What was made under this key, or is made now; what was asked for longest ago is forgotten."""
+        if key not in self._made:
+            self._made[key] = make()
+            while len(self._made) > MADE:
+                self._made.popitem(last=False)
+        self._made.move_to_end(key)
+        made: T = self._made[key]
+        return made
+
+    def _shared(self, found: Texts, alarms: list[dict[str, Any]]) -> tuple[pl.DataFrame, Figures]:
+        """The texts of a selection, and every figure but those by group."""
         about, each = found.selection, found.selection.view == "each"
         texts = found.texts()
         rows = found.scored if each else texts
@@ -136,13 +149,11 @@ class Board:
         many = len(found.annotators) > 1
         scored = len(texts) > 0
         people, rests_on = powered(found, texts, self.reader) if about.answers == "predicted" else ([], "")
-        table = group_table(found, texts, about.by)
-        return Figures(
+        return texts, Figures(
             _said(found, len(texts), density, time), (*found.said, *found.state.faults), len(texts), density.mean,
-            unscored, density, self._given(found), table,
+            unscored, density, self._given(found), GroupTable(about.by, (), 0),
             group_table(found, found.scored, "annotator") if many else None, time,
-            difference(found, texts, about.by, about.first, about.second) if scored else None,
-            tuple(controversial(found)), tuple(people), rests_on,
+            None, tuple(controversial(found)), tuple(people), rests_on,
             tuple(pulls(found, texts, self.reader)) if scored and about.answers == "predicted" else (),
             tuple(rises(found, texts, self.reader, self.project.question.id)) if scored else (),
         )  # fmt: skip
@@ -164,6 +175,14 @@ class Board:
             return None
         people = replace(found, selection=replace(about, answers="given"), rows=rows)
         return density_of(people, rows)
+
+
+def _apart(found: Texts, texts: pl.DataFrame, figures: Figures) -> Figures:
+    """The figures with those by group."""
+    about = found.selection
+    table = group_table(found, texts, about.by)
+    gap = difference(found, texts, about.by, about.first, about.second) if len(texts) else None
+    return replace(figures, table=table, difference=gap)
 
 
 def _said(found: Texts, texts: int, density: Density, time: OverTime) -> str:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from accord.board.reading import Texts
 from accord.board.resampled import DRAWS, FEWEST, Floats, Ranged, counts, ends
@@ -98,17 +97,22 @@ def density_of(found: Texts, rows: pl.DataFrame) -> Density:
     empty: tuple[float, ...] = ()
     band_low, band_high, what = empty, empty, list[str]()
     shares = whole / max(whole.sum(), 1.0)
-    answered = _expected(found, rows, centres)
-    if answered is not None:
-        shares, bandwidth = answered, max(bandwidth, 0.25 * float(np.diff(found.options).min()))
+    answers = _answers(found, rows)
+    if answers is not None:
+        shares = _of_options(found.options, answers.sum(axis=(1, 2))[None, :], centres)[0][0]
+        bandwidth = max(bandwidth, 0.25 * float(np.diff(found.options).min()))
     mean = Ranged(float(values.mean()) if len(values) else None)
     if many >= FEWEST:
-        draws, mean_draws, what = _drawn(found, rows, by_cluster, whole, centres)
+        if answers is not None:
+            draws, mean_draws = _of_options(found.options, _answered(answers, counts(many)), centres)
+            what = ["texts", "annotators", "answers"]
+        else:
+            draws, mean_draws, what = _drawn(found, rows, by_cluster, whole, centres)
         smoothed = np.array([_smooth(each, bandwidth / width) for each in draws]) / width
         band_low, band_high = (tuple(each.tolist()) for each in ends(smoothed))
         mean = Ranged(mean.value, *map(float, ends(mean_draws)))
     edges = np.linspace(low, high, BINS + 1)
-    per_bin = np.histogram(values, edges)[0]
+    per_bin = np.histogram(np.clip(values, low, high), edges)[0]
     return Density(
         tuple(centres.tolist()), tuple((_smooth(shares, bandwidth / width) / width).tolist()),
         band_low, band_high,
@@ -142,9 +146,6 @@ def _drawn(
     """(draws, 200) shares by cell as they come out of each draw, (draws,) their means, and what was drawn."""
     times = counts(len(by_cluster))
     what = ["texts"]
-    if _has_answers(found, rows):
-        shares, mean_draws = _of_options(found.options, _answers(found, rows, times), centres)
-        return shares, mean_draws, [*what, "annotators", "answers"]
     drawn = times @ by_cluster
     if found.selection.view == "panel" and len(found.annotators) > 1:
         drawn = np.maximum(drawn + _annotators(found, len(rows), centres), 0.0)
@@ -154,54 +155,44 @@ def _drawn(
     return shares, shares @ centres + offset, what
 
 
-def _has_answers(found: Texts, rows: pl.DataFrame) -> bool:
-    """Whether each annotator's answer stands for itself, and has a distribution."""
-    by_answer = found.selection.view == "each" and found.selection.answers == "predicted"
-    if not by_answer or "probabilities" not in rows.columns or len(found.options) < 2:
-        return False
-    return bool((rows["probabilities"].list.len() == len(found.options)).any())
+def _answers(found: Texts, rows: pl.DataFrame) -> Floats | None:
+    """(K, A, C) probabilities of each answer, added up by annotator and cluster.
 
-
-def _expected(found: Texts, rows: pl.DataFrame, centres: Floats) -> Floats | None:
-    """(200,) shares by cell of the answers that are expected; `None` where scores are means."""
+    `None` where an annotator's answers do not stand for themselves, or have no distribution.
+    """
     import polars as pl
 
-    if not _has_answers(found, rows):
+    K = len(found.options)
+    if found.selection.view != "each" or found.selection.answers != "predicted" or K < 2:
         return None
-    K = len(found.options)
-    known = rows.filter(pl.col("probabilities").list.len() == K)["probabilities"]
-    mixed = known.list.to_array(K).to_numpy().astype(float).mean(axis=0)
-    shares: Floats = _of_options(found.options, mixed[None, :], centres)[0][0]
-    return shares
-
-
-def _answers(found: Texts, rows: pl.DataFrame, times: Floats) -> Floats:
-    """(draws, K) how often each answer comes, annotators and clusters being drawn, then an answer to each text."""
-    import polars as pl
-
-    K = len(found.options)
     known = rows.filter(pl.col("probabilities").list.len() == K)
+    if not len(known):
+        return None
     people = sorted(map(str, known["annotator"].unique()))[:PEOPLE]
     place = {name: n for n, name in enumerate(people)}
-    who = np.array([place.get(str(name), -1) for name in known["annotator"].to_list()], dtype=np.intp)
-    cluster = _places(rows["cluster"].to_numpy())[known["cluster"].to_numpy()]
-    shares = known["probabilities"].list.to_array(K).to_numpy().astype(float)
-    C, A = times.shape[1], len(people)
-    sums = np.stack([
-        np.bincount((who * C + cluster)[who >= 0], shares[who >= 0, k], A * C).reshape(A, C) for k in range(K)
-    ])  # fmt: skip
-    rng = np.random.default_rng(1)
-    found_counts = np.zeros((len(times), K))
+    if len(people) == 1:
+        who = np.zeros(len(known), dtype=np.intp)
+    else:
+        named = known["annotator"].cast(pl.String).replace_strict(place, default=-1, return_dtype=pl.Int64)
+        who = named.to_numpy().astype(np.intp)
+    present = np.bincount(rows["cluster"].to_numpy()) > 0
+    cluster = (np.cumsum(present) - 1)[known["cluster"].to_numpy()]
+    shares = known["probabilities"].list.to_array(K).to_numpy()
+    C, A = int(present.sum()), len(people)
+    kept = who >= 0
+    where = (who * C + cluster)[kept]
+    return np.stack([np.bincount(where, shares[kept, k], A * C).reshape(A, C) for k in range(K)])
+
+
+def _answered(sums: Floats, times: Floats) -> Floats:
+    """(draws, K) how often each answer comes, annotators and clusters being drawn, then an answer to each text."""
+    rng, A = np.random.default_rng(1), sums.shape[1]
+    found = np.zeros((len(times), len(sums)))
     for draw, time in enumerate(times):
         drawn = rng.multinomial(A, np.full(A, 1 / A)) if A > 1 else np.ones(1)
         mixed = np.einsum("a,kac,c->k", drawn.astype(float), sums, time)
-        found_counts[draw] = rng.multinomial(round(mixed.sum()), mixed / mixed.sum()) if mixed.sum() > 0 else 0.0
-    return found_counts
-
-
-def _places(cluster: NDArray[Any]) -> NDArray[np.intp]:
-    """Where each cluster stands among those that are there."""
-    return (np.cumsum(np.bincount(cluster) > 0) - 1).astype(np.intp)
+        found[draw] = rng.multinomial(round(mixed.sum()), mixed / mixed.sum()) if mixed.sum() > 0 else 0.0
+    return found
 
 
 def _of_options(options: tuple[float, ...], answered: Floats, centres: Floats) -> tuple[Floats, Floats]:

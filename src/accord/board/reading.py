@@ -22,7 +22,7 @@ from accord.values import POPULATION, Question, UnknownName
 if TYPE_CHECKING:
     import polars as pl
 
-EXACT = 20_000
+EXACT = 5_000
 """Up to so many rows conversations are resampled one by one."""
 KEPT = 2
 """Selections whose rows are held in memory."""

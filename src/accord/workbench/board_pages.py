@@ -149,8 +149,8 @@ class Links:
 
     def bin(self, figures: Figures, place: int) -> str:
         """The texts in a bin of the density."""
-        each = figures.density.bins[place]
-        return self.list(low=each.low, high=each.high)
+        each, last = figures.density.bins[place], len(figures.density.bins) - 1
+        return self.list(low=each.low if place else None, high=each.high if place < last else None)
 
     def tail(self, figures: Figures, **changes: Any) -> str:
         """The texts in the lowest tenth, those at its end among them: a list ends below its `high`."""
