@@ -1,6 +1,6 @@
 """The workbench under load: what fifty people who save at once wait for, what a kill costs, and what pages give away.
 
-    python benchmarks/workbench.py [--only bare,save,kill,page,blind,order,dashboard] [--quick] --json OUT
+    python benchmarks/workbench.py [--only bare,save,kill,page,transcript,blind,order,dashboard] [--quick] --json OUT
 
 `accord serve` runs as a process of its own, its people sign in by their links, and each holds one connection. On SQLite
 and, where its binaries are, on a throw-away PostgreSQL:
@@ -10,6 +10,9 @@ and, where its binaries are, on a throw-away PostgreSQL:
 - `kill`: the same, the server ended with SIGKILL ten times and started again. Answers that were not acknowledged are
   sent again, as a browser does.
 - `page`: the first page with all that it loads, in kB.
+- `transcript`: the reading view of a conversation of 500 turns of which everything is said (a judge's answers to nine
+  questions and a model's issues for each reply, documents): `seconds` is the median after the first load, `p99_seconds`
+  the longest, `first_seconds` the first.
 - `blind`: responses to an annotator, searched for the system's name, the conversation's id, what others answered, and
   the evaluator's prediction; `found` is how many have one.
 - `order`: the labels that the informative order needs for the agreement of random order's 400, as a share of them, on
@@ -48,15 +51,16 @@ from workbench_order import DRAWS, order_rows
 from accord import Conversation, Store, Turn
 from accord.store import Prediction, Studies
 from accord.testing import ThrowAwayPostgres
+from accord.values import Annotation, Document, Issue, IssueAnnotation, Target
 from accord.workbench import add_person
 
-PARTS = ("bare", "save", "kill", "page", "blind", "order", "dashboard")
+PARTS = ("bare", "save", "kill", "page", "transcript", "blind", "order", "dashboard")
 PEOPLE = 50
 SAVES = 60
 KILLS = 10
 SCORES = 1_000_000
 COLUMNS = ["what", "database", "annotators", "answers", "lost", "doubled", "kills", "p50_seconds", "p99_seconds",
-           "per_second", "kilobytes", "responses", "found", "dataset", "share", "scores",
+           "per_second", "kilobytes", "turns", "responses", "found", "dataset", "share", "scores",
            "page", "first_seconds", "seconds", "again_seconds", "megabytes", "mart_megabytes"]  # fmt: skip
 QUESTIONS = [f"Q{place}" for place in range(9)]
 RUBRIC = "name: nine\nmain: Q0\nquestions:\n" + "".join(
@@ -279,6 +283,54 @@ def page(url: str) -> Row:
         return {"what": "page", "database": "sqlite", "kilobytes": size / 1000}
 
 
+def transcript(url: str, turns: int = 500, loads: int = 10) -> Row:
+    """The reading view of a long conversation, as a lead loads it."""
+    with tempfile.TemporaryDirectory() as name:
+        shop = Shop(Path(name), url.replace("FOLDER", name), 1)
+        store = Store(shop.url)
+        _add_long(store, turns)
+        studies = Studies(store)
+        shop.keys["lead"] = add_person(studies, "lead", "lead")
+        studies.close()
+        store.close()
+        shop.start()
+        lead = Annotator(shop, "lead")
+        lead.sign_in()
+        seconds = []
+        for _ in range(loads + 1):
+            start = time.perf_counter()
+            status, said, _ = lead.ask("GET", "/conversation/long")
+            seconds.append(time.perf_counter() - start)
+            assert status == 200 and said.count('class="turn') == turns, status
+        shop.stop()
+        return {
+            "what": "transcript", "database": "sqlite", "turns": turns, "kilobytes": len(said.encode()) / 1000,
+            "seconds": statistics.median(seconds[1:]), "p99_seconds": max(seconds[1:]), "first_seconds": seconds[0],
+        }  # fmt: skip
+
+
+def _add_long(store: Store, turns: int) -> None:
+    """A conversation of so many turns with judgements and issues of every reply."""
+    draw = random.Random(0)
+    words = ["order", "parcel", "router", "return", "delivery", "address", "refund", "label", "shop", "day"]
+    texts = [" ".join(draw.choices(words, k=60)) for _ in range(turns)]
+    said = tuple(Turn("assistant" if place % 2 else "user", text) for place, text in enumerate(texts))
+    documents = tuple(Document(" ".join(draw.choices(words, k=300)) + texts[2 * place + 1]) for place in range(10))
+    store.add_conversations([Conversation("long", said, documents, {"system": SYSTEM})])
+    replies = range(1, turns, 2)
+    store.add_answers(
+        {"key": f"{place}-{name}", "conversation": "long", "turn": place, "question": name, "judge": "judge",
+         "mode": "logprobs", "outside": 0.0, "version": "", "made_from": json.dumps({"question": name}),
+         "probabilities": json.dumps({"1": 0.1, "2": 0.2, "3": 0.3, "4": 0.4})}
+        for place in replies
+        for name in QUESTIONS
+    )  # fmt: skip
+    for place in replies:
+        issue = Issue("Unclear", "what is meant is not said", texts[place][:30], (0, 30))
+        found = IssueAnnotation(Target("long", place), (issue,), 3, "so so", "issues|model:finder")
+        store.add_annotations(Annotation.from_issues(found))
+
+
 def blind(url: str, responses: int) -> Row:
     """What an annotator is sent, searched for what nobody may know while rating."""
     with tempfile.TemporaryDirectory() as name:
@@ -382,6 +434,8 @@ def main() -> None:
                 rows.append(under_load(what, database, url, people, saves, kills if what == "kill" else 0))
     if "page" in parts:
         rows.append(page(SQLITE))
+    if "transcript" in parts:
+        rows.append(transcript(SQLITE))
     if "blind" in parts:
         rows.append(blind(SQLITE, responses))
     if "order" in parts:

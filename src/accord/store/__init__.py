@@ -20,6 +20,7 @@ from accord.store.rows import (
     unknown_target,
 )
 from accord.store.schema import metadata
+from accord.store.scored import RunScores, scores_about
 from accord.store.store import Store
 from accord.store.studies import ADJUDICATED, Assignment, Candidate, Item, LeaseExpired, Prediction, Studies
 from accord.store.talks import DIED, Limits, Said, Talk, Talks
@@ -62,6 +63,7 @@ __all__ = [
     "Prediction",
     "ROLES",
     "Role",
+    "RunScores",
     "Said",
     "Spool",
     "Store",
@@ -91,6 +93,7 @@ __all__ = [
     "prune",
     "restore",
     "row_key",
+    "scores_about",
     "unknown_target",
     "utc",
     "vacuum",

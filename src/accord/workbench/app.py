@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, MutableMapping
 from functools import cache
 from importlib.resources import files
 from typing import Any
+from urllib.parse import quote, urlencode
 
 from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
@@ -25,7 +26,7 @@ from starlette.types import Receive, Scope, Send
 from accord.live import SECONDS, App, Guard, Guesses, Refused, is_loopback
 from accord.project import Project
 from accord.store import Conflict, LeaseExpired, Role, Studies
-from accord.values import AccordError, BadInput, on_page
+from accord.values import AccordError, BadInput, on_page, sendable
 from accord.version import __version__
 from accord.workbench.accounts import Accounts, Visitor
 from accord.workbench.asking import OpenStudy
@@ -162,6 +163,17 @@ def _address(name: str) -> str:
     return f"/static/{name}?{found[2]}"
 
 
+def reading_address(conversation: str, turn: int | None = None, back: str = "") -> str:
+    """The address of a conversation's reading view, at a turn where one is meant, with a way back to the board.
+
+    >>> reading_address("chats/7 é?", 3)
+    '/conversation/chats%2F7%20%C3%A9%3F?turn=3#t3'
+    """
+    more = {name: value for name, value in (("turn", turn), ("back", back)) if value not in (None, "")}
+    place = "" if turn is None else f"#t{turn}"
+    return f"/conversation/{quote(sendable(conversation), safe='')}{'?' if more else ''}{urlencode(more)}{place}"
+
+
 @cache
 def _templates() -> Environment:
     environment = Environment(
@@ -172,6 +184,7 @@ def _templates() -> Environment:
     environment.filters["zip_same"] = lambda names: [(name, name) for name in names]
     environment.filters["zip_words"] = lambda names: [(name, name.replace("_", " ")) for name in names]
     environment.filters["number"] = lambda value: f"{value:g}"
+    environment.filters["reading"] = reading_address
     return environment
 
 
@@ -230,8 +243,8 @@ def workbench_app(bench: Bench, names: frozenset[str] = frozenset(), seconds: fl
     app.add_middleware(_WithHeaders)
     for kind in (Refused, AccordError, OSError, HTTPException):
         app.exception_handler(kind)(bench.wrong)
-    from accord.workbench import board_pages, doors, leading, rating, talk  # each part adds its routes
+    from accord.workbench import board_pages, doors, leading, rating, talk, transcripts  # each part adds its routes
 
-    for part in (doors, rating, talk, leading, board_pages):
+    for part in (doors, rating, talk, leading, board_pages, transcripts):
         part.add_routes(app, bench)
     return Doorkeeper(app, names, BODY, seconds)

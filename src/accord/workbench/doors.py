@@ -20,6 +20,7 @@ def add_routes(app: FastAPI, bench: Bench) -> None:
     app.get("/")(doors.home)
     app.get("/healthz")(doors.healthz)
     app.get("/static/{name}")(doors.static)
+    app.get("/favicon.ico")(doors.icon)
     app.get("/in/{key}")(doors.door)
     app.post("/in")(doors.enter)
     app.post("/out")(doors.leave)
@@ -38,6 +39,12 @@ class _Doors:
             raise HTTPException(404)
         kept = {"Cache-Control": "public, max-age=31536000, immutable"}
         return Response(found[0], media_type=found[1], headers=kept)
+
+    def icon(self) -> Response:
+        """The mark, where browsers look for one unasked."""
+        found = static_file("mark.svg")
+        assert found is not None
+        return Response(found[0], media_type=found[1], headers={"Cache-Control": "public, max-age=86400"})
 
     def home(self, request: Request) -> Response:
         """The studies; on one's own machine the first visit begins a session."""

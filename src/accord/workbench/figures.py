@@ -5,12 +5,13 @@ People have one colour and the model another, whatever is shown (`static/lead.cs
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
+from accord.values import on_page
 from accord.workbench.agreeing import Figure
 
 LEFT, WIDE, RIGHT, ROW = 170, 300, 170, 30
@@ -48,7 +49,7 @@ def intervals(marks: Sequence[Mark], low: float, high: float, about: str, at: fl
 
 def _svg(width: int, height: int, role: str, about: str, parts: Sequence[Markup]) -> Markup:
     size = Markup('viewBox="0 0 {} {}" width="{}" height="{}"').format(width, height, width, height)
-    head = Markup('<svg class="chart" {} role="{}" aria-label="{}">').format(size, role, about)
+    head = Markup('<svg class="chart" {} role="{}" aria-label="{}">').format(size, role, on_page(about))
     return head + Markup("").join(parts) + Markup("</svg>")
 
 
@@ -57,7 +58,7 @@ def _line(x1: float, x2: float, y1: float, y2: float, kind: str) -> Markup:
 
 
 def _text(x: float, y: float, kind: str, said: str) -> Markup:
-    return Markup('<text class="{}" x="{}" y="{}">{}</text>').format(kind, x, y, said)
+    return Markup('<text class="{}" x="{}" y="{}">{}</text>').format(kind, x, y, on_page(said))
 
 
 def _axis(low: float, high: float, at: float | None, height: int) -> Markup:
@@ -111,3 +112,44 @@ def narrowing(left: Sequence[float], half: int | None, about: str) -> Markup:
     if half is not None:
         parts.append(Markup('<circle class="model" cx="{}" cy="{}" r="5"/>').format(*at(half, 0.5)))
     return _svg(width, height, "img", about, parts)
+
+
+BAR, TALL = 20, 26
+"""Width of an option's bar, and height of a certain answer's, in units of the drawing."""
+
+
+def shares(distribution: Mapping[str, float], about: str, kind: Literal["people", "model"] = "model") -> Markup:
+    """A small bar per option, in the options' order, and below it the option where its name is short."""
+    each, total = distribution.items(), sum(distribution.values()) or 1.0
+    wide = BAR if len(distribution) <= 12 else round(12 * BAR / len(distribution), 2)
+    names = [option if len(option) <= 3 and wide == BAR else "" for option in distribution]
+    width, height = round(max(wide * len(names), BAR)), TALL + (14 if any(names) else 2)
+    parts = [f'<line class="axis" x1="0" x2="{width}" y1="{TALL}" y2="{TALL}"/>']
+    for place, share in enumerate(distribution.values()):
+        tall = round(max(TALL * share / total, 0), 1)
+        x, thick = round(wide * (place + 0.15), 2), round(wide * 0.7, 2)
+        parts.append(f'<rect x="{x:g}" y="{TALL - tall:g}" width="{thick:g}" height="{tall:g}"/>')
+    parts += [
+        f'<text class="tick" x="{BAR * place + BAR // 2}" y="{height - 2}">{escape(on_page(name))}</text>'
+        for place, name in enumerate(names)
+        if name
+    ]
+    said = escape(on_page(about + ": " + ", ".join(f"{option}: {share / total:.0%}" for option, share in each)))
+    head = f'<svg class="chart shares {kind}" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+    return Markup(f'{head}role="img" aria-label="{said}">{"".join(parts)}</svg>')
+
+
+def pushes(attributions: Mapping[str, float], about: str) -> Markup:
+    """What raised a score and what lowered it: a bar to the right or to the left of none, the number beside it."""
+    reach = max((abs(each) for each in attributions.values()), default=0.0) or 1.0
+    middle, row = LEFT + WIDE // 2, 24
+    height = row * len(attributions) + 4
+    parts = [_line(middle, middle, 0, height, "none")]
+    for place, (name, value) in enumerate(attributions.items()):
+        y, long = row * place + 4, round(abs(value) / reach * WIDE / 2, 1)
+        parts.append(_text(LEFT - 12, y + 14, "name", _short(name)))
+        kind, x = ("raises", middle) if value >= 0 else ("lowers", middle - long)
+        parts.append(Markup('<rect class="{}" x="{}" y="{}" width="{}" height="16"/>').format(kind, x, y, long))
+        parts.append(_text(LEFT + WIDE + 12, y + 14, "number", f"{value:+.3g}"))
+    said = ", ".join(f"{name} {value:+.3g}" for name, value in attributions.items())
+    return _svg(LEFT + WIDE + 80, height, "img", f"{about}: {said}", parts)

@@ -36,10 +36,10 @@ class Jobs:
         with self._changed:
             return "running" if self.doing == name else "waiting" if name in self._waiting else ""
 
-    def wait(self) -> None:
-        """Until nothing is left to do."""
+    def wait(self, seconds: float | None = None) -> None:
+        """Until nothing is left to do, or for so many seconds."""
         with self._changed:
-            self._changed.wait_for(lambda: self._thread is None)
+            self._changed.wait_for(lambda: self._thread is None, seconds)
 
     def close(self) -> None:
         """Begin nothing more, and wait for what is being done."""

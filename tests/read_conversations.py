@@ -1,0 +1,132 @@
+"""A project with everything that can be said of a conversation: what tests of the reading view and of charts share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from accord import Conversation, Turn
+from accord.project import Config, Project
+from accord.values import SYNTHETIC, Annotation, Document, Issue, IssueAnnotation, Label, Target, digests, span_of
+
+RUBRIC = """
+name: help
+main: Q0
+questions:
+  - {id: Q0, text: "How good is it?", options: {1: Poor., 2: Fair., 3: Good., 4: Very good.}}
+  - {id: Q1, text: "Is it clear?", options: {1: No., 2: Hardly., 3: Mostly., 4: Yes.}}
+"""
+POLICY = (
+    "An opened router can be returned within 45 days of delivery. The buyer pays for sending it back. Whatever came "
+    "with it has to be in the box."
+)
+REPLY = "Yes, it can be returned within 45 days of delivery [1]. We always pay for that, whatever you bought."
+PEOPLE = {"ann": -0.7, "bob": 0.0, "cy": 0.8}
+RICH = "chats/7 é?"
+"""The id of the conversation of which everything is said; an address has to quote it."""
+
+
+def rich() -> Conversation:
+    """Documents, tool calls, instructions, four turns."""
+    call = {"function": {"name": "find_article", "arguments": json.dumps({"query": "return router"})}}
+    turns = (
+        Turn("system", "You are the help desk of a shop. " * 20),
+        Turn("user", "Can I return an opened router?", time="2026-03-01T09:00:00Z"),
+        Turn("assistant", "Let me look.", extra={"tool_calls": [call]}),
+        Turn("tool", "articles found: 1", name="find_article"),
+        Turn("assistant", REPLY, extra={"documents": ["policy"], "latency": 1.5}),
+        Turn("user", "Thanks."),
+        Turn("assistant", "You are welcome. Is there anything else?"),
+    )
+    documents = (Document(POLICY, id="policy", title="Returns"), Document("Nothing of the kind.", id="other"))
+    return Conversation(RICH, turns, documents, {"system": "desk-2", "topic": "returns", "more": {"a": [1, 2]}})
+
+
+def issues_of(conversation: Conversation, turn: int = 4) -> IssueAnnotation:
+    """What a model found in the reply: a quote that stands in it, and one that does not."""
+    quotes = ("We always pay for that", "you may keep it for ever")
+    text = conversation.turns[turn].content
+    found = tuple(Issue("Unsupported", f"no document says {q}", q, span_of(q, text)) for q in quotes)
+    return IssueAnnotation(
+        Target(conversation.id, turn),
+        found,
+        2,
+        "One claim is wrong.",
+        "issues|model:finder",
+        said=digests(conversation)[turn],
+    )
+
+
+def _person(target: Target, by: str, value: int, answer: str, **more: Any) -> Annotation:
+    return Annotation(target, "Q0", by, "person", value, answer=answer.ljust(16, "-"), study="look", **more)
+
+
+def said_of(conversation: Conversation) -> list[Annotation]:
+    """Answers, one of them changed, a mark, and one that was taken back."""
+    whole, reply = Target(conversation.id), Target(conversation.id, 4)
+    text = conversation.turns[4].content
+    mark: dict[str, Any] = {"quote": "it can be returned", "span": span_of("it can be returned", text), "study": "look"}
+    return [
+        _person(whole, "ann", 1, "ann-first", comment="too curt", time="2026-03-02T10:00:00+00:00"),
+        _person(whole, "ann", 2, "ann-second", replaces="ann-first".ljust(16, "-"), comment="on reflection"),
+        _person(whole, "bob", 4, "bob-first", comment="fine"),
+        Annotation(reply, "issue:Vague", "bob", "person", 1, answer="bob-mark".ljust(16, "-"), **mark),
+        Annotation(reply, "issue:Rude", "cy", "person", 1, answer="cy-mark".ljust(16, "-"), study="look"),
+        Annotation(reply, "issue:Rude", "cy", "person", None, answer="cy-back".ljust(16, "-"), study="look",
+                   replaces="cy-mark".ljust(16, "-")),
+        *Annotation.from_issues(issues_of(conversation)),
+    ]  # fmt: skip
+
+
+def answers(targets: list[Target]) -> list[dict[str, Any]]:
+    """A judge's distributions over the options of both questions."""
+    return [
+        {"key": f"{target}-{question}", "conversation": target.conversation, "turn": target.turn, "question": question,
+         "judge": "judge-1", "mode": "logprobs", "outside": 0.02, "version": "",
+         "probabilities": json.dumps({"1": 0.1, "2": 0.2, "3": 0.3, "4": 0.4}),
+         "made_from": json.dumps({"question": question})}
+        for target in targets
+        for question in ("Q0", "Q1")
+    ]  # fmt: skip
+
+
+@contextmanager
+def reading_project(folder: Path, monkeypatch: pytest.MonkeyPatch, fits: bool = True) -> Iterator[Project]:
+    """Thirty rated conversations whose replies are good where they are long, and `rich`; an evaluator in use."""
+    monkeypatch.chdir(folder)
+    (folder / "help.yaml").write_text(RUBRIC, encoding="utf-8")
+    about = {"title": "First look", "people": sorted(PEOPLE)}
+    content = {"store": f"sqlite:///{folder}/accord.db", "rubric": "help.yaml", "draws": 50, "studies": {"look": about}}
+    rng = np.random.default_rng(3)
+    lengths = rng.integers(1, 25, 30)
+    chats = [
+        Conversation(
+            f"chat-{n:02d}", (Turn("user", f"Question {n}?"), Turn("assistant", " ".join(["step"] * int(words)))),
+            metadata={"system": "desk-1" if n % 2 else "desk-2", "topic": str(n % 3), "week": n // 10},
+        )
+        for n, words in enumerate(lengths)
+    ]  # fmt: skip
+    labels = [
+        Label(
+            Target(chat.id), question, name, int(np.clip(round(2.5 + weight * (words - 12) / 5 + level + noise), 1, 4))
+        )
+        for chat, words in zip(chats, lengths, strict=True)
+        for name, level in PEOPLE.items()
+        for question, weight, noise in (("Q0", 1.0, rng.normal(scale=0.5)), ("Q1", -0.7, rng.normal(scale=0.5)))
+    ]
+    with Project(Config.model_validate(content)) as opened:
+        made = Conversation("made", (Turn("user", "Hi"), Turn("assistant", "Hello.")),
+                            metadata={SYNTHETIC: {"scheme": "DS1", "user": "model-a"}})  # fmt: skip
+        opened.store.add_conversations([*chats, rich(), made])
+        opened.store.add_labels(labels)
+        opened.store.add_annotations(said_of(rich()))
+        opened.store.add_answers(answers([Target(RICH), Target(RICH, 4)]))
+        if fits:
+            opened.fit()
+        yield opened

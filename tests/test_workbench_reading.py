@@ -1,0 +1,241 @@
+"""The reading view: everything that is known of a conversation, for leads alone, whatever stands in it."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from read_conversations import POLICY, REPLY, RICH, reading_project, rich
+from served_workbench import Browser, project, served
+from test_workbench_pages import EVIL, strange
+
+from accord import Conversation, Turn
+from accord.models import run
+from accord.project import Project, score
+from accord.store import Studies, scores_about
+from accord.values import Annotation, Document, Issue, IssueAnnotation, Sample, Score, Target
+from accord.workbench import add_person
+from accord.workbench.app import reading_address
+from accord.workbench.passages import Passages, excerpts
+from accord.workbench.perspectives import Perspectives, expected
+from accord.workbench.reading import reading_of
+from accord.workbench.transcripts import way_back
+
+
+def read(browser: Browser, address: str) -> dict[str, Any]:
+    """A conversation's data, once what the evaluator expects is worked out."""
+    while True:
+        found = json.loads(browser.get(address))
+        if browser.status != 200 or found["expected"]["state"] != "waiting":
+            return dict(found)
+        time.sleep(0.05)
+
+
+def signed_in(port: int) -> Browser:
+    browser = Browser(port)
+    browser.get("/")
+    return browser
+
+
+# --- what is shown --------------------------------------------------------------------------------------------------
+
+
+def test_the_page_and_its_data_tell_everything_that_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with reading_project(tmp_path, monkeypatch) as opened:
+        evaluator = opened.load()
+        kept = score(opened, evaluator, [rich()], tmp_path / "scores.jsonl")
+        with served(opened) as port:
+            browser, where = signed_in(port), reading_address(RICH)
+            data = read(browser, f"{where}.json")
+            page = html.unescape(browser.get(reading_address(RICH, 4, "/board/list?question=Q0")))
+        [known] = run(evaluator.predict([Sample(rich())]), opened.kept)
+        assert isinstance(known, Score) and data["expected"]["scores"]["conversation"]["value"] == known.value
+        for name, row in data["expected"]["people"]["conversation"].items():
+            [own] = run(evaluator.predict([Sample(rich())], name), opened.kept)
+            assert isinstance(own, Score) and row["value"] == own.value and row["distribution"] == own.distribution
+        assert set(data["expected"]["people"]["conversation"]) == {"ann", "bob", "cy"}
+        whole, reply = data["whole"], data["turns"][4]
+        by = {each["person"]: each for each in whole["answers"]}
+        assert (by["ann"]["value"], [each["value"] for each in by["ann"]["history"]]) == (2, [1])
+        assert by["bob"]["history"] == [] and whole["scores"][0]["run"] == kept.run
+        assert [each["by"] for each in reply["marks"]] == ["bob"], "a mark that was taken back is gone"
+        assert [each["quote"] for each in reply["issues"][0]["issues"]][0] in REPLY
+        assert reply["documents"] == [{"number": 1, "is_cited": True, "spans": [[17, 59]]}]
+        assert POLICY[17:59] == "can be returned within 45 days of delivery"
+        assert {each["question"]: each["expected"] for each in reply["judged"]} == pytest.approx({"Q0": 3, "Q1": 3})
+        assert data["expected"]["metrics"]["4"]["citation-rate"] == 1
+        for said in (
+            "Tool call: find_article", "on reflection", "too curt", "One claim is wrong.", "(the turn does not say so)",
+            "cited, its words are repeated", "Who would rate it how", "judge-1, logprobs", "desk-2", "band ",
+            'href="/board/list?question=Q0"', 'class="turn rated reply" id="t4"', "latency",
+        ):  # fmt: skip
+            assert said in page, said
+        assert "Nobody held this conversation" not in page and not strange(page)
+
+
+def test_a_conversation_that_nobody_held_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with reading_project(tmp_path, monkeypatch, fits=False) as opened, served(opened) as port:
+        browser = signed_in(port)
+        page, data = browser.get("/conversation/made"), read(browser, "/conversation/made.json")
+        assert "Nobody held this conversation." in page and "DS1" in page and "model-a" in page
+        assert data["synthetic"] and data["expected"]["state"] == "none"
+        assert "accord fit calibration" in data["expected"]["reason"] and data["expected"]["metrics"]["1"]["turns"] == 2
+
+
+def test_only_leads_read_and_what_is_not_there_is_404(tmp_path: Path) -> None:
+    with project(tmp_path) as opened:
+        studies = Studies(opened.store)
+        keys = {name: add_person(studies, name, role) for name, role in (("ann", "annotator"), ("lee", "lead"))}
+        studies.close()
+        opened.store.add_conversations([Conversation("a.json", (Turn("user", "in a file"),))])
+        with served(opened) as port:
+            lee, ann, nobody = Browser(port), Browser(port), Browser(port)
+            for name, browser in (("lee", lee), ("ann", ann)):
+                assert browser.post("/in", key=keys[name])[0] == 303
+            for path in ("/conversation/gpt-9-1", "/conversation/gpt-9-1.json", "/conversation/nothing"):
+                assert "Question 1" not in ann.get(path) and ann.status == 403, path
+                assert "Question 1" not in nobody.get(path) and nobody.status == 401, path
+            assert "Question 1?" in lee.get("/conversation/gpt-9-1") and lee.status == 200
+            assert lee.get("/conversation/nothing") and lee.status == 404
+            assert lee.get("/conversation/nothing.json") and lee.status == 404
+            assert "in a file" in lee.get("/conversation/a.json") and "<html" in lee.get("/conversation/a.json")
+            assert read(lee, "/conversation/a.json.json")["conversation"] == "a.json"
+            for turn in ("-1", "99", "x", "1" * 5000, "%C2%B2"):
+                assert 'class="turn rated' not in lee.get(f"/conversation/gpt-9-1?turn={turn}"), turn
+                assert lee.status in (200, 422), turn
+
+
+@pytest.mark.parametrize(("back", "is_kept"), [
+    ("/board", True), ("/board/list?question=Q0&low=1.5", True), ("/board/list?topic=caf%C3%A9", True),
+    ("/boards", False), ("//board", False), ("/board//elsewhere.org", False), ("https://elsewhere.org/board", False),
+    ("/board\\elsewhere", False), ("/board/list?a=b\nc", False), ("javascript:alert(1)", False), ("/lead", False),
+    ("/board?" + "a" * 5000, False), ("", False),
+])  # fmt: skip
+def test_a_page_leads_back_to_the_board_and_nowhere_else(back: str, is_kept: bool) -> None:
+    assert way_back(back) == (back if is_kept else "")
+
+
+def test_what_stands_in_a_conversation_is_text(tmp_path: Path) -> None:
+    controls = "a\x1b[31mb\x00c\u202ed\ud800\r\n"
+    long = "long word " * 100_000
+    turns = (
+        Turn(EVIL, EVIL, name=EVIL, time=EVIL), Turn("user", controls, extra={"tool_calls": [EVIL, {"name": EVIL}, 7]}),
+        Turn("assistant", long + EVIL, extra={EVIL: EVIL, "tool_calls": EVIL, "documents": {"a": 1}}),
+        Turn("assistant", EVIL, extra={"tool_calls": {"function": EVIL}, "documents": [None, EVIL, 1]}),
+    )  # fmt: skip
+    metadata = {"system": EVIL, EVIL: {EVIL: [EVIL]}, "synthetic": {EVIL: EVIL}}
+    evil = Conversation(EVIL, turns, (Document(EVIL, EVIL, EVIL), Document(long)), metadata)
+    target = Target(EVIL, 3)
+    said = [
+        Annotation(target, EVIL, EVIL, "person", EVIL, comment=EVIL, study=EVIL, time=EVIL),
+        Annotation(target, f"issue:{EVIL}", EVIL, "person", 1, quote=EVIL, span=(0, 10**9), comment=EVIL),
+        *Annotation.from_issues(IssueAnnotation(target, (Issue(EVIL, EVIL, EVIL, (0, 9)),), 1, EVIL, EVIL)),
+    ]
+    row = {"conversation": EVIL, "turn": 3, "annotator": EVIL, "value": 1.0, "low": 1.0, "high": 2.0, "warning": EVIL,
+           "band_low": None, "band_high": None, "attributions": {EVIL: 1.0, "b": -2.0}}  # fmt: skip
+    answer = {"conversation": EVIL, "turn": 3, "key": "k", "question": EVIL, "judge": EVIL, "mode": EVIL, "outside": 0.0,
+              "probabilities": json.dumps({EVIL: 0.5, "b": 0.5}), "made_from": json.dumps({"a": 1})}  # fmt: skip
+    with project(tmp_path) as opened:
+        opened.store.add_conversations([evil])
+        opened.store.add_annotations(said)
+        opened.store.add_answers([answer])
+        opened.store.add_scores(opened.store.start_run(EVIL, {"evaluator": EVIL}), [row])
+        with served(opened) as port:
+            browser = signed_in(port)
+            page = browser.get(reading_address(EVIL, 3, f"/board/{EVIL}"))
+            assert browser.status == 200 and not strange(page) and page.count("\\u001b[31m") >= 1
+            assert "<script>alert" not in page and "\x1b" not in page and "\u202e" not in page and "\\u202e" in page
+            data = read(browser, f"{reading_address(EVIL)}.json")
+            assert data["turns"][2]["content"] == long + EVIL and data["turns"][3]["scores"][0]["warning"] == EVIL
+
+
+# --- its parts ------------------------------------------------------------------------------------------------------
+
+
+def test_passages_are_words_that_stand_in_both_in_their_order() -> None:
+    documents = (Document("One two three four five six. Seven."), Document("Zero one two THREE four, five!"))
+    found = Passages(documents).used_by(Turn("assistant", "So: ONE two, three four five six; and one two three four."))
+    assert [(each.number, each.is_cited, each.spans) for each in found] == [(1, False, ((0, 27),))]
+    cited = Passages(documents).used_by(Turn("assistant", "See [2], [9] and [0].", extra={"documents": ["x"]}))
+    assert [(each.number, each.is_cited, each.spans) for each in cited] == [(2, True, ())]
+    assert Passages(()).used_by(Turn("assistant", "[1]")) == []
+    assert Passages((Document("a b c"), Document(""))).used_by(Turn("assistant", "a b c")) == []
+
+
+def test_excerpts_hold_their_passages_and_do_not_overlap() -> None:
+    text = "x" * 2000
+    found = excerpts(text, [(10, 20), (100, 120), (1500, 1990)])
+    assert [cut for cut, _ in found] == [(0, 280), (1340, 2000)]
+    assert [inside for _, inside in found] == [((10, 20), (100, 120)), ((1500, 1990),)]
+
+
+def test_issues_of_an_earlier_text_are_said_to_be_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with reading_project(tmp_path, monkeypatch, fits=False) as opened:
+        other = IssueAnnotation(
+            Target(RICH, 6), (Issue("Slow", "slow", "You are welcome"),), 4, "", "issues", said="other"
+        )
+        opened.store.add_annotations(Annotation.from_issues(other))
+        found = reading_of(opened, RICH)
+        assert found is not None and [each.is_old for each in found.found[4]] == [False]
+        assert [each.is_old for each in found.found[6]] == [True]
+        assert found.found[6][0].annotation.issues[0].span == (0, 15), "its quote is looked up in the turn as it is"
+        assert reading_of(opened, "nothing") is None
+
+
+def test_scores_are_told_by_run_the_latest_first(tmp_path: Path) -> None:
+    with project(tmp_path) as opened:
+        runs = [opened.store.start_run(command, {"evaluator": command}) for command in ("score", "run")]
+        for place, name in enumerate(runs):
+            rows = [{"conversation": "gpt-9-1", "turn": None, "value": place}, {"conversation": "x", "value": 9}]
+            opened.store.add_scores(name, rows)
+        found = scores_about(opened.store, "gpt-9-1")
+        assert [(each.run, each.command, each.evaluator, each.status) for each in found] == [
+            (runs[1], "run", "run", "running"),
+            (runs[0], "score", "score", "running"),
+        ]
+        assert [[row["value"] for row in each.rows] for each in found] == [[1], [0]]
+        assert scores_about(opened.store, "gpt-9-2") == []
+
+
+def test_another_evaluator_expects_other_things_and_nobody_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with reading_project(tmp_path, monkeypatch) as opened:
+        perspectives = Perspectives(opened)
+        first = _worked_out(perspectives, rich())
+        assert first.state == "ready" and first.to_json() == expected(opened, opened.load(), rich()).to_json()
+        with Project(opened.config, question="Q1") as other:
+            other.fit(out=tmp_path / "evaluators" / "other")
+        (tmp_path / "evaluators" / "calibration").rename(tmp_path / "evaluators" / "before")
+        assert _worked_out(perspectives, rich()).state == "none"
+        (tmp_path / "evaluators" / "other").rename(tmp_path / "evaluators" / "calibration")
+        second = _worked_out(perspectives, rich())
+        assert (first.question, second.question) == ("Q0", "Q1") and first.evaluator != second.evaluator
+        (tmp_path / "evaluators" / "calibration" / "evaluator.json").write_text("{")
+        assert "damaged" in _worked_out(perspectives, rich()).reason
+        perspectives.jobs.close()
+
+
+def _worked_out(perspectives: Perspectives, conversation: Conversation) -> Any:
+    perspectives.of(conversation)
+    perspectives.jobs.wait()
+    return perspectives.of(conversation)
+
+
+def test_lead_pages_link_to_the_reading_view_and_the_icon_is_there(tmp_path: Path) -> None:
+    with project(tmp_path) as opened:
+        opened.store.add_annotations(
+            Annotation(Target("gpt-9-1"), "Q0", name, "person", value, study="look", answer=f"{name}-1234567890123456")
+            for name, value in (("ann", 1), ("bob", 4))
+        )
+        with served(opened) as port:
+            browser = signed_in(port)
+            page = browser.get("/lead/look/disagree")
+            assert '<a href="/conversation/gpt-9-1">' in page, re.findall("<h3>.*", page)
+            status, said, _ = browser.ask("GET", "/favicon.ico")
+            assert status == 200 and "<svg" in said
