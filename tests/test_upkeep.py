@@ -153,6 +153,8 @@ def test_a_copy_of_an_older_accord_is_brought_up_to_date_and_stays_as_it_is(stor
         connection.execute(text("DROP TABLE budgets"))
         connection.execute(text("DROP INDEX annotations_by_signature"))
         connection.execute(text("DROP INDEX cache_by_kind"))
+        connection.execute(text("DROP INDEX conversations_synthetic"))
+        connection.execute(text("ALTER TABLE conversations DROP COLUMN synthetic"))
         connection.execute(text("UPDATE alembic_version SET version_num = '0011'"))
     older.close()
     content = (tmp_path / "copy.db").read_bytes()
