@@ -291,7 +291,7 @@ def _inverted(system: Floats) -> tuple[Floats, Floats]:
     inverse, also_wrong = scipy.linalg.lapack.dpotri(factor, lower=True)
     if wrong or also_wrong:
         raise np.linalg.LinAlgError("the mixed model equations are not positive definite")
-    return factor, np.asarray(np.tril(inverse) + np.tril(inverse, -1).T)
+    return np.asarray(factor), np.asarray(np.tril(inverse) + np.tril(inverse, -1).T)
 
 
 def of_some_annotators(laid: Layout) -> Design:
