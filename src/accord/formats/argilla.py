@@ -27,10 +27,10 @@ def _recognises(fields: Fields) -> bool:
     return nested or any(isinstance(name, str) and name.endswith(_USERS) for name in fields)
 
 
-def _nested(row: Fields) -> dict[str, Any]:
+def _nested(row: Fields) -> Fields:
     """A record whose columns were flattened (`NAME.responses`, `NAME.responses.users`), as it was."""
     if "fields" in row:
-        return dict(row)
+        return row
     responses: dict[str, list[Any]] = {}
     for name in (column.removesuffix(_USERS) for column in row if column.endswith(_USERS)):
         values, users = row.get(f"{name}.responses") or [], row[f"{name}{_USERS}"] or []

@@ -177,7 +177,7 @@ def raw_label_rows(
                 continue
 
 
-def _stripped(fields: Fields) -> dict[str, Any]:
+def _stripped(fields: Fields) -> Fields:
     return {
         name: value.strip() if isinstance(value, str) else value
         for name, value in under_our_names(fields, ALIASES).items()

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from accord.formats.messages import checked_answer, checked_id
-from accord.formats.record import Fields, Format, Record, WrongShape, formats
+from accord.formats.record import Fields, Format, Record, WrongShape, formats, mapping_of
 from accord.formats.traces import Call, decoded, decoded_messages, joined, loose_turns
 from accord.values import Conversation, Label, Target
 
@@ -73,7 +73,7 @@ def _convert(rows: Sequence[Fields], default_id: str) -> Record:
     metadata: dict[str, Any] = {}
     for trace in traces:
         inner = trace.get("metadata")
-        metadata |= inner if isinstance(inner, dict) else {}
+        metadata |= mapping_of(inner)
         metadata |= {key: trace[key] for key in ("name", "userId", "tags", "version", "release") if trace.get(key)}
         unread = [score for score in _scores(trace) if not isinstance(score, dict)]
         metadata |= {"score_ids": [*metadata.get("score_ids", []), *unread]} if unread else {}

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from accord.formats.messages import checked_answer, checked_id
-from accord.formats.record import Fields, Format, Record, WrongShape, answered, formats
+from accord.formats.record import Fields, Format, Record, WrongShape, answered, formats, mapping_of
 from accord.formats.traces import loose_turns
 from accord.values import Annotation, Conversation, Target
 
@@ -40,9 +40,8 @@ def _passed_over(fields: Fields) -> str | None:
     return INNER if fields.get("parent_run_id") else None
 
 
-def _source(fields: Fields) -> dict[str, Any]:
-    found = fields.get("feedback_source")
-    return dict(found) if isinstance(found, dict) else {}
+def _source(fields: Fields) -> Fields:
+    return mapping_of(fields.get("feedback_source"))
 
 
 def _convert(rows: Sequence[Fields], default_id: str) -> Record | None:
@@ -63,7 +62,7 @@ def _conversation(run: Fields, name: str) -> Conversation:
         raise WrongShape("the run has no inputs and no outputs")
     extra = run.get("extra")
     inner = extra.get("metadata") if isinstance(extra, dict) else None
-    metadata: dict[str, Any] = dict(inner) if isinstance(inner, dict) else {}
+    metadata = dict(mapping_of(inner))
     thread = next((metadata[key] for key in _THREADS if metadata.get(key)), None)
     known = {key: run[key] for key in ("name", "tags", "start_time", "session_name") if run.get(key)}
     return Conversation(name, turns, (), {**metadata, **known, **({} if thread is None else {"thread": thread})})

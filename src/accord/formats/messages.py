@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from accord.formats.record import Fields, Format, Record, WrongShape, formats
+from accord.formats.record import Fields, Format, Record, WrongShape, formats, mapping_of
 from accord.values import Conversation, Document, PlainTurns, Turn
 
 _ID_KEYS = ("id", "conversation_id", "session_id")
@@ -189,7 +189,7 @@ def conversation_from(fields: Fields, turns: Sequence[Turn], default_id: str, us
     id_key = next((key for key in _ID_KEYS if fields.get(key) not in (None, "")), None)
     documents_key = next((key for key in _DOCUMENT_KEYS if fields.get(key)), None)
     read = {*used, id_key, documents_key, "metadata", "meta"}
-    metadata = {**_mapping(fields.get("meta")), **_mapping(fields.get("metadata"))}
+    metadata = {**mapping_of(fields.get("meta")), **mapping_of(fields.get("metadata"))}
     metadata |= {key: value for key, value in fields.items() if key not in read and value is not None}
     return Conversation(
         id=checked_id(default_id if id_key is None else fields[id_key]),
@@ -247,10 +247,6 @@ def is_storable(text: str) -> bool:
 
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return dict(value) if isinstance(value, Mapping) else {}
 
 
 def _convert(rows: Sequence[Fields], default_id: str) -> Record:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from accord.formats.messages import checked_answer, checked_id
-from accord.formats.record import Fields, Format, Record, WrongShape, formats
+from accord.formats.record import Fields, Format, Record, WrongShape, formats, mapping_of
 from accord.formats.traces import Call, decoded, joined, loose_turns
 from accord.values import Conversation, Label, Target
 
@@ -18,13 +17,9 @@ def _recognises(fields: Fields) -> bool:
     return isinstance(info, dict) and "data" in fields and bool({"trace_id", "request_id"} & info.keys())
 
 
-def _metadata(trace: Fields) -> dict[str, Any]:
+def _metadata(trace: Fields) -> Fields:
     info = trace["info"]
-    return {**_mapping(info.get("tags")), **_mapping(info.get("trace_metadata", info.get("request_metadata")))}
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return dict(value) if isinstance(value, dict) else {}
+    return {**mapping_of(info.get("tags")), **mapping_of(info.get("trace_metadata", info.get("request_metadata")))}
 
 
 def _key(trace: Fields) -> str | None:
@@ -36,10 +31,10 @@ def _key(trace: Fields) -> str | None:
 
 def _call(trace: Fields) -> Call:
     """Input and output of the trace: of its root span, else as the trace itself states them."""
-    data = _mapping(trace.get("data"))
+    data = mapping_of(trace.get("data"))
     spans = [span for span in data.get("spans") or () if isinstance(span, dict)]
     root = next((span for span in spans if not span.get("parent_span_id") and not span.get("parent_id")), None)
-    attributes = _mapping(root.get("attributes")) if root else {}
+    attributes = mapping_of(root.get("attributes")) if root else {}
     sent = attributes.get("mlflow.spanInputs", data.get("request"))
     received = attributes.get("mlflow.spanOutputs", data.get("response"))
     return loose_turns(decoded(sent), "user"), loose_turns(decoded(received), "assistant")
@@ -47,10 +42,10 @@ def _call(trace: Fields) -> Call:
 
 def _labels(trace: Fields, target: Target) -> Iterator[Label]:
     for assessment in trace["info"].get("assessments") or ():
-        source = _mapping(_mapping(assessment).get("source"))
+        source = mapping_of(mapping_of(assessment).get("source"))
         if source.get("source_type") != "HUMAN" or assessment.get("valid") is False:
             continue
-        value = checked_answer(_mapping(assessment.get("feedback")).get("value"))
+        value = checked_answer(mapping_of(assessment.get("feedback")).get("value"))
         name = assessment.get("assessment_name", assessment.get("name"))
         if value is not None and name:
             annotator = checked_id(source.get("source_id") or "mlflow")

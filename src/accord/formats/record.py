@@ -38,6 +38,11 @@ RATED_ROWS = "rated_rows"
 """Where a conversation keeps the rows of several people who rated it, without the text that they share."""
 
 
+def mapping_of(value: Any) -> Fields:
+    """An object of JSON; in place of anything else an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
 def under_our_names(fields: Fields, aliases: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """The row with columns that are often called otherwise under our names; all others as they are."""
     row = dict(fields)

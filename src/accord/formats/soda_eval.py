@@ -43,7 +43,7 @@ _NAMES = {
 }
 
 
-def _named(fields: Fields) -> dict[str, Any]:
+def _named(fields: Fields) -> Fields:
     row = under_our_names(fields, _NAMES)
     if isinstance(row.get("score"), Mapping):  # {"overall": {"score", "comment"}}
         row |= {name: row["score"].get(name) for name in ("comment", "score")}

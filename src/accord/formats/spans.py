@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from accord.formats.messages import turn_from_message
-from accord.formats.record import Fields, WrongShape
+from accord.formats.record import Fields, WrongShape, mapping_of
 from accord.formats.traces import Call, decoded, decoded_messages, loose_turns
 from accord.values import Json, Turn
 
@@ -136,7 +136,7 @@ def _as_lists(value: Any) -> Any:
     return {name: _as_lists(inner) for name, inner in value.items()}
 
 
-def _message(entry: Any) -> dict[str, Any]:
+def _message(entry: Any) -> Fields:
     """A message of OpenInference (`message.content`, `message.contents.0.message_content.text`) or of a chat API."""
     if not isinstance(entry, Mapping):
         raise WrongShape(f"a message is an object, got {type(entry).__name__}")
@@ -163,7 +163,7 @@ def _in_events(events: Sequence[Fields]) -> Call:
         )
         said, kind = {**attributes, **_body(event)}, _EVENT.fullmatch(name)
         inner = decoded(said.get("gen_ai.event.content"))
-        said |= inner if isinstance(inner, Mapping) else {}
+        said |= mapping_of(inner)
         if kind is None and name != _CHOICE:
             continue
         whole = decoded(said.get("message"))
@@ -202,7 +202,7 @@ def _body(event: Fields) -> dict[str, Json]:
     if isinstance(body, Mapping) and len(body) == 1 and next(iter(body)) in _TAGS:
         body = _otlp_value(body)
     found = decoded(body)
-    return dict(found) if isinstance(found, Mapping) else {}
+    return dict(mapping_of(found))
 
 
 def plain_attributes(attributes: Any) -> dict[str, Json]:

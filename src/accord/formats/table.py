@@ -104,9 +104,7 @@ def _convert(rows: Sequence[Fields], default_id: str) -> Record:
             f"columns {', '.join(sorted(rows[0]))}: need role and content, or prompt and response, or messages; "
             "name them with a column map"
         )
-    whole = _whole(table, varying)
-    if ratings:
-        whole[RATED_ROWS] = ratings
+    whole = {**_whole(table, varying), **({RATED_ROWS: ratings} if ratings else {})}
     return Record(conversation_from(whole, turns, default_id, used={*_OF_A_TURN, "conversation"}))
 
 
@@ -138,7 +136,7 @@ def _in_order(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return table
 
 
-def _whole(table: Sequence[Mapping[str, Any]], varying: set[str]) -> dict[str, Any]:
+def _whole(table: Sequence[Mapping[str, Any]], varying: set[str]) -> Fields:
     """The columns that speak of the whole conversation: those that never differ, and all rows' documents."""
     cells = (cell for row in table for cell in row.items())
     whole = {name: value for name, value in cells if value not in (None, "") and name not in varying}

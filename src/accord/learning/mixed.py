@@ -24,7 +24,7 @@ from accord.learning.layout import (
     standardisation,
 )
 from accord.learning.link import OrdinalLink
-from accord.values import Labels
+from accord.values import Json, Labels
 
 if TYPE_CHECKING:
     from accord.learning.mixed_effects import MixedEffects
@@ -214,6 +214,6 @@ class MixedCore(Core):
         return model
 
 
-def _plain_parts(model: MixedEffects) -> dict[str, Any]:
-    names = [str(name) for name in model.annotators_]
+def _plain_parts(model: MixedEffects) -> dict[str, Json]:
+    names: list[Json] = [str(name) for name in model.annotators_]
     return {"annotators": names, "intercept": model.intercept_, "noise": model.noise_}

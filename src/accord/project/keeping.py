@@ -165,7 +165,7 @@ def _evidence(table: EvidenceTable) -> str:
     return "s256:" + found.hexdigest()
 
 
-def _words(metadata: Mapping[str, Any]) -> dict[str, Any]:
+def _words(metadata: Mapping[str, Any]) -> dict[str, str | int | float]:
     """The entries that groups can be made by; others hold whole files."""
     return {name: value for name, value in metadata.items() if isinstance(value, str | int | float)}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -260,7 +260,7 @@ def _sink(scans: Sequence[pl.LazyFrame], out: str) -> None:
         put(out, made)
 
 
-def _as_row(row: dict[str, Any]) -> dict[str, Any]:
+def _as_row(row: Mapping[str, Any]) -> Mapping[str, Any]:
     """A row of a part as `Score.to_json` gives it."""
     found = {name: row[name] for name in ROW}
     texts = {name: written(value) for name, value in found.items() if isinstance(value, str)}

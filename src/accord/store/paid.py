@@ -13,7 +13,7 @@ import hashlib
 import os
 import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -197,7 +197,7 @@ class _PaidVector(_Row):
 _PAID: TypeAdapter[_PaidReply | _PaidAnswer | _PaidVector] = TypeAdapter(
     Annotated[_PaidReply | _PaidAnswer | _PaidVector, Field(discriminator="kind")]
 )
-Paid = dict[str, Any]
+Paid = Mapping[str, Any]
 """A row of what was paid for: `kind` (`reply`, `answer` or `vector`), `key`, and what the store keeps of it."""
 
 
@@ -319,7 +319,8 @@ def _read(path: Path) -> tuple[list[Paid], str]:
     about = path.lstat()
     if hasattr(os, "geteuid") and (about.st_uid != os.geteuid() or about.st_mode & 0o022):
         raise BadInput(f"{path} can be written by others than its owner; remove it, or make it yours alone: chmod 600")
-    rows, wrong = [], ""
+    rows: list[Paid] = []
+    wrong = ""
     for number, line in enumerate(read_text(path, SPOOL_BYTES).rstrip("\n").split("\n"), 1):
         try:
             rows.append(_PAID.validate_json(line).model_dump())
