@@ -101,6 +101,14 @@ def dashboard(port: int, scores: int) -> Iterator[Row]:
                     "again_seconds": again,
                     "megabytes": _memory(process),
                 }
+            mart = Mart(folder / "accord.db.scores")
+            with mart.writer() as writer:
+                about: Row = {"question": "Q0", "annotator": "population", "evaluator": "calibration@planted"}
+                writer.write(
+                    [{**about, "conversation": "new", "turn": 1, "value": 2.0, "scored": BEGIN, "time": BEGIN}]
+                )
+                timed = {"seconds": _seconds(port, "/board", cookie), "again_seconds": _seconds(port, "/board", cookie)}
+                yield {**common, "page": "/board, a new score", **timed, "megabytes": _memory(process)}
         finally:
             process.kill()
             process.wait()

@@ -123,7 +123,7 @@ def test_demo_and_real_data_are_one_command(project: Path, data: Path) -> None:
     assert "507 ratings of 150 conversations by 4 annotators" in result.stdout
     assert "accord models pull" in refused("demo", "--with-models", "--out", "other")
     assert sorted(path.name for path in Path("accord-demo").iterdir()) == [
-        "accord.db", "evaluator", "report.html", "scores.jsonl",
+        "accord.db", "accord.db.scores", "evaluator", "report.html", "scores.jsonl",
     ]  # fmt: skip
     Path("accord.yaml").write_text("evaluators: {calibration: {head: mixed}}\n")  # the network has tests of its own
     synth = str(data / "llm_rubric_synth")

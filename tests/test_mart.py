@@ -159,9 +159,12 @@ def test_a_log_with_lines_that_are_no_rows_keeps_the_others(tmp_path: Path) -> N
         [log] = tmp_path.glob("live-*.jsonl")
         with log.open("ab") as stream:
             stream.write(b'{"conversation": "torn"\n[1]\nnull\n\xff\n')
+            for wrong in ({"conversation": 3}, {"turn": "x"}, {"turn": -1}, {"turn": 2**40}, {"options": "1"},
+                          {"time": 1e300}, {"value": "3"}, {"synthetic": 2}, {"probabilities": [None]}):  # fmt: skip
+                stream.write(json.dumps({**row("wrong"), **wrong}).encode() + b"\n")
         writer.write([row("b")])
         assert values(Mart(tmp_path)) == {"a": 3.0, "b": 3.0}
-        assert "4 lines are no rows" in Mart(tmp_path).state().faults[0]
+        assert "13 lines are no rows" in Mart(tmp_path).state().faults[0]
 
 
 def test_many_threads_write_while_others_read_and_compact(tmp_path: Path) -> None:
@@ -198,6 +201,19 @@ def test_a_part_of_a_name_is_added_once(tmp_path: Path) -> None:
     mart = Mart(tmp_path)
     assert mart.add([row("a")], "ab12") == 1 and mart.add([row("a"), row("b")], "ab12") == 0
     assert values(mart) == {"a": 3.0}
+
+
+def test_a_log_that_has_grown_becomes_a_part_while_it_is_written_and_is_read_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("accord.store.mart.SEALED", 5)
+    mart = Mart(tmp_path)
+    with mart.writer() as writer:
+        for place in range(23):
+            writer.write([row(f"c{place}")])
+            assert len(values(mart)) == place + 1
+        assert len(list(tmp_path.glob("part-*.parquet"))) == 4 and len(list(tmp_path.glob("live-*.jsonl"))) == 1
+    assert len(values(Mart(tmp_path))) == 23
 
 
 def test_compacting_waits_until_it_is_worth_it(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from accord.board.figures import (
     Rise,
     controversial,
     difference,
+    drifts,
     group_table,
     over_time,
     powered,
@@ -145,7 +146,7 @@ class Board:
         density = density_of(found, rows)
         missing = found.rows.filter(found.rows["value"].is_null())["unscored"]
         unscored = {str(name): int(n) for name, n in missing.value_counts(sort=True).head(10).iter_rows()}
-        time = over_time(found, texts, alarms)
+        time = over_time(found, texts, [*alarms, *drifts(self.project.store)])
         many = len(found.annotators) > 1
         scored = len(texts) > 0
         people, rests_on = powered(found, texts, self.reader) if about.answers == "predicted" else ([], "")

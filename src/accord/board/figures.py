@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from accord.board.reading import ANYBODY, DAY, Reader, Texts
 from accord.board.resampled import FEWEST, Floats, Ranged, counts, ends, means
 from accord.statistics import Part, p_value, reach
+from accord.store import Store
 from accord.validation import Labelled, estimates
 from accord.values import BadInput
 
@@ -167,12 +168,22 @@ def over_time(found: Texts, texts: pl.DataFrame, alarms: list[dict[str, Any]]) -
     return OverTime("week" if step == 7 else "day", tuple(moments), _happened(found, alarms, shown))
 
 
+def drifts(store: Store) -> list[dict[str, Any]]:
+    """When what was scored was unlike what was learned from, like alarms: of runs that found so, the last twenty."""
+    found = [
+        {"what": "drift", "day": str(run["finished"])[:10], "said": str(run["results"]["drift_said"])}
+        for run in store.runs()
+        if run["command"] in ("score", "run") and (run["results"] or {}).get("drift_said")
+    ]
+    return found[-20:]
+
+
 def _happened(found: Texts, alarms: list[dict[str, Any]], shown: tuple[str, str]) -> tuple[Annotated, ...]:
     system = found.selection.system
     said = [
-        Annotated(str(each["day"]), "alarm", str(each["said"]))
+        Annotated(str(each["day"]), str(each.get("what", "alarm")), str(each["said"]))
         for each in alarms
-        if shown[0] <= str(each.get("day")) <= shown[1] and system in (None, each.get("system"))
+        if shown[0] <= str(each.get("day")) <= shown[1] and (system is None or each.get("system") in (None, system))
     ]
     return tuple(sorted(said, key=lambda each: (each.day, each.said))[-20:])
 

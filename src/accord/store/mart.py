@@ -85,7 +85,21 @@ class _Log:
 
     offset: int = 0
     rows: list[MartRow] = field(default_factory=list)
+    tables: list[pl.DataFrame] = field(default_factory=list)
     torn: int = 0
+
+    def table(self) -> pl.DataFrame:
+        """All its rows; what came since it was looked at last is turned into a table alone."""
+        if self.rows or not self.tables:
+            self.tables.append(frame_of(self.rows))
+            self.rows = []
+        return self.tables[0] if len(self.tables) == 1 else self._whole()
+
+    def _whole(self) -> pl.DataFrame:
+        import polars as pl
+
+        self.tables = [pl.concat(self.tables, rechunk=True)]
+        return self.tables[0]
 
 
 class Mart:
@@ -227,7 +241,7 @@ class Mart:
         for name in names:
             try:
                 if name.endswith(".jsonl"):
-                    frames.append(frame_of(self._logs[name].rows))
+                    frames.append(self._logs[name].table())
                 else:
                     frames.append(pl.read_parquet(self.folder / name, glob=False).select(list(mart_schema())))
             except FileNotFoundError:
@@ -265,6 +279,7 @@ class Mart:
             except FileNotFoundError:
                 continue  # it was compacted, or became a part, at this moment
         self._known = seen
+        self._logs = {name: log for name, log in self._logs.items() if name in logs}
         gone = {name for _, part in parts.values() for name in part.replaces}
         kept = {name: each for name, each in parts.items() if name not in gone}
         sealed = {f"live-{name.removeprefix('part-').removesuffix('.parquet')}.jsonl" for name in (*parts, *gone)}
@@ -306,8 +321,8 @@ class Mart:
         name = path.stem.removeprefix("live-")
         own = Mart(self.folder)
         own._read_log(path)
-        if (rows := own._logs[path.name].rows) and not self._place(name).exists():
-            self._write(frame_of(rows).lazy(), name)
+        if len(table := own._logs[path.name].table()) and not self._place(name).exists():
+            self._write(table.lazy(), name)
         path.unlink(missing_ok=True)
 
     def compact(self, replacing: bool = False, rows: Sequence[pl.DataFrame] = ()) -> bool:

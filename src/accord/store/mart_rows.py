@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
@@ -87,11 +87,39 @@ def read_line(line: bytes) -> MartRow:
     Raises:
         ValueError: It is none.
     """
-    row = msgspec.json.decode(line)
-    if not isinstance(row, dict) or not {"conversation", "question", "annotator", "evaluator"} <= row.keys():
-        raise ValueError("no row")
-    row.setdefault("turn", None)
-    return row
+    return msgspec.structs.asdict(_DECODER.decode(line))
+
+
+class _Line(msgspec.Struct):
+    """What a line of a log may say; anything else is no row."""
+
+    conversation: str
+    question: str
+    annotator: str
+    evaluator: str
+    turn: Annotated[int, msgspec.Meta(ge=0, lt=2**31)] | None = None
+    signature: str | None = None
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    options: list[float] | None = None
+    probabilities: list[float] | None = None
+    warning: str | None = None
+    unscored: str | None = None
+    attributions: str | None = None
+    system: str | None = None
+    version: str | None = None
+    topic: str | None = None
+    user_group: str | None = None
+    language: str | None = None
+    time: Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)] | None = None
+    scored: Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)] | None = None
+    synthetic: bool = False
+    input: str | None = None
+    origin: str | None = None
+
+
+_DECODER = msgspec.json.Decoder(_Line)
 
 
 def lines_of(rows: Sequence[MartRow]) -> bytes:

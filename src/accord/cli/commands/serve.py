@@ -60,7 +60,8 @@ def serve(
 ) -> None:
     """Serve the studies of accord.yaml to those who rate, and score messages as they are said.
 
-    Pages: / for whoever was added with `accord users add`; on this machine, where nobody was added, for you alone.
+    Pages: / for whoever was added with `accord users add`; on this machine, where nobody was added, for you alone;
+    /board, which shows all scores, for those who lead.
     Scores: POST /v1/scores, OpenTelemetry at /v1/traces, figures at /metrics, /docs; their token is the environment
     variable ACCORD_TOKEN. Without an evaluator the studies are served alone. SIGTERM stops it when what is under way is
     finished.
