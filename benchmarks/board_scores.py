@@ -3,11 +3,13 @@
 `first_seconds` is the first load of a server that was just started; `seconds` is that of each address once something
 was loaded, its figures computed then for the first time; `again_seconds` the same address once more. `megabytes` is the
 most memory that the server's process has had by then (Linux; empty elsewhere), `mart_megabytes` what lies on the disk.
+`cpu_seconds` is what the server's process worked for a page: what is left of `seconds` it waited for others' work.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -93,22 +95,12 @@ def dashboard(port: int, scores: int) -> Iterator[Row]:
             again, memory = _seconds(port, "/board", cookie), _memory(process)
             yield {**common, "page": "/board", "first_seconds": first, "again_seconds": again, "megabytes": memory}
             for path in PAGES:
-                seconds, again = _seconds(port, path, cookie), _seconds(port, path, cookie)
-                yield {
-                    **common,
-                    "page": path,
-                    "seconds": seconds,
-                    "again_seconds": again,
-                    "megabytes": _memory(process),
-                }
-            mart = Mart(folder / "accord.db.scores")
-            with mart.writer() as writer:
+                yield {**common, "page": path, **_timed(port, path, cookie, process)}
+            with Mart(folder / "accord.db.scores").writer() as writer:
                 about: Row = {"question": "Q0", "annotator": "population", "evaluator": "calibration@planted"}
-                writer.write(
-                    [{**about, "conversation": "new", "turn": 1, "value": 2.0, "scored": BEGIN, "time": BEGIN}]
-                )
-                timed = {"seconds": _seconds(port, "/board", cookie), "again_seconds": _seconds(port, "/board", cookie)}
-                yield {**common, "page": "/board, a new score", **timed, "megabytes": _memory(process)}
+                about |= {"scored": BEGIN, "time": BEGIN, "origin": "live"}
+                writer.write([{**about, "conversation": "new", "turn": 1, "value": 2.0}])
+                yield {**common, "page": "/board, a new score", **_timed(port, "/board", cookie, process)}
         finally:
             process.kill()
             process.wait()
@@ -136,6 +128,24 @@ def _seconds(port: int, path: str, cookie: str) -> float:
     seconds = time.perf_counter() - start
     assert answer.status == 200, json.dumps([path, said[:300].decode()])
     return seconds
+
+
+def _timed(port: int, path: str, cookie: str, process: subprocess.Popen[bytes]) -> Row:
+    """A page asked for twice."""
+    before = _worked(process)
+    seconds, after = _seconds(port, path, cookie), _worked(process)
+    worked = None if before is None or after is None else after - before
+    again = _seconds(port, path, cookie)
+    return {"seconds": seconds, "cpu_seconds": worked, "again_seconds": again, "megabytes": _memory(process)}
+
+
+def _worked(process: subprocess.Popen[bytes]) -> float | None:
+    """Seconds of CPU that it has used."""
+    status = Path(f"/proc/{process.pid}/stat")
+    if not status.exists():
+        return None
+    fields = status.read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _memory(process: subprocess.Popen[bytes]) -> float | None:

@@ -249,7 +249,11 @@ def test_time_has_its_points_its_alarms_and_what_is_behind_them(tmp_path: Path) 
         assert sum(each.texts for each in found.time.moments) == 400
         assert [each.said for each in found.time.happened] == ["a moved"] and "1 alarm" in found.said
         first = found.time.moments[0]
-        assert first.lowest <= first.median <= first.highest and first.mean.low is not None
+        tenths = [each.value for each in (first.lowest, first.median, first.highest)]
+        assert tenths == sorted(tenths, key=float) and first.mean.low is not None  # type: ignore[arg-type]
+        for each in (first.lowest, first.median, first.highest):
+            assert each.low is not None and each.value is not None and each.high is not None
+            assert each.low - 0.02 <= each.value <= each.high + 0.02 and each.low < each.high
         assert len(names(opened, f"since={first.since}&until={first.until}")) == first.texts
         assert not figures(opened, "system=b")[1].time.happened, "an alarm of another system"
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.board.reading import ANYBODY, DAY, Reader, Texts
-from accord.board.resampled import FEWEST, Floats, Ranged, counts, ends, means
+from accord.board.resampled import FEWEST, Floats, Ranged, counts, ends, means, quantiles
 from accord.statistics import Part, p_value, reach
 from accord.store import Store
 from accord.validation import Labelled, estimates
@@ -105,13 +105,14 @@ class Moment:
     until: str
     texts: int
     mean: Ranged
-    lowest: float
-    median: float
-    highest: float
+    lowest: Ranged
+    median: Ranged
+    highest: Ranged
 
     def to_json(self) -> dict[str, Any]:
         """A row."""
-        return {**vars(self), "mean": self.mean.to_json()}
+        ranged = {name: getattr(self, name).to_json() for name in ("mean", "lowest", "median", "highest")}
+        return {**vars(self), **ranged}
 
 
 @dataclass(frozen=True)
@@ -156,14 +157,15 @@ def over_time(found: Texts, texts: pl.DataFrame, alarms: list[dict[str, Any]]) -
     group = group.astype(np.intp) - skipped
     places = places[skipped:]
     value = dated["value"].to_numpy().astype(float)
-    of = means(np.where(group >= 0, group, -1), _cluster(dated), value, len(places))
+    cluster = _cluster(dated)
+    of = means(np.where(group >= 0, group, -1), cluster, value, len(places))
     moments = []
     for index, (place, mean) in enumerate(zip(places.tolist(), of, strict=True)):
-        mine = value[group == index]
+        mine = group == index
         since = begin + timedelta(days=place * step)
-        tenths = np.quantile(mine, [0.1, 0.5, 0.9]).tolist()
+        tenths = quantiles(value[mine], cluster[mine], (0.1, 0.5, 0.9), found.low, found.high)
         until = since + timedelta(days=step - 1)
-        moments.append(Moment(since.isoformat(), until.isoformat(), len(mine), mean, *tenths))
+        moments.append(Moment(since.isoformat(), until.isoformat(), int(mine.sum()), mean, *tenths))
     shown = moments[0].since, moments[-1].until
     return OverTime("week" if step == 7 else "day", tuple(moments), _happened(found, alarms, shown))
 

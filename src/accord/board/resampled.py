@@ -19,6 +19,7 @@ Floats = NDArray[np.float64]
 
 DRAWS = 200
 """Bootstrap draws of a figure: its band is looked at, and no test rests on it."""
+STEPS = 200
 FEWEST = 5
 """Clusters from which on an interval is given."""
 
@@ -83,7 +84,30 @@ def means(group: NDArray[np.intp], cluster: NDArray[np.intp], value: Floats, gro
     return found
 
 
-def names_and_places(values: Sequence[Any]) -> tuple[list[Any], NDArray[np.intp]]:
-    """Distinct values, and which of them each is."""
-    names, places = np.unique(np.asarray(values), return_inverse=True)
-    return names.tolist(), places.astype(np.intp)
+def quantiles(
+    value: Floats, cluster: NDArray[np.intp], shares: Sequence[float], low: float, high: float
+) -> list[Ranged]:
+    """Quantiles of n rows; the ends of their intervals are to a `STEPS`th of the scale.
+
+    Args:
+        value: (n,), at least one.
+        cluster: (n,) from 0.
+        shares: Which quantiles.
+        low: Where the scale begins.
+        high: Where it ends.
+    """
+    whole = [Ranged(float(each)) for each in np.quantile(value, shares)]
+    present = np.bincount(cluster) > 0
+    many, place = int(present.sum()), (np.cumsum(present) - 1)[cluster]
+    if many < FEWEST:
+        return whole
+    step = (high - low) / STEPS
+    cell = np.clip(((value - low) / step).astype(np.intp), 0, STEPS - 1)
+    counted = np.bincount(place * STEPS + cell, minlength=many * STEPS).reshape(many, STEPS).astype(float)
+    below = np.cumsum(counts(many) @ counted, axis=1)
+    found = []
+    for each, share in zip(whole, shares, strict=True):
+        reached = (below >= share * below[:, -1:]).argmax(axis=1)
+        ends_of = ends(low + step * (reached + 0.5))
+        found.append(Ranged(each.value, float(ends_of[0]), float(ends_of[1])))
+    return found

@@ -84,8 +84,8 @@ def time_chart(found: OverTime, low: float, high: float, link: Callable[[int], s
     def y(value: float) -> float:
         return round(BOTTOM - (BOTTOM - TOP) * min(max((value - low) / (high - low), 0), 1), 1)
 
-    there = [f"{x(n)},{y(each.highest)}" for n, each in enumerate(moments)]
-    back = [f"{x(n)},{y(each.lowest)}" for n, each in enumerate(moments)][::-1]
+    there = [f"{x(n)},{y(each.highest.value or low)}" for n, each in enumerate(moments)]
+    back = [f"{x(n)},{y(each.lowest.value or low)}" for n, each in enumerate(moments)][::-1]
     parts = [_shape("polygon", "band", [*there, *back]), _line(EDGE, WIDTH - EDGE, BOTTOM, BOTTOM, "axis")]
     parts += [_text(EDGE - 18, y(value) + 4, "tick", f"{value:g}") for value in (low, (low + high) / 2, high)]
     for number, happened in enumerate(found.happened, 1):
