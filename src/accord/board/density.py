@@ -112,7 +112,8 @@ def density_of(found: Texts, rows: pl.DataFrame) -> Density:
         band_low, band_high = (tuple(each.tolist()) for each in ends(smoothed))
         mean = Ranged(mean.value, *map(float, ends(mean_draws)))
     edges = np.linspace(low, high, BINS + 1)
-    per_bin = np.histogram(np.clip(values, low, high), edges)[0]
+    inside = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, BINS - 1)
+    per_bin = np.bincount(inside, minlength=BINS)
     return Density(
         tuple(centres.tolist()), tuple((_smooth(shares, bandwidth / width) / width).tolist()),
         band_low, band_high,

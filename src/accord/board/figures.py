@@ -70,13 +70,13 @@ class GroupTable:
 
 def group_table(found: Texts, texts: pl.DataFrame, by: str) -> GroupTable:
     """The mean of each group by one dimension, or by annotator, with intervals."""
-    import polars as pl
-
-    named = texts[by].cast(pl.String).fill_null("")
-    counted = named.value_counts(sort=True)
-    shown = counted[by].head(SHOWN).to_list()
-    place = {name: n for n, name in enumerate(shown)}
-    group = named.replace_strict(place, default=-1, return_dtype=pl.Int64).to_numpy().astype(np.intp)
+    names, code = _coded(texts[by])
+    size_of = np.bincount(code, minlength=len(names))
+    order = sorted((-size, names[place], place) for place, size in enumerate(size_of.tolist()) if size)[:SHOWN]
+    shown = [name for _, name, _ in order]
+    where = np.full(len(names), -1, dtype=np.intp)
+    where[[place for *_, place in order]] = np.arange(len(order))
+    group = where[code]
     value, cluster = texts["value"].to_numpy().astype(float), _cluster(texts)
     of = means(group, cluster, value, len(shown))
     worst = value <= np.quantile(value, 0.1) if len(value) else np.zeros(0, dtype=bool)
@@ -87,7 +87,15 @@ def group_table(found: Texts, texts: pl.DataFrame, by: str) -> GroupTable:
         GroupRow(name or NOT_SAID, name, int(n), mean, float(bad / n / overall) if n and overall else None)
         for name, n, mean, bad in zip(shown, size, of, low, strict=True)
     ]
-    return GroupTable(by, tuple(rows), max(len(counted) - len(shown), 0))
+    return GroupTable(by, tuple(rows), int((size_of > 0).sum()) - len(shown))
+
+
+def _coded(names: pl.Series) -> tuple[list[str], NDArray[np.intp]]:
+    """Names, "" for none, and which of them each row has; without a look at the text of every row."""
+    code = names.to_physical().cast(int).fill_null(-1).to_numpy().astype(np.intp) + 1
+    first = np.full(int(code.max(initial=0)) + 1, -1)
+    first[code[::-1]] = np.arange(len(code))[::-1]
+    return [str(names[int(row)]) if row >= 0 and place else "" for place, row in enumerate(first)], code
 
 
 def _cluster(texts: pl.DataFrame) -> NDArray[np.intp]:
