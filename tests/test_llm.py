@@ -411,3 +411,39 @@ def test_an_interrupt_waits_until_the_work_has_let_go() -> None:
 
     with pytest.raises(RuntimeError, match="await the work instead"):
         wait(inside())
+
+
+def test_many_requests_are_spread_over_some_clients_and_few_need_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[_Waiting] = []
+
+    class _Waiting:
+        def __init__(self, *_: Any) -> None:
+            opened.append(self)
+            self.busy = self.most = 0
+            self.is_closed = False
+
+        async def post(self, path: str, **_: Any) -> bytes:
+            self.busy += 1
+            self.most = max(self.most, self.busy)
+            await asyncio.sleep(0)
+            self.busy -= 1
+            said = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "4"}}
+            return json.dumps({"id": "c", "model": "m", "choices": [said]}).encode()
+
+        async def close(self) -> None:
+            self.is_closed = True
+
+    monkeypatch.setattr("accord.models.client.open_client", _Waiting)
+    prompt = Prompt((ChatMessage("user", "Hello?"),))
+
+    async def run(at_once: int) -> None:
+        model = ChatCompletions("m", "http://127.0.0.1/v1")
+        for _ in range(3):
+            assert {reply.text for reply in await asyncio.gather(*(model.ask(prompt) for _ in range(at_once)))} == {"4"}
+        await model.close()
+
+    for at_once, clients in ((1, 1), (16, 1), (17, 2), (64, 4), (300, 8)):
+        opened.clear()
+        asyncio.run(run(at_once))
+        assert len(opened) == clients and all(each.is_closed and not each.busy for each in opened)
+        assert max(each.most for each in opened) <= max(16, -(-at_once // 8))

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 TIMEOUT_SECONDS = 60.0
 NOT_IMPLEMENTED, LONGEST_REASON = 501, 200
+POOLED, POOLS = 16, 8
+"""Requests under way per client, and the most clients: for each request the HTTP library asks the system about every
+idle connection of its pool."""
 DEFAULT_URL = "https://api.openai.com/v1"
 """Where the SDK asks unless it is told otherwise."""
 
@@ -60,6 +63,14 @@ def open_client(
         return AsyncOpenAI(base_url=base_url, api_key=api_key, timeout=timeout, max_retries=0, http_client=http)
     except OpenAIError:
         raise ModelError(f"no key for {model!r}: set OPENAI_API_KEY (any text where the endpoint needs none)") from None
+
+
+@dataclass(eq=False)
+class _Pool:
+    """A client with its connections, and how many requests it has under way."""
+
+    client: AsyncOpenAI
+    busy: int = 0
 
 
 class Endpoint(ABC):
@@ -89,6 +100,7 @@ class Endpoint(ABC):
         self.name = model
         self.timeout = timeout
         self._options = (url, api_key, timeout, most_bytes)
+        self._pools: list[_Pool] = []
         self.endpoint = plain_url(url).rstrip("/") + "/"
 
     @cached_property
@@ -103,14 +115,26 @@ class Endpoint(ABC):
             CallFailed: This call failed: what `failures` lists.
             ModelError: No call can succeed: wrong key, no permission, no such model.
         """
-        client = self.client  # the SDK takes a second to load, which is not the endpoint's
-        with failures(self.endpoint, self.name):
-            async with asyncio.timeout(self.timeout):
-                if body is None:
-                    found = await client.get(path, cast_to=bytes)
-                else:
-                    found = await client.post(path, body=dict(body), cast_to=bytes)
+        pool = self._free()  # the SDK takes a second to load, which is not the endpoint's
+        pool.busy += 1
+        try:
+            with failures(self.endpoint, self.name):
+                async with asyncio.timeout(self.timeout):
+                    if body is None:
+                        found = await pool.client.get(path, cast_to=bytes)
+                    else:
+                        found = await pool.client.post(path, body=dict(body), cast_to=bytes)
+        finally:
+            pool.busy -= 1
         return parsed(found)
+
+    def _free(self) -> _Pool:
+        """A client with room; another one is opened where all have as many requests under way as they should."""
+        found = next((pool for pool in self._pools if pool.busy < POOLED), None)
+        if found is None and len(self._pools) < POOLS:
+            found = _Pool(open_client(self.name, *self._options) if self._pools else self.client)
+            self._pools.append(found)
+        return found or min(self._pools, key=lambda pool: pool.busy)
 
     @abstractmethod
     async def ask(self, question: Any, /) -> Any:
@@ -125,6 +149,8 @@ class Endpoint(ABC):
         """Close the connections; the event loop that asked has to be running still."""
         if "client" in vars(self):
             await self.client.close()
+        for pool in self._pools[1:]:
+            await pool.client.close()
 
 
 @contextmanager
