@@ -24,7 +24,9 @@ from accord.store import (
     Computed,
     Embedded,
     IssueAnnotations,
+    Item,
     StoreError,
+    Studies,
     Watched,
     backup,
     check_store,
@@ -237,6 +239,9 @@ def test_the_commands_say_what_they_did(store: Store, tmp_path: Path, monkeypatc
 ASKED: dict[str, Callable[[Store], object]] = {
     "annotations of conversations": lambda store: list(store.annotations(conversations=["c00001", "c00002"])),
     "people's labels": lambda store: store.labels(),
+    "labels on a question": lambda store: store.labels("Q0"),
+    "a study's answers": lambda store: Studies(store).answers("look"),
+    "a study's answers to a question, as they were at first": lambda store: Studies(store).answers("look", True, "Q0"),
     "what models answered": lambda store: store.answered(),
     "answers by key": lambda store: store.answers(["k1", "k2"]),
     "replies by key": lambda store: store.replies(["k1", "k2"]),
@@ -262,6 +267,9 @@ def large(store: Store) -> Iterator[Store]:
         Annotation(Target(f"c{n:05}", 1), "overall", "m", "model", 1, signature="maker|model:m") for n in range(300)
     )
     store.add_replies({"key": f"r{n}", "maker": "m", "content": "{}"} for n in range(2000))
+    studies = Studies(store)
+    studies.add_items(Item("look", 1, n, "plain", Target(f"c{n:05}")) for n in range(9))
+    studies.close()
     vacuum(store.url)
     yield store
 

@@ -104,6 +104,29 @@ def opinions(
     return Answers.of(question, rows)
 
 
+def test_a_study_is_said_in_a_sentence_from_the_answers_to_its_main_question_alone(tmp_path: Path) -> None:
+    with project(tmp_path, per_item=2) as opened:
+        studies = Studies(opened.store)
+        look = OpenStudy(opened, "look", studies)
+        look.begin()
+        assert "Nobody has answered yet" in Standing(look).sentence()
+        targets = [item.target for item in studies.items("look")]
+        opened.store.add_annotations(
+            Annotation(target, question, who, "person", 1 + place % 3, answer=f"{who} {question} {place}", study="look")
+            for place, target in enumerate(targets[:9])
+            for who in ("ann", "bob")
+            for question in (Standing(look).main.id, "Q1")
+        )
+        quick, whole = Standing(look), Standing(look)
+        assert whole.answers and whole.by_question
+        assert quick.sentence() == whole.sentence() and quick.sentence().startswith("9 of 12 rated twice")
+        assert "answers" not in quick.__dict__, "the other answers were not read"
+        kept = studies.answers("look", question="Q1")
+        assert kept == [each for each in whole.answers if each.question == "Q1"] and len(kept) == 18
+        assert list(opened.store.labels("Q1")) == [each for each in opened.store.labels() if each.question == "Q1"]
+        studies.close()
+
+
 def test_habits_are_found_and_people_who_share_them_are_not_told_apart() -> None:
     levels, widths = {"ann": -8.0, "bob": 0.0, "cy": 8.0}, {"ann": 1.0, "bob": 1.5, "cy": 0.5}
     found = opinions(levels, widths, 3.0)

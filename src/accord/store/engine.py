@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import QueuePool
@@ -135,12 +136,17 @@ def said(url: str = "") -> Iterator[None]:
         raise StoreError(f"the store{where} failed: {reason}. What was written before is kept.") from None
 
 
+_FAST = msgspec.json.Decoder()
+
+
 def read_json(content: str) -> Any:
     """What a column holds that was written as JSON.
 
     Raises:
         StoreError: Something wrote over it.
     """
+    with suppress(msgspec.MsgspecError, RecursionError, ValueError):  # what it refuses, `json` decides
+        return _FAST.decode(content)
     try:
         return json.loads(content)
     except ValueError as error:

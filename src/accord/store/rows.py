@@ -285,24 +285,20 @@ def _said_row(label: Label, key: str, added: str, wording: str | None = None) ->
 
 
 def annotation_from(row: Any) -> Annotation:
-    """The inverse of `annotation_row`."""
-    named = (
-        "conversation",
-        "turn",
-        "question",
-        "by",
-        "kind",
-        "signature",
-        "time",
-        "wording",
-        "against",
-        "against_turn",
-    )
-    plain = {name: getattr(row, name) for name in named}
-    distribution = None if row.distribution is None else read_json(row.distribution)
-    details = read_json(row.content) if row.content else {}
-    return Annotation.from_json(
-        {**plain, "value": read_json(row.value or "null"), "distribution": distribution, **details}
+    """The inverse of `annotation_row`, of a whole row of the table."""
+    _, name, turn, question, by, kind, value, shares, signature, time, wording, other, other_turn, more, *_ = row
+    return Annotation(
+        Target(name, turn),
+        question,
+        by,
+        kind,
+        read_json(value or "null"),
+        distribution=None if shares is None else read_json(shares),
+        signature=signature,
+        time=time,
+        wording=wording,
+        against=None if other is None else Target(other, other_turn),
+        **(Annotation.details_from(read_json(more)) if more else {}),
     )
 
 

@@ -307,14 +307,16 @@ class Store:
                     on_unknown(label)
         return total
 
-    def labels(self) -> Labels:
-        """All labels of people, in the order they were added; of what its author changed, the last.
+    def labels(self, question: str | None = None) -> Labels:
+        """All labels of people, or those on one question, as they were added; of what its author changed, the last.
 
         Those of conversations that nobody held are left out, unless the store's `synthetic` says otherwise.
         """
         columns = ("conversation", "turn", "question", "by", "value", "time", "wording", "against", "against_turn")
         query = select(*(annotated.c[name] for name in columns)).where(annotated.c.kind == PERSON, last_said())
         query = query.where(is_about(self.synthetic))
+        if question is not None:
+            query = query.where(annotated.c.question == question)
         return Labels(map(label_from, self._stream(query.order_by(annotated.c.place, annotated.c.key))))
 
     def add_answers(self, rows: Iterable[Mapping[str, Any]]) -> Added:

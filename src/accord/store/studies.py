@@ -309,17 +309,19 @@ class Studies:
         with self._reading() as connection:
             return said_of(connection, about, history)
 
-    def answers(self, study: str, first: bool = False) -> list[Annotation]:
+    def answers(self, study: str, first: bool = False, question: str | None = None) -> list[Annotation]:
         """What everybody said in a study, its rounds, its repeats and its adjudications, in that order.
 
         Args:
             study: Its name.
             first: What was said at first, before its author changed anything; else what stands.
+            question: Only answers to this question.
         """
         names = sorted(
             {side.conversation for item in self.items(study) for side in (item.target, item.against) if side}
         )
         which = annotated.c.replaces.is_(None) if first else last_said()
+        which = which if question is None else and_(which, annotated.c.question == question)
         found: list[Annotation] = []
         for batch in batches(names, BATCH):
             query = select(annotated).where(annotated.c.conversation.in_(batch), annotated.c.answer.is_not(None), which)

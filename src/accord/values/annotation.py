@@ -125,12 +125,19 @@ class Annotation:
         """The inverse of `to_json`."""
         known = {name: row[name] for name in _PLAIN if name in row}
         against = None if row.get("against") is None else Target(row["against"], row.get("against_turn"))
-        if row.get("span") is not None:
-            known["span"] = (row["span"][0], row["span"][1])
-        if "losses" in row:
-            known["losses"] = tuple(row["losses"])
         target = Target(row["conversation"], row.get("turn"))
+        known |= cls.details_from(row)
         return cls(target, row["question"], row["by"], row["kind"], row["value"], against=against, **known)
+
+    @staticmethod
+    def details_from(row: Mapping[str, Any]) -> dict[str, Any]:
+        """The inverse of `details`, by the names of the fields; what else the row holds is left out."""
+        known = {name: value for name, value in row.items() if name in _DETAILS}
+        if known.get("span") is not None:
+            known["span"] = (known["span"][0], known["span"][1])
+        if "losses" in known:
+            known["losses"] = tuple(known["losses"])
+        return known
 
     @property
     def is_answer(self) -> bool:
@@ -196,7 +203,7 @@ _DETAILS: Mapping[str, Any] = {
         "part", "answer", "replaces", "study", "stage", "seconds", "rubric", "shown",
     }
 }  # fmt: skip
-_PLAIN = {*_DETAILS, "distribution", "signature", "time", "wording"} - {"span", "losses"}
+_PLAIN = {"distribution", "signature", "time", "wording"}
 
 
 def issues_from(annotations: Iterable[Annotation]) -> list[IssueAnnotation]:

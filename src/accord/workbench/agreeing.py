@@ -193,9 +193,10 @@ class Habit:
 
 def habits(answers: Answers, others: Sequence[Answers] = ()) -> list[Habit]:
     """Everybody's habits, by name; `others` are the answers to the questions that the main one may follow."""
+    drawn: dict[bytes, Clusters] = {}
     return [
         Habit(name, _level(answers, place), _width(answers, place), {
-            each.question.id: _follows(answers, each, name) for each in others
+            each.question.id: _follows(answers, each, name, drawn) for each in others
         })
         for place, name in enumerate(answers.people)
     ]  # fmt: skip
@@ -233,8 +234,8 @@ def _width(answers: Answers, place: int) -> Figure:
     return _figure(ratio, answers, int(mine.sum()))
 
 
-def _follows(main: Answers, other: Answers, name: str) -> Figure:
-    """Pearson's r of one person's answers to two questions."""
+def _follows(main: Answers, other: Answers, name: str, drawn: dict[bytes, Clusters]) -> Figure:
+    """Pearson's r of one person's answers to two questions; `drawn` keeps draws of the same items for all."""
     place = {unit: row for row, unit in enumerate(other.units)}
     column = other.people.index(name) if name in other.people else -1
     if column < 0:
@@ -247,7 +248,9 @@ def _follows(main: Answers, other: Answers, name: str) -> Figure:
         return Figure(None, None, None, len(rows))
     codes = main.codes[rows, main.people.index(name)]
     paired = Paired(np.array(numbers_of(main.question)), codes, np.zeros((len(rows), 0)), theirs)
-    clusters = Clusters([main.units[int(row)][0].conversation for row in rows])
+    if (key := rows.tobytes()) not in drawn:
+        drawn[key] = Clusters([main.units[int(row)][0].conversation for row in rows])
+    clusters = drawn[key]
     ends = bootstrap(clusters, STATISTICS["pearson"], [paired], DRAWS)
     return Figure(STATISTICS["pearson"](paired), ends.low, ends.high, len(rows))
 

@@ -179,8 +179,8 @@ def held_against(study: OpenStudy) -> Tested | None:
         if item.kind != "repeat" and is_random(study.settings, item)
     }
     expected = {(each.item, each.person): each for each in predictions if each.evaluator == last.evaluator}
-    first = [each for each in study.studies.answers(study.name, first=True) if each.study == study.name]
-    said = [each for each in first if each.question == question.id and each.value is not None]
+    first = study.studies.answers(study.name, first=True, question=question.id)
+    said = [each for each in first if each.study == study.name and each.value is not None]
     own = [(each, items[each.target, each.against]) for each in said if (each.target, each.against) in items]
     rows = [(each, expected[item.key, each.by]) for each, item in own if (item.key, each.by) in expected]
     known = {(each.item, each.person) for each in predictions}

@@ -95,7 +95,8 @@ class Loop:
             evidence = project.measure(project.evaluator().sources, project.samples(targets))
         people = taking_part(study) or sorted({each.person for each in study.studies.everything(study.name)})
         try:
-            self.orders[study.name] = Order.of(evidence, project.store.labels(), project.question, people)
+            labels = project.store.labels(project.question.id)
+            self.orders[study.name] = Order.of(evidence, labels, project.question, people)
             self.jobs.failed.pop(f"order {study.name}", None)
         except BadInput as error:
             self.jobs.failed[f"order {study.name}"] = str(error)

@@ -9,7 +9,7 @@ from functools import cached_property
 from statistics import median
 from typing import Any
 
-from accord.store import ADJUDICATED, Item
+from accord.store import ADJUDICATED, Assignment, Item
 from accord.values import ISSUE, Annotation, Question, Value
 from accord.workbench.agreeing import Answers, Figure, change_of, people_agree
 from accord.workbench.asking import OpenStudy
@@ -85,13 +85,25 @@ class Round:
 
 
 class Standing:
-    """A study as a lead sees it; everything is worked out once, from what the store holds now."""
+    """A study as a lead sees it; everything is read and worked out once, when it is first asked for."""
 
     def __init__(self, study: OpenStudy) -> None:
         self.study = study
-        self.items = study.studies.items(study.name)
-        self.answers = study.studies.answers(study.name)
-        self.assignments = study.studies.everything(study.name)
+
+    @cached_property
+    def items(self) -> list[Item]:
+        """What the study is about."""
+        return self.study.studies.items(self.study.name)
+
+    @cached_property
+    def answers(self) -> list[Annotation]:
+        """What everybody said, of all rounds."""
+        return self.study.studies.answers(self.study.name)
+
+    @cached_property
+    def assignments(self) -> list[Assignment]:
+        """Who has, or had, which item."""
+        return self.study.studies.everything(self.study.name)
 
     def said_in(self, part: str = "") -> list[Annotation]:
         """The answers of the first round, or of `NAME/PART`."""
@@ -144,12 +156,21 @@ class Standing:
     def by_question(self) -> list[Asked]:
         """Each question, in the rubric's order."""
         none = Counter(each.question for each in self.first if each.value is None)
-        found = []
-        for name, table in self.tables.items():
-            full = int((table.given.sum(axis=1) >= self.study.settings.per_item).sum()) if len(table.units) else 0
-            text, answers = table.question.text, int(table.given.sum()) + none[name]
-            found.append(Asked(name, text, answers, none[name], len(table.people), full, people_agree(table)))
-        return found
+        return [self._asked(table, none[name]) for name, table in self.tables.items()]
+
+    def _asked(self, table: Answers, none: int) -> Asked:
+        full = int((table.given.sum(axis=1) >= self.study.settings.per_item).sum()) if len(table.units) else 0
+        name, text, answers = table.question.id, table.question.text, int(table.given.sum()) + none
+        return Asked(name, text, answers, none, len(table.people), full, people_agree(table))
+
+    @property
+    def _main_asked(self) -> Asked:
+        """The main question alone: of what else was answered nothing is read."""
+        if "answers" in self.__dict__:
+            return next(each for each in self.by_question if each.question == self.main.id)
+        found = self.study.studies.answers(self.study.name, question=self.main.id)
+        said = [each for each in found if each.study == self.study.name]
+        return self._asked(Answers.of(self.main, said), sum(each.value is None for each in said))
 
     @cached_property
     def by_person(self) -> list[Done]:
@@ -203,9 +224,9 @@ class Standing:
 
     def sentence(self) -> str:
         """How things stand."""
-        main = next(each for each in self.by_question if each.question == self.main.id)
+        main = self._main_asked
         often = TIMES.get(self.study.settings.per_item, f"rated {self.study.settings.per_item} times")
-        if not self.first:
+        if not main.answers and not self.first:
             return f"Nobody has answered yet; {self.wanted} items are to be {often}{self._synthetic_said()}."
         parts = [f"{main.full} of {self.wanted} {often}"]
         alpha = main.agreement
