@@ -60,8 +60,8 @@ SAVES = 60
 KILLS = 10
 SCORES = 1_000_000
 COLUMNS = ["what", "database", "annotators", "answers", "lost", "doubled", "kills", "p50_seconds", "p99_seconds",
-           "per_second", "kilobytes", "turns", "responses", "found", "dataset", "share", "scores",
-           "page", "first_seconds", "seconds", "cpu_seconds", "again_seconds", "megabytes", "mart_megabytes"]  # fmt: skip
+           "per_second", "kilobytes", "turns", "responses", "found", "dataset", "share", "scores", "page",
+           "first_seconds", "seconds", "cpu_seconds", "again_seconds", "megabytes", "mart_megabytes"]  # fmt: skip
 QUESTIONS = [f"Q{place}" for place in range(9)]
 RUBRIC = "name: nine\nmain: Q0\nquestions:\n" + "".join(
     f'  - {{id: {name}, text: "How good is it ({name})?", options: {{1: bad, 2: poor, 3: fair, 4: good}}}}\n'
