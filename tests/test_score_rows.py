@@ -37,7 +37,8 @@ def chats(count: int = 12) -> list[Conversation]:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Iterator[Project]:
-    with Project(Config.model_validate({"store": f"sqlite:///{tmp_path}/accord.db"})) as opened:
+    about = {"store": f"sqlite:///{tmp_path}/accord.db", "synthetic": "with"}
+    with Project(Config.model_validate(about)) as opened:
         opened.store.add_conversations(chats())
         yield opened
 
