@@ -60,7 +60,8 @@ figures: $(VENV)/ready ## write the figures of the README and the docs from benc
 
 BENCHMARKS := architecture import_speed compare_speed calibration_speed judging_overhead faults follow attacks \
   live_scoring workbench scale embedded_model true_numbers rubicon rubric_selection issues adoror \
-  demonstration_selection ciu simulated_annotators llm_rubric
+  demonstration_selection ciu simulated_annotators llm_rubric \
+  synth
 
 bench: $(VENV)/ready ## run the benchmarks in full (about five hours; the whole grid of networks is half of it); figures go to benchmarks/results
 	mkdir -p benchmarks/results

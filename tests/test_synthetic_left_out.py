@@ -324,3 +324,35 @@ def test_the_check_of_a_store_names_metrics(folder: Path, capsys: pytest.Capture
     _, out, _ = command(capsys, "synth", "--check", "--how", "DS1", "--json")
     found = json.loads(out)
     assert found["auc"] > 0.95 and found["p"] < 0.05 and found["giveaways"][0]["p_holm"] < 0.05
+
+
+# --- pages ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_lead_is_told_and_a_rater_is_not(tmp_path: Path) -> None:
+    from served_workbench import Browser, chats, project, row, served
+
+    from accord.store import Studies
+    from accord.workbench import OpenStudy
+    from accord.workbench.progress import Standing
+
+    about = {SYNTHETIC: {"how": "DS4", "models": {"user": "tea"}}, "system": "DS4"}
+    made = [replace(each, id=f"synth-{each.id}", metadata={**each.metadata, **about}) for each in chats(3)]
+    with project(tmp_path, items={"synthetic": "only"}) as opened:
+        opened.store.add_conversations(made)
+        studies = Studies(opened.store)
+        look = OpenStudy(opened, "look", studies)
+        assert look.begin() == 3
+        for place, person in enumerate(("ann", "bob")):
+            taken = look.take(person)
+            assert taken is not None
+            look.answer(person, row(taken.id, value=1 + 3 * place, id=f"{person:a>20}"))
+        assert "3 of 3 conversations are synthetic: nobody held them" in Standing(look).sentence()
+        studies.close()
+        with served(opened) as port:
+            browser = Browser(port)
+            page = browser.get("/rate/look")
+            assert browser.status == 200 and "Question" in page
+            assert not any(word in page for word in ("ynthetic", "synth-", "DS4", "tea"))
+            assert "3 of 3 conversations are synthetic" in browser.get("/lead/look")
+            assert "<b>synthetic</b>" in browser.get("/lead/look/disagree?question=Q0")

@@ -110,9 +110,8 @@ class _Talk:
 
     def made(self) -> Flow[Made]:
         """The conversation, or the reason why there is none."""
-        self.prompts = Prompts(
-            self.settings, self.planned.topic.text, self.planned.persona, self.seed * 1_000_000 + self.planned.draw
-        )
+        plan = self.planned
+        self.prompts = Prompts(self.settings, plan.topic.text, plan.persona, (self.seed, plan.draw))
         lost = yield from self._turns() if self.planned.how in ("DS4", "DS5") else self._whole()
         return Made(self.planned, self.id, lost if lost is not None else self._conversation())
 

@@ -37,9 +37,9 @@ Numbered = Sequence[tuple[int, Document]]
 class Prompts:
     """The prompts of one conversation."""
 
-    def __init__(self, settings: SynthSettings, topic: str, persona: str = "", repeat: int = 0) -> None:
-        """`repeat` tells apart conversations that begin alike on purpose."""
-        self.settings, self.repeat = settings, repeat
+    def __init__(self, settings: SynthSettings, topic: str, persona: str = "", draw: tuple[object, ...] = ()) -> None:
+        """`draw` tells apart conversations that are asked for alike on purpose: models that draw do so anew."""
+        self.settings, self.draw = settings, draw
         self.topic, self.persona = plain(topic), f" {plain(persona)}" if persona else ""
 
     def whole(self, documents: Numbered) -> Prompt:
@@ -71,7 +71,13 @@ class Prompts:
 
     def _prompt(self, name: str, tokens: int, **places: str) -> Prompt:
         text = template(name).safe_substitute({"topic": self.topic, "persona": self.persona, **places})
-        return _asking(text, tokens, self.settings.temperature, self.repeat)
+        # Its place is part of it: a model that draws by a seed would say the same at every turn.
+        return _asking(text, tokens, self.settings.temperature, drawn(*self.draw, text))
+
+
+def drawn(*about: object) -> int:
+    """A number that follows from what something is about, for `Prompt.repeat`."""
+    return int(content_hash([str(each) for each in about], length=7).rpartition(":")[2], 16)
 
 
 def topics_prompt(settings: SynthSettings, count: int, document: Document | None, repeat: int) -> tuple[Prompt, Form]:
