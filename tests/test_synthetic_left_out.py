@@ -333,7 +333,7 @@ def test_a_lead_is_told_and_a_rater_is_not(tmp_path: Path) -> None:
     from served_workbench import Browser, chats, project, row, served
 
     from accord.store import Studies
-    from accord.workbench import OpenStudy
+    from accord.workbench import OpenStudy, add_person
     from accord.workbench.progress import Standing
 
     about = {SYNTHETIC: {"how": "DS4", "models": {"user": "tea"}}, "system": "DS4"}
@@ -348,11 +348,14 @@ def test_a_lead_is_told_and_a_rater_is_not(tmp_path: Path) -> None:
             assert taken is not None
             look.answer(person, row(taken.id, value=1 + 3 * place, id=f"{person:a>20}"))
         assert "3 of 3 conversations are synthetic: nobody held them" in Standing(look).sentence()
+        keys = {name: add_person(studies, name, role) for name, role in (("ann", "annotator"), ("lee", "lead"))}
         studies.close()
         with served(opened) as port:
-            browser = Browser(port)
-            page = browser.get("/rate/look")
-            assert browser.status == 200 and "Question" in page
-            assert not any(word in page for word in ("ynthetic", "synth-", "DS4", "tea"))
-            assert "3 of 3 conversations are synthetic" in browser.get("/lead/look")
-            assert "<b>synthetic</b>" in browser.get("/lead/look/disagree?question=Q0")
+            lee, ann = Browser(port), Browser(port)
+            for name, browser in (("lee", lee), ("ann", ann)):
+                assert browser.post("/in", key=keys[name])[0] == 303
+            page = ann.get("/rate/look")
+            assert ann.status == 200 and "Question" in page
+            assert not any(word in page for word in ("ynthetic", "synth-", "DS4"))
+            assert "3 of 3 conversations are synthetic" in lee.get("/lead/look")
+            assert "<b>synthetic</b>" in lee.get("/lead/look/disagree?question=Q0")
