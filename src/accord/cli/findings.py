@@ -31,12 +31,30 @@ def fitted_text(done: Fitted) -> str:
             f"learned from {done.learned_from} samples without a label; how far it agrees with people cannot be "
             "said before some have rated"
         )
+    if done.questions:
+        parts.append(_questions(done))
     if done.labels:
         parts.append(_labels(done.labels))
     parts += [line for found in done.findings.values() for line in found.lines()]
     if done.evaluator.is_fitted:
         parts += done.evaluator.head.remarks()
     return "\n\n".join([*parts, f"saved in {done.folder}"])
+
+
+def _questions(done: Fitted) -> str:
+    """How each question of the rubric is predicted out of fold."""
+    from accord.values import in_lines
+
+    rows = in_lines(done.by_question())
+    figures = {"rmse": "RMSE", "pearson": "r", "log_loss": "log loss"}
+    cells = [
+        [row["question"], str(row["n"]), *(
+            figure_text(row.get(name), row.get(f"{name}_low"), row.get(f"{name}_high")) for name in figures
+        )]
+        for row in rows
+    ]  # fmt: skip
+    about = "Each question, on ratings of conversations that were not learned from; 95 % intervals"
+    return f"{about}\n\n{table(['question', 'ratings', *figures.values()], cells)}"
 
 
 def _labels(rows: Sequence[CalledRow]) -> str:

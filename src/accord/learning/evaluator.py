@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
@@ -28,6 +28,7 @@ from accord.evidence import (
 from accord.learning.folder import (
     FOLDER_FORMAT,
     HELD_OUT,
+    QUESTIONS,
     Card,
     Level,
     SourceCard,
@@ -65,6 +66,8 @@ class Evaluator:
         level: What it learned from, and scores: single turns or whole conversations; `None` before it learned.
         models: Whom its sources ask, by role.
         also: Evaluators of other questions (of kinds of issues), whose answers go into the notes of a score.
+        questions: Evaluators of the rubric's other questions, learned from the same evidence: what is predicted of each
+            stands in the notes of a score, under `questions`.
         choose: Settings of the head that are chosen inside the training side: values by name, the simplest first.
         seed: Of the folds of that choice.
         held_out: What it said of ratings out of fold, where it was tried before it learned from everything.
@@ -80,6 +83,7 @@ class Evaluator:
     level: Level | None = None
     models: Mapping[str, ModelSettings] = field(default_factory=dict)
     also: tuple[Evaluator, ...] = ()
+    questions: tuple[Evaluator, ...] = ()
     choose: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     seed: int = 0
     held_out: HeldOut | None = None
@@ -221,7 +225,20 @@ class Evaluator:
             NotFitted: Nothing was learned yet.
         """
         self.head.check_fitted()
-        return with_notes(self.head.predict_each(evidence, annotators), evidence)
+        scores = with_notes(self.head.predict_each(evidence, annotators), evidence)
+        return self.with_questions(scores, lambda head: head.predict_each(evidence, annotators))
+
+    def with_questions(
+        self, scores: list[Score | Unscored], predict: Callable[[Head], Sequence[Score | Unscored]]
+    ) -> list[Score | Unscored]:
+        """The scores with what each other question's head predicts from the same evidence, by question."""
+        rows: list[dict[str, Any]] = [{} for _ in scores]
+        for other in self.questions:
+            for row, found in zip(rows, predict(other.head), strict=True):
+                row[other.question.id] = _as_note(found)
+        if not self.questions:
+            return scores
+        return [replace(each, notes={**each.notes, QUESTIONS: row}) for each, row in zip(scores, rows, strict=True)]
 
     def with_others(self, samples: Sequence[Sample], scores: list[Score | Unscored]) -> Flow[list[Score | Unscored]]:
         """The scores as the gate leaves them, with what the evaluators of other questions say of the samples' turns."""
@@ -244,7 +261,8 @@ class Evaluator:
 
     def in_new_domain(self) -> Evaluator:
         """This evaluator for conversations from another place, where habits are trusted less."""
-        return replace(self, head=self.head.in_new_domain())
+        others = tuple(other.in_new_domain() for other in self.questions)
+        return replace(self, head=self.head.in_new_domain(), questions=others)
 
     def describe(self) -> dict[str, Any]:
         """What was learned, as JSON: the head's part, and each source's."""
@@ -254,6 +272,8 @@ class Evaluator:
             "name": self.name, "head": self.head_name, "level": self.level, "signature": str(self.signature()),
             **self.head.describe(), "sources": [source.name for source in self.sources], "learned": parts,
             "also": others,
+            **({"questions": {each.question.id: each.head.describe() for each in self.questions}} if self.questions
+               else {}),
         }  # fmt: skip
 
     def digest(self) -> str:
@@ -268,6 +288,7 @@ class Evaluator:
             {name: _sha(array) for name, array in arrays.items()},
             [other.digest() for other in self.also],
             *([] if self.plausibility is None else [self.plausibility.to_json()]),
+            *([[other.digest() for other in self.questions]] if self.questions else []),
         ]
         for source in self.sources:
             state = source.state()
@@ -312,11 +333,14 @@ class Evaluator:
                 if role in self.roles
             },
             "also": [other.question.id for other in self.also],
+            "questions": [other.question.id for other in self.questions],
             "plausibility": None if self.plausibility is None else self.plausibility.to_json(),
         }
         write_folder(Path(folder), about, every, files)
         for place, other in enumerate(self.also):
             other.save(Path(folder) / "also" / str(place))
+        for place, other in enumerate(self.questions):
+            other.save(Path(folder) / QUESTIONS / str(place))
 
 
 def learns(source: Source) -> bool:
@@ -354,6 +378,17 @@ def with_notes(scores: Sequence[Score | Unscored], evidence: EvidenceTable) -> l
         else:
             found.append(replace(score, notes=notes))
     return found
+
+
+def _as_note(score: Score | Unscored) -> dict[str, Any]:
+    """What is predicted of another question, as a score's notes have it."""
+    if isinstance(score, Unscored):
+        return {"annotator": score.annotator, "unscored": score.reason}
+    row = score.to_json()
+    return {name: row[name] for name in _NOTED}
+
+
+_NOTED = ("annotator", "value", "low", "high", "band_low", "band_high", "distribution", "warning")
 
 
 def _known(evidence: EvidenceTable) -> EvidenceTable:

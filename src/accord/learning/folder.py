@@ -21,6 +21,8 @@ _WITH_ABSENCES = (".history", ".seen")
 DAMAGED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 """What building an evaluator from a card raises that is not of its shape."""
 HELD_OUT = "held-out"
+QUESTIONS = "questions"
+"""Where evaluators of the rubric's other questions stand in a folder, and what they say in the notes of a score."""
 Level = Literal["turn", "conversation"]
 
 
@@ -43,7 +45,8 @@ class SourceCard(TypedDict):
 class Card(TypedDict):
     """What `evaluator.json` holds. `models` are settings by role, `also` the questions of the evaluators beside it.
 
-    `plausibility` is the gate of implausible replies, of evaluators that were learned since there is one.
+    Of evaluators that were learned since there are such: `plausibility` is the gate of implausible replies, `questions`
+    are the rubric's that were learned with the main one.
     """
 
     format: int
@@ -56,6 +59,7 @@ class Card(TypedDict):
     seed: int
     models: dict[str, dict[str, Json]]
     also: list[str]
+    questions: NotRequired[list[str]]
     plausibility: NotRequired[dict[str, Any] | None]
 
 

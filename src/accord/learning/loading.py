@@ -11,7 +11,7 @@ import numpy as np
 
 from accord.evidence import Arrays, EvidenceTable, Source, SourceContext, State, make_source
 from accord.learning.evaluator import Evaluator
-from accord.learning.folder import DAMAGED, HELD_OUT, Level, SourceCard, read_arrays, saved_as, under
+from accord.learning.folder import DAMAGED, HELD_OUT, QUESTIONS, Level, SourceCard, read_arrays, saved_as, under
 from accord.learning.head import Head, make_head
 from accord.learning.held_out import HeldOut
 from accord.learning.plausibility import Plausibility
@@ -48,6 +48,10 @@ def _loaded(folder: str | Path, depth: int) -> Evaluator:
         parts = tuple(_restored(row, arrays, source, context) for row in about["sources"])
         models = {role: ModelSettings.model_validate(row) for role, row in about["models"].items()}
         also = tuple(_loaded(source / "also" / str(place), depth + 1) for place in range(len(about["also"])))
+        named = about.get("questions", [])
+        questions = tuple(_loaded(source / QUESTIONS / str(place), depth + 1) for place in range(len(named)))
+        if [each.question.id for each in questions] != named:
+            raise ValueError("other questions than its card names")
         tried = under(HELD_OUT, arrays)
         held_out = HeldOut.restored(tried) if tried else None
         learned = about.get("plausibility")
@@ -57,7 +61,8 @@ def _loaded(folder: str | Path, depth: int) -> Evaluator:
     except DAMAGED as error:
         raise BadInput(f"{folder} holds a damaged evaluator ({type(error).__name__}); fit it again") from None
     return Evaluator(
-        question, parts, head, about["name"], about["head"]["name"], about["level"], models, also, held_out=held_out,
+        question, parts, head, about["name"], about["head"]["name"], about["level"], models, also, questions,
+        held_out=held_out,
         checks_plausibility=gate is not None, plausibility=gate,
     )  # fmt: skip
 

@@ -21,6 +21,7 @@ from accord.learning import (
     saved_as,
 )
 from accord.models import Models, Plan, Step, plan, run
+from accord.project.every_question import with_every_question
 from accord.project.insights import speakers_of
 from accord.project.keeping import Kept, calm, settings_of
 from accord.project.results import Compared, Fitted
@@ -51,7 +52,12 @@ OnStage = Callable[[str], None]
 
 
 def fit(
-    project: Project, name: str | None, out: Path | None, step: Step, on_stage: OnStage = lambda stage: None
+    project: Project,
+    name: str | None,
+    out: Path | None,
+    step: Step,
+    on_stage: OnStage = lambda stage: None,
+    every_question: bool = False,
 ) -> Fitted:
     """Learn an evaluator and say how well it does on groups that it has not seen.
 
@@ -66,7 +72,12 @@ def fit(
     evaluator = project.evaluator(name)
     folder = _folder(project, evaluator, out)
     with project.store.run("fit", project.config.shown()) as kept:
-        fitted = replace(learned(project, evaluator, project.models, step, on_stage), folder=folder)
+
+        def one(each: Evaluator) -> Fitted:
+            return learned(project, each, project.models, step, on_stage)
+
+        found = with_every_question(project.rubric, project.store, evaluator, one) if every_question else one(evaluator)
+        fitted = replace(found, folder=folder)
         fitted.evaluator.save(folder)
         fitted = replace(fitted, spent=project.budget.to_json())
         kept.results.update(fitted.to_json())

@@ -360,9 +360,13 @@ class Project:
         out: Path | None = None,
         step: Step = lambda purpose: None,
         on_stage: Callable[[str], None] = lambda stage: None,
+        every_question: bool = False,
     ) -> Fitted:
-        """Learn an evaluator, say how far it can be trusted, and save it; see `accord.project.fitting.fit`."""
-        return fitting.fit(self, name, out, step, on_stage)
+        """Learn an evaluator, say how far it can be trusted, and save it; see `accord.project.fitting.fit`.
+
+        With `every_question` the folder also predicts each other question of the rubric from the same evidence.
+        """
+        return fitting.fit(self, name, out, step, on_stage, every_question)
 
     def plan_fit(self, name: str | None = None) -> Plan:
         """What `fit` would ask and cost; nobody is asked."""

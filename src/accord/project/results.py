@@ -82,6 +82,7 @@ class Fitted:
         cautions: Sentences on what the data could not support.
         spent: Requests, tokens, money.
         folder: Where it was saved.
+        questions: The same of each other question of the rubric, where those were learned too.
     """
 
     evaluator: Evaluator
@@ -92,6 +93,7 @@ class Fitted:
     cautions: Sequence[str] = ()
     spent: Spent = field(default_factory=dict)
     folder: Path | None = None
+    questions: Sequence[Fitted] = ()
 
     @property
     def lacking(self) -> int:
@@ -114,7 +116,13 @@ class Fitted:
             "findings": {name: found.to_json() for name, found in self.findings.items()},
             "cautions": list(self.cautions),
             "spent": dict(self.spent),
+            **({"questions": self.by_question()} if self.questions else {}),
         }
+
+    def by_question(self) -> list[dict[str, Any]]:
+        """Agreement out of fold with intervals, a row per question that was learned, the main one first."""
+        tried = [each.comparison for each in (self, *self.questions)]
+        return [{"question": each.question.id, **each.results[0].to_json()} for each in tried if each is not None]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from accord.evidence import EvidenceTable
-from accord.learning import RULES, Evaluator, Level, predict_panel, with_notes
+from accord.learning import RULES, Evaluator, Head, Level, predict_panel, with_notes
 from accord.models import Flow, Models, run
 from accord.project.selecting import Selection
 from accord.values import (
@@ -140,6 +140,13 @@ class Scorer:
         self.loss, self._perspective = options.loss, perspective
         for name in (*perspective.panel, *([perspective.annotator] if perspective.annotator is not None else [])):
             self.evaluator.head.speaker(name)
+        for name in perspective.panel:
+            for other in self.evaluator.questions:
+                if name not in other.annotators:
+                    raise BadInput(
+                        f"{name!r} never answered {other.question.id!r}, which this evaluator predicts too; leave "
+                        f"{name!r} out of the panel, or fit the main question alone"
+                    )
 
     def evidence(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
         """What the evaluator's sources know of some samples."""
@@ -151,6 +158,13 @@ class Scorer:
         if about.panel:
             return predict_panel(head, evidence, annotators=about.panel, rule=about.rule)
         return head.predict(evidence, annotator=about.annotator)
+
+    def _of_question(self, head: Head, evidence: EvidenceTable, count: int) -> Scores:
+        """What another question's head says; somebody who never answered it counts as a person nobody has met."""
+        about = self._perspective
+        if not about.panel:
+            return head.predict_each(evidence, [about.annotator] * count)
+        return predict_panel(head, evidence, annotators=about.panel, rule=about.rule)
 
     def scores(
         self, samples: Sequence[Sample], models: Models, gather: Gather | None = None, predict: Predict | None = None
@@ -165,6 +179,7 @@ class Scorer:
         """
         evidence = run(self.evidence(samples), models) if gather is None else gather(samples)
         scores = with_notes((predict or self.predict)(evidence), evidence)
+        scores = self.evaluator.with_questions(scores, lambda head: self._of_question(head, evidence, len(scores)))
         scores = run(self.evaluator.with_others(samples, scores), models)
         return scores if self.selection is None else [self.selection.call(score) for score in scores]
 

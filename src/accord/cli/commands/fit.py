@@ -28,6 +28,10 @@ def fit(
     question: Annotated[
         str | None, typer.Option("--question", help="Learn this question of the rubric instead of the main one.")
     ] = None,
+    every_question: Annotated[
+        bool,
+        typer.Option("--every-question", help="Predict each question of the rubric, from evidence gathered once."),
+    ] = False,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder to save it in; default evaluators/NAME.")
     ] = None,
@@ -52,13 +56,15 @@ def fit(
         if best and names:
             raise BadInput("--best finds the evaluator to fit; leave out its name")
         wanted = [_best(project)] if best else names or [project.config.evaluator]
+        if every_question and question is not None:
+            raise BadInput("--every-question learns all questions; leave out --question")
         if out is not None and len(wanted) > 1:
             raise BadInput(f"--out names one folder, and {len(wanted)} evaluators are to be fitted")
         if plan:
             show_each(map(project.plan_fit, wanted), as_json, lambda found: plan_text(found.to_json()))
             return
         lacking: list[str] = []
-        show_each(_fitted(project, wanted, out, lacking), as_json, fitted_text)
+        show_each(_fitted(project, wanted, out, lacking, every_question), as_json, fitted_text)
         if lacking:
             stop("some requests came to nothing, each with its reason", PARTLY_UNSCORED)
 
@@ -71,11 +77,13 @@ def _best(project: Project) -> str:
     return found.best
 
 
-def _fitted(project: Project, names: Sequence[str], out: Path | None, lacking: list[str]) -> Iterator[Fitted]:
+def _fitted(
+    project: Project, names: Sequence[str], out: Path | None, lacking: list[str], every_question: bool
+) -> Iterator[Fitted]:
     """Fit one after the other; `lacking` takes the names of those whose requests did not all succeed."""
     for name in names:
         with spending(project.budget), Steps() as steps:
-            done = project.fit(name, out, steps, steps.stage)
+            done = project.fit(name, out, steps, steps.stage, every_question)
         yield done
         for caution in done.cautions:
             note(caution)

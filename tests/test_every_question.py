@@ -1,0 +1,148 @@
+"""Every question of the rubric in one fit: one folder, one row, one gathering of evidence; the main score as it was."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from read_conversations import RUBRIC, reading_project
+from typer.testing import CliRunner
+
+from accord import load_evaluator
+from accord.cli import app, commands  # noqa: F401 - registers the commands
+from accord.evidence import Source
+from accord.models import run
+from accord.project import Asking, BatchScorer, Perspective, Project, ScoreOptions, score
+from accord.testing import check_batch_scorer
+from accord.values import BadInput, Label, Sample, Score, Target
+
+
+def samples(opened: Project) -> list[Sample]:
+    return [Sample(each) for each in opened.store.conversations()]
+
+
+def rows(opened: Project, folder: Path, perspective: Perspective | None = None) -> list[dict[str, Any]]:
+    out = folder / "scores.jsonl"
+    made = opened.load()
+    score(opened, made, list(opened.store.conversations()), out, perspective=perspective or Perspective())
+    return [json.loads(line) for line in out.read_text().splitlines()]
+
+
+def test_one_fit_predicts_each_question_and_the_main_score_is_unchanged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with reading_project(tmp_path, monkeypatch) as opened:
+        alone = rows(opened, tmp_path)
+        with Project(opened.config, question="Q1") as second:
+            second.fit(out=tmp_path / "second")
+        done = opened.fit(every_question=True)
+        together = rows(opened, tmp_path)
+        assert [{**row, "notes": {**(row["notes"] or {}), "questions": None}} for row in together] == [
+            {**row, "notes": {**(row["notes"] or {}), "questions": None}} for row in alone
+        ], "nothing but the other questions is new"
+        other = {
+            each.target: each
+            for each in run(load_evaluator(tmp_path / "second").predict(samples(opened)), opened.kept)
+            if isinstance(each, Score)
+        }
+        for row in together:
+            own = other[Target(row["conversation"])]
+            found = row["notes"]["questions"]["Q1"]
+            assert (found["value"], found["distribution"]) == (own.value, own.distribution), (
+                "as if it were fitted alone"
+            )
+            assert (found["band_low"], found["band_high"]) == own.band
+        assert [each["question"] for each in done.by_question()] == ["Q0", "Q1"]
+        for each in done.by_question():
+            assert each["pearson_low"] < each["pearson"] < each["pearson_high"]
+        assert [each["n"] for each in done.by_question()] == [92, 90]
+        for_ann = rows(opened, tmp_path, Perspective("ann"))
+        assert {row["notes"]["questions"]["Q1"]["annotator"] for row in for_ann} == {"ann"}
+        panel = rows(opened, tmp_path, Perspective(panel=("ann", "bob"), rule="each"))
+        assert [row["notes"]["questions"]["Q1"]["annotator"] for row in panel[:2]] == ["ann", "bob"]
+
+
+def test_evidence_is_gathered_once_for_all_questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with reading_project(tmp_path, monkeypatch, fits=False) as opened:
+        opened.fit(every_question=True)
+        evaluator = opened.load()
+        measured: list[str] = []
+        for kind in {type(source) for source in evaluator.sources}:
+            plain = kind.measure
+
+            def counted(self: Source, given: Any, plain: Any = plain) -> Any:
+                measured.append(self.name)
+                return plain(self, given)
+
+            monkeypatch.setattr(kind, "measure", counted)
+        run(evaluator.predict(samples(opened)), opened.kept)
+        assert sorted(measured) == sorted(source.name for source in evaluator.sources)
+
+
+def test_its_folder_is_whole_and_keeps_the_contract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with reading_project(tmp_path, monkeypatch, fits=False) as opened:
+        opened.fit(every_question=True)
+        first = opened.load()
+        first.save(tmp_path / "again")
+        again = load_evaluator(tmp_path / "again")
+        assert again.digest() == first.digest() and [each.question.id for each in again.questions] == ["Q1"]
+        assert list(again.describe()["questions"]) == ["Q1"]
+        scores = [run(each.predict(samples(opened)), opened.kept) for each in (first, again)]
+        assert scores[0] == scores[1]
+        shifted = run(first.in_new_domain().predict(samples(opened)), opened.kept)
+        assert all("Q1" in each.notes["questions"] for each in shifted)
+        asking = Asking(store=opened.config.store)
+        check_batch_scorer(BatchScorer(tmp_path / "again", Perspective(), ScoreOptions(), asking))
+        opened.fit()
+        assert opened.load().questions == (), "fitted alone again, it predicts its own question alone"
+    card = tmp_path / "again" / "evaluator.json"
+    about = json.loads(card.read_text())
+    for wrong in (["Q0"], ["Q1", "Q2"], 3, [3]):
+        card.write_text(json.dumps({**about, "questions": wrong}))
+        with pytest.raises(BadInput):
+            load_evaluator(tmp_path / "again")
+
+
+def test_what_cannot_be_learned_is_a_caution_and_sources_that_learn_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with reading_project(tmp_path, monkeypatch, fits=False) as opened:
+        more = RUBRIC + (
+            '  - {id: Q2, text: "Nobody was asked?", options: {1: a, 2: b}}\n'
+            '  - {id: Q3, text: "About a turn?", options: {1: a, 2: b}}\n'
+            '  - {id: Q4, text: "By few?", options: {1: a, 2: b}}\n'
+        )
+        (tmp_path / "help.yaml").write_text(more)
+        opened.store.add_labels(Label(Target(f"chat-{n:02d}", 1), "Q3", "ann", 1 + n % 2) for n in range(30))
+        opened.store.add_labels([Label(Target("chat-01"), "Q4", "ann", 1)])
+        with Project(opened.config) as other:
+            done = other.fit(every_question=True)
+            assert [each.question.id for each in done.evaluator.questions] == ["Q1"]
+            said = " ".join(done.cautions)
+            assert "Q2 is not learned: nobody has answered it" in said and "Q4 is not learned" in said
+            assert "Q3 is not learned: it was answered about a turn" in said
+            with pytest.raises(BadInput, match="learns for one question"):
+                other.fit("in-context", every_question=True)
+            other.store.add_labels(
+                Label(Target(f"chat-{n:02d}"), "Q0", "dee", 1 + n % 4) for n in range(10)
+            )  # dee answers the main question alone
+            other.fit(every_question=True)
+            [row] = [each for each in rows(other, tmp_path, Perspective("dee")) if each["conversation"] == "chat-01"]
+            assert (row["annotator"], row["notes"]["questions"]["Q1"]["annotator"]) == ("dee", "population")
+            with pytest.raises(BadInput, match="'dee' never answered 'Q1'"):
+                rows(other, tmp_path, Perspective(panel=("ann", "dee")))
+
+
+def test_the_command_prints_each_question_with_intervals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with reading_project(tmp_path, monkeypatch, fits=False):
+        pass
+    content = {"store": f"sqlite:///{tmp_path}/accord.db", "rubric": "help.yaml", "draws": 50}
+    (tmp_path / "accord.yaml").write_text(json.dumps(content))
+    said = CliRunner().invoke(app, ["fit", "--every-question"])
+    assert said.exit_code == 0 and "Each question, on ratings" in said.output, said.output
+    lines = [line.split()[:2] for line in said.output.splitlines() if line.startswith(("Q0 ", "Q1 "))]
+    assert lines == [["Q0", "92"], ["Q1", "90"]]
+    refused = CliRunner().invoke(app, ["fit", "--every-question", "--question", "Q1"])
+    assert refused.exit_code == 1 and "leave out --question" in refused.output
