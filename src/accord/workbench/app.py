@@ -243,8 +243,10 @@ def workbench_app(bench: Bench, names: frozenset[str] = frozenset(), seconds: fl
     app.add_middleware(_WithHeaders)
     for kind in (Refused, AccordError, OSError, HTTPException):
         app.exception_handler(kind)(bench.wrong)
-    from accord.workbench import board_pages, doors, leading, rating, talk, transcripts  # each part adds its routes
+    from accord.workbench import (  # each part adds its routes
+        board_pages, doors, exploring, leading, rating, talk, transcripts
+    )  # fmt: skip
 
-    for part in (doors, rating, talk, leading, board_pages, transcripts):
+    for part in (doors, rating, talk, leading, board_pages, transcripts, exploring):
         part.add_routes(app, bench)
     return Doorkeeper(app, names, BODY, seconds)

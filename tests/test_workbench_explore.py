@@ -1,0 +1,164 @@
+"""Explore: any column against any other, bounded, without what nobody held, drawn under the policy of every page."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from browsing import PATIENCE, chromium, faults, tab
+from read_conversations import RICH, reading_project
+from served_workbench import Browser, project, served
+from test_workbench_pages import EVIL, strange
+
+from accord import Conversation, Turn
+from accord.project import Project, score
+from accord.store import Studies
+from accord.workbench import add_person
+from accord.workbench.exploring import KINDS, OTHER, Choice, chart, rows_for_exploring
+
+VALUE = "score: value"
+
+
+def scored(opened: Project, folder: Path) -> None:
+    score(opened, opened.load(), list(opened.store.conversations()), folder / "scores.jsonl")
+
+
+def test_rows_have_scores_metadata_and_metrics_and_leave_out_what_nobody_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with reading_project(tmp_path, monkeypatch, fits=False) as opened:
+        assert rows_for_exploring(opened).rows == ()
+        opened.fit(every_question=True)
+        scored(opened, tmp_path)
+        found = rows_for_exploring(opened)
+        assert (len(found.rows), found.total, found.synthetic, found.unknown) == (31, 31, 1, 0)
+        assert not any(row["synthetic"] for row in found.rows)
+        assert found.columns[VALUE] and found.columns["question: Q1"] and found.columns["metric: words-per-reply"]
+        assert not found.columns["metadata: system"] and found.columns["metadata: week"]
+        assert sum(row["synthetic"] for row in rows_for_exploring(opened, synthetic=True).rows) == 1
+        few = rows_for_exploring(opened, most=10)
+        assert (len(few.rows), few.total) == (10, 31) and few == rows_for_exploring(opened, most=10)
+
+
+def test_a_conversation_that_the_store_does_not_hold_has_its_score_alone(tmp_path: Path) -> None:
+    with project(tmp_path) as opened:
+        with opened.store.run("score", {}) as kept:
+            rows = [{"conversation": name, "turn": turn, "value": 2.0, "annotator": "population"}
+                    for name, turn in (("elsewhere", None), ("gpt-9-1", 1), ("gpt-9-1", 99))]  # fmt: skip
+            opened.store.add_scores(kept.id, rows)
+        found = rows_for_exploring(opened)
+        assert found.unknown == 1 and [row.get("metadata: system") for row in found.rows] == [None, "gpt-9", "gpt-9"]
+        assert [row.get("metric: question-rate") for row in found.rows] == [None, 0.0, None]
+
+
+def test_a_chart_counts_in_bins_and_names_no_field_by_its_text(tmp_path: Path) -> None:
+    with project(tmp_path) as opened:
+        opened.store.add_conversations(
+            Conversation(f"c{n}", (Turn("user", "a"), Turn("assistant", "b")), metadata={EVIL: f"{n % 30}"})
+            for n in range(60)
+        )
+        with opened.store.run("score", {}) as kept:
+            opened.store.add_scores(kept.id, [{"conversation": f"c{n}", "value": n / 7} for n in range(60)])
+        found = rows_for_exploring(opened)
+        name = f"metadata: {EVIL}"
+        made = chart(found, Choice.of({"x": name, "y": VALUE, "colour": VALUE}, found.columns))
+        assert {encoding.get("field") for encoding in made["encoding"].values()} == {"c0", "c1", "c2"}
+        counted = Counter(row["c0"] for row in made["data"]["values"])
+        assert len(counted) == KINDS + 1 and counted[OTHER] == 60 - 2 * KINDS
+        assert made["encoding"]["y"]["aggregate"] == "mean" and made["encoding"]["color"]["bin"]
+        plain = chart(found, Choice.of({"x": VALUE, "y": VALUE, "mark": "point", "aggregate": "none"}, found.columns))
+        assert "aggregate" not in plain["encoding"]["y"] and "bin" not in plain["encoding"]["x"]
+        assert not {"href", "url", "transform"} & {*plain, *plain["encoding"]}
+
+
+def test_pages_are_for_leads_and_refuse_what_there_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with reading_project(tmp_path, monkeypatch) as opened:
+        with served(opened) as port:
+            browser = Browser(port)
+            browser.get("/")
+            assert "Nothing has been scored yet" in browser.get("/explore") and browser.status == 200
+            scored(opened, tmp_path)
+            page = browser.get("/explore?" + urlencode({"x": "turns", "aggregate": "count"}))
+            assert "31 of 31 scores" in page and "1 score of conversations that nobody held is left out" in page
+            assert not strange(page) and 'value="turns" selected' in page
+            for wrong in ({"x": EVIL}, {"mark": "image"}, {"aggregate": "sum(x)"}):
+                refused = browser.get("/explore?" + urlencode(wrong))
+                assert browser.status == 422 and not strange(refused) and "allowed: " in refused, wrong
+            assert "among them" in browser.get("/explore?synthetic=yes")
+        studies = Studies(opened.store)
+        key = add_person(studies, "ann")
+        studies.close()
+        with served(opened) as port:
+            ann = Browser(port)
+            ann.post("/in", key=key)
+            for path in ("/explore", "/explore.json"):
+                assert RICH not in ann.get(path) and ann.status == 403, path
+            assert json.loads(ann.get("/explore.json"))["error"]
+
+
+# --- in a browser -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as opened:
+        yield opened
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_charts_are_drawn_under_the_policy_and_are_accessible(
+    browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with reading_project(tmp_path, monkeypatch) as opened:
+        scored(opened, tmp_path)
+        with served(opened) as port:
+            for scheme in ("light", "dark"):
+                with tab(browser, port, color_scheme=scheme) as page:
+                    wrong: list[str] = []
+                    page.on(
+                        "console", lambda said, wrong=wrong: wrong.append(said.text) if said.type == "error" else None
+                    )
+                    page.on(
+                        "request", lambda asked, wrong=wrong: "//localhost:" in asked.url or wrong.append(asked.url)
+                    )
+                    page.goto("/")
+                    for fields in (
+                        {}, {"x": VALUE, "aggregate": "count", "colour": "metadata: system"},
+                        {"x": "metric: words-per-reply", "mark": "point", "aggregate": "none"},
+                        {"x": "metadata: topic", "mark": "boxplot"}, {"x": "metadata: week", "mark": "line"},
+                    ):  # fmt: skip
+                        page.goto("/explore?" + urlencode(fields))
+                        page.locator("#chart[data-drawn] svg").wait_for(timeout=2 * PATIENCE)
+                        assert page.locator("#chart svg path").count() > 3 and page.locator("#failed").is_hidden()
+                        assert not faults(page), (scheme, fields)
+                    page.get_by_label("Mark").select_option("bar")
+                    page.get_by_role("button", name="Draw").click()
+                    page.wait_for_url("**mark=bar*")
+                    page.locator("#chart[data-drawn] svg").wait_for()
+                    assert not wrong, wrong
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_lead_pages_are_accessible_in_light_and_dark(
+    browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with reading_project(tmp_path, monkeypatch) as opened, served(opened) as port:
+        looks: list[dict[str, Any]] = [
+            {"color_scheme": "light"}, {"color_scheme": "dark"}, {"viewport": {"width": 390, "height": 800}}
+        ]  # fmt: skip
+        for look in looks:
+            with tab(browser, port, **look) as page:
+                page.goto("/")
+                for path in ("/lead", "/lead/look", "/lead/look/disagree"):
+                    page.goto(path)
+                    for fold in page.locator("details").all():
+                        fold.evaluate("each => { each.open = true; }")
+                    assert not faults(page), (look, path)
+                    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (look, path)
