@@ -9,14 +9,19 @@ loop: json.loads each line, one table in sqlite3, one commit per 500 rows.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
 from harness import Row, finish, options
+
+from accord.store import Store
+from accord.testing import rated_chats
 
 TURNS = 10
 SENTENCE = "The router blinks twice and then the light goes out, although I pressed the button as you said. "
@@ -80,14 +85,39 @@ def measured(code: str, source: Path, conversations: int, workers: int = 1) -> t
     return seconds, peak
 
 
-def start_up(*command: str, times: int = 9) -> float:
-    """Median seconds from starting a command to its end."""
-    seconds = []
+def start_up(*command: str, times: int = 9, folder: str | None = None) -> tuple[float, float]:
+    """Median seconds from starting a command to its end, and of processor time."""
+    seconds, busy = [], []
     for _ in range(times):
-        start = time.perf_counter()
-        subprocess.run(command, capture_output=True, check=True)
+        start, before = time.perf_counter(), os.times()
+        subprocess.run(command, capture_output=True, check=True, cwd=folder)
+        after = os.times()
         seconds.append(time.perf_counter() - start)
-    return median(seconds)
+        busy.append(after.children_user + after.children_system - before.children_user - before.children_system)
+    return median(seconds), median(busy)
+
+
+ASKS_NOBODY = {
+    "accord store check": ["store", "check"],
+    "accord export": ["export", "all.jsonl"],
+}
+"""Commands that ask no model, in a small project: their time is nearly all their start."""
+
+
+def start_rows() -> Iterator[Row]:
+    """How long commands take to start, beside a Python that does nothing."""
+    nothing, busy = start_up(sys.executable, "-c", "pass")
+    yield {"what": "python -c pass", "seconds": nothing, "cpu_seconds": busy, "ratio": 1.0}
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "accord.yaml").write_text("store: sqlite:///accord.db\nmetrics: [bank]\n", encoding="utf-8")
+        store = Store(f"sqlite:///{folder}/accord.db")
+        chats, labels, _ = rated_chats(60)
+        store.add_conversations(chats)
+        store.add_labels(labels)
+        store.close()
+        for what, arguments in {"accord --help": ["--help"], **ASKS_NOBODY}.items():
+            seconds, busy = start_up(sys.executable, "-m", "accord", *arguments, folder=folder)
+            yield {"what": what, "seconds": seconds, "cpu_seconds": busy, "ratio": seconds / nothing}
 
 
 def main() -> None:
@@ -108,13 +138,9 @@ def main() -> None:
             ):
                 row = {"what": what, "conversations": size, "turns": TURNS, "seconds": seconds}
                 rows.append({**row, "per_second": size / seconds, "peak_mb": peak, "ratio": seconds / bare_seconds})
-    nothing = start_up(sys.executable, "-c", "pass")
-    for what, seconds in (
-        ("accord --help", start_up(sys.executable, "-m", "accord", "--help")),
-        ("python -c pass", nothing),
-    ):
-        rows.append({"what": what, "seconds": seconds, "ratio": seconds / nothing})
-    finish("import_speed", rows, ["what", "conversations", "seconds", "per_second", "peak_mb", "ratio"], given.json)
+    rows += start_rows()
+    columns = ["what", "conversations", "seconds", "cpu_seconds", "per_second", "peak_mb", "ratio"]
+    finish("import_speed", rows, columns, given.json)
 
 
 if __name__ == "__main__":
