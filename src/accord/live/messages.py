@@ -224,7 +224,11 @@ class HistoryDeduplicator:
         reader = formats.get(format)
         groups: dict[str, list[Fields]] = {}
         bad: list[str] = []
+        nothing = reader.passed_over({}) if reader.split and reader.passed_over else None
         for part in [row] if reader.split is None else reader.split(row):
+            if not part and nothing is not None:  # as most spans are: it says nothing beside others either
+                self.on_passed_over(nothing)
+                continue
             try:
                 name = (reader.key(part) if reader.key else None) or where
             except _SHAPES as error:
@@ -233,8 +237,6 @@ class HistoryDeduplicator:
                 reason = reader.passed_over(part) if reader.passed_over else None
                 if reason is not None:
                     self.on_passed_over(reason)
-                    if not part:  # it says nothing beside others either
-                        continue
                 groups.setdefault(name, []).append(part)
         return groups, bad
 
