@@ -108,6 +108,7 @@ APART = {
     "accord.models.embedded": "needs what reads model files",
     "accord.workbench": "parts of pages, some of which need a web framework",
     "accord.report.charts": "draws, for which it needs altair",
+    "accord.live.service": "parts of the service, which need a web framework; links and exports are edges",
     "accord.models.receiving": "an edge, tested by its own table of cases",
     "accord.models.replies": "an edge, tested by its own table of cases",
 }

@@ -17,8 +17,7 @@ from waiting import until
 from accord import Evaluator, Label, Labels, LiveScorer, Question, Rubric, Scale, Store, load_evaluator, read
 from accord.evidence import BANK, SourceContext, Training
 from accord.learning import EvaluatorSettings, make_evaluator
-from accord.live import Ingestor, Message, Watch, opened
-from accord.live.succession import Succession, version_of
+from accord.live import Ingestor, Message, Succession, Watch, opened, version_of
 from accord.models import memory_models
 from accord.models import run as drive
 from accord.store import Watched

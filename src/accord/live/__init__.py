@@ -23,6 +23,7 @@ from accord.live.service.middleware import (
     together,
 )
 from accord.live.service.schemas import media_type, message_schema
+from accord.live.succession import Succession, version_of
 from accord.live.watching.alarms import Alarm, alarms, looks
 from accord.live.watching.day import KEPT, UNSURE, Day, DayMean
 from accord.live.watching.scheduler import NotTold, Scheduler, post
@@ -75,6 +76,7 @@ __all__ = [
     "SECONDS",
     "Scheduler",
     "Service",
+    "Succession",
     "UNSURE",
     "Watch",
     "WatchReport",
@@ -99,6 +101,7 @@ __all__ = [
     "serve_workers",
     "tell",
     "together",
+    "version_of",
 ]
 
 

@@ -91,6 +91,8 @@ def serve(
         if is_scoring:
             checked_binding(host, token)
         elif workers > 1:
+            from accord.values import BadInput
+
             raise BadInput(
                 "--workers score; there is no evaluator yet, and pages are served by one process: accord fit"
             )

@@ -10,7 +10,7 @@ import gc
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
@@ -22,28 +22,22 @@ from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from markupsafe import Markup, escape
-from prometheus_client import CollectorRegistry, Counter, Histogram, Summary, generate_latest
-from prometheus_client.metrics_core import GaugeMetricFamily, InfoMetricFamily, Metric
-from prometheus_client.registry import Collector
 from starlette.exceptions import HTTPException
 
 from accord.formats import Fields
 from accord.live.ingest import Ingestor, Row, refused
 from accord.live.messages import HistoryDeduplicator, Message, Once, message_from
-from accord.live.scorer import LiveScorer
 from accord.live.service import schemas
 from accord.live.service.exports import export_of
-from accord.live.service.middleware import BODY, SECONDS, App, Guard, Receive, Scope, Send
+from accord.live.service.figures import Counted, Gauges
+from accord.live.service.middleware import BODY, SECONDS, Guard
 from accord.live.service.schemas import JSON, LOGS, PROTOBUF, TRACES, Signal, media_type
 from accord.live.service.turns import ASKED_AT_ONCE, WAITING, Batcher, Busy, Late
-from accord.live.watching.day import Names
 from accord.live.watching.watch import WatchReport
-from accord.values import LONGEST_NAME, AccordError, BadInput, JsonSchema, one_line
+from accord.values import AccordError, BadInput, JsonSchema
 from accord.version import __version__
 
 ABOUT = "Scores of live conversations: each reply is scored as it is said."
-SYSTEMS = 50
-"""The most systems whose scores are told apart."""
 LARGE = 32 * 2**10
 """Bytes from which on a request is read in a thread of its own, one at a time, so that small ones are not held up."""
 OTLP = "otel"
@@ -70,93 +64,6 @@ class Sharing(Protocol):
 
     async def figures(self) -> bytes:
         """What all of them counted."""
-
-
-Level = tuple[str, Callable[[], float]]
-"""What a figure that rises and falls says, and what reads it."""
-
-
-class Levels(Collector):
-    """Figures that rise and fall, and who scores, read when they are asked for."""
-
-    def __init__(self, levels: Mapping[str, Level], about: Callable[[], dict[str, str]]) -> None:
-        self._levels, self._about = levels, about
-
-    def collect(self) -> Iterator[Metric]:
-        """Each of them."""
-        for name, (told, read) in self._levels.items():
-            yield GaugeMetricFamily(name, told, read())
-        yield InfoMetricFamily("accord_evaluator", "Who scores.", self._about())
-
-
-class Gauges:
-    """Counters of one service, in a registry of their own."""
-
-    def __init__(self, scorer: LiveScorer, waiting: Callable[[], float]) -> None:
-        self.registry = CollectorRegistry()
-        kept = self.registry
-        self.requests = Counter("accord_requests", "Requests by path and status.", ["path", "status"], registry=kept)
-        self.messages = Counter("accord_messages", "Messages by what came of them.", ["status"], registry=kept)
-        self.passed_over = Counter(
-            "accord_spans_passed_over", "Spans and log records that said nothing, by reason.", ["reason"], registry=kept
-        )
-        self.seconds = Histogram(
-            "accord_request_seconds", "Seconds from a request's arrival to its answer.", registry=kept,
-            buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5),
-        )  # fmt: skip
-        self.scores = Summary("accord_score", "Scores by system.", ["system"], registry=kept)
-        self._scorer, self._systems = scorer, Names(SYSTEMS)
-        held = "Bytes of conversations and documents that are remembered, as estimated."
-        self.levels: dict[str, Level] = {
-            "accord_conversations": ("Conversations remembered.", lambda: len(scorer)),
-            "accord_memory_bytes": (held, lambda: scorer.room.used),
-            "accord_memory_limit_bytes": ("Bytes that these may have.", lambda: scorer.room.most),
-            "accord_waiting_messages": ("Messages that wait to be scored.", waiting),
-        }
-        kept.register(Levels(self.levels, self.about))
-
-    def about(self) -> dict[str, str]:
-        """Who scores at present."""
-        return {"signature": one_line(str(self._scorer.signature)), "version": __version__}
-
-    def count(self, rows: Iterable[Row]) -> None:
-        """Take what came of some messages into account."""
-        for row in rows:
-            self.messages.labels(row["status"]).inc()
-            value = row.get("value")
-            if value is not None and not row.get("again"):
-                self.scores.labels(self._systems.of(one_line(row.get("system") or "", LONGEST_NAME))).observe(value)
-
-    def text(self) -> bytes:
-        """Everything in Prometheus' text format."""
-        return generate_latest(self.registry)
-
-
-class Counted:
-    """An ASGI application around another that counts and times its requests."""
-
-    def __init__(self, app: App, gauges: Gauges) -> None:
-        self.app, self.gauges = app, gauges
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request, and note how that went."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        start, status = time.perf_counter(), "500"
-
-        async def noted(event: MutableMapping[str, Any]) -> None:
-            nonlocal status
-            if event["type"] == "http.response.start":
-                status = str(event["status"])
-            await send(event)
-
-        try:
-            await self.app(scope, receive, noted)
-        finally:
-            path = getattr(scope.get("route"), "path", "(none)")
-            self.gauges.requests.labels(path, status).inc()
-            self.gauges.seconds.observe(time.perf_counter() - start)
 
 
 def described(openapi: Mapping[str, Any]) -> str:

@@ -21,7 +21,8 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from accord.formats import Fields, decoded_json
 from accord.live.ingest import Row, not_taken
 from accord.live.messages import Message
-from accord.live.service.app import Levels, Service
+from accord.live.service.app import Service
+from accord.live.service.figures import Levels
 from accord.live.service.links import Address, Link
 from accord.live.service.turns import Busy, Late
 
