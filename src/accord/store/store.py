@@ -242,8 +242,7 @@ class Store:
         if conversations is None:
             query = query.where(is_about(synthetic or self.synthetic))
             wanted = query if kinds is None else query.where(table.kind.in_(sorted(kinds)))
-            ordered = wanted.order_by(table.kind, table.place, table.key)
-            yield from map(annotation_from, self._stream(ordered))
+            yield from map(annotation_from, self._stream(wanted.order_by(table.kind, table.place, table.key)))
             return
         for batch in batches(sorted(set(conversations)), BATCH):
             # SQLite takes a kind to be rarer than a conversation, and would read all of it: no condition on kinds here.

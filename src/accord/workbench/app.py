@@ -244,7 +244,13 @@ def workbench_app(bench: Bench, names: frozenset[str] = frozenset(), seconds: fl
     for kind in (Refused, AccordError, OSError, HTTPException):
         app.exception_handler(kind)(bench.wrong)
     from accord.workbench import (  # each part adds its routes
-        board_pages, doors, exploring, leading, rating, talk, transcripts
+        board_pages,
+        doors,
+        exploring,
+        leading,
+        rating,
+        talk,
+        transcripts,
     )  # fmt: skip
 
     for part in (doors, rating, talk, leading, board_pages, transcripts, exploring):
