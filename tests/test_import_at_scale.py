@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from accord import Conversation, Store, Turn
@@ -200,6 +200,8 @@ def test_files_whose_lines_are_no_conversations_are_read_by_one_process(
     assert done.conversations.new == 3
 
 
+ANY_SPEED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""A busy machine is no fault."""
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
@@ -207,6 +209,7 @@ JSON = st.recursive(
 )
 
 
+@ANY_SPEED
 @given(JSON)
 def test_the_faster_decoder_reads_what_json_reads(value: Any) -> None:
     for written in (json.dumps(value), json.dumps(value, ensure_ascii=False)):
@@ -226,6 +229,7 @@ def test_what_the_faster_decoder_refuses_json_decides(raw: bytes) -> None:
     assert said(lambda: decoded_json(raw)) == said(lambda: json.loads(raw.decode()))
 
 
+@ANY_SPEED
 @given(
     st.lists(st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant"]), "content": st.text()})),
     st.dictionaries(st.text(), JSON.filter(lambda value: value == value), max_size=3),
@@ -239,6 +243,7 @@ def test_a_conversation_is_written_as_canonical_json_writes_it(
     assert conversation_row(conversation, "now")["content"] == canonical_json(conversation.to_json())
 
 
+@ANY_SPEED
 @given(st.text(), st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.none() | st.text())
 def test_the_key_of_a_label_is_the_hash_of_its_canonical_list(name: str, value: Any, time: str | None) -> None:
     keys, said = Keys(), [name, 2, "Q0", name, value, time]
@@ -252,6 +257,7 @@ NAMES = ["Q0", "rating", "ratings", "tone", "annotator", "rater1", "Q0_r2", "sys
 CELLS = st.integers() | st.text() | st.lists(st.integers(), max_size=2) | st.dictionaries(st.sampled_from(NAMES), JSON)
 
 
+@ANY_SPEED
 @given(st.dictionaries(st.sampled_from(NAMES), CELLS, max_size=4), st.booleans())
 def test_what_may_be_a_label_beside_the_text_is_found(metadata: dict[str, Any], plain: bool) -> None:
     turns = PlainTurns([USER, REPLY]) if plain else (Turn("user", "Why?", extra={"Q0": 3}),)
