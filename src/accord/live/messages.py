@@ -226,7 +226,7 @@ class HistoryDeduplicator:
         bad: list[str] = []
         nothing = reader.passed_over({}) if reader.split and reader.passed_over else None
         for part in [row] if reader.split is None else reader.split(row):
-            if not part and nothing is not None:  # as most spans are: it says nothing beside others either
+            if part == {} and nothing is not None:  # as most spans are: it says nothing beside others either
                 self.on_passed_over(nothing)
                 continue
             try:
