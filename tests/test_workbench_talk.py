@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from browsing import chromium, faults, tab
 from served_workbench import Browser, served, token
 
 from accord import Store
@@ -654,6 +655,40 @@ def test_with_script_replies_are_heard_drafts_survive_and_a_lost_connection_lose
         page.wait_for_url("**/rate/chat/**")
         assert not said
         browser.close()
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@pytest.mark.parametrize("look", [
+    {"color_scheme": "light"}, {"color_scheme": "dark"}, {"viewport": {"width": 390, "height": 800}},
+], ids=["light", "dark", "phone"])  # fmt: skip
+def test_talk_pages_are_accessible(tmp_path: Path, look: Mapping[str, Any]) -> None:
+    with (
+        ChatServer(say_hello) as model,
+        project(tmp_path, model.url) as opened,
+        served(opened) as port,
+        chromium() as browser,
+        tab(browser, port, **look) as page,
+    ):
+        found = {}
+        page.goto("/")
+        page.goto("/talk/chat")
+        found["begin"] = faults(page)
+        page.get_by_role("button", name="Begin a conversation").click()
+        page.locator("#text").wait_for()
+        found["empty"] = faults(page)
+        page.locator("#text").fill("Hello?")
+        page.get_by_role("button", name="Send").click()
+        page.locator(".turn.assistant[data-state=said]").wait_for()
+        page.locator("#text").wait_for()
+        found["said"] = faults(page)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        page.get_by_role("button", name="End of conversation").click()
+        page.wait_for_url("**/rate/chat/**")
+        found["rated"] = faults(page)
+        page.goto("/talk/chat")
+        found["list"] = faults(page)
+        assert not any(found.values()), found
 
 
 def test_an_old_store_gets_the_tables(tmp_path: Path) -> None:
