@@ -17,6 +17,7 @@ from accord.models import run
 from accord.project import Asking, BatchScorer, Perspective, Project, ScoreOptions, score
 from accord.testing import check_batch_scorer
 from accord.values import BadInput, Label, Sample, Score, Target
+from accord.workbench.refitting import candidate_of, refitted
 
 
 def samples(opened: Project) -> list[Sample]:
@@ -103,6 +104,17 @@ def test_its_folder_is_whole_and_keeps_the_contract(tmp_path: Path, monkeypatch:
         card.write_text(json.dumps({**about, "questions": wrong}))
         with pytest.raises(BadInput):
             load_evaluator(tmp_path / "again")
+
+
+def test_what_is_learned_again_predicts_what_the_evaluator_in_use_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with reading_project(tmp_path, monkeypatch) as opened:
+        folder = opened.folder().resolve()
+        for every, asked in ((False, []), (True, ["Q1"])):
+            opened.fit(every_question=every)
+            refitted(opened, folder)
+            assert [each.question.id for each in load_evaluator(candidate_of(folder)).questions] == asked
 
 
 def test_what_cannot_be_learned_is_a_caution_and_sources_that_learn_are_refused(

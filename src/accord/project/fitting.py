@@ -84,6 +84,19 @@ def fit(
     return fitted
 
 
+def tried(project: Project, evaluator: Evaluator, every_question: bool = False) -> Fitted:
+    """What `fit` learns from what is kept, asking nobody and saving nothing.
+
+    Raises:
+        BadInput: There is too little to learn from.
+    """
+
+    def one(each: Evaluator) -> Fitted:
+        return learned(project, each, project.kept)
+
+    return with_every_question(project.rubric, project.store, evaluator, one) if every_question else one(evaluator)
+
+
 def _folder(project: Project, evaluator: Evaluator, out: Path | None) -> Path:
     """Where an evaluator is saved; that of another question than the main one has a folder of its own.
 

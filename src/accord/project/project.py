@@ -453,13 +453,13 @@ class Project:
         """How unlike real conversations the synthetic ones are; see `accord.project.synthesising.check_synth`."""
         return synthesising.check_synth(self, how)
 
-    def tried(self, name: str | None = None) -> Fitted:
+    def tried(self, name: str | None = None, every_question: bool = False) -> Fitted:
         """An evaluator learned from what is kept, as `fit` does, asking nobody and saving nothing.
 
         Raises:
             BadInput: There is too little to learn from.
         """
-        return fitting.learned(self, self.evaluator(name), self.kept)
+        return fitting.tried(self, self.evaluator(name), every_question)
 
     def insights(self, fitted: Fitted) -> Insights:
         """What to know before an evaluator is trusted; what was computed before is not computed again.

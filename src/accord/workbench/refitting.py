@@ -42,7 +42,7 @@ def refitted(project: Project, folder: Path) -> dict[str, Any]:
         BadInput: There is too little to learn from, or a source would have to ask.
     """
     recovered(folder)
-    fitted = project.tried()
+    fitted = project.tried(every_question=_predicts_every_question(folder))
     found = report(project, fitted, folder)
     candidate = candidate_of(folder)
     made = folder.with_name(f"{folder.name}.making")
@@ -52,6 +52,14 @@ def refitted(project: Project, folder: Path) -> dict[str, Any]:
     shutil.rmtree(candidate, ignore_errors=True)
     os.replace(made, candidate)
     return found
+
+
+def _predicts_every_question(folder: Path) -> bool:
+    """Whether the evaluator in use predicts the rubric's other questions too: then so does what takes its place."""
+    try:
+        return bool(load_evaluator(folder).questions)
+    except BadInput:
+        return False
 
 
 def waiting(folder: Path) -> dict[str, Any] | None:
