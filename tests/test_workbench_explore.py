@@ -25,7 +25,7 @@ VALUE = "score: value"
 
 
 def scored(opened: Project, folder: Path) -> None:
-    score(opened, opened.load(), list(opened.store.conversations()), folder / "scores.jsonl")
+    score(opened, opened.load(), list(opened.store.conversations(synthetic="with")), folder / "scores.jsonl")
 
 
 def test_rows_have_scores_metadata_and_metrics_and_leave_out_what_nobody_held(

@@ -123,12 +123,13 @@ class Scoring:
         }  # fmt: skip
 
     def rows(self, samples: Sequence[Sample], scores: Sequence[Score | Unscored]) -> list[MartRow]:
-        """The rows of a batch."""
+        """The rows of a batch; a sample has several scores where each of a panel's members is asked."""
         scored = int(time.time() * 1000)
-        return [
-            self.row(score, Facts.of(each.conversation), scored, input_of(each.conversation.turns, each.turn))
-            for each, score in zip(samples, scores, strict=True)
-        ]
+        about = {
+            each.target: (Facts.of(each.conversation), input_of(each.conversation.turns, each.turn))
+            for each in samples
+        }  # fmt: skip
+        return [self.row(score, facts, scored, asked) for score in scores for facts, asked in (about[score.target],)]
 
 
 @lru_cache(maxsize=64)

@@ -68,7 +68,7 @@ def rows_for_exploring(project: Project, synthetic: bool = False, most: int = MO
     if found is None:
         return Explored()
     draw, kept, total, left_out = Random(project.config.seed), list[Row](), 0, 0
-    made = set() if synthetic else {each.id for each in project.store.conversations() if each.is_synthetic}
+    made = set() if synthetic else {each.id for each in project.store.conversations(synthetic="only")}
     for row in project.store.scores(found["id"]):
         if row["conversation"] in made:
             left_out += 1
