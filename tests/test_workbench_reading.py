@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import scaled
 from read_conversations import POLICY, REPLY, RICH, reading_project, rich
 from served_workbench import Browser, project, served
 from test_workbench_pages import EVIL, strange
 
 from accord import Conversation, Turn
+from accord.live import Message
+from accord.live import opened as watched
 from accord.models import run
 from accord.project import Project, score
 from accord.store import Studies, scores_about
@@ -225,6 +228,25 @@ def _worked_out(perspectives: Perspectives, conversation: Conversation) -> Any:
     perspectives.of(conversation)
     perspectives.jobs.wait()
     return perspectives.of(conversation)
+
+
+def test_what_was_scored_live_stands_beside_the_runs_and_says_where_its_text_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with reading_project(tmp_path, monkeypatch) as opened:
+        with watched(Path(scaled.saved(tmp_path / "other")), mart=opened.mart) as ingestor:
+            for name in ("chat-03", "elsewhere"):
+                ingestor.take([Message(name, "user", "Question?"), Message(name, "assistant", "step " * 12)])
+        with served(opened) as port:
+            browser = signed_in(port)
+            about = json.loads(browser.get("/conversation/chat-03.json"))
+            [row] = [row for turn in about["turns"] for row in turn["scores"] if row["command"] == "live"]
+            assert row["turn"] == 1 and row["low"] <= row["value"] <= row["high"]
+            assert sum(row["distribution"].values()) == pytest.approx(1, abs=1e-4)
+            assert "Scores that were kept: 1" in browser.get("/conversation/chat-03?open=all")
+            told = browser.get("/conversation/elsewhere?turn=1")
+            assert browser.status == 404 and "was scored live" in told and "accord import" in told
+            assert "scored live" not in browser.get("/conversation/nowhere") and browser.status == 404
 
 
 def test_lead_pages_link_to_the_reading_view_and_the_icon_is_there(tmp_path: Path) -> None:

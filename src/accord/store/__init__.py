@@ -20,7 +20,7 @@ from accord.store.rows import (
     unknown_target,
 )
 from accord.store.schema import metadata
-from accord.store.scored import RunScores, scores_about
+from accord.store.scored import RunScores, live_scores, scores_about
 from accord.store.store import Store
 from accord.store.studies import ADJUDICATED, Assignment, Candidate, Item, LeaseExpired, Prediction, Studies
 from accord.store.talks import DIED, Limits, Said, Talk, Talks
@@ -83,6 +83,7 @@ __all__ = [
     "check_store",
     "conversation_row",
     "label_row",
+    "live_scores",
     "labels_state",
     "mart_folder",
     "mart_schema",

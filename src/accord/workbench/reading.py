@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from accord.project import Project, issues_of
-from accord.store import RunScores, scores_about
+from accord.store import RunScores, StoreError, live_scores, scores_about
 from accord.values import (
     ISSUE,
     AccordError,
@@ -50,7 +50,7 @@ class Reading:
         marks: Issues that people marked and did not take back, by turn.
         found: Issues that models found, by turn.
         judged: A judge's answers, by place: rows with `question`, `text`, `by`, `mode`, `shares` and `expected`.
-        runs: What runs scored, the latest first.
+        runs: What runs scored, the latest first, then what was scored live.
         kinds: What kinds of issues mean; `None` where the project's taxonomy cannot be read.
     """
 
@@ -85,9 +85,16 @@ def reading_of(project: Project, name: str) -> Reading | None:
         _standing_marks([each for each in people if each.question.startswith(ISSUE)]),
         _found(conversation, [each for each in said if each.is_of_issues]),
         _by_place(_judged(project.rubric, said)),
-        scores_about(project.store, name),
+        [*scores_about(project.store, name), *_live(project, name)],
         _kinds(project),
     )
+
+
+def _live(project: Project, name: str) -> list[RunScores]:
+    try:
+        return live_scores(project.mart, name)
+    except StoreError:
+        return []  # the board says what is wrong with the mart; a conversation is read without it
 
 
 def _by_place(rows: Iterable[tuple[Place, Row]]) -> dict[Place, list[Row]]:

@@ -18,7 +18,9 @@ from fastapi.responses import Response
 from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
+from accord.live import Refused
 from accord.project import Project
+from accord.store import live_scores
 from accord.values import ISSUE, NOBODY, SYNTHETIC, Annotation, Conversation, Turn, bounded, in_lines, sendable
 from accord.workbench.app import Bench, reading_address
 from accord.workbench.asking import _calls
@@ -38,6 +40,10 @@ RUNS = 8
 PUSHES = 12
 """The weightiest attributions that are drawn."""
 Row = dict[str, Any]
+TEXTLESS = (
+    "this conversation was scored live, and its text is not kept here; to read it, import its log under the same id: "
+    "accord import chats.jsonl"
+)
 
 
 def add_routes(app: FastAPI, bench: Bench) -> None:
@@ -66,6 +72,8 @@ class _Transcripts:
         visitor = self.bench.visitor(request, "lead")
         reading, is_json = self._read(id)
         if reading is None:
+            if live_scores(self.bench.project.mart, id.removesuffix(".json")):
+                raise Refused(404, TEXTLESS)
             raise HTTPException(404)
         found = self.perspectives.of(reading.conversation)
         if is_json:
