@@ -114,8 +114,9 @@ def _first(rows: Any, columns: list[str], down: list[bool], count: int) -> Any:
 
 def _said(found: Texts, total: int) -> str:
     about = found.selection
-    one, several = ("text", "texts") if about.view == "panel" else ("score for an annotator", "scores of a text for an annotator")
-    what = one if total == 1 else several
+    what = "text" if total == 1 else "texts"
+    if about.view != "panel":
+        what = f"{'score' if total == 1 else 'scores'} of a text for an annotator"
     where = [f"{name} {value or 'not said'}" for name, value in about.filters().items()]
     if about.low is not None or about.high is not None:
         low, high = (found.low if about.low is None else about.low), (found.high if about.high is None else about.high)
