@@ -11,10 +11,11 @@ from read_conversations import RUBRIC, reading_project
 from typer.testing import CliRunner
 
 from accord import load_evaluator
+from accord.board import Board, Selection
 from accord.cli import app, commands  # noqa: F401 - registers the commands
 from accord.evidence import Source
 from accord.models import run
-from accord.project import Asking, BatchScorer, Perspective, Project, ScoreOptions, score
+from accord.project import Asking, BatchScorer, Perspective, Project, ScoreOptions, Spread, rebuild, score
 from accord.testing import check_batch_scorer
 from accord.values import BadInput, Label, Sample, Score, Target
 from accord.workbench.refitting import candidate_of, refitted
@@ -63,6 +64,38 @@ def test_one_fit_predicts_each_question_and_the_main_score_is_unchanged(
         assert {row["notes"]["questions"]["Q1"]["annotator"] for row in for_ann} == {"ann"}
         panel = rows(opened, tmp_path, Perspective(panel=("ann", "bob"), rule="each"))
         assert [row["notes"]["questions"]["Q1"]["annotator"] for row in panel[:2]] == ["ann", "bob"]
+
+
+def test_each_question_has_its_scores_on_the_board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with reading_project(tmp_path, monkeypatch, fits=False) as opened:
+        opened.fit(every_question=True)
+        chats = tmp_path / "chats.jsonl"
+        chats.write_text("".join(json.dumps(each.to_json()) + "\n" for each in opened.store.conversations()))
+
+        def by_question() -> dict[tuple[str, str], tuple[float, float]]:
+            found, _ = opened.mart.read(lambda each: each.collect())
+            return {(row["question"], row["conversation"]): (round(row["value"], 5), round(sum(row["probabilities"]), 3))
+                    for row in found.iter_rows(named=True)}  # fmt: skip
+
+        opened.score(chats, tmp_path / "scores.jsonl")
+        first = by_question()
+        notes = {row["conversation"]: row["notes"]["questions"]["Q1"]["value"]
+                 for row in map(json.loads, (tmp_path / "scores.jsonl").read_text().splitlines())}  # fmt: skip
+        assert (
+            {name: value for (question, name), (value, _) in first.items() if question == "Q1"}
+            == {name: round(value, 5) for name, value in notes.items()}
+            and len(first) == 2 * len(notes)
+            and {shares for _, shares in first.values()} == {1.0}
+        )
+        assert rebuild(opened).rows == len(first) and by_question() == first, "from the run in the store"
+        for part in opened.mart.folder.iterdir():
+            part.unlink()
+        opened.score_parts(chats, tmp_path / "parts", spread=Spread(workers=1))
+        parts = by_question()
+        assert parts.keys() == first.keys(), "from a folder of parts"
+        assert [value for value, _ in parts.values()] == pytest.approx([first[each][0] for each in parts], abs=1e-4)
+        page = Board(opened).figures(Selection.from_query("question=Q1"))
+        assert page is not None and page[1].texts == len(notes)
 
 
 def test_evidence_is_gathered_once_for_all_questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from accord.learning.curves import BINS, Additive, Bins, predicted
 from accord.learning.equations import Design as MixedDesign
 from accord.learning.evaluator import Evaluator, learns, level_of, with_notes
 from accord.learning.experts import ExpertParameters, parts
-from accord.learning.folder import Level, saved_as
+from accord.learning.folder import QUESTIONS, Level, saved_as
 from accord.learning.head import Head, check_settings, heads, make_head, settings_of
 from accord.learning.held_out import Choice, Factory, HeldOut, System, held_out
 from accord.learning.importance import Importance, importance
@@ -107,6 +107,7 @@ __all__ = [
     "PMI",
     "PRESETS",
     "Plausibility",
+    "QUESTIONS",
     "RIDGE",
     "RULES",
     "RandomDraw",

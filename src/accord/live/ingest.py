@@ -301,9 +301,10 @@ def _noting(scorer: LiveScorer, writer: MartWriter, say: Say) -> Note:
 
     def note(found: Sequence[tuple[Message, IngestResult]]) -> None:
         rows = [
-            maker(score).row(score, _facts(said), _now(), _asked(scorer, score))
+            row
             for said, taken in found
             if (score := taken.score) is not None and not taken.again
+            for row in maker(score).of_score(score, _facts(said), _now(), _asked(scorer, score))
         ]
         try:
             writer.write(rows)

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accord.formats import is_remote, shown_place, storage_options
+from accord.learning import QUESTIONS
 from accord.project.parts import Part, part_url, read_manifest
-from accord.store import BATCH_ROWS, MartRow, Store, batches, bundle_of, mart_schema, row_key
+from accord.store import BATCH_ROWS, MartRow, Store, batches, bundle_of, frames_of, mart_schema, row_key
 from accord.values import BadInput, Conversation, Sample, Score, Signature, Turn, Unscored, written
 
 if TYPE_CHECKING:
@@ -106,8 +107,12 @@ class Scoring:
         """That of an evaluator with a digest of all it learned: scores of another fit are never mixed with these."""
         return cls(question, f"{name}@{digest.removeprefix('s256:')[:12]}", origin)
 
-    def row(self, score: Score | Unscored, facts: Facts, scored: int, input: str | None = None) -> MartRow:
-        """A score's row."""
+    def of_score(self, score: Score | Unscored, facts: Facts, scored: int, input: str | None = None) -> list[MartRow]:
+        """A score's row, and one for each other question that its notes answer."""
+        row = self._row(score, facts, scored, input)
+        return [row, *_others(row, score.notes)]
+
+    def _row(self, score: Score | Unscored, facts: Facts, scored: int, input: str | None) -> MartRow:
         row: MartRow = {
             "conversation": score.target.conversation, "turn": score.target.turn, "question": self.question,
             "annotator": score.annotator, "evaluator": self.evaluator, "signature": _signature(score.signature),
@@ -129,7 +134,27 @@ class Scoring:
             each.target: (Facts.of(each.conversation), input_of(each.conversation.turns, each.turn))
             for each in samples
         }  # fmt: skip
-        return [self.row(score, facts, scored, asked) for score in scores for facts, asked in (about[score.target],)]
+        return [
+            row
+            for score in scores
+            for facts, asked in (about[score.target],)
+            for row in self.of_score(score, facts, scored, asked)
+        ]
+
+
+def _others(row: MartRow, notes: Mapping[str, Any] | None) -> Iterator[MartRow]:
+    """The rows of the other questions of the rubric that the same evaluator answers (`--every-question`)."""
+    for question, answer in ((notes or {}).get(QUESTIONS) or {}).items():
+        yield {**row, "attributions": None, **_said(answer), "question": question, "annotator": answer["annotator"]}
+
+
+def _said(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """A score's columns from its JSON."""
+    shares = answer.get("distribution") or {}
+    return {
+        **{name: answer.get(name) for name in ("value", "low", "high", "warning", "unscored")},
+        "options": [float(option) for option in shares] or None, "probabilities": list(shares.values()) or None,
+    }  # fmt: skip
 
 
 @lru_cache(maxsize=64)
@@ -180,7 +205,7 @@ def rebuild(project: Project, folders: Sequence[str | Path] = ()) -> Rebuilt:
         for batch in batches(store.scores(run["id"]), 20_000):
             made = settings.get("digest") or run["id"]
             about = Scoring.by(str(settings.get("evaluator", "evaluator")), made, question)
-            frames.append(_frame_of(store, [_row_of(row, about, ended) for row in batch]))
+            frames.append(_frame_of(store, [each for row in batch for each in _rows_of(row, about, ended)]))
     taken = [_folder_frames(store, str(folder), project.question.id) for folder in folders]
     frames += [frame for found in taken for frame in found]
     if not mart.compact(replacing=True, rows=frames):
@@ -191,16 +216,14 @@ def rebuild(project: Project, folders: Sequence[str | Path] = ()) -> Rebuilt:
     return Rebuilt(sum(count.values()), len(runs), len(taken), count.get("live", 0), tuple(dict.fromkeys(faults)))
 
 
-def _row_of(row: Mapping[str, Any], about: Scoring, scored: int) -> MartRow:
-    """A row of the store's scores as one of the mart, its conversation's own columns still empty."""
-    shares = row.get("distribution") or {}
-    return {
-        **{name: row.get(name) for name in ("conversation", "turn", "annotator", "value", "low", "high", "warning")},
-        "unscored": row.get("unscored"), "signature": row.get("signature"), "question": about.question,
-        "evaluator": about.evaluator, "origin": about.origin, "scored": scored,
-        "options": [float(option) for option in shares] or None, "probabilities": list(shares.values()) or None,
+def _rows_of(row: Mapping[str, Any], about: Scoring, scored: int) -> list[MartRow]:
+    """A row of the store's scores as those of the mart, their conversation's own columns still empty."""
+    found: MartRow = {
+        **{name: row.get(name) for name in ("conversation", "turn", "annotator", "signature")}, **_said(row),
+        "question": about.question, "evaluator": about.evaluator, "origin": about.origin, "scored": scored,
         "attributions": json.dumps(row["attributions"]) if row.get("attributions") else None,
     }  # fmt: skip
+    return [found, *_others(found, row.get("notes"))]
 
 
 def _frame_of(store: Store, rows: Sequence[MartRow]) -> pl.DataFrame:
@@ -285,7 +308,7 @@ def _from_parts(store: Store, rows: pl.DataFrame, about: Scoring, scored: int) -
     schema = mart_schema()
     said = {name: [getattr(each, name) for each, _ in found] for name in Facts.__slots__}
     times = pl.Series("time", said.pop("time"), pl.Int64()).cast(schema["time"])
-    return rows.with_columns(
+    table = rows.with_columns(
         ids, times, *(pl.Series(name, said[name], schema[name]) for name in said),
         pl.Series("input", inputs, pl.String()), pl.Series("key", keys, pl.Int64()),
         pl.Series("bundle", [bundle_of(name) for name in ids], pl.Int32()),
@@ -294,3 +317,11 @@ def _from_parts(store: Store, rows: pl.DataFrame, about: Scoring, scored: int) -
         pl.lit(about.question).alias("question"), pl.lit(about.evaluator).alias("evaluator"),
         pl.lit(about.origin).alias("origin"), pl.lit(scored, pl.Int64()).cast(schema["scored"]).alias("scored"),
     ).select(pl.col(name).cast(kind) for name, kind in schema.items())  # fmt: skip
+    noted = rows["notes"].str.contains(f'"{QUESTIONS}"', literal=True).fill_null(False)
+    if not noted.any():
+        return table
+    dated = table.filter(noted).with_columns(pl.col("time", "scored").dt.epoch("ms"))
+    also = zip(dated.iter_rows(named=True), rows["notes"].filter(noted), strict=True)
+    return pl.concat(
+        [table, *frames_of((each for row, notes in also for each in _others(row, json.loads(notes))), 50_000)]
+    )

@@ -4,7 +4,7 @@ from accord.store.account import MONEY, Account, Amounts
 from accord.store.check import Checked, Damage, check_store
 from accord.store.engine import StoreError, newest_migration, open_engine
 from accord.store.mart import BATCH_ROWS, LIVE_ROWS, LOOSE, Mart, MartState, MartWriter, mart_folder
-from accord.store.mart_rows import BUNDLES, MART, MartRow, bundle_of, mart_schema, row_key
+from accord.store.mart_rows import BUNDLES, MART, MartRow, bundle_of, frames_of, mart_schema, row_key
 from accord.store.paid import LEASE_SECONDS, Claims, Paid, Spool, Taken, Unsaved, add_paid, utc
 from accord.store.parts import WIRE, Computed, Embedded, IssueAnnotations, Watched, labels_state
 from accord.store.people import ROLES, Conflict, People, Person, Role
@@ -82,9 +82,10 @@ __all__ = [
     "changed_conversation",
     "check_store",
     "conversation_row",
+    "frames_of",
     "label_row",
-    "live_scores",
     "labels_state",
+    "live_scores",
     "mart_folder",
     "mart_schema",
     "metadata",
