@@ -20,8 +20,10 @@ import pytest
 from served_workbench import Browser, chats, served
 from waiting import PATIENCE, until
 
+from accord import Conversation, Turn
 from accord.project import Config, Project
 from accord.store import Mart, MartRow, Studies
+from accord.values import Label, Target
 from accord.workbench import add_person
 
 BEGIN = 1_780_272_000_000
@@ -55,6 +57,21 @@ def board(folder: Path, scores: list[MartRow]) -> Iterator[tuple[Browser, Projec
 
 def links(page: str) -> list[str]:
     return [unescape(found) for found in re.findall(r'href="(/[^"]*)"', page)]
+
+
+def test_means_as_people_would_give_them_lead_to_their_texts(tmp_path: Path) -> None:
+    scores = [row(f"c{n}", 1 + n % 3, **({"system": "a"} if n % 2 else {})) for n in range(80)]
+    with board(tmp_path, scores) as (browser, project):
+        project.store.add_conversations(Conversation(f"c{n}", (Turn("user", "?"), Turn("assistant", "!")))
+                                        for n in range(80))  # fmt: skip
+        project.store.add_labels(Label(Target(f"c{n}", 1), "Q0", "ann", 1 + n % 4, "2027-01-01T00:00:00+00:00")
+                                 for n in range(60))  # fmt: skip
+        page = browser.get("/board")
+        for said in ("a", "not said"):
+            cell = rf'<th scope="row"><a href="([^"]+)">{said}</a></th><td>30</td><td><a href="([^"]+)">'
+            only, texts = map(unescape, re.search(cell, page[page.index("As people would") :]).groups())  # type: ignore[union-attr]
+            assert json.loads(browser.get(only.replace("/board", "/board.json", 1)))["texts"] == 40
+            assert "40 texts" in browser.get(texts)
 
 
 def test_an_empty_board_says_what_to_do(tmp_path: Path) -> None:
