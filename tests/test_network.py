@@ -221,7 +221,7 @@ def crossed(conversations: int = 120) -> tuple[EvidenceTable, Labels, object]:
 
 @pytest.mark.slow
 def test_the_cores_are_those_that_inner_folds_prefer() -> None:
-    evidence, labels, question = crossed(170)  # labels enough for the network to be tried
+    evidence, labels, question = crossed(240)  # labels enough for the network to be tried, and clearly better
     network = {"hidden": (12, 8), "decay": 0.01, "finetune": 600, "members": 1, "pooling": 30.0}
     bent = Calibration(question, network=network).fit(evidence, labels).describe()  # type: ignore[arg-type]
     losses = {name: found["loss"] for name, found in bent["candidates"].items()}
