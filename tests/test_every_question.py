@@ -139,6 +139,7 @@ def test_its_folder_is_whole_and_keeps_the_contract(tmp_path: Path, monkeypatch:
             load_evaluator(tmp_path / "again")
 
 
+@pytest.mark.slow
 def test_what_is_learned_again_predicts_what_the_evaluator_in_use_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,6 +151,7 @@ def test_what_is_learned_again_predicts_what_the_evaluator_in_use_does(
             assert [each.question.id for each in load_evaluator(candidate_of(folder)).questions] == asked
 
 
+@pytest.mark.slow
 def test_what_cannot_be_learned_is_a_caution_and_sources_that_learn_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -173,6 +173,7 @@ def test_an_estimate_keeps_their_systems_apart(folder: Path) -> None:
     assert set(both) - set(plain) == {"DS4 (synthetic)"}
 
 
+@pytest.mark.slow
 def test_a_report_shows_a_word_at_them(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(capsys, "report", "plain")[0] == 0
     assert "ynthetic" not in Path("report.html").read_text()
@@ -284,6 +285,7 @@ def test_a_difference_of_spread_is_found(rng: np.random.Generator) -> None:
     assert compared(values, made).p < 0.01
 
 
+@pytest.mark.slow
 def test_without_a_difference_p_is_uniform_even_within_groups(rng: np.random.Generator) -> None:
     """Of 60 comparisons of equals, in groups of four that are alike, few have a small p: 3 expected, 9 very unlikely."""
     small = 0

@@ -34,6 +34,8 @@ from accord.live.service.links import ASKING, FORWARDING, Forwarded, Link, Liste
 from accord.live.service.turns import Busy, Late
 from accord.values import BadInput
 
+pytestmark = pytest.mark.slow
+
 JSON = {"Content-Type": "application/json"}
 TOKEN = "a-token-of-sixteen-characters"
 
