@@ -96,13 +96,13 @@ http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_
 class Shop:
     """A project with a study over enough conversations for everybody, and its people."""
 
-    def __init__(self, folder: Path, url: str, people: int) -> None:
+    def __init__(self, folder: Path, url: str, people: int, chats: int = 40) -> None:
         self.folder, self.url, self.port = folder, url, _free_port()
         (folder / "rubric.yaml").write_text(RUBRIC)
         settings = {"store": url, "rubric": "rubric.yaml", "studies": {"look": {"per_item": people}}}
         (folder / "accord.yaml").write_text(json.dumps(settings))
         store = Store(url)
-        store.add_conversations(_chats(40))
+        store.add_conversations(_chats(chats))
         studies = Studies(store)
         self.keys = {f"p{place}": add_person(studies, f"p{place}") for place in range(people)}
         studies.close()
@@ -334,7 +334,7 @@ def _add_long(store: Store, turns: int) -> None:
 def blind(url: str, responses: int) -> Row:
     """What an annotator is sent, searched for what nobody may know while rating."""
     with tempfile.TemporaryDirectory() as name:
-        shop = Shop(Path(name), url.replace("FOLDER", name), 3)
+        shop = Shop(Path(name), url.replace("FOLDER", name), 3, chats=responses // 5)
         store = Store(shop.url)
         studies = Studies(store)
         shop.start()
