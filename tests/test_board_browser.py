@@ -11,6 +11,8 @@ from browsing import chromium, faults, tab
 from served_workbench import project, served
 from test_board import annotated, planted
 
+from accord import Conversation, Turn
+
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
@@ -24,7 +26,15 @@ def browser() -> Iterator[Any]:
 def served_board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     folder: Path = tmp_path_factory.mktemp("board")
     with project(folder) as opened:
-        opened.mart.add(planted())
+        scores = [{**row, "turn": 1 + 2 * (place % 3)} for place, row in enumerate(planted())]
+        turns = 6
+        opened.store.add_conversations(
+            Conversation(
+                name, tuple(Turn(("user", "assistant")[n % 2], f"Turn {n + 1} of {name}.") for n in range(turns))
+            )
+            for name in {row["conversation"] for row in scores}
+        )
+        opened.mart.add(scores)
         opened.mart.add([{**row, "conversation": f"of-{row['conversation']}"} for row in annotated()])
         with served(opened) as port:
             yield port
@@ -48,7 +58,17 @@ def test_a_lead_opens_a_tail_reads_the_worst_and_comes_back(browser: Any, served
         first = page.locator("table.list tbody tr")
         values = [float(row.locator("td").first.inner_text()) for row in first.all()]
         assert values == sorted(values) and values
-        assert page.locator("table.list tbody a").first.get_attribute("href").startswith("/conversation/c")
+        here, worst = at(page), page.locator("table.list tbody a").first
+        said = worst.inner_text()  # such as "c17, turn 2"
+        worst.click()
+        name = said.partition(",")[0]
+        page.get_by_role("heading", name=name, exact=True).wait_for()
+        assert at(page).startswith(f"/conversation/{name}?")
+        chosen = page.locator("article.rated")
+        assert chosen.count() == 1 and f"Turn {said.rpartition(' ')[2]} of {name}." in chosen.inner_text()
+        page.keyboard.press("u")
+        page.locator("table.list").wait_for()
+        assert at(page) == here
         page.get_by_role("link", name="Back to the board").click()
         page.locator(".standing", has_text="with topic t1").wait_for()
         assert at(page) == board
