@@ -150,7 +150,8 @@ class Choice:
         Raises:
             BadInput: It names what there is not.
         """
-        first = next((name for name in columns if name.startswith("metadata: ")), "turns")
+        of_metadata = sorted((name for name in columns if name.startswith("metadata: ")), key="metadata: system".__ne__)
+        first = next(iter(of_metadata), "turns")
         found = cls(
             fields.get("x") or first, fields.get("y") or "score: value", fields.get("colour", ""),
             fields.get("mark") or "bar", fields.get("aggregate") or "mean",
