@@ -313,6 +313,14 @@ def test_too_few_are_an_error(rng: np.random.Generator, made: int, said: str) ->
         compared(rng.normal(size=(60, 2)), np.arange(60) < made)
 
 
+def test_a_store_of_nothing_is_too_few(tmp_path: Path) -> None:
+    with (
+        Project(Config(store=f"sqlite:///{tmp_path}/accord.db")) as project,
+        pytest.raises(BadInput, match="0 synthetic .* make some with accord synth"),
+    ):
+        project.check_synth()
+
+
 def test_the_check_of_a_store_names_metrics(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with opened("with") as project:
         made = [

@@ -100,8 +100,9 @@ def unlike(table: EvidenceTable, groups: Sequence[str], is_synthetic: Sequence[b
     Raises:
         BadInput: There are too few of a kind.
     """
-    rows = _some(np.array(is_synthetic), seed)
-    table, truth = table.take(rows), np.array(is_synthetic)[rows]
+    kinds = np.array(is_synthetic, dtype=bool)
+    rows = _some(kinds, seed)
+    table, truth = table.take(rows), kinds[rows]
     names = np.array(groups, dtype=object)[rows]
     for kind, mine in (("synthetic", truth), ("real", ~truth)):
         there = len(set(names[mine]))
