@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, or_, select
 
 from accord.store.people import Conflict
 from accord.store.rows import annotation_from
@@ -52,11 +52,13 @@ def is_same(kept: Annotation, said: Annotation) -> bool:
     return replace(kept, **alike) == replace(said, **alike)
 
 
-def said_of(connection: Connection, about: Annotation, history: bool = False) -> list[Annotation]:
-    """What the author of an annotation said of the same item, in that order."""
+def said_of(connection: Connection, about: Annotation, history: bool = False, alike: bool = False) -> list[Annotation]:
+    """What the author of an annotation said of the same item, in order; `alike`: of its question, or its answer."""
     table = annotated.c
     query = select(annotated).where(table.conversation == about.target.conversation, table.by == about.by)
     query = query.where(table.kind == PERSON, table.answer.is_not(None)).order_by(table.place, table.key)
+    if alike:
+        query = query.where(or_(table.question == about.question, table.answer == about.answer))
     found = [annotation_from(row) for row in connection.execute(query)]
     is_turn = about.target.turn is not None
     found = [

@@ -284,7 +284,7 @@ class Studies:
         def work(connection: Connection) -> tuple[Annotation, bool]:
             found = self._own(connection, id, person)
             new = said(found)
-            history = said_of(connection, new, history=True)
+            history = said_of(connection, new, history=True, alike=True)
             known = next((each for each in history if each.answer == new.answer), None)
             if known is not None:
                 return again(known, new), True
