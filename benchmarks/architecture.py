@@ -69,12 +69,14 @@ class File:
     @property
     def module(self) -> str:
         """As it is imported."""
-        return "accord." + self.path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+        return "accord." + self.path.removesuffix("i").removesuffix(".py").replace("/", ".").removesuffix(".__init__")
 
     def imports(self) -> Iterator[tuple[ast.ImportFrom | ast.Import, str]]:
         """Every import of this product's modules."""
         for node in ast.walk(self.tree):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "accord":
+            if isinstance(node, ast.ImportFrom) and node.level == 1:  # of a package's list of names
+                yield node, ".".join(filter(None, (self.module, node.module)))
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "accord":
                 yield node, str(node.module)
             elif isinstance(node, ast.Import):
                 yield from ((node, alias.name) for alias in node.names if alias.name.startswith("accord."))
@@ -88,9 +90,9 @@ class File:
 
 
 def read(folder: Path) -> list[File]:
-    """The package's files; `folder` is `src`, or the package."""
+    """The package's files, lists of names included; `folder` is `src`, or the package."""
     package = folder / "accord" if (folder / "accord").is_dir() else folder
-    paths = sorted(package.rglob("*.py"))
+    paths = sorted([*package.rglob("*.py"), *package.rglob("__init__.pyi")])
     if not paths:
         raise SystemExit(f"no Python under {folder}; name a checkout's src")
     return [File(path.relative_to(package).as_posix(), path.read_text(encoding="utf-8")) for path in paths]
@@ -196,7 +198,7 @@ def _is_annotated(node: ast.FunctionDef | ast.AsyncFunctionDef, is_method: bool)
 
 def small_and_lonely(files: Sequence[File]) -> list[str]:
     """Short files that one other file imports: they could be part of it."""
-    known = {each.module: each for each in files}
+    known = {each.module: each for each in files if not each.path.endswith(".pyi")}
     importers: dict[str, set[str]] = {name: set() for name in known}
     for each in files:
         for node, name in each.imports():
@@ -206,7 +208,7 @@ def small_and_lonely(files: Sequence[File]) -> list[str]:
     return [
         f"{each.path} ({_length(each)} lines, by {next(iter(importers[each.module]))})"
         for each in files
-        if not each.path.endswith(("__init__.py", "__main__.py"))
+        if not each.path.endswith(("__init__.py", "__init__.pyi", "__main__.py"))
         and _length(each) < SMALL
         and len(importers[each.module] - {each.path}) == 1
     ]
@@ -262,7 +264,7 @@ def measured(folder: Path) -> dict[str, Any]:
         **{what: count(files) for what, count in LISTED.items()},
         "import-share": ceremony(files) / total,
         "sixth-source": len(beside.read_text().splitlines()) if beside.is_file() else None,
-        "files": len(files),
+        "files": sum(each.path.endswith(".py") for each in files),
         "lines": total,
         **{f"lines-{name}": lines for name, lines in sorted(sizes.items())},
     }

@@ -34,7 +34,7 @@ from accord.models import (
     Local,
     Remote,
     asked_on,
-    embedded,
+    embed,
     embedders,
     memory_models,
     open_embedder,
@@ -271,21 +271,21 @@ def test_a_text_is_embedded_once_for_all_time(store: Store) -> None:
     odd = "half a pair \ud83d, NUL \0"
     texts = ["fish", "heron", "fish", "", odd]
     first = Counted()
-    found = embedded(texts, first, store)
+    found = embed(texts, first, store)
     assert found.dtype == np.float32 and found[:, 0].tolist() == [len(text) for text in texts]
     assert first.read == ["fish", "heron", "", odd] and first.ahead == [first.read]
     store.close()
     opened, second = Store(store.url), Counted()
-    assert np.array_equal(embedded(texts, second, opened), found) and not second.ahead and not second.read
-    assert embedded(["monday", "fish"], second, opened)[:, 0].tolist() == [6, 4] and second.read == ["monday"]
+    assert np.array_equal(embed(texts, second, opened), found) and not second.ahead and not second.read
+    assert embed(["monday", "fish"], second, opened)[:, 0].tolist() == [6, 4] and second.read == ["monday"]
     retrained = Counted("counted:2", width=4)
-    assert embedded(["fish"], retrained, opened).shape == (1, 4), "other weights under the name are another model"
+    assert embed(["fish"], retrained, opened).shape == (1, 4), "other weights under the name are another model"
     opened.close()
 
 
 def test_no_texts_open_no_embedder(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedders, "open_sentence_embedder", lambda _: pytest.fail("opened"))
-    assert embedded([], open_embedder("minilm-l6"), memory).shape == (0, 0)
+    assert embed([], open_embedder("minilm-l6"), memory).shape == (0, 0)
 
 
 def test_a_text_without_a_vector_is_said_and_the_others_are_kept(memory: Store) -> None:
@@ -295,14 +295,14 @@ def test_a_text_without_a_vector_is_said_and_the_others_are_kept(memory: Store) 
     with pytest.raises(
         ModelError, match=r"counted has no vector for 1 of 88 texts; no embedding: rejected. .*run the command"
     ) as caught:
-        embedded(texts, embedder, memory)
+        embed(texts, embedder, memory)
     assert len(str(caught.value)) < 200
     embedder.read.clear()
     texts[550] = "fish"
-    assert embedded(texts, embedder, memory).shape == (600, 3) and embedder.read == ["fish"]
+    assert embed(texts, embedder, memory).shape == (600, 3) and embedder.read == ["fish"]
     with pytest.raises(ModelError, match="counted gives vectors of 3 and of 5 numbers: another model answers"):
-        embedded(["fish", "monday"], Counted(width=5), memory)
-    assert embedded(["monday"], embedder, memory).shape == (1, 3), "a vector that fits no other is not kept"
+        embed(["fish", "monday"], Counted(width=5), memory)
+    assert embed(["monday"], embedder, memory).shape == (1, 3), "a vector that fits no other is not kept"
 
 
 def test_an_embedder_is_known_by_what_can_change_its_vectors(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,13 +315,13 @@ def test_an_embedder_is_known_by_what_can_change_its_vectors(memory: Store, monk
         remote = open_embedder("endpoint:small")
         assert remote.identity == f"endpoint:small {server.url}/"
         texts = [f"heron {place}" for place in range(100)]
-        found = embedded(texts, remote, memory)
+        found = embed(texts, remote, memory)
         assert found.shape == (100, len(WORDS)) and len(server.requests) == 2
         open_embedder.cache_clear()
-        assert np.array_equal(embedded(texts, open_embedder("endpoint:small"), memory), found)
+        assert np.array_equal(embed(texts, open_embedder("endpoint:small"), memory), found)
         assert len(server.requests) == 2, "what is kept is not asked for again"
         with pytest.raises(ModelError, match=r"no vector for 1 of 2 texts; no embedding: rejected"):
-            embedded(["poison", "order"], remote, memory)
+            embed(["poison", "order"], remote, memory)
 
 
 # --- RUBER --------------------------------------------------------------------------------------------------------

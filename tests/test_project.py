@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import subprocess
 import sys
@@ -144,7 +145,8 @@ def test_what_tests_import_is_there() -> None:
 
 def names_in(module: Path) -> set[str]:
     """What a module's text defines, imports, or lists."""
-    text = (module / "__init__.py" if module.is_dir() else module.with_suffix(".py")).read_text(encoding="utf-8")
+    files = [module / "__init__.py", module / "__init__.pyi"] if module.is_dir() else [module.with_suffix(".py")]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in files if path.exists())
     found = {each.stem for each in module.iterdir()} if module.is_dir() else set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ImportFrom | ast.Import):
@@ -154,8 +156,41 @@ def names_in(module: Path) -> set[str]:
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             found.add(node.id)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            found.add(node.value)  # what a package opens when it is asked for
+            found.add(node.value)  # what the package itself opens when it is asked for
     return found
+
+
+PACKAGES = sorted(path.parent.name for path in SOURCE.glob("*/__init__.pyi"))
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_has_what_it_names(package: str) -> None:
+    """Names are imported when they are first used: one that is not there would be found by nobody until then."""
+    module = importlib.import_module(f"accord.{package}")
+    assert module.__all__ == sorted(set(module.__all__)) and not any(name.startswith("_") for name in module.__all__)
+    for name in module.__all__:
+        assert getattr(module, name) is not None, name
+
+
+def test_a_name_is_not_also_a_module_of_its_package_that_holds_another() -> None:
+    """Whoever imported that module first would find it in the name's place."""
+    for stub in SOURCE.rglob("__init__.pyi"):
+        modules = {
+            path.stem for path in stub.parent.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
+        }
+        for node in ast.parse(stub.read_text(encoding="utf-8")).body:
+            assert isinstance(node, ast.ImportFrom) and node.level == 1
+            twice = {each.name for each in node.names} & modules - {node.module}
+            assert not node.module or not twice, f"{stub.parent.name}: {twice}"
+
+
+LIGHT = ["numpy", "polars", "sklearn", "scipy", "altair", "openai", "accord.learning.evaluator", "accord.models.roles"]
+
+
+def test_opening_a_project_imports_nothing_that_learns_or_asks(tmp_path: Path) -> None:
+    code = "import sys, accord; accord.open().close(); print([name for name in sys.argv[1:] if name in sys.modules])"
+    ran = subprocess.run([sys.executable, "-c", code, *LIGHT], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]", ran.stdout
 
 
 def test_only_the_store_speaks_sql() -> None:

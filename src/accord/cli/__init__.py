@@ -1,13 +1,5 @@
 """The command line: a command parses, calls one library function, prints. Heavy imports wait inside the commands."""
 
-from accord.cli.app import app, guarded, main
-from accord.cli.findings import fitted_text
-from accord.cli.show import Progress
+from lazy_loader import attach_stub
 
-__all__ = [
-    "Progress",
-    "app",
-    "fitted_text",
-    "guarded",
-    "main",
-]
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -12,10 +12,12 @@ from typing import Any, Self
 import numpy as np
 from pydantic import Field
 
-from accord.evidence.bank import BANK, BERTSCORE, EMBEDDING, NOTHING, REFERENCE, WORDLESS
+from accord.evidence.bank import ciu, reference
+from accord.evidence.bank.counts import COPYING, LENGTH, NOVELTY, OVERLAP
+from accord.evidence.bank.embedding import BERTSCORES, COSINES
 from accord.evidence.bank.languages import ENGLISH, LANGUAGES, Language, named_language, recognised
 from accord.evidence.bank.message import TurnMetric, parsed_document, turn_metrics
-from accord.evidence.bank.session import MetricSession
+from accord.evidence.bank.session import NOTHING, WORDLESS, MetricSession
 from accord.evidence.bank.words import WORDS, pieces, tokens
 from accord.evidence.source import Settings, Source, SourceContext, State, sources
 from accord.evidence.table import Column, EvidenceTable, Note
@@ -25,7 +27,7 @@ from accord.values import Conversation, Registry, Sample, Signature
 Metric = Callable[[Conversation], float | None]
 """A number about a conversation, or `None` where it says nothing (no document to compare with)."""
 
-metrics: Registry[Metric] = Registry("metric")
+metrics: Registry[Metric] = Registry("metric", "accord.evidence.lexical")
 
 
 def measure(samples: Iterable[Sample], names: Sequence[str], language: str | None = None) -> EvidenceTable:
@@ -157,6 +159,14 @@ LEXICAL = (
     "overlap-documents", "overlap-user", "user-words",
 )  # fmt: skip
 """The metrics of `accord.evidence.lexical`, in the order of their columns."""
+BANK = (*ciu.NAMES, *OVERLAP, *NOVELTY, *LENGTH, *COPYING)
+"""The default bank: everything that needs neither a model nor a library beyond the base install."""
+REFERENCE = reference.NAMES
+"""Metrics of machine translation and summaries, with the documents as references."""
+EMBEDDING = COSINES
+"""Cosines of the small embedder (`accord models pull minilm-l6`)."""
+BERTSCORE = BERTSCORES
+"""BERTScore with the same embedder."""
 GROUPS = {"lexical": LEXICAL, "embedding": EMBEDDING, "bank": BANK, "reference": REFERENCE, "bertscore": BERTSCORE}
 """Metrics that go by one name; `GROUP@EMBEDDER` are those of a group, each made with that embedder."""
 

@@ -286,7 +286,11 @@ class Source(ABC):
         return self
 
 
-sources: Registry[type[Source]] = Registry("source")
+sources: Registry[type[Source]] = Registry(
+    "source",
+    *(f"accord.evidence.{name}" for name in ("likelihood", "meaning", "metrics", "rubric_answers")),
+    *(f"accord.methods.{name}.source" for name in ("in_context", "issues", "learned_rubric")),
+)
 
 
 def make_source(name: str, settings: Mapping[str, Any], context: SourceContext) -> Source:

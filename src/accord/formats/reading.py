@@ -8,26 +8,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
-from accord.formats import (  # noqa: F401
-    argilla,
-    benchmark,
-    label_studio,
-    langfuse,
-    langfuse_scores,
-    langsmith,
-    mlflow,
-    otel,
-    potato,
-    soda_eval,
-    table,
-)
 from accord.formats.annotations import looks_like_annotations
 from accord.formats.label_files import looks_like_labels, mapped, read_labels
 from accord.formats.record import Fields, Format, Record, Row, WrongShape, admitted, formats, grouped
 from accord.formats.rows import Lines, line_chunks, locate, read_rows, rows_of_lines
 from accord.values import BadInput, BadRow
-
-# Importing a format registers it.
 
 __all__ = ["Record", "columns_of", "detect", "formats", "is_label_file", "read", "read_labels"]
 

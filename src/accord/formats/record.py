@@ -202,7 +202,11 @@ def _plain(value: Any, depth: int = 0) -> Any:
     return value.decode("utf-8", "replace") if isinstance(value, bytes | bytearray) else str(value)
 
 
-formats: Registry[Format] = Registry("format")
+_FILES = (
+    "argilla", "benchmark", "label_studio", "langfuse", "langfuse_scores", "langsmith", "messages", "mlflow", "otel",
+    "potato", "soda_eval", "table",
+)  # fmt: skip
+formats: Registry[Format] = Registry("format", *(f"accord.formats.{name}" for name in _FILES))
 
 
 def grouped(rows: Iterable[tuple[str | None, Row]]) -> Generator[list[Row]]:

@@ -66,7 +66,7 @@ class Learned:
     held_out_residuals: Floats
 
 
-class Design(Layout):
+class MixedDesign(Layout):
     """Few enough effects to solve their equations densely, from cross products of x = [w, y] (q + 1 columns)."""
 
     @cached_property
@@ -294,7 +294,7 @@ def _inverted(system: Floats) -> tuple[Floats, Floats]:
     return np.asarray(factor), np.asarray(np.tril(inverse) + np.tril(inverse, -1).T)
 
 
-def of_some_annotators(laid: Layout) -> Design:
+def of_some_annotators(laid: Layout) -> MixedDesign:
     """The ratings of some annotators drawn at random, about so many that `SAMPLED_EFFECTS` are not exceeded."""
     most = max(2, SAMPLED_EFFECTS // (laid.Z.shape[1] + 1 if laid.own_slopes else 1) - 2)
     order = np.random.default_rng(0).permutation(laid.people)
@@ -304,4 +304,4 @@ def of_some_annotators(laid: Layout) -> Design:
     who = np.unique(laid.who[kept], return_inverse=True)[1].astype(np.intp)
     few, slopes = laid.nesting.take(kept), laid.own_slopes
     group = few.group_of_row
-    return Design.of(laid.Z[kept], laid.y[kept], who, len(chosen), few.text, slopes, group, laid.source)
+    return MixedDesign.of(laid.Z[kept], laid.y[kept], who, len(chosen), few.text, slopes, group, laid.source)

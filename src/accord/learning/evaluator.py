@@ -30,13 +30,13 @@ from accord.learning.folder import (
     HELD_OUT,
     QUESTIONS,
     Card,
-    Level,
     SourceCard,
     write_folder,
 )
 from accord.learning.head import Head, make_head
 from accord.learning.held_out import Choice, HeldOut
 from accord.learning.plausibility import Plausibility
+from accord.learning.presets import Level
 from accord.models import LIKELIHOOD, Flow, ModelSettings
 from accord.values import (
     BadInput,

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accord.evidence import Arrays
+from accord.learning.presets import Level
 from accord.values import ARRAYS_BYTES, BadInput, Json, read_card, read_whole
 from accord.version import __version__
 
@@ -23,7 +24,6 @@ DAMAGED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, 
 HELD_OUT = "held-out"
 QUESTIONS = "questions"
 """Where evaluators of the rubric's other questions stand in a folder, and what they say in the notes of a score."""
-Level = Literal["turn", "conversation"]
 
 
 class HeadCard(TypedDict):

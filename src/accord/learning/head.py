@@ -135,7 +135,10 @@ def _plain(value: Any) -> Json:
 
 
 HeadFactory = Callable[..., Head]
-heads: Registry[HeadFactory] = Registry("head")
+heads: Registry[HeadFactory] = Registry(
+    "head",
+    *(f"accord.learning.{name}" for name in ("baselines", "calibration", "issue_labels", "label_free", "mixture")),
+)
 
 
 def make_head(name: str, question: Question, settings: Mapping[str, Any]) -> Head:

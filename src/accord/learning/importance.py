@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from accord.evidence import EvidenceTable, Ratings, ratings
 from accord.learning.core import matrix
-from accord.learning.equations import Design
+from accord.learning.equations import MixedDesign
 from accord.learning.large_equations import DENSE
 from accord.learning.layout import standardisation
 from accord.statistics import Clusters, Interval, interval
@@ -131,5 +131,5 @@ class _Fit:
             return np.asarray(model.coef_ / model.feature_scale_)
         mean, scale = standardisation(X)
         which = np.unique(text, return_inverse=True)[1]
-        design = Design.of((X - mean) / scale, y, who, len(people), which, own_slopes=False)
+        design = MixedDesign.of((X - mean) / scale, y, who, len(people), which, own_slopes=False)
         return np.asarray(design.effects(design.of_present(self.ratios))[1 : 1 + X.shape[1]] / scale)

@@ -1,25 +1,62 @@
-"""An evaluator read back from its folder: every number in it is finite, every array has its shape, and it is tried.
+"""An evaluator made of settings, or read back from its folder: then every number in it is finite, and it is tried.
 
 Who wrote the folder is not known. What is wrong with it is one line when it is loaded, and no surprise while it scores.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from accord.evidence import Arrays, EvidenceTable, Source, SourceContext, State, make_source
 from accord.learning.evaluator import Evaluator
-from accord.learning.folder import DAMAGED, HELD_OUT, QUESTIONS, Level, SourceCard, read_arrays, saved_as, under
+from accord.learning.folder import DAMAGED, HELD_OUT, QUESTIONS, SourceCard, read_arrays, saved_as, under
 from accord.learning.head import Head, make_head
 from accord.learning.held_out import HeldOut
 from accord.learning.plausibility import Plausibility
+from accord.learning.presets import EVIDENCE, EvaluatorSettings, Level
 from accord.models import ModelSettings
 from accord.values import CARD_BYTES, BadInput, Question, Rubric, Score, Target, read_text
 
 _NESTED = 2
 """How deep evaluators of other questions stand inside each other: theirs have none."""
+
+
+def make_evaluator(
+    name: str,
+    about: EvaluatorSettings,
+    question: Question,
+    context: SourceContext,
+    evidence: Sequence[str] = (),
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
+    models: Mapping[str, ModelSettings] | None = None,
+) -> Evaluator:
+    """An evaluator before it learns.
+
+    Args:
+        name: What it is called.
+        about: What it is made of.
+        question: What it predicts.
+        context: The project's rubric and seed.
+        evidence: The names that `evidence` stands for.
+        settings: Of sources, by name.
+        models: Who has which role.
+
+    Raises:
+        UnknownName: There is no such source, head or setting.
+        BadInput: A setting has a value that cannot be.
+    """
+    named = [part for each in about.sources for part in (evidence if each == EVIDENCE else (each,))]
+    parts: list[Source] = [make_source(each, (settings or {}).get(each, {}), context) for each in dict.fromkeys(named)]
+    first = {key: values[0] for key, values in about.choose.items()}
+    head = make_head(about.head, question, {**about.settings, **first})
+    return Evaluator(
+        question, tuple(parts), head, name, about.head, about.level, dict(models or {}), choose=about.choose,
+        seed=context.seed, checks_plausibility=about.plausibility,
+    )  # fmt: skip
 
 
 def load_evaluator(folder: str | Path) -> Evaluator:

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from accord.learning.equations import Design
+from accord.learning.equations import MixedDesign
 from accord.learning.large_equations import DENSE, LargeDesign
 from accord.learning.layout import OFFSET, Floats, Indices, in_order, own_effects, standardisation
 
@@ -77,7 +77,7 @@ class MixedEffects(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         people, features = len(self.annotators_), Z.shape[1]
         self.sources_ = in_order(source, features)
         large = 1 + features + people * (1 + features * self.own_slopes) > DENSE
-        kind = LargeDesign if large else Design
+        kind = LargeDesign if large else MixedDesign
         design = kind.of(Z, rated, who, people, which, self.own_slopes, of_group, self.sources_)
         ratios = design.best_ratios() if self.ratios is None else design.of_present(np.asarray(self.ratios))
         learned = design.learn(ratios)

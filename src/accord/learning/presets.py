@@ -1,19 +1,13 @@
-"""Evaluators by name: the published methods as presets, and what a project makes of sources and a head."""
+"""What evaluators are made of, by name: the published methods as presets, and what a project writes itself."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from accord.evidence import Source, SourceContext, make_source
-from accord.learning.evaluator import Evaluator
-from accord.learning.folder import Level
-from accord.learning.head import make_head
-from accord.models import ModelSettings
-from accord.values import Question
-
+Level = Literal["turn", "conversation"]
 EVIDENCE = "evidence"
 """Stands for every source of the project that measures without learning."""
 
@@ -52,37 +46,3 @@ PRESETS: Mapping[str, EvaluatorSettings] = {
     "label-free": EvaluatorSettings(sources=("likelihood",), head="label-free"),
 }
 """LLM-RUBRIC, MoE-CIU, its paper's SVR, SODA-EVAL, RUBICON, ADOROR as sources with a head; a score without labels."""
-
-
-def make_evaluator(
-    name: str,
-    about: EvaluatorSettings,
-    question: Question,
-    context: SourceContext,
-    evidence: Sequence[str] = (),
-    settings: Mapping[str, Mapping[str, Any]] | None = None,
-    models: Mapping[str, ModelSettings] | None = None,
-) -> Evaluator:
-    """An evaluator before it learns.
-
-    Args:
-        name: What it is called.
-        about: What it is made of.
-        question: What it predicts.
-        context: The project's rubric and seed.
-        evidence: The names that `evidence` stands for.
-        settings: Of sources, by name.
-        models: Who has which role.
-
-    Raises:
-        UnknownName: There is no such source, head or setting.
-        BadInput: A setting has a value that cannot be.
-    """
-    named = [part for each in about.sources for part in (evidence if each == EVIDENCE else (each,))]
-    parts: list[Source] = [make_source(each, (settings or {}).get(each, {}), context) for each in dict.fromkeys(named)]
-    first = {key: values[0] for key, values in about.choose.items()}
-    head = make_head(about.head, question, {**about.settings, **first})
-    return Evaluator(
-        question, tuple(parts), head, name, about.head, about.level, dict(models or {}), choose=about.choose,
-        seed=context.seed, checks_plausibility=about.plausibility,
-    )  # fmt: skip

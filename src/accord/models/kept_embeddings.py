@@ -24,7 +24,7 @@ STAND_IN_WIDTH = 8
 """Width of the vectors that a plan draws where none is known."""
 
 
-def embedded(texts: Sequence[str], embedder: Embedder, store: Store, budget: Budget | None = None) -> Floats:
+def embed(texts: Sequence[str], embedder: Embedder, store: Store, budget: Budget | None = None) -> Floats:
     """(n, width) the vectors of texts, in their order; (0, 0) for none.
 
     Args:

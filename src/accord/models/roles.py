@@ -30,7 +30,7 @@ from accord.models.opening import (
     open_judge,
     open_likelihood,
 )
-from accord.models.plan import Plan
+from accord.models.planned import Plan
 from accord.models.requests import (
     GIVEN,
     NOT_ASKED,

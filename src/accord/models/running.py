@@ -19,10 +19,10 @@ from accord.models.client import Texts
 from accord.models.embedders import AT_ONCE, ENDPOINT, Embedder, Remote, open_embedder, open_remote, paid_from
 from accord.models.flow import Flow, Request, all_of
 from accord.models.judging import kept_answers
-from accord.models.kept_embeddings import embedded, foreseen
+from accord.models.kept_embeddings import embed, foreseen
 from accord.models.likelihood import Passage
 from accord.models.model import Failure, Prompt, key_of
-from accord.models.plan import Plan
+from accord.models.planned import Plan
 from accord.models.requests import (
     ASSISTANT,
     EMBEDDER,
@@ -181,7 +181,7 @@ class Models:
                     raise BadInput(
                         f"{len(lacking)} texts have no vector by {name} yet, and nobody is asked here: accord fit"
                     )
-            vectors = embedded(said, self._embedder(name), self.store, self.budget)
+            vectors = embed(said, self._embedder(name), self.store, self.budget)
             for place, vector in zip(places, vectors, strict=True):
                 found[place] = vector
         return found

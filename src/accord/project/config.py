@@ -10,7 +10,6 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from accord.evidence import sources
 from accord.learning import PRESETS, EvaluatorSettings
 from accord.models import ASSISTANT, FINDER, JUDGE, LIKELIHOOD, SCORER, USER, WRITER, ModelSettings
 from accord.statistics import DRAWS, FOLDS
@@ -231,6 +230,8 @@ def config_from(content: Any, where: str = FILE) -> Config:
     for role in config.models:
         if role not in _ROLES:
             raise BadInput(f"{where}: models: {UnknownName('role', role, _ROLES)}")
+    if config.sources:
+        from accord.evidence import sources  # here: opening a project imports nothing that learns
     for name, settings in config.sources.items():
         check(sources.get(name).settings_type, settings, f"{where}: sources: {name}")
     return config
@@ -280,6 +281,8 @@ def _variable(name: str, where: str) -> str:
 
 def json_schema() -> JsonSchema:
     """The JSON Schema of `accord.yaml`, for editors; the settings of every source are told."""
+    from accord.evidence import sources
+
     schema = Config.model_json_schema()
     schema["properties"]["sources"]["properties"] = {
         name: kind.settings_type.model_json_schema() for name, kind in sources

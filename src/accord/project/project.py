@@ -15,47 +15,28 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from accord.evidence import EvidenceTable, Source, SourceContext, Training, joined, make_source
-from accord.learning import (
-    EVIDENCE,
-    PRESETS,
-    Evaluator,
-    EvaluatorSettings,
-    Level,
-    level_of,
-    load_evaluator,
-    make_evaluator,
-    other_sheets,
-)
-from accord.models import Budget, Caps, Models, Plan, Step, load_prices, run
-from accord.project import comparing, fitting, judging, labelling, scoring, synthesising
-from accord.project.batch_scorer import Asking, BatchScorer
+from accord import evidence, learning, models, statistics
+from accord import project as steps
 from accord.project.config import Config, load_config
-from accord.project.importing import Imported, import_files
-from accord.project.insights import Insights, insights
-from accord.project.judging import Selected
-from accord.project.preparing import Reading
-from accord.project.results import Compared, Estimates, Fitted, JudgeRun, NextLabel, ScoreRun
-from accord.project.score_rows import take_parts
-from accord.project.scorer import Perspective, ScoreOptions
-from accord.project.scoring_parts import Moved, PartsRun, Spread, score_parts
-from accord.project.synthesising import SynthRun
-from accord.statistics import Groups, groups_of
 from accord.store import Account, Mart, Spool, Store, StoreError, batches, mart_folder
-from accord.synth import Unlike
-from accord.values import (
-    WITHOUT,
-    BadInput,
-    Labels,
-    Question,
-    Rubric,
-    Sample,
-    Target,
-    load_rubric,
-    one_line,
-)
+from accord.values import WITHOUT, BadInput, Labels, Question, Rubric, Sample, Target, load_rubric, one_line
+
+if TYPE_CHECKING:  # opening a project imports nothing that learns, asks or counts
+    from accord.evidence import EvidenceTable, Source, SourceContext, Training
+    from accord.learning import Evaluator, EvaluatorSettings, Level
+    from accord.models import Budget, Models, Plan, Step
+    from accord.project.importing import Imported
+    from accord.project.insights import Insights
+    from accord.project.judging import Selected
+    from accord.project.preparing import Reading
+    from accord.project.results import Compared, Estimates, Fitted, JudgeRun, NextLabel, ScoreRun
+    from accord.project.scorer import Perspective, ScoreOptions
+    from accord.project.scoring_parts import Moved, PartsRun, Spread
+    from accord.project.synthesising import SynthRun
+    from accord.statistics import Groups
+    from accord.synth import Unlike
 
 ALL = "all"
 """The evaluator that has every source at once."""
@@ -155,7 +136,7 @@ class Project:
         """What this run may spend, and has spent; prices stand in `prices.yaml` of the working folder."""
         about = self.config.budget
         account = None if about.shared is None else Account(self.store, about.shared)
-        return Budget(Caps(about.requests, about.tokens, about.money), load_prices(), account)
+        return models.Budget(models.Caps(about.requests, about.tokens, about.money), models.load_prices(), account)
 
     def cap(self, **caps: float | None) -> None:
         """Put other caps in place of the file's, where any is given, before anything is spent.
@@ -164,7 +145,7 @@ class Project:
             BadInput: A cap is negative, infinite or no number.
         """
         given = {name: cap for name, cap in caps.items() if cap is not None}
-        Caps(**given)  # type: ignore[arg-type]
+        models.Caps(**given)  # type: ignore[arg-type]
         self.config = self.config.model_copy(update={"budget": self.config.budget.model_copy(update=given)})
 
     @cached_property
@@ -178,7 +159,7 @@ class Project:
         return self._models(asks=False)
 
     def _models(self, asks: bool, in_batches: bool = False) -> Models:
-        made = Models(self.config.models, self.store, self.budget, asks, in_batches, self.given)
+        made = models.Models(self.config.models, self.store, self.budget, asks, in_batches, self.given)
         self._open.append(made)
         return made
 
@@ -189,7 +170,7 @@ class Project:
     @property
     def context(self) -> SourceContext:
         """What sources are told of the project."""
-        return SourceContext(self.rubric, self.config.seed)
+        return evidence.SourceContext(self.rubric, self.config.seed)
 
     @property
     def evidence(self) -> tuple[str, ...]:
@@ -204,7 +185,7 @@ class Project:
         Raises:
             UnknownName: There is none of that name.
         """
-        return make_source(name, self.config.settings_of(name), self.context)
+        return evidence.make_source(name, self.config.settings_of(name), self.context)
 
     def evaluator(self, name: str | None = None) -> Evaluator:
         """An evaluator of the project, or a preset, before it learns.
@@ -216,16 +197,18 @@ class Project:
         about = self._everything() if named == ALL and ALL not in self.config.evaluators else self.config.about(named)
         wanted = dict.fromkeys((*about.sources, *self.evidence))
         settings = {each: self.config.settings_of(each) for each in wanted}
-        return make_evaluator(named, about, self.question, self.context, self.evidence, settings, self.models.settings)
+        return learning.make_evaluator(
+            named, about, self.question, self.context, self.evidence, settings, self.models.settings
+        )
 
     def _everything(self) -> EvaluatorSettings:
         """Every source that measures without learning, and those that learn where the project has settings of them."""
-        learning = (name for name in self.config.sources if name not in self.evidence)
-        return EvaluatorSettings(sources=(EVIDENCE, *learning))
+        learned = (name for name in self.config.sources if name not in self.evidence)
+        return learning.EvaluatorSettings(sources=(learning.EVIDENCE, *learned))
 
     def evaluator_names(self) -> list[str]:
         """Every evaluator that the project names, each preset, and all sources together."""
-        return list(dict.fromkeys([*self.config.evaluators, *PRESETS, ALL]))
+        return list(dict.fromkeys([*self.config.evaluators, *learning.PRESETS, ALL]))
 
     def folder(self, name: str | None = None) -> Path:
         """Where `fit` puts an evaluator, and `score` looks for it, unless told otherwise."""
@@ -237,7 +220,7 @@ class Project:
         Raises:
             BadInput: The folder holds none.
         """
-        return load_evaluator(folder or self.folder())
+        return learning.load_evaluator(folder or self.folder())
 
     # --- conversations and labels -------------------------------------------------------------------------------
 
@@ -248,12 +231,20 @@ class Project:
         columns: Mapping[str, str] | None = None,
         skip_bad_rows: bool = False,
         on_progress: Callable[[int], None] | None = None,
-        reading: Reading = Reading(),
+        reading: Reading | None = None,
         workers: int = 1,
     ) -> Imported:
         """Read files of conversations and of labels into the store; see `import_files`."""
-        return import_files(
-            self.store, self.rubric, paths, format, columns, skip_bad_rows, on_progress, reading, workers
+        return steps.import_files(
+            self.store,
+            self.rubric,
+            paths,
+            format,
+            columns,
+            skip_bad_rows,
+            on_progress,
+            reading or steps.Reading(),
+            workers,
         )
 
     def samples(self, targets: Iterable[Target]) -> list[Sample]:
@@ -273,7 +264,7 @@ class Project:
         Raises:
             BadInput: They rated both.
         """
-        return level_of(self.store.labels().on((question or self.question).id).targets)
+        return learning.level_of(self.store.labels().on((question or self.question).id).targets)
 
     def every_sample(self, level: Level | None = None) -> Iterator[Sample]:
         """All conversations, or all replies in them."""
@@ -312,12 +303,12 @@ class Project:
             )
         own = {name for source in evaluator.sources for name in source.own_questions()}
         takes = evaluator.takes_every_sheet and not evaluator.question.compares
-        others = other_sheets(labels, rated, own) if takes else []
+        others = learning.other_sheets(labels, rated, own) if takes else []
         samples = self.samples([*rated.targets, *others])
-        found = groups_of(samples, self.config.group_by)
+        found = statistics.groups_of(samples, self.config.group_by)
         about = frozenset(sample.target for sample in samples)
         kept = Labels(each for each in labels if each.target in about or each.against in about)
-        return Training(
+        return evidence.Training(
             tuple(samples), kept.grouped(found.of), evaluator.question, self.config.seed, self.config.draws
         ), found
 
@@ -332,27 +323,27 @@ class Project:
         self,
         parts: Collection[Source],
         samples: Sequence[Sample],
-        models: Models | None = None,
+        asked: Models | None = None,
         step: Step | None = None,
     ) -> EvidenceTable:
         """The evidence of some sources; without models, as far as the store holds it."""
-        table = EvidenceTable.of(samples)
+        table = evidence.EvidenceTable.of(samples)
         for source in parts:
-            found = run(source.measure(samples), models or self.kept, step or (lambda purpose: None))
-            table = joined(table, found, source.name)
+            found = models.run(source.measure(samples), asked or self.kept, step or (lambda purpose: None))
+            table = evidence.joined(table, found, source.name)
         return table
 
     # --- verbs --------------------------------------------------------------------------------------------------
 
     def judge(
-        self, sources: Sequence[str] = (), selected: Selected = Selected(), on_step: Callable[[], None] = lambda: None
+        self, sources: Sequence[str] = (), selected: Selected | None = None, on_step: Callable[[], None] = lambda: None
     ) -> JudgeRun:
         """Ask the sources that need a model; see `accord.project.judging.judge`."""
-        return judging.judge(self, sources, selected, on_step)
+        return steps.judging.judge(self, sources, selected or steps.Selected(), on_step)
 
-    def plan_judge(self, sources: Sequence[str] = (), selected: Selected = Selected()) -> Plan:
+    def plan_judge(self, sources: Sequence[str] = (), selected: Selected | None = None) -> Plan:
         """What `judge` would cost; nobody is asked."""
-        return judging.plan_judge(self, sources, selected)
+        return steps.judging.plan_judge(self, sources, selected or steps.Selected())
 
     def fit(
         self,
@@ -366,11 +357,11 @@ class Project:
 
         With `every_question` the folder also predicts each other question of the rubric from the same evidence.
         """
-        return fitting.fit(self, name, out, step, on_stage, every_question)
+        return steps.fitting.fit(self, name, out, step, on_stage, every_question)
 
     def plan_fit(self, name: str | None = None) -> Plan:
         """What `fit` would ask and cost; nobody is asked."""
-        return fitting.plan_fit(self, name)
+        return steps.fitting.plan_fit(self, name)
 
     def compare(
         self,
@@ -381,9 +372,9 @@ class Project:
     ) -> Compared:
         """Every evaluator that can be made from what is there, on the same folds; see `accord.project.comparing`."""
         with self.store.run("compare", self.config.shown()) as kept:
-            found, evidence, train = comparing.compare(self, only, jobs, on_step)
-            groups = comparing.by_groups(found, evidence, train, by)
-            done = Compared(found, evidence, train, groups)
+            found, evidence, train = steps.comparing.compare(self, only, jobs, on_step)
+            groups = steps.comparing.by_groups(found, evidence, train, by)
+            done = steps.Compared(found, evidence, train, groups)
             kept.results.update(done.to_json())
         return done
 
@@ -392,46 +383,52 @@ class Project:
         source: str | Path,
         out: str | Path,
         evaluator: str | Path | Evaluator | None = None,
-        perspective: Perspective = Perspective(),
-        options: ScoreOptions = ScoreOptions(),
+        perspective: Perspective | None = None,
+        options: ScoreOptions | None = None,
         **reading: Any,
     ) -> ScoreRun:
         """Score a file of conversations into another file; see `accord.project.scoring.score_file`."""
         made = self.load(evaluator) if evaluator is None or isinstance(evaluator, str | Path) else evaluator
-        return scoring.score_file(self, made, source, out, perspective, options, **reading)
+        return steps.scoring.score_file(
+            self, made, source, out, perspective or steps.Perspective(), options or steps.ScoreOptions(), **reading
+        )
 
     def score_parts(
         self,
         source: str | Path | Sequence[str | Path],
         out: str | Path,
         evaluator: str | Path | None = None,
-        perspective: Perspective = Perspective(),
-        options: ScoreOptions = ScoreOptions(),
-        spread: Spread = Spread(),
+        perspective: Perspective | None = None,
+        options: ScoreOptions | None = None,
+        spread: Spread | None = None,
         format: str = "auto",
         columns: Mapping[str, str] | None = None,
         on_moved: Callable[[Moved], None] = lambda moved: None,
     ) -> PartsRun:
         """Score files of any number and size into a folder of parts; see `accord.project.scoring_parts.score_parts`."""
         about = self.config.budget
-        asking = Asking(True, self.config.store, Caps(about.requests, about.tokens, about.money), about.shared)
-        options = replace(options, synthetic=self.config.synthetic)
-        scorer = BatchScorer(evaluator or self.folder(), perspective, options, asking, format, columns)
+        asking = steps.Asking(
+            True, self.config.store, models.Caps(about.requests, about.tokens, about.money), about.shared
+        )
+        told = replace(options or steps.ScoreOptions(), synthetic=self.config.synthetic)
+        scorer = steps.BatchScorer(
+            evaluator or self.folder(), perspective or steps.Perspective(), told, asking, format, columns
+        )
         with self.store.run("score parts", {"source": str(source), **self.config.shown()}) as kept:
-            done = score_parts(scorer, source, out, spread, on_moved)
+            done = steps.score_parts(scorer, source, out, spread or steps.Spread(), on_moved)
             kept.results.update(done.to_json())
-            take_parts(self, str(out), scorer.evaluator.question.id)
+            steps.score_rows.take_parts(self, str(out), scorer.evaluator.question.id)
             self.mart.tidy()
         return done
 
     def label_next(self, count: int = 10, annotators: Collection[str] = ()) -> list[NextLabel]:
         """The labels that would teach most, the best first."""
-        return labelling.label_next(self, count, annotators)
+        return steps.labelling.label_next(self, count, annotators)
 
     def estimate(self) -> Estimates:
         """Each system's mean rating from few labels and many scores, and every difference."""
         with self.store.run("estimate", self.config.shown()) as kept:
-            found = labelling.estimate(self)
+            found = steps.labelling.estimate(self)
             kept.results.update(found.to_json())
         return found
 
@@ -443,15 +440,15 @@ class Project:
             step: Told of each reply.
             **changes: In place of settings under `synth:`: `topics`, `how`, `documents`, ...
         """
-        return synthesising.synth(self, synthesising.settings_of(self, changes), out, step)
+        return steps.synthesising.synth(self, steps.synthesising.settings_of(self, changes), out, step)
 
     def plan_synth(self, **changes: Any) -> Plan:
         """What `synth` would cost at the most; nobody is asked."""
-        return synthesising.plan_synth(self, synthesising.settings_of(self, changes))
+        return steps.synthesising.plan_synth(self, steps.synthesising.settings_of(self, changes))
 
     def check_synth(self, how: str | None = None) -> Unlike:
         """How unlike real conversations the synthetic ones are; see `accord.project.synthesising.check_synth`."""
-        return synthesising.check_synth(self, how)
+        return steps.synthesising.check_synth(self, how)
 
     def tried(self, name: str | None = None, every_question: bool = False) -> Fitted:
         """An evaluator learned from what is kept, as `fit` does, asking nobody and saving nothing.
@@ -459,7 +456,7 @@ class Project:
         Raises:
             BadInput: There is too little to learn from.
         """
-        return fitting.tried(self, self.evaluator(name), every_question)
+        return steps.fitting.tried(self, self.evaluator(name), every_question)
 
     def insights(self, fitted: Fitted) -> Insights:
         """What to know before an evaluator is trusted; what was computed before is not computed again.
@@ -469,4 +466,4 @@ class Project:
         """
         if fitted.tried is None:
             raise BadInput(f"nobody rated {self.question.id!r}: how far scores can be trusted cannot be said")
-        return insights(self.store, self.rubric, fitted.tried, fitted.evaluator)
+        return steps.insights.insights(self.store, self.rubric, fitted.tried, fitted.evaluator)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.statistics.resampling import CONFIDENCE
+from accord.statistics.defaults import CONFIDENCE
 
 Floats = NDArray[np.float64]
 

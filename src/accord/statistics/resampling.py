@@ -10,16 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.statistics.agreement import MeanStatistic, Paired, Statistic, WeightedStatistic, number
+from accord.statistics.defaults import CONFIDENCE, DRAWS, FOLDS
 from accord.values import BadInput
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-DRAWS = 2000
 RANK_DRAWS, FEWEST_RANK_DRAWS, _RANKED = 400, 100, 2_000_000
 """Of statistics of ranks: at most, at least, and how many rows are ranked in all where that lies between the two."""
 """Fewer draws for statistics that need all rows together: enough for a percentile interval."""
-CONFIDENCE = 0.95
 _AT_ONCE, _LEAST_AT_ONCE = 100_000, 50
 """Numbers of draws by rows, or by conversations, that are held at one time, so that they stay in a processor's cache;
 and the fewest draws, since what is sorted for each part is sorted again."""
@@ -251,7 +250,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-FOLDS = 5
 INNER_FOLDS = 4
 """Folds inside a training side, by which settings are chosen."""
 

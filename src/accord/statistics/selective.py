@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accord.statistics.resampling import CONFIDENCE
+from accord.statistics.defaults import CONFIDENCE
 
 Floats = NDArray[np.float64]
 

@@ -15,7 +15,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.statistics.resampling import CONFIDENCE, Interval
+from accord.statistics.defaults import CONFIDENCE
+from accord.statistics.resampling import Interval
 
 Floats = NDArray[np.float64]
 

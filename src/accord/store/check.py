@@ -21,7 +21,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 from sqlalchemy import Connection, Table, inspect, select, text
 from sqlalchemy.exc import DBAPIError
 
@@ -36,7 +35,7 @@ from accord.store.engine import (
     version_of,
 )
 from accord.store.paid import spool_folders
-from accord.store.parts import COMPUTED, VECTOR, WIRE
+from accord.store.parts import COMPUTED, VECTOR, read_vector
 from accord.store.rows import annotation_from
 from accord.store.schema import alarms, annotated, budgets, cache, claims, conversations, days, runs, scores
 from accord.values import AccordError, BadInput, Conversation, redacted_message
@@ -220,8 +219,7 @@ def _conversation(row: Any) -> None:
 
 def _cached(row: Any) -> None:
     if row.kind == VECTOR:
-        if not row.bytes or not np.isfinite(np.frombuffer(row.bytes, WIRE)).all():
-            raise ValueError("no vector of finite numbers")
+        read_vector(row.bytes or b"")
         return
     if row.kind == COMPUTED:
         from safetensors.numpy import load

@@ -19,12 +19,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from sqlalchemy import delete, select, update
 
 from accord.store.engine import StoreError, is_in_memory, parsed_url, said
-from accord.store.parts import WIRE, Embedded
+from accord.store.parts import Embedded, read_vector
 from accord.store.rows import BATCH, batches
 from accord.store.schema import claims
 from accord.store.store import Store
@@ -161,8 +160,7 @@ def _json_of(kind: Any) -> Any:
 
 
 def _finite(packed: bytes) -> bytes:
-    if not packed or len(packed) % WIRE.itemsize or not np.isfinite(np.frombuffer(packed, WIRE)).all():
-        raise ValueError("no vector of finite numbers")
+    read_vector(packed)
     return packed
 
 
@@ -214,7 +212,7 @@ def add_paid(store: Store, rows: Sequence[Paid]) -> None:
     store.add_replies(kinds.get("reply", ()))
     for maker in sorted({row["maker"] for row in kinds.get("vector", ())}):
         mine = (row for row in kinds["vector"] if row["maker"] == maker)
-        Embedded(store).add(maker, {row["key"]: np.frombuffer(row["bytes"], WIRE) for row in mine})
+        Embedded(store).add(maker, {row["key"]: read_vector(row["bytes"]) for row in mine})
 
 
 # --- the spool ------------------------------------------------------------------------------------------------------

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
 from sqlalchemy import delete, func, select, update
 
 from accord.store.engine import StoreError, read_json, said
@@ -15,6 +13,10 @@ from accord.store.rows import BATCH, Added, Keys, annotation_from, batches, now
 from accord.store.schema import alarms, annotated, cache, days
 from accord.store.store import MODEL, Store
 from accord.values import OVERALL, Annotation, Conversation, IssueAnnotation, canonical_json, digests, issues_from
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 _OVERALL = (annotated.c.kind == MODEL, annotated.c.question == OVERALL, annotated.c.signature.is_not(None))
 
@@ -74,7 +76,7 @@ def _of(conversation: Conversation, found: Sequence[IssueAnnotation]) -> Iterato
             yield each
 
 
-WIRE = np.dtype("<f4")
+WIRE = "<f4"
 VECTOR = "vector"
 
 
@@ -86,6 +88,8 @@ class Embedded:
 
     def vectors(self, keys: Iterable[str]) -> dict[str, NDArray[np.float32]]:
         """(width,) the vector of each of these keys that the store holds."""
+        import numpy as np  # here: most commands open a store without asking for a vector
+
         query = select(cache.c.key, cache.c.bytes).where(cache.c.kind == VECTOR)
         return {
             key: np.frombuffer(vector, dtype=WIRE).astype(np.float32)
@@ -105,8 +109,22 @@ class Embedded:
 
 
 def _embedded_row(embedder: str, key: str, vector: NDArray[Any]) -> dict[str, object]:
-    content = np.asarray(vector, dtype=WIRE).tobytes()
+    content = vector.astype(WIRE).tobytes()
     return {"key": key, "kind": VECTOR, "maker": embedder, "content": None, "bytes": content, "added": now()}
+
+
+def read_vector(packed: bytes) -> NDArray[np.float32]:
+    """(width,) a vector that was kept.
+
+    Raises:
+        ValueError: It holds no numbers, or some that are not finite.
+    """
+    import numpy as np
+
+    vector = np.frombuffer(packed, WIRE)
+    if not len(vector) or not np.isfinite(vector).all():
+        raise ValueError("no vector of finite numbers")
+    return vector.astype(np.float32)
 
 
 COMPUTED = "computed"
@@ -135,6 +153,7 @@ class Computed:
 
     def add(self, key: str, maker: str, content: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         """Keep what `maker` computed, and let go of the oldest rows beyond `MOST_COMPUTED`."""
+        import numpy as np
         from safetensors.numpy import save
 
         packed = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})

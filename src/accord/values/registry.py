@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache
+from importlib import import_module
 from importlib.metadata import EntryPoints, entry_points
+from threading import RLock
 from typing import Generic, TypeVar, cast
 
 from accord.values.errors import BadInput, UnknownName
@@ -21,17 +23,19 @@ def _installed() -> EntryPoints:
 class Registry(Generic[T]):
     """Plug-ins of one kind by name.
 
-    Third parties declare an entry point in the group of the kind's plural (`accord.turn_metrics`) whose value is the
-    module to import; importing it runs its decorators. They are loaded when a name is first asked for, never at import
-    time.
+    Accord's own lie in the modules that the registry is made with. Third parties declare an entry point in the group of
+    the kind's plural (`accord.turn_metrics`) whose value is the module to import. Importing a module runs its
+    decorators; all are imported when a name is first asked for, never before.
     """
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, *modules: str) -> None:
         self.kind = kind
+        self._modules = modules
         self._plugins: dict[str, T] = {}
         self._families: dict[str, Callable[[str], T]] = {}
         self._members: dict[str, T] = {}  # of families, as they were asked for
-        self._loaded = False
+        self._loading = RLock()
+        self._begun = self._loaded = False
 
     def register(self, name: str) -> Callable[[T], T]:
         """Decorate a plug-in to make it known under `name`.
@@ -73,23 +77,34 @@ class Registry(Generic[T]):
 
     def __contains__(self, name: str) -> bool:
         """Whether `get` knows a plug-in of this name."""
-        self._load_entry_points()
+        self._load()
         family, _, argument = name.partition("@")
         return name in self._plugins or (bool(argument) and family in self._families)
 
     def names(self) -> list[str]:
         """All names, sorted."""
-        self._load_entry_points()
+        self._load()
         return sorted(self._plugins)
 
     def __iter__(self) -> Iterator[tuple[str, T]]:
-        self._load_entry_points()
+        self._load()
         return iter(sorted(self._plugins.items()))
 
-    def _load_entry_points(self) -> None:
+    def _load(self) -> None:
+        """Import whatever registers plug-ins of this kind, once; other threads wait for it."""
         if self._loaded:
             return
-        self._loaded = True
-        kind = self.kind.replace(" ", "_")
-        for entry in _installed().select(group=f"accord.{kind[:-1]}ies" if kind.endswith("y") else f"accord.{kind}s"):
-            entry.load()
+        with self._loading:
+            if self._begun:  # by this thread, which asks for a name while it imports
+                return
+            self._begun = True
+            try:
+                for module in self._modules:
+                    import_module(module)
+                kind = self.kind.replace(" ", "_")
+                group = f"accord.{kind[:-1]}ies" if kind.endswith("y") else f"accord.{kind}s"
+                for entry in _installed().select(group=group):
+                    entry.load()
+                self._loaded = True
+            finally:
+                self._begun = self._loaded

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from accord.evidence import Figure, text_table
 from accord.statistics import RANK_DRAWS, counted, fleiss_kappa, mean_kappa, no_fleiss, pairwise_kappas
 from accord.values import IssueAnnotation, Taxonomy
-from accord.workbench.outcome import Floats, Given, Outcome, Resampling, Table, Validated, table
+from accord.workbench.validated import Floats, Given, Outcome, Resampling, Table, Validated, table
 
 DETECTION, QUESTION = "detection", "validation:detection"
 ANSWERS = {0: "bad", 1: "fair", 2: "good"}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from accord.evidence import Figure, text_table
 from accord.statistics import RANK_DRAWS, pearson
 from accord.values import IssueAnnotation
-from accord.workbench.outcome import Floats, Given, Indices, Outcome, Resampling, Table, Validated, table
+from accord.workbench.validated import Floats, Given, Indices, Outcome, Resampling, Table, Validated, table
 
 OVERALL, INITIAL, REVISED = "overall", "validation:initial", "validation:revised"
 

@@ -26,8 +26,8 @@ from accord.values import (
 from accord.workbench.asking import OpenStudy
 from accord.workbench.detection import DETECTION, detection_outcome
 from accord.workbench.drawing import eligible
-from accord.workbench.outcome import Outcome, Validated
 from accord.workbench.overall import OVERALL, overall_outcome
+from accord.workbench.validated import Outcome, Validated
 
 FLOWS = (DETECTION, OVERALL)
 USUAL = {DETECTION: (200, 3), OVERALL: (100, 5)}

@@ -226,4 +226,6 @@ def parsed_document(text: str, before: Language = ENGLISH, named: Language | Non
 TurnMetric = Callable[[ParsedText, TurnHistory, Sequence[ParsedDocument]], "float | None"]
 """A number about a reply, or `None` where it says nothing (no document to compare with)."""
 
-turn_metrics: Registry[TurnMetric] = Registry("turn metric")
+turn_metrics: Registry[TurnMetric] = Registry(
+    "turn metric", *(f"accord.evidence.bank.{name}" for name in ("ciu", "counts", "embedding", "reference", "ruber"))
+)

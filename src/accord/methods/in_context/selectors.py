@@ -123,7 +123,7 @@ class Selector(ABC):
         return self.fit(library)
 
 
-selectors: Registry[Callable[[int, TowerSettings], Selector]] = Registry("selector")
+selectors: Registry[Callable[[int, TowerSettings], Selector]] = Registry("selector", "accord.methods.in_context.towers")
 """Selectors by name: `register` decorates a class, or a function of the seed and the settings `towers`."""
 
 
