@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -191,6 +192,17 @@ def test_opening_a_project_imports_nothing_that_learns_or_asks(tmp_path: Path) -
     code = "import sys, accord; accord.open().close(); print([name for name in sys.argv[1:] if name in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", code, *LIGHT], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]", ran.stdout
+
+
+def test_few_ratings_take_one_core_whichever_library_computes() -> None:
+    """SciPy brings a library of its own, which nothing can hold before it is loaded."""
+    code = (
+        "import numpy; from accord.project import calm; from threadpoolctl import threadpool_info as found\n"
+        "with calm(10):\n    import scipy.linalg; print({each['num_threads'] for each in found()})"
+    )
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert ran.stdout.strip() == "{1}", ran.stdout
 
 
 def test_only_the_store_speaks_sql() -> None:

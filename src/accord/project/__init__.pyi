@@ -13,6 +13,7 @@ from .inferring import rubric_for as rubric_for, scale_for as scale_for
 from .insights import Insights as Insights
 from .judging import AuditRun as AuditRun, BatchRun as BatchRun, Selected as Selected, audit_judge as audit_judge
 from .judging import judge_in_batches as judge_in_batches, latest_audit as latest_audit, plan_audit as plan_audit
+from .keeping import calm as calm
 from .parts import finished as finished, read_manifest as read_manifest
 from .plugins import list_plugins as list_plugins
 from .preparing import Reading as Reading, workers_here as workers_here

@@ -36,6 +36,7 @@ FEW = 50_000
 @contextmanager
 def calm(ratings: int) -> Iterator[None]:
     """One core for the linear algebra of few ratings."""
+    import scipy.linalg  # noqa: F401 - brings a library of its own, which can only be held once it is loaded
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1, "blas") if ratings <= FEW else nullcontext():
