@@ -37,7 +37,11 @@ else
 	$(BIN)/accord run $(DATA) $(foreach folder,$(DATA),--recorded $(folder)) --out $(OUT)
 endif
 
-check: lint ## check style and types, and run the tests that are quick
+# Types take one core for most of a minute where nothing is known of them yet: tests run on the others meanwhile.
+check: $(VENV)/ready ## check style and types, and run the tests that are quick
+	$(MAKE) --no-print-directory --jobs=2 lint quick
+
+quick: $(VENV)/ready
 	$(BIN)/python -m pytest -q -n auto -m "not slow" || $(AGAIN)
 
 test: $(VENV)/ready ## run all tests
@@ -71,4 +75,4 @@ bench: $(VENV)/ready ## run the benchmarks in full (about five hours; the whole 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) $(OUT) .jax_cache .pytest_cache .mypy_cache .ruff_cache
 
-.PHONY: help setup finetune models demo check test lint format docs figures bench clean
+.PHONY: help setup finetune models demo check quick test lint format docs figures bench clean

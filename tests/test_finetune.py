@@ -9,19 +9,13 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_models import write_tiny_lm
-
-pytest.importorskip("torch", reason="accord[finetune] is not installed")
-pytest.importorskip("transformers", reason="accord[finetune] is not installed")
-pytest.importorskip("peft", reason="accord[finetune] is not installed")
-pytest.importorskip("sacrebleu", reason="accord[references] is not installed")
-
-
 from safetensors.numpy import load_file
+from tiny_models import write_tiny_lm
 
 from accord.finetune import Parts, Settings, evaluate, examples_of, export, predict, split_by_dialogue, train
 from accord.finetune.data import TOO_LONG, Encoded, Example, encode
@@ -59,6 +53,11 @@ from accord.values import (
     load_taxonomy,
 )
 
+# Looked for and not imported: PyTorch and what stands on it would take as long to collect as all other tests.
+pytestmark = pytest.mark.skipif(
+    not all(map(find_spec, ("torch", "transformers", "peft", "sacrebleu"))),
+    reason="accord[finetune,references] is not installed",
+)
 TAXONOMY = load_taxonomy("soda-eval")
 SHORT = IssuePromptBuilder(TAXONOMY, by_schema=False, style="compact")
 PLANTED = {
@@ -133,6 +132,7 @@ def exported(trained: Trained, tmp_path_factory: pytest.TempPathFactory) -> Path
 # --- what is learned --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_it_learns_what_was_planted(exported: Path, trained: Trained, parts: Parts) -> None:
     model = open_hf(f"hf:{exported}")
     samples = [example.sample for example in parts.test]
@@ -147,6 +147,7 @@ def test_it_learns_what_was_planted(exported: Path, trained: Trained, parts: Par
     assert trained.validation[trained.epoch] == min(trained.validation) < trained.validation[0] / 4
 
 
+@pytest.mark.slow
 def test_the_export_says_how_it_was_made(exported: Path, trained: Trained, parts: Parts) -> None:
     made = json.loads((exported / MADE).read_text())
     assert made["guidance"]["taxonomy"]["name"] == TAXONOMY.name and made["guidance"]["hash"] == SHORT.hash
@@ -157,6 +158,7 @@ def test_the_export_says_how_it_was_made(exported: Path, trained: Trained, parts
     assert not list(exported.glob("*.bin")) and list(exported.glob("*.safetensors"))
 
 
+@pytest.mark.slow
 def test_the_export_is_a_judge(exported: Path) -> None:
     scale = Scale(kind=Kind.ORDINAL, options=(1, 2, 3, 4, 5))
     question = Question(id="overall", text="How good is it?", scale=scale)
@@ -195,7 +197,7 @@ def _weights(folder: Path, step: int) -> dict[str, np.ndarray]:
     return load_file(path)
 
 
-@pytest.mark.parametrize("rank", [0, 4])
+@pytest.mark.parametrize("rank", [0, pytest.param(4, marks=pytest.mark.slow)])
 def test_a_resumed_training_ends_as_an_uninterrupted_one(
     base: Path, parts: Parts, tmp_path: Path, rank: int, interrupts: None
 ) -> None:
@@ -388,6 +390,7 @@ def test_a_training_that_cannot_be(base: Path, parts: Parts, tmp_path: Path) -> 
         tried(to="full")
 
 
+@pytest.mark.slow
 def test_an_export_that_cannot_be(base: Path, exported: Path, trained: Trained, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no training in"):
         export(tmp_path, tmp_path / "to")
@@ -511,6 +514,7 @@ def test_bleu_is_sacrebleus_own() -> None:
     assert row["value"] == pytest.approx(sacrebleu.corpus_bleu(said, [own]).score)
 
 
+@pytest.mark.slow
 def test_the_command_teaches_tries_and_names_a_model_that_serves(
     tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
