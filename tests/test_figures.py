@@ -1,4 +1,4 @@
-"""No figure of the README or of the page of measurements stands by hand: it is a benchmark's, or names its version."""
+"""No figure of the README or of the docs stands by hand: it is a benchmark's, names its version, or is no measurement."""
 
 from __future__ import annotations
 
@@ -33,8 +33,19 @@ def test_what_stands_in_the_texts_is_what_was_measured(figures: ModuleType) -> N
 
 
 def test_every_figure_has_a_source_or_says_which_version_was_measured(figures: ModuleType) -> None:
-    for name, part in figures.measured_parts():
-        assert not (found := list(figures.unsourced(part))), f"{name}: {found}"
+    names = [name for name, _ in figures.pages()]
+    assert {"README.md", "docs/measured.md", "docs/methods.md"} < set(names)
+    for name, page in figures.pages():
+        assert not (found := list(figures.unsourced(page))), f"{name}: {found}"
+
+
+def test_the_page_of_measurements_names_the_commit_and_the_machine_of_every_result(figures: ModuleType) -> None:
+    page = (ROOT / "docs" / "measured.md").read_text(encoding="utf-8")
+    sources = {found["source"] for found in figures.SHOWN.finditer(page)}
+    for path in RESULTS:
+        assert {f"{path.stem} {what}" for what in figures.OF_FILE} <= sources, (
+            f"add a row for {path.stem}; make figures"
+        )
 
 
 def test_a_figure_without_a_source_is_refused(figures: ModuleType) -> None:
@@ -44,7 +55,17 @@ def test_a_figure_without_a_source_is_refused(figures: ModuleType) -> None:
     ]
     table = "| a | b |\n|---|---|\n| x | .5 <!-- measured: 0.1 --> |\n| y | **1.5** |"
     assert list(figures.unsourced(table)) == ["'1.5' in: | y | **1.5** |"], "each row of a table for itself"
-    assert not list(figures.unsourced("Intervals are 95 %. `draws: 0.5`, see [x](0.5.md), version 0.2.1."))
+    assert not list(figures.unsourced("Intervals are 95 %. `draws: 0.5`, see [x](0.5.md), version 0.2.1, Apache-2.0."))
+    assert not list(figures.unsourced("At most 64 MB.\n<!-- given: a bound -->\n\n```sh\ntakes 3 s\n```\n"))
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["12 ms", "1,138 times", "it is .05.", "r = -.43", "28,000 a second", "2,000 spans a second", "3.5 kB", "95 %"],
+)
+def test_figures_are_found_by_their_decimals_and_units(said: str, figures: ModuleType) -> None:
+    assert list(figures.unsourced(f"That took {said} here."))
+    assert not list(figures.unsourced(f"That took {said} here. <!-- measured: 0.2 -->"))
 
 
 def test_figures_are_rows_of_results(figures: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,14 +73,18 @@ def test_figures_are_rows_of_results(figures: ModuleType, tmp_path: Path, monkey
         {"system": "accord", "rmse": 0.7241, "rmse_low": 0.69, "rmse_high": 1.0, "share": 0.9949, "count": 12345.6},
         {"system": "other", "rmse": None},
     ]
-    (tmp_path / "some.json").write_text(json.dumps({"rows": rows}))
+    machine = {"processor": "Fast(R) CPU", "cores": 2, "gigabytes": 24, "python": "3.11.7", "load": 1.26}
+    found = {"commit": "abc+", "quick": True, "only": "a,b", "machine": machine, "rows": rows}
+    (tmp_path / "some.json").write_text(json.dumps(found))
     monkeypatch.setattr(figures, "RESULTS", tmp_path)
-    figures.rows_of.cache_clear()
+    figures.results_of.cache_clear()
     shown = 'RMSE <!-- figure: some rmse system=accord as="{:.3} [{low:.2}, {high:.2}]" -->x<!-- /figure -->.'
     assert figures.SHOWN.sub("|", shown) == "RMSE |."
     assert re.search(r"-->(.*?)<!-- /", figures.written(shown))[1] == ".724 [.69, 1.00]"  # type: ignore[index]
     assert figures.figure("some share system=accord as={:.1%}") == "99.5 %"
     assert figures.figure("some count system=accord as={:,.0f}") == "12,346"
+    assert figures.figure("some commit") == "abc+" and figures.figure("some parts") == "a, b; a short run"
+    assert figures.figure("some machine") == "Fast CPU, 2 cores, 24 GB, Python 3.11.7, load 1.3"
     for source, said in {
         "some rmse": "2 rows",
         "some rmse system=nobody": "0 rows",
@@ -68,7 +93,7 @@ def test_figures_are_rows_of_results(figures: ModuleType, tmp_path: Path, monkey
     }.items():
         with pytest.raises(figures.WrongFigure, match=said):
             figures.figure(source)
-    figures.rows_of.cache_clear()
+    figures.results_of.cache_clear()
 
 
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)

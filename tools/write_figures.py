@@ -9,8 +9,11 @@ A figure of the README or of `docs/` stands between two comments, which no reade
 
 FILE is a benchmark's, KEY=VALUE name one of its rows, COLUMN is what is shown; `{low}` and `{high}` are the ends of its
 interval. `.3` is a number of decimals without the zero before them, `.1%` a percentage, `,.0f` and the like are
-Python's. What no benchmark of this version has measured says so where it stands: `<!-- measured: 0.1 -->` in the same
-paragraph, or in the same row of a table.
+Python's. Without a row, `commit`, `machine` and `parts` tell of the whole file, as in `figure: FILE machine`.
+
+What no committed result holds says where it is from, in the same paragraph or the same row of a table:
+`<!-- measured: 0.1 -->` for what version 0.1 measured, `<!-- given: ... -->` for what is no measurement of ours (a
+setting, a bound, an example, a sum on paper).
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,10 +30,16 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 SHOWN = re.compile(r"<!-- figure: (?P<source>.*?) -->(?P<text>.*?)<!-- /figure -->", re.DOTALL)
-OLDER = re.compile(r"<!-- measured: \S.*? -->")
-FIGURE = re.compile(r"(?<![\w.-])\d*\.\d+(?![\w.])|\d+ %")
-NO_FIGURE = re.compile(r"(?i)95 % intervals|intervals are 95 %|`[^`]*`|\]\([^)]*\)|p < \.\d+")
-"""What looks like a figure and is none: the level of intervals, code, links."""
+ELSEWHERE = re.compile(r"<!-- (?:measured|given): \S.*? -->")
+FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
+UNITS = "%|µs|ms|s|[kMG]B|seconds|minutes|hours|times|(?:[a-z]+ )?(?:a|per) second"
+FIGURE = re.compile(rf"(?<![\w.])(?<!\w-)(?:\d*\.\d+(?!\w|\.\d)|\d[\d,.]* (?:{UNITS})(?!\w))")
+NO_FIGURE = re.compile(
+    r"(?i)`[^`]*`|\]\([^)]*\)|(?:sections?|version) \d+(?:\.\d+)+|p < \.\d+"
+    r"|intervals are 95 %|\d\d % (?:intervals?|bands?|confidence)|(?:middle|bands of) \d\d %"
+)
+"""What looks like a figure and is none: code, links, numbers of sections and versions, levels of intervals."""
+OF_FILE = {"commit", "machine", "parts"}
 
 
 class WrongFigure(Exception):
@@ -54,8 +63,8 @@ def texts() -> list[Path]:
 
 
 @cache
-def rows_of(benchmark: str) -> list[dict[str, Any]]:
-    """The rows that a benchmark wrote.
+def results_of(benchmark: str) -> dict[str, Any]:
+    """What a benchmark wrote.
 
     Raises:
         WrongFigure: There is no such file.
@@ -64,8 +73,19 @@ def rows_of(benchmark: str) -> list[dict[str, Any]]:
     if not path.is_file():
         there = ", ".join(sorted(each.stem for each in RESULTS.glob("*.json")))
         raise WrongFigure(f"no results of {benchmark!r}; there are: {there}")
-    found: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return found
+
+
+def told(found: Mapping[str, Any], what: str) -> str:
+    """Which code a benchmark measured, on which machine, and whether all of it."""
+    if what == "machine":
+        about = "{processor}, {cores} cores, {gigabytes} GB, Python {python}, load {load:.1f}"
+        return about.format(**found["machine"]).replace("(R)", "")
+    if what == "commit":
+        return str(found["commit"])
+    parts = (found.get("only") or "all").replace(",", ", ")
+    return f"{parts}; a short run" if found["quick"] else parts
 
 
 def figure(source: str) -> str:
@@ -77,7 +97,11 @@ def figure(source: str) -> str:
     benchmark, column, *rest = shlex.split(source)
     wanted = dict(each.split("=", 1) for each in rest)
     form = wanted.pop("as", "{:.3}")
-    rows = [row for row in rows_of(benchmark) if all(str(row.get(key)) == value for key, value in wanted.items())]
+    if column in OF_FILE and not wanted:
+        return told(results_of(benchmark), column)
+    rows = [
+        row for row in results_of(benchmark)["rows"] if all(str(row.get(key)) == value for key, value in wanted.items())
+    ]
     if len(rows) != 1 or rows[0].get(column) is None:
         what = f"{len(rows)} rows" if len(rows) != 1 else f"no {column!r}"
         raise WrongFigure(f"{what} in {benchmark!r} where {wanted}: {source}")
@@ -91,19 +115,19 @@ def written(text: str) -> str:
 
 
 def unsourced(text: str) -> Iterator[str]:
-    """Rows of tables, and paragraphs, with a figure that has no source and does not say when it was measured."""
-    for block in re.split(r"\n\s*\n", text):
+    """Rows of tables, and paragraphs, with a figure that has no source and does not say where else it is from."""
+    for block in re.split(r"\n\s*\n", FENCED.sub("", text)):
         for part in block.splitlines() if block.lstrip().startswith("|") else [block]:
             bare = NO_FIGURE.sub("", SHOWN.sub("", part).replace("\n", " "))
-            if not OLDER.search(part) and (found := FIGURE.search(bare)):
+            if not ELSEWHERE.search(part) and (found := FIGURE.search(bare)):
                 yield f"{found[0]!r} in: {' '.join(bare.split())[:100]}"
 
 
-def measured_parts() -> Iterator[tuple[str, str]]:
-    """The texts that say what was measured: a section of the README, and a page."""
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    yield "README.md", readme.split("## What was measured", 1)[1].split("\n## ", 1)[0]
-    yield "docs/measured.md", (ROOT / "docs" / "measured.md").read_text(encoding="utf-8")
+def pages() -> Iterator[tuple[str, str]]:
+    """The texts whose figures need a source: all but what is generated, and decisions, which are of their day."""
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        if path.name != "commands.md":
+            yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
 
 
 def main() -> None:
@@ -125,7 +149,7 @@ def main() -> None:
         elif after != before:
             path.write_text(after, encoding="utf-8")
             print(f"wrote {name}")
-    wrong += [f"{name}: no source for {each}" for name, part in measured_parts() for each in unsourced(part)]
+    wrong += [f"{name}: no source for {each}" for name, part in pages() for each in unsourced(part)]
     if wrong:
         sys.exit("\n".join(wrong))
 
