@@ -32,7 +32,8 @@ COUNT = "count"
 MARKS = ("point", "bar", "line", "boxplot")
 AGGREGATES = ("none", "count", "mean", "median", "min", "max")
 SCORE = ("value", "low", "high", "variance", "entropy")
-Row = dict[str, Any]
+Cell = str | float | bool | None
+Row = dict[str, Cell]
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def rows_for_exploring(project: Project, synthetic: bool = False, most: int = MO
     found = latest(project.store, "score", "run")
     if found is None:
         return Explored()
-    draw, kept, total, left_out = Random(project.config.seed), list[Row](), 0, 0
+    draw, kept, total, left_out = Random(project.config.seed), list[Mapping[str, Any]](), 0, 0
     made = set() if synthetic else {each.id for each in project.store.conversations(synthetic="only")}
     for row in project.store.scores(found["id"]):
         if row["conversation"] in made:
@@ -86,7 +87,7 @@ def rows_for_exploring(project: Project, synthetic: bool = False, most: int = MO
     return Explored(found["id"], rows, _columns(rows), total, left_out, unknown)
 
 
-def _row(score: Row, conversation: Conversation | None) -> Row:
+def _row(score: Mapping[str, Any], conversation: Conversation | None) -> Row:
     """A score's numbers, what it says of other questions, and the plain entries of the metadata."""
     row: Row = {f"score: {name}": score.get(name) for name in SCORE}
     row |= {"score: annotator": score.get("annotator"), "score: warning": bool(score.get("warning"))}
@@ -101,7 +102,9 @@ def _row(score: Row, conversation: Conversation | None) -> Row:
     return row
 
 
-def _metrics(project: Project, scores: Sequence[Row], known: Mapping[str, Conversation]) -> list[dict[str, float]]:
+def _metrics(
+    project: Project, scores: Sequence[Mapping[str, Any]], known: Mapping[str, Conversation]
+) -> list[dict[str, float]]:
     """What the project's sources that ask nobody say of each score's target."""
     sources = [source for name in project.evidence if not (source := project.source(name)).roles]
     samples = {
@@ -197,7 +200,7 @@ def _numbers(explored: Explored, name: str) -> bool:
     return bool(explored.columns.get(name))
 
 
-def _values(explored: Explored, name: str) -> list[Any]:
+def _values(explored: Explored, name: str) -> list[Cell]:
     """A column's values; of a category with many the rarest are one."""
     column = [row.get(name) for row in explored.rows]
     if _numbers(explored, name):

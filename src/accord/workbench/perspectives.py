@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, TypedDict
 
 from accord.evidence import EvidenceTable
 from accord.learning import Evaluator
@@ -26,7 +26,16 @@ AT_ONCE = 0.1
 """Seconds that a page waits for them before it is sent without."""
 MOST = 200
 """People whose predictions are made; the first of them in the order of their names."""
-Row = dict[str, Any]
+
+
+class Guess(TypedDict, total=False):
+    """What a person is expected to say: a distribution and its middle, or why nothing is expected (`unscored`)."""
+
+    value: float
+    low: float
+    high: float
+    distribution: dict[str, float]
+    unscored: str
 
 
 @dataclass(frozen=True)
@@ -39,7 +48,7 @@ class Expected:
         question: What it predicts.
         level: Of turns or of conversations.
         scores: Of a person nobody has met, by turn (`None` for the conversation), as `Score.to_json` has them.
-        people: By turn and person: `value`, `low`, `high`, `distribution`.
+        people: By turn and person.
         metrics: By turn, each column of evidence that is no judge's answer.
         without: Why evidence is missing, counted.
     """
@@ -49,12 +58,12 @@ class Expected:
     evaluator: str = ""
     question: str = ""
     level: str = ""
-    scores: Mapping[int | None, Row] = field(default_factory=dict)
-    people: Mapping[int | None, Mapping[str, Row]] = field(default_factory=dict)
+    scores: Mapping[int | None, Mapping[str, Any]] = field(default_factory=dict)
+    people: Mapping[int | None, Mapping[str, Guess]] = field(default_factory=dict)
     metrics: Mapping[int | None, Mapping[str, float]] = field(default_factory=dict)
     without: Mapping[str, int] = field(default_factory=dict)
 
-    def to_json(self) -> Row:
+    def to_json(self) -> dict[str, Any]:
         """Everything, turns as texts and the conversation as `conversation`."""
         parts = {name: {_named(turn): row for turn, row in getattr(self, name).items()} for name in _BY_TURN}
         return {"state": self.state, "reason": self.reason, "evaluator": self.evaluator, "question": self.question,
@@ -149,16 +158,16 @@ def _measured(project: Project, conversation: Conversation) -> EvidenceTable:
 
 def _of_people(
     evaluator: Evaluator, evidence: EvidenceTable, samples: list[Sample]
-) -> dict[int | None, dict[str, Row]]:
+) -> dict[int | None, dict[str, Guess]]:
     """Each person's own distribution where there is evidence."""
-    found: dict[int | None, dict[str, Row]] = {sample.turn: {} for sample in samples}
+    found: dict[int | None, dict[str, Guess]] = {sample.turn: {} for sample in samples}
     for name in evaluator.annotators[:MOST]:
         for score in evaluator.score(evidence, [name] * len(samples)):
             found[score.target.turn][name] = _short(score)
     return found
 
 
-def _short(score: Score | Unscored) -> Row:
+def _short(score: Score | Unscored) -> Guess:
     if isinstance(score, Unscored):
         return {"unscored": score.reason}
     low, high = score.interval

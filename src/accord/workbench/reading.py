@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict, TypeVar
 
 from accord.project import Project, issues_of
 from accord.store import RunScores, StoreError, live_scores, scores_about
@@ -19,15 +19,50 @@ from accord.values import (
     IssueAnnotation,
     Rubric,
     Taxonomy,
+    Value,
     digests,
     issues_from,
     located,
     sendable,
 )
+from accord.workbench.passages import Passages
 
-Row = dict[str, Any]
 Place = int | None
 """A turn by its place in the conversation; `None` for the conversation itself."""
+
+
+_Said = TypeVar("_Said")
+
+
+class Said(TypedDict):
+    """An answer as it was given."""
+
+    value: Value | None
+    comment: str
+    time: str | None
+
+
+class Answer(Said):
+    """A person's answer that stands; `history` is what they had answered before."""
+
+    person: str
+    question: str
+    study: str
+    against: str | None
+    history: list[Said]
+
+
+class Judgement(TypedDict):
+    """A judge's answer to a question; `expected` where its options are ordered."""
+
+    question: str
+    text: str
+    by: str
+    mode: str | None
+    shares: dict[str, float]
+    outside: float | None
+    meanings: dict[str, str]
+    expected: float | None
 
 
 @dataclass(frozen=True)
@@ -45,31 +80,56 @@ class Reading:
 
     Attributes:
         conversation: As the log has it.
-        answers: What people answered, by place: rows with `person`, `question`, `value`, `comment`, `time`, `study`,
-            and `history`, the same of what they had answered before.
+        answers: What people answered, by place.
         marks: Issues that people marked and did not take back, by turn.
         found: Issues that models found, by turn.
-        judged: A judge's answers, by place: rows with `question`, `text`, `by`, `mode`, `shares` and `expected`.
+        judged: A judge's answers, by place.
         runs: What runs scored, the latest first, then what was scored live.
         kinds: What kinds of issues mean; `None` where the project's taxonomy cannot be read.
     """
 
     conversation: Conversation
-    answers: Mapping[Place, list[Row]] = field(default_factory=dict)
+    answers: Mapping[Place, list[Answer]] = field(default_factory=dict)
     marks: Mapping[Place, list[Annotation]] = field(default_factory=dict)
     found: Mapping[Place, list[Found]] = field(default_factory=dict)
-    judged: Mapping[Place, list[Row]] = field(default_factory=dict)
+    judged: Mapping[Place, list[Judgement]] = field(default_factory=dict)
     runs: Sequence[RunScores] = ()
     kinds: Taxonomy | None = None
 
-    def scores(self) -> dict[Place, list[Row]]:
+    def scores(self) -> dict[Place, list[dict[str, Any]]]:
         """Scores by place, the latest run first; each row has its run's `run`, `command`, `evaluator`, `started`."""
-        found: dict[Place, list[Row]] = {}
+        found: dict[Place, list[dict[str, Any]]] = {}
         for each in self.runs:
             made = {"run": each.run, "command": each.command, "evaluator": each.evaluator, "started": each.started}
             for row in each.rows:
                 found.setdefault(row.get("turn"), []).append({**row, **made})
         return found
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything but what is expected, as plain JSON values."""
+        conversation, scores = self.conversation, self.scores()
+        passages, replies = Passages(conversation.documents), {id(turn) for turn in conversation.replies}
+
+        def about(place: Place) -> dict[str, list[Any]]:
+            return {
+                "answers": self.answers.get(place, []),
+                "marks": [each.to_json() for each in self.marks.get(place, [])],
+                "issues": [{"by": each.by, "is_old": each.is_old, **each.annotation.to_json()}
+                           for each in self.found.get(place, [])],
+                "judged": self.judged.get(place, []), "scores": scores.get(place, []),
+            }  # fmt: skip
+
+        turns = [
+            {"turn": place, **turn.to_json(), **about(place),
+             "documents": [{"number": each.number, "is_cited": each.is_cited, "spans": each.spans}
+                           for each in (passages.used_by(turn) if id(turn) in replies else ())]}
+            for place, turn in enumerate(conversation.turns)
+        ]  # fmt: skip
+        return {
+            "conversation": conversation.id, "synthetic": conversation.is_synthetic,
+            "metadata": dict(conversation.metadata),
+            "documents": [each.to_json() for each in conversation.documents], "turns": turns, "whole": about(None),
+        }  # fmt: skip
 
 
 def reading_of(project: Project, name: str) -> Reading | None:
@@ -97,32 +157,32 @@ def _live(project: Project, name: str) -> list[RunScores]:
         return []  # the board says what is wrong with the mart; a conversation is read without it
 
 
-def _by_place(rows: Iterable[tuple[Place, Row]]) -> dict[Place, list[Row]]:
-    found: dict[Place, list[Row]] = {}
+def _by_place(rows: Iterable[tuple[Place, _Said]]) -> dict[Place, list[_Said]]:
+    found: dict[Place, list[_Said]] = {}
     for place, row in rows:
         found.setdefault(place, []).append(row)
     return found
 
 
-def _answers(people: Sequence[Annotation]) -> list[tuple[Place, Row]]:
+def _answers(people: Sequence[Annotation]) -> list[tuple[Place, Answer]]:
     """Each answer that stands, with those that its author had given before."""
     by_answer = {(each.by, each.answer): each for each in people if each.answer}
     gone = {(each.by, each.replaces) for each in people if each.replaces}
-    found = []
+    found = list[tuple[Place, Answer]]()
     for each in people:
         if each.answer and (each.by, each.answer) in gone:
             continue
-        history, last = list[Row](), each
+        history, last = list[Said](), each
         while (last.by, last.replaces) in by_answer and len(history) < len(people):
             last = by_answer[last.by, last.replaces]
             history.insert(0, _said(last))
         against = None if each.against is None else str(each.against)
-        row = {"person": each.by, "question": each.question, **_said(each), "study": each.study, "against": against}
-        found.append((each.target.turn, {**row, "history": history}))
+        found.append((each.target.turn, {"person": each.by, "question": each.question, **_said(each),
+                                         "study": each.study, "against": against, "history": history}))  # fmt: skip
     return found
 
 
-def _said(each: Annotation) -> Row:
+def _said(each: Annotation) -> Said:
     return {"value": each.value, "comment": each.comment, "time": each.time}
 
 
@@ -151,7 +211,7 @@ def _found(conversation: Conversation, said: Sequence[Annotation]) -> dict[Place
     return found
 
 
-def _judged(rubric: Rubric, said: Sequence[Annotation]) -> list[tuple[Place, Row]]:
+def _judged(rubric: Rubric, said: Sequence[Annotation]) -> list[tuple[Place, Judgement]]:
     """A judge's last answer to each question, in the rubric's order; questions that it lacks come last."""
     last = {(each.target.turn, each.question, each.by, each.mode): each for each in said if each.is_answer}
     order = {question.id: place for place, question in enumerate(rubric.questions)}
@@ -159,7 +219,7 @@ def _judged(rubric: Rubric, said: Sequence[Annotation]) -> list[tuple[Place, Row
     return [(each.target.turn, _judgement(rubric, each)) for each in ordered]
 
 
-def _judgement(rubric: Rubric, each: Annotation) -> Row:
+def _judgement(rubric: Rubric, each: Annotation) -> Judgement:
     question, shares = rubric.get(each.question), dict(each.distribution or {})
     is_ordered = question is not None and question.scale.is_ordered
     return {

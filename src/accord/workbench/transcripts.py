@@ -26,8 +26,8 @@ from accord.workbench.app import Bench, reading_address
 from accord.workbench.asking import _calls
 from accord.workbench.figures import pushes, shares
 from accord.workbench.passages import Passages, Used, excerpts
-from accord.workbench.perspectives import Expected, Perspectives
-from accord.workbench.reading import Found, Place, Reading, reading_of
+from accord.workbench.perspectives import Expected, Guess, Perspectives
+from accord.workbench.reading import Answer, Found, Judgement, Place, Reading, reading_of
 from accord.workbench.showing import Finding, Piece, pieces
 
 _BACK = re.compile(r"/board(?:[/?][\w\-.~!$&'()*+,;=:@/?%]*)?", re.ASCII)
@@ -39,7 +39,6 @@ RUNS = 8
 """Runs whose scores are listed for each target, the latest first."""
 PUSHES = 12
 """The weightiest attributions that are drawn."""
-Row = dict[str, Any]
 TEXTLESS = (
     "this conversation was scored live, and its text is not kept here; to read it, import its log under the same id: "
     "accord import chats.jsonl"
@@ -78,7 +77,8 @@ class _Transcripts:
         found = self.perspectives.of(reading.conversation)
         if is_json:
             # In ASCII: escapes carry what no encoding does, such as half of a surrogate pair.
-            return Response(json.dumps(as_json(reading, found), default=str), media_type="application/json")
+            data = {**reading.to_json(), "expected": found.to_json()}
+            return Response(json.dumps(data, default=str), media_type="application/json")
         chosen = int(turn) if _NUMBER.fullmatch(turn) and int(turn) < len(reading.conversation.turns) else None
         here = reading_address(reading.conversation.id, None, way_back(back))
         return self.bench.page(
@@ -95,37 +95,6 @@ class _Transcripts:
         if found is None and id.endswith(".json"):
             return reading_of(project, id.removesuffix(".json")), True
         return found, False
-
-
-# --- as JSON ----------------------------------------------------------------------------------------------------------
-
-
-def as_json(reading: Reading, expected: Expected) -> Row:
-    """Everything that the page shows, as values."""
-    conversation, scores = reading.conversation, reading.scores()
-    passages, replies = Passages(conversation.documents), {id(turn) for turn in conversation.replies}
-
-    def about(place: Place) -> Row:
-        return {
-            "answers": reading.answers.get(place, []),
-            "marks": [each.to_json() for each in reading.marks.get(place, [])],
-            "issues": [{"by": each.by, "is_old": each.is_old, **each.annotation.to_json()}
-                       for each in reading.found.get(place, [])],
-            "judged": reading.judged.get(place, []), "scores": scores.get(place, []),
-        }  # fmt: skip
-
-    turns = [
-        {"turn": place, **turn.to_json(), **about(place),
-         "documents": [{"number": each.number, "is_cited": each.is_cited, "spans": each.spans}
-                       for each in (passages.used_by(turn) if id(turn) in replies else ())]}
-        for place, turn in enumerate(conversation.turns)
-    ]  # fmt: skip
-    return {
-        "conversation": conversation.id, "synthetic": conversation.is_synthetic,
-        "metadata": dict(conversation.metadata),
-        "documents": [each.to_json() for each in conversation.documents], "turns": turns, "whole": about(None),
-        "expected": expected.to_json(),
-    }  # fmt: skip
 
 
 # --- what the template is told -----------------------------------------------------------------------------------
@@ -184,12 +153,12 @@ class Block:
 class SaidOf:
     """What is said of a turn, or of the conversation: answers, a judge's answers, scores, predictions, metrics."""
 
-    answers: Sequence[Row]
-    judged: Sequence[tuple[Row, Markup]]
-    scores: Sequence[Row]
+    answers: Sequence[Answer]
+    judged: Sequence[tuple[Judgement, Markup]]
+    scores: Sequence[Mapping[str, Any]]
     earlier: int
-    expected: Row | None
-    people: Sequence[tuple[str, Row, Markup | None]]
+    expected: Mapping[str, Any] | None
+    people: Sequence[tuple[str, Guess, Markup | None]]
     attributions: Markup | None
     metrics: Mapping[str, float]
 
@@ -233,8 +202,10 @@ def _whole(reading: Reading, expected: Expected) -> SaidOf:
     return _said_of(reading, expected, None, reading.scores())
 
 
-def _said_of(reading: Reading, expected: Expected, place: Place, scores: Mapping[Place, Sequence[Row]]) -> SaidOf:
-    judged = [(row, shares(row["shares"], str(row["question"]))) for row in reading.judged.get(place, ())]
+def _said_of(
+    reading: Reading, expected: Expected, place: Place, scores: Mapping[Place, Sequence[Mapping[str, Any]]]
+) -> SaidOf:
+    judged = [(row, shares(row["shares"], row["question"])) for row in reading.judged.get(place, ())]
     people = [(name, row, _drawn(row, name)) for name, row in expected.people.get(place, {}).items()]
     mine, now = scores.get(place, ()), expected.scores.get(place)
     pushed = next((row["attributions"] for row in (now, *mine) if row and row.get("attributions")), None)
@@ -248,7 +219,7 @@ def _said_of(reading: Reading, expected: Expected, place: Place, scores: Mapping
     )  # fmt: skip
 
 
-def _drawn(row: Row, name: str) -> Markup | None:
+def _drawn(row: Guess, name: str) -> Markup | None:
     return shares(row["distribution"], name) if "distribution" in row else None
 
 
