@@ -24,21 +24,21 @@ def _convert(rows: Sequence[Fields], default_id: str) -> Record:
     conversation = Conversation(id_, turns, documents_from(fields.get("knowledge")), {**meta, **kept})
     target = Target(id_, turn_index(fields.get("response_index")))
     ratings = tuple(_ratings(fields["ratings"], target))
-    annotators = sorted({label.annotator for label in ratings})
-    return Record(conversation, (*ratings, *_not_applicable(meta, annotators, target)))
+    return Record(conversation, (*ratings, *_not_applicable(meta, ratings, target)) if meta else ratings)
 
 
 def _ratings(ratings: Sequence[Any], target: Target) -> Iterator[Label]:
     for rating in ratings:
-        if not isinstance(rating, Mapping) or not {"annotator", "question", "value"} <= rating.keys():
-            raise WrongShape("a rating has an annotator, a question and a value")
-        yield Label(
-            target, str(rating["question"]), checked_id(rating["annotator"]), rating["value"], rating.get("time")
-        )
+        try:
+            annotator, question, value = rating["annotator"], rating["question"], rating["value"]
+        except (KeyError, TypeError):
+            raise WrongShape("a rating has an annotator, a question and a value") from None
+        yield Label(target, str(question), checked_id(annotator), value, rating.get("time"))
 
 
-def _not_applicable(meta: Mapping[str, Any], annotators: Sequence[str], target: Target) -> Iterator[Label]:
+def _not_applicable(meta: Mapping[str, Any], ratings: Sequence[Label], target: Target) -> Iterator[Label]:
     """Pairs of annotator and question; a bare question where one person rated the item alone."""
+    annotators = sorted({label.annotator for label in ratings})
     for entry in meta.get("not_applicable") or ():
         if isinstance(entry, list) and len(entry) == 2:
             annotator, question = entry

@@ -8,9 +8,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, Literal
-
-import msgspec
+from operator import itemgetter
+from typing import Any
 
 from accord.formats.record import Fields, Format, Record, WrongShape, formats, mapping_of
 from accord.values import Conversation, Document, PlainTurns, Turn
@@ -56,23 +55,21 @@ def turns_of(messages: Sequence[Any]) -> Sequence[Turn]:
     return tuple(turn_from_message(message) for message in messages)
 
 
-class _Plain(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """A role under the name that it has here and a text, as nearly all messages are."""
-
-    role: Literal["user", "assistant", "tool", "system"]
-    content: str
-
-
-_ALL_PLAIN = list[_Plain]
+_DICTS, _PAIRS, _TEXTS = frozenset({dict}), frozenset({len(_PLAIN)}), frozenset({str})
+_ROLE, _CONTENT = itemgetter("role"), itemgetter("content")
 
 
 def _are_plain(messages: list[Any]) -> bool:
-    """Whether all messages are plain ones: checked together, in a tenth of the time that each alone would take."""
-    try:
-        msgspec.convert(messages, _ALL_PLAIN)
-    except (msgspec.ValidationError, ValueError, RecursionError):  # half a surrogate pair is a ValueError
+    """Whether all messages are a role under the name that it has here and a text, and no more, as nearly all are.
+
+    They are checked together, in a fraction of the time that one after another would take.
+    """
+    if not (_DICTS.issuperset(map(type, messages)) and _PAIRS.issuperset(map(len, messages))):
         return False
-    return True
+    try:
+        return _STANDARD.issuperset(map(_ROLE, messages)) and _TEXTS.issuperset(map(type, map(_CONTENT, messages)))
+    except (KeyError, TypeError):  # a role may be a list
+        return False
 
 
 def turn_from_message(message: Any) -> Turn:

@@ -204,7 +204,8 @@ def _raise(error: BadRow) -> None:
 
 
 def _good_rows(path: Path, columns: Mapping[str, str] | None, complain: OnBadRow) -> Iterator[Row]:
-    yield from _kept(mapped(read_rows(path), columns, str(path)), complain)
+    rows = read_rows(path)
+    yield from _kept(mapped(rows, columns, str(path)) if columns else rows, complain)
 
 
 def _kept(rows: Iterable[Row | BadRow], complain: OnBadRow) -> Iterator[Row]:
@@ -223,10 +224,14 @@ def _records(
     passed_over: OnPassedOver,
     stem: str | None = None,
 ) -> Iterator[Record]:
-    groups: Generator[list[Row]] = (
-        ([row] for row in rows) if format.key is None else grouped(_keyed(path, format, rows, complain, passed_over))
-    )
     named = stem or path.name.split(".")[0]
+    if format.key is None:
+        for row in rows:
+            record = _guarded(path, row.line, complain, _converted, format, [row.fields], f"{named}-{row.line}")
+            if record is not None:
+                yield record
+        return
+    groups: Generator[list[Row]] = grouped(_keyed(path, format, rows, complain, passed_over))
     with closing(groups):  # a bad row that is raised must not leave what was spooled behind
         for group in groups:
             fields, default_id = [row.fields for row in group], f"{named}-{group[0].line}"

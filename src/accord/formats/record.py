@@ -121,7 +121,7 @@ def admitted(record: Record) -> Record:
     """
     found = record.conversation
     turns = found.turns
-    if isinstance(turns, PlainTurns) and not found.documents and all(map(_is_plain_cell, found.metadata.items())):
+    if isinstance(turns, PlainTurns) and not found.documents and _are_plain_cells(found.metadata):
         return record
     if not isinstance(turns, PlainTurns):
         turns = tuple(_admitted_turn(place, turn) for place, turn in enumerate(turns))
@@ -129,10 +129,11 @@ def admitted(record: Record) -> Record:
     return replace(record, conversation=Conversation(found.id, turns, documents, metadata))
 
 
-def _is_plain_cell(cell: tuple[Any, Any]) -> bool:
-    return type(cell[0]) is str and type(cell[1]) in _SCALARS
+def _are_plain_cells(cells: Fields) -> bool:
+    return _SCALARS.issuperset(map(type, cells.values())) and _TEXT.issuperset(map(type, cells))
 
 
+_TEXT = frozenset({str})
 _SCALARS = frozenset({str, int, bool, type(None)})
 
 

@@ -82,8 +82,9 @@ def read_rows(path: Path) -> Iterator[Row | BadRow]:
     try:
         for row in rows:
             yield row
-            bad = bad + 1 if isinstance(row, BadRow) else 0
-            if isinstance(row, BadRow) and bad > BAD_AT_ONCE:
+            if not isinstance(row, BadRow):
+                bad = 0
+            elif (bad := bad + 1) > BAD_AT_ONCE:
                 raise BadInput(f"{path}: {BAD_AT_ONCE:,} rows one after another are none, up to line {row.line}")
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror or error}") from None
@@ -251,9 +252,12 @@ def _line_rows(path: Path, stream: IO[bytes], wraps: bool) -> Iterator[Row | Bad
             begun = True
             continue
         text = raw.removeprefix(_BOM) if line == 1 else raw
-        if not text.strip():
+        if not text or text.isspace():
             continue
         row = _parsed(path, line, text)
+        if begun and len(text) <= ROW_BYTES:
+            yield row
+            continue
         if not begun and isinstance(row, BadRow) and text.strip().endswith((b"{", b"[", b",")):
             # Not a line of its own but the opening of one pretty-printed value.
             whole = text + stream.read(_WHOLE_BYTES + 1 - len(text))

@@ -16,6 +16,7 @@ from collections.abc import Set as AbstractSet
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,18 @@ from accord.formats import (
     records_of_lines,
 )
 from accord.store import Columns, Keys, conversation_row, label_row, now
-from accord.values import MB, AccordError, Annotation, BadInput, Conversation, Label, PlainTurns, Rubric, check_label
+from accord.values import (
+    MB,
+    AccordError,
+    Annotation,
+    BadInput,
+    Conversation,
+    Label,
+    PlainTurns,
+    Rubric,
+    Turn,
+    check_label,
+)
 
 ROWS_AT_ONCE = 2000
 PART_BYTES = 4 * MB
@@ -111,10 +123,8 @@ class Seen:
         """Count what a conversation has that could be labels, and who speaks in it, where that is no assistant."""
         if asked and (found := asked_beside(conversation, asked)):
             self.beside.update(found)
-        turns = conversation.turns
-        spoken = [m["role"] for m in turns.messages] if isinstance(turns, PlainTurns) else [turn.role for turn in turns]
-        if "assistant" not in spoken:
-            roles = dict.fromkeys(role for role in spoken if role not in ("system", "tool"))
+        if "assistant" not in _spoken_by(conversation.turns):
+            roles = dict.fromkeys(role for role in _spoken_by(conversation.turns) if role not in ("system", "tool"))
             self.roles.update(list(roles))  # in the order in which they speak
 
     def noted(self, labels: Iterable[Label], rubric: Rubric) -> Iterator[Label]:
@@ -257,6 +267,13 @@ def _prepare(records: Iterator[Record], job: Job, done: Prepared) -> bool:
     except BadInput as error:
         done.failure = error
     return True
+
+
+def _spoken_by(turns: Sequence[Turn]) -> Iterator[str]:
+    return map(_ROLE, turns.messages) if isinstance(turns, PlainTurns) else (turn.role for turn in turns)
+
+
+_ROLE = itemgetter("role")
 
 
 def _spoken(record: Record, reading: Reading) -> Record:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from operator import itemgetter
 from typing import Any
@@ -35,7 +35,11 @@ def add_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str, A
         cells = [tuple(map(row.get, names)) for row in ordered]
     if connection.dialect.name == "postgresql" and len(cells) >= FEW:
         return _copied(connection, table, cells)
-    return connection.exec_driver_sql(_insert(table, connection.dialect.paramstyle), cells).rowcount
+    # A column that is null in every row is left out: binding it costs as much as binding a value.
+    columns = [(name, column) for name, column in zip(names, zip(*cells, strict=True), strict=True)
+               if column.count(None) < len(column)]  # fmt: skip
+    statement = _insert(table, tuple(name for name, _ in columns), connection.dialect.paramstyle)
+    return connection.exec_driver_sql(statement, list(zip(*(column for _, column in columns), strict=True))).rowcount
 
 
 @cache
@@ -45,20 +49,20 @@ def takes_rows(table: Table) -> bool:
 
 
 @cache
-def _insert(table: Table, paramstyle: str) -> str:
-    values = ", ".join(["?" if paramstyle == "qmark" else "%s"] * len(table.columns))
-    return f"INSERT INTO {table.name} ({_names(table)}) VALUES ({values}) ON CONFLICT DO NOTHING"
+def _insert(table: Table, names: Sequence[str], paramstyle: str) -> str:
+    values = ", ".join(["?" if paramstyle == "qmark" else "%s"] * len(names))
+    return f"INSERT INTO {table.name} ({_quoted(names)}) VALUES ({values}) ON CONFLICT DO NOTHING"
 
 
-def _names(table: Table) -> str:
-    return ", ".join(f'"{column.name}"' for column in table.columns)
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
 
 
 def _copied(connection: Connection, table: Table, cells: Sequence[tuple[Any, ...]]) -> int:
     """`COPY` knows no conflicts: rows go to a table of this connection alone, and from there the new ones to theirs."""
     import psycopg
 
-    names, waiting = _names(table), f"incoming_{table.name}"
+    names, waiting = _quoted(column.name for column in table.columns), f"incoming_{table.name}"
     connection.exec_driver_sql(f"CREATE TEMP TABLE IF NOT EXISTS {waiting} (LIKE {table.name}) ON COMMIT DELETE ROWS")
     connection.exec_driver_sql(f"TRUNCATE {waiting}")
     driver = connection.connection.driver_connection

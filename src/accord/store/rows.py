@@ -155,21 +155,21 @@ def _content(conversation: Conversation) -> str:
 
     Texts are nearly all of it, which the faster encoder writes; floats may only stand beside them.
     """
-    fast = None if conversation.documents else _turns(conversation.turns)
-    if fast is None:
-        return canonical_json(conversation.to_json())
+    turns = None if conversation.documents else _turns(conversation.turns)
     name, metadata = conversation.id, dict(conversation.metadata)
-    beside = {"id": name, "metadata": metadata}
-    is_flat = _FLAT.issuperset(map(type, metadata.values())) and _TEXT.issuperset(map(type, metadata))
-    written = (_fast(beside) if is_flat else None) or canonical_json(beside)
-    return f'{{"documents":[],{written[1:-1]},"turns":{fast}}}'
+    fast = None
+    if turns is not None and _FLAT.issuperset(map(type, metadata.values())) and _TEXT.issuperset(map(type, metadata)):
+        fast = _fast({"documents": (), "id": name, "metadata": metadata, "turns": turns})
+    elif turns is not None and (written := _fast(turns)) is not None:
+        fast = f'{{"documents":[],{canonical_json({"id": name, "metadata": metadata})[1:-1]},"turns":{written}}}'
+    return canonical_json(conversation.to_json()) if fast is None else fast
 
 
-def _turns(turns: Sequence[Turn]) -> str | None:
-    """The canonical JSON of turns by the faster encoder; `None` where it may be another."""
+def _turns(turns: Sequence[Turn]) -> Sequence[Mapping[str, Any]] | None:
+    """Turns as JSON that both encoders write alike, but for some of their texts; `None` where that cannot be said."""
     if isinstance(turns, PlainTurns):
-        return _fast(turns.messages)
-    return None if any(turn.extra for turn in turns) else _fast([turn.to_json() for turn in turns])
+        return turns.messages
+    return None if any(turn.extra for turn in turns) else [turn.to_json() for turn in turns]
 
 
 _TEXT = frozenset({str})
@@ -191,7 +191,9 @@ def _fast(value: Any) -> str | None:
 
 def _storable(text: str | None) -> str | None:
     """A text without what databases refuse; the conversation's own content keeps it."""
-    return None if text is None else text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
+    if text is None or (text.isascii() and "\0" not in text):
+        return text
+    return text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
 
 
 # --- annotations ---------------------------------------------------------------------------------------------------
@@ -228,9 +230,10 @@ class Keys:
         said += label.against or ()
         is_flat = not more and _FLAT.issuperset(map(type, said))
         listed = (_fast(said) if is_flat else None) or canonical_json([*said, more] if more else said)
-        digest = hashlib.sha256(listed.encode("ascii")).digest()[:12]
+        first = hashlib.sha256(f"{listed[:-1]},1]".encode("ascii"))  # the same list with the count at its end
+        digest = first.digest()[:12]
         self._seen[digest] = count = self._seen.get(digest, 0) + 1
-        return text_hash(f"{listed[:-1]},{count}]", length=40)  # the same list with the count at its end
+        return "s256:" + first.hexdigest()[:40] if count == 1 else text_hash(f"{listed[:-1]},{count}]", length=40)
 
 
 def overall_key(annotation: Annotation) -> str:
