@@ -195,8 +195,8 @@ def _is_plain(value: Any) -> bool:
 def asked_beside(conversation: Conversation, questions: AbstractSet[str]) -> set[str]:
     """Those of some questions that something beside a conversation's text may answer."""
     metadata = conversation.metadata
-    is_bare = isinstance(conversation.turns, PlainTurns) and not any(map(_may_tell_more, metadata))
-    if is_bare and questions.isdisjoint(metadata):
+    is_bare = isinstance(conversation.turns, PlainTurns) and questions.isdisjoint(metadata)
+    if is_bare and not any(map(_may_tell_more, metadata)):
         return set()  # of what is called by its own name there is none: so it is with most
     return {each.question for each in answers_beside(conversation) if each.question in questions}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from accord.formats import (
 )
 from accord.project.inferring import positions_among
 from accord.project.preparing import ROWS_AT_ONCE, Job, Prepared, Reading, Seen, prepared_parts
-from accord.store import Added, IssueAnnotations, Store, changed_conversation, unknown_target
+from accord.store import LABELS_AT_ONCE, Added, Columns, IssueAnnotations, Store, changed_conversation, unknown_target
 from accord.values import (
     ANNOTATOR_KINDS,
     ISSUE,
@@ -227,19 +228,62 @@ def _import_conversations(
 ) -> None:
     """A file's conversations with the labels beside them; what is prepared is kept before more is read."""
     seen = 0
-    for part in prepared_parts(job, workers):
-        for error in part.bad:
-            done.skip(error)
-        done.seen.plus(part.seen)
-        _keep(store, job, part, done)
-        if part.failure is not None:
-            raise part.failure
-        seen += len(part.conversations)
-        if on_progress is not None:
-            on_progress(seen)
+    with _Waiting(store, job, done) as waiting:
+        for part in prepared_parts(job, workers):
+            for error in part.bad:
+                done.skip(error)
+            done.seen.plus(part.seen)
+            _keep(store, job, part, done, waiting)
+            if part.failure is not None:
+                raise part.failure
+            seen += len(part.conversations)
+            if on_progress is not None:
+                on_progress(seen)
 
 
-def _keep(store: Store, job: Job, part: Prepared, done: Imported) -> None:
+PARTS_TOGETHER = 4
+
+
+class _Waiting:
+    """Labels of the last few parts, whose conversations are kept already: they are written in one transaction.
+
+    A label's key may stand anywhere in the index of keys. Of few labels in a large store each changes a page of its
+    own, of many some change one together. Whatever ends the import but a kill, those that wait are written.
+    """
+
+    def __init__(self, store: Store, job: Job, done: Imported) -> None:
+        self._store, self._job, self._done = store, job, done
+        self._labels: list[Columns] = []
+        self._turns: dict[str, int] = {}
+        self._parts = 0
+
+    def __enter__(self) -> _Waiting:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.write()
+
+    def add(self, labels: Sequence[Columns], turns: Mapping[str, int]) -> None:
+        """Let a part's labels wait until there are enough, or enough parts; `turns` of its conversations are known."""
+        self._labels += labels
+        self._turns |= {name: turns[name] for name in {str(row["conversation"]) for row in labels} & turns.keys()}
+        self._parts += 1
+        if len(self._labels) >= LABELS_AT_ONCE or self._parts >= PARTS_TOGETHER:
+            self.write()
+
+    def write(self) -> None:
+        """Write those that wait; what is about nothing that the store holds is left out."""
+        labels, turns, self._labels, self._turns, self._parts = self._labels, self._turns, [], {}, 0
+        unknown = partial(_unknown, self._job, self._done)
+        if labels:
+            self._done.labels = self._done.labels.plus(self._store.add_label_rows(labels, unknown, turns))
+
+
+def _unknown(job: Job, done: Imported, label: Label) -> None:
+    _complain(BadInput(f"{job.path}: {unknown_target(label)}"), done.skip if job.skips else None)
+
+
+def _keep(store: Store, job: Job, part: Prepared, done: Imported, waiting: _Waiting) -> None:
     """Write prepared rows; what belongs to a conversation that the store has with other content is left out."""
 
     def complain(reason: str) -> None:
@@ -254,10 +298,10 @@ def _keep(store: Store, job: Job, part: Prepared, done: Imported) -> None:
         complain(changed_conversation(name))
     labels = [row for row in part.labels if row["conversation"] not in changed] if changed else part.labels
     turns = {str(row["id"]): int(row["turns"] or 0) for row in rows if row["id"] not in changed}
-    added = store.add_label_rows(labels, lambda label: complain(unknown_target(label)), turns)
-    done.labels = done.labels.plus(added)
+    waiting.add(labels, turns)
     said = [each for each in part.answers if each.target.conversation not in changed]
     if said:
+        waiting.write()  # what was said first stands first
         _add_answers(store, job.rubric, job.path, said, done, done.skip if job.skips else None)
     kept = [record for record in part.assessed if record.conversation.id not in changed]
     if kept:

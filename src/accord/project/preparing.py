@@ -77,9 +77,9 @@ class Reading:
 
     def named(self, labels: Iterable[Label]) -> Iterator[Label]:
         """Labels of their question's level, each by who is known to have given it."""
-        if not self.levels and not self.unnamed:
-            yield from labels
-            return
+        return self._named(labels) if self.levels or self.unnamed else iter(labels)
+
+    def _named(self, labels: Iterable[Label]) -> Iterator[Label]:
         for label in labels:
             level = self.levels.get(label.question)
             if level is None or (label.target.turn is None) == (level == "conversation"):

@@ -15,7 +15,7 @@ from .rows import changed_conversation as changed_conversation, conversation_row
 from .rows import label_row as label_row, now as now, unknown_target as unknown_target
 from .schema import metadata as metadata
 from .scored import RunScores as RunScores, live_scores as live_scores, scores_about as scores_about
-from .store import Store as Store
+from .store import LABELS_AT_ONCE as LABELS_AT_ONCE, Store as Store
 from .studies import ADJUDICATED as ADJUDICATED, Assignment as Assignment, Candidate as Candidate, Item as Item
 from .studies import LeaseExpired as LeaseExpired, Prediction as Prediction, Studies as Studies
 from .talks import DIED as DIED, Limits as Limits, Said as Said, Talk as Talk, Talks as Talks

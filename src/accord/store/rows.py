@@ -134,10 +134,9 @@ def _is_there(target: tuple[str, int | None], turns: Mapping[str, int]) -> bool:
 def conversation_row(conversation: Conversation, added: str) -> Columns:
     """A row of `conversations`, `added` at a time."""
     content = _content(conversation)
-    digest = "s256:" + hashlib.sha256(content.encode("ascii")).hexdigest()
     return {
         "id": conversation.id,
-        "hash": digest,
+        "hash": text_hash(content),
         "system": _storable(conversation.system),
         "turns": len(conversation.turns),
         "content": content,
@@ -226,8 +225,10 @@ class Keys:
         return self._of_person(label)
 
     def _of_person(self, label: Label, more: Mapping[str, Json] = {}) -> str:
-        said: list[Any] = [*label.target, label.question, label.annotator, label.value, label.time]
-        said += label.against or ()
+        name, turn = label.target
+        said: list[Any] = [name, turn, label.question, label.annotator, label.value, label.time]
+        if label.against is not None:
+            said += label.against
         is_flat = not more and _FLAT.issuperset(map(type, said))
         listed = (_fast(said) if is_flat else None) or canonical_json([*said, more] if more else said)
         first = hashlib.sha256(f"{listed[:-1]},1]".encode("ascii"))  # the same list with the count at its end
