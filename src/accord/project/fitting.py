@@ -54,7 +54,7 @@ OnStage = Callable[[str], None]
 def fit(
     project: Project,
     name: str | None,
-    out: Path | None,
+    out: str | Path | None,
     step: Step,
     on_stage: OnStage = lambda stage: None,
     every_question: bool = False,
@@ -97,7 +97,7 @@ def tried(project: Project, evaluator: Evaluator, every_question: bool = False) 
     return with_every_question(project.rubric, project.store, evaluator, one) if every_question else one(evaluator)
 
 
-def _folder(project: Project, evaluator: Evaluator, out: Path | None) -> Path:
+def _folder(project: Project, evaluator: Evaluator, out: str | Path | None) -> Path:
     """Where an evaluator is saved; that of another question than the main one has a folder of its own.
 
     Raises:
@@ -107,7 +107,7 @@ def _folder(project: Project, evaluator: Evaluator, out: Path | None) -> Path:
     if own != project.rubric.main:
         plain = re.sub(r"\W+", "-", own.casefold()).strip("-") or content_hash(own, length=8)[5:]
         name = f"{name}-{plain}"
-    folder = out or project.folder(name)
+    folder = Path(out or project.folder(name))
     try:
         other = saved_as(folder)["question"]["id"]
     except (BadInput, KeyError, TypeError):  # nothing that could be used is lost

@@ -348,7 +348,7 @@ class Project:
     def fit(
         self,
         name: str | None = None,
-        out: Path | None = None,
+        out: str | Path | None = None,
         step: Step = lambda purpose: None,
         on_stage: Callable[[str], None] = lambda stage: None,
         every_question: bool = False,
