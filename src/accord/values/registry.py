@@ -36,6 +36,7 @@ class Registry(Generic[T]):
         self._members: dict[str, T] = {}  # of families, as they were asked for
         self._loading = RLock()
         self._begun = self._loaded = False
+        self._refused: BadInput | None = None
 
     def register(self, name: str) -> Callable[[T], T]:
         """Decorate a plug-in to make it known under `name`.
@@ -95,6 +96,8 @@ class Registry(Generic[T]):
         if self._loaded:
             return
         with self._loading:
+            if self._refused is not None:  # a module that failed leaves behind what it had registered by then
+                raise self._refused
             if self._begun:  # by this thread, which asks for a name while it imports
                 return
             self._begun = True
@@ -106,5 +109,8 @@ class Registry(Generic[T]):
                 for entry in _installed().select(group=group):
                     entry.load()
                 self._loaded = True
+            except BadInput as error:
+                self._refused = error
+                raise
             finally:
                 self._begun = self._loaded
