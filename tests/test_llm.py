@@ -9,6 +9,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from ssl import SSLContext
 from typing import Any
 
 import pytest
@@ -417,8 +418,9 @@ def test_many_requests_are_spread_over_some_clients_and_few_need_one(monkeypatch
     opened: list[_Waiting] = []
 
     class _Waiting:
-        def __init__(self, *_: Any) -> None:
+        def __init__(self, *options: Any) -> None:
             opened.append(self)
+            self.certificates = options[-1]
             self.busy = self.most = 0
             self.is_closed = False
 
@@ -446,4 +448,5 @@ def test_many_requests_are_spread_over_some_clients_and_few_need_one(monkeypatch
         opened.clear()
         asyncio.run(run(at_once))
         assert len(opened) == clients and all(each.is_closed and not each.busy for each in opened)
+        assert isinstance(opened[0].certificates, SSLContext) and len({each.certificates for each in opened}) == 1
         assert max(each.most for each in opened) <= max(16, -(-at_once // 8))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from accord.models.model import CallFailed, Prompt, Reply, Usage
@@ -31,6 +32,8 @@ from accord.values import (
 )
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from openai import AsyncOpenAI
 
 
@@ -44,12 +47,18 @@ DEFAULT_URL = "https://api.openai.com/v1"
 
 
 def open_client(
-    model: str, base_url: str, api_key: str | None, timeout: float, most_bytes: int = MOST_BYTES
+    model: str,
+    base_url: str,
+    api_key: str | None,
+    timeout: float,
+    most_bytes: int = MOST_BYTES,
+    certificates: SSLContext | None = None,
 ) -> AsyncOpenAI:
     """A client of an OpenAI-compatible endpoint; nothing is sent yet.
 
     The key comes from `OPENAI_API_KEY` unless given. The SDK's own retries are off: `Retrying` does them, where they
-    are counted. See `receiving` for what is refused of a reply.
+    are counted. See `receiving` for what is refused of a reply. Reading the system's certificates takes tens of
+    milliseconds: clients of one endpoint share them.
 
     Raises:
         ModelError: No key is given and `OPENAI_API_KEY` is not set.
@@ -58,11 +67,23 @@ def open_client(
 
     try:
         http = DefaultAsyncHttpxClient(
-            timeout=timeout, headers={"Accept-Encoding": ENCODINGS}, event_hooks={"response": [receiver(most_bytes)]}
+            timeout=timeout,
+            headers={"Accept-Encoding": ENCODINGS},
+            event_hooks={"response": [receiver(most_bytes)]},
+            verify=True if certificates is None else certificates,
         )
         return AsyncOpenAI(base_url=base_url, api_key=api_key, timeout=timeout, max_retries=0, http_client=http)
     except OpenAIError:
         raise ModelError(f"no key for {model!r}: set OPENAI_API_KEY (any text where the endpoint needs none)") from None
+
+
+def _certificates() -> SSLContext:
+    """What the HTTP library that the SDK is built on would read for each client."""
+    from openai import DefaultAsyncHttpxClient
+
+    built_on = next(kind.__module__ for kind in DefaultAsyncHttpxClient.__mro__ if kind.__module__[:6] != "openai")
+    found: SSLContext = import_module(built_on.partition(".")[0]).create_ssl_context()
+    return found
 
 
 @dataclass(eq=False)
@@ -106,7 +127,14 @@ class Endpoint(ABC):
     @cached_property
     def client(self) -> AsyncOpenAI:
         """The SDK's client, opened when something is first asked; see `open_client` for what is raised."""
-        return open_client(self.name, *self._options)
+        return self._opened()
+
+    @cached_property
+    def _certificates(self) -> SSLContext:
+        return _certificates()
+
+    def _opened(self) -> AsyncOpenAI:
+        return open_client(self.name, *self._options, self._certificates)
 
     async def fetch(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """The JSON that the endpoint answers to a request under its address: a POST, or a GET without a body.
@@ -132,7 +160,7 @@ class Endpoint(ABC):
         """A client with room; another one is opened where all have as many requests under way as they should."""
         found = next((pool for pool in self._pools if pool.busy < POOLED), None)
         if found is None and len(self._pools) < POOLS:
-            found = _Pool(open_client(self.name, *self._options) if self._pools else self.client)
+            found = _Pool(self._opened() if self._pools else self.client)
             self._pools.append(found)
         return found or min(self._pools, key=lambda pool: pool.busy)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
 from typing import Any, Protocol, TypeVar
 
 from accord.values import AccordError, JsonSchema, Question, Sample, content_hash, redacted, redacted_message
@@ -136,7 +137,16 @@ def key_of(name: str, question: Any) -> str:
 
 def _fields(value: Any) -> list[Any]:
     """A frozen value's fields in their order."""
-    return [getattr(value, field.name) for field in fields(value)]
+    kind: Any = type(value)
+    return [getattr(value, name) for name in _names(kind)]
+
+
+@cache
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
+
+
+_WHOLE = json.JSONEncoder(default=_fields)
 
 
 def estimated_usage(question: Any) -> Usage:
@@ -149,7 +159,7 @@ def estimated_usage(question: Any) -> Usage:
 
 def estimated_tokens(content: Any) -> int:
     """Tokens that a text, or the texts of a frozen value, may have at the most; see `estimated_usage`."""
-    return len(json.dumps(content, default=_fields)) // 4 + 1
+    return len(_WHOLE.encode(content)) // 4 + 1
 
 
 MOST_CHARACTERS = 8

@@ -84,8 +84,12 @@ def material_hash(sample: Sample, instructions: str) -> str:
 
 def question_hash(template_name: str, question: Question) -> str:
     """A digest of what a prompt adds to that for one question: the words around it, the question, its options."""
-    shown = options_of(question, answer_labels(question.scale))
-    return content_hash([template(template_name).template, question.text, shown])
+    return _question_hash(template_name, question.text, options_of(question, answer_labels(question.scale)))
+
+
+@lru_cache(maxsize=1024)
+def _question_hash(template_name: str, text: str, shown: str) -> str:
+    return content_hash([template(template_name).template, text, shown])
 
 
 def prompt_hash(template_name: str, sample: Sample, question: Question, instructions: str) -> str:
