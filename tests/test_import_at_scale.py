@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from accord import Conversation, Store, Turn
 from accord.formats import WrongShape, answers_beside, asked_beside, decoded_json, read, read_rows
 from accord.project import Imported, Reading, import_files, preparing
-from accord.store import Keys, conversation_row, label_row
+from accord.store import Keys, StoreError, conversation_row, label_row
 from accord.values import (
     AccordError,
     BadInput,
@@ -283,6 +283,21 @@ def test_an_answer_off_the_scale_is_refused_after_many_that_are_on_it(
     path.write_text("\n".join(map(json.dumps, [*rows, rated("wrong", value=value), *rows[:9]])))
     done, _ = imported(path, rubric, 1)
     assert done.skipped == 1 and done.labels.new == 59 and "a.jsonl" in done.bad_rows[0]
+
+
+def test_labels_that_an_import_did_not_come_to_are_added_by_the_next_one(
+    file: Path, rubric: Rubric, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.write_text("\n".join(json.dumps(rated(f"c{n}")) for n in range(650)))
+
+    def fails(*_: Any) -> None:
+        raise StoreError("no room")
+
+    with monkeypatch.context() as broken, pytest.raises(StoreError, match="no room"):
+        broken.setattr(Store, "add_label_rows", fails)
+        imported(file, rubric, 1)
+    done, rows = imported(file, rubric, 1)
+    assert (done.conversations.known, done.labels.new, len(rows)) == (400, 650, 1300)  # four parts of a hundred
 
 
 def test_a_part_ends_with_many_rows_or_with_much_text(
