@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from html import unescape
@@ -17,6 +16,7 @@ from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import pytest
+from processes import Forked
 from served_workbench import Browser, chats, served
 from waiting import PATIENCE, until
 
@@ -208,9 +208,9 @@ def test_only_those_who_lead_see_the_board(tmp_path: Path) -> None:
 
 @contextmanager
 def serving(folder: Path, evaluator: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-m", "accord", "serve", "--evaluator", str(evaluator), "--port", str(port)]
+    command = ["-m", "accord", "serve", "--evaluator", str(evaluator), "--port", str(port)]
     with (folder / "serve.log").open("ab") as log:
-        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
+        process = Forked(command, cwd=folder, stdout=log, stderr=log)
     try:
         until(lambda: answers(port) or process.poll() is not None, lambda: (folder / "serve.log").read_text())
         assert process.poll() is None, (folder / "serve.log").read_text()

@@ -16,6 +16,7 @@ from typing import Any
 import polars as pl
 import pytest
 import yaml
+from processes import Forked
 from small_sample import sources
 from typer.testing import CliRunner
 from waiting import PATIENCE
@@ -436,9 +437,7 @@ def test_plugins_and_schema() -> None:
 
 
 def process(*arguments: str, program: Sequence[str] = ("-m", "accord")) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, *program, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    return Forked([*program, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 STOPS = """

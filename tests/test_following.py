@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import Forked, run
 from small_sample import sources
 from waiting import PATIENCE, until
 
@@ -375,10 +376,10 @@ def test_the_command_that_is_stopped_ends_with_5_where_something_was_lost(
 ) -> None:
     rows = messages(chats[:4])
     write(tmp_path / "log.jsonl", rows[:8])
-    following = command(evaluator, tmp_path)
-    subprocess.run([*following, "--once"], cwd=tmp_path, check=True, capture_output=True)
+    following = command(evaluator, tmp_path)[1:]
+    run([*following, "--once"], cwd=tmp_path, check=True)
     write(tmp_path / "log.jsonl", rows[8:10], "w")  # cut short by whoever copied it; what came before the cut is gone
-    process = subprocess.Popen(following, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = Forked(following, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     noted = process.stderr and process.stderr.readline()
     process.send_signal(signal.SIGTERM)
     told, rest = process.communicate(timeout=PATIENCE)

@@ -10,7 +10,6 @@ import re
 import sqlite3
 import stat
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from processes import Forked
 from waiting import PATIENCE
 
 from accord import Conversation, Question, Rubric, Scale, Store, Turn
@@ -521,8 +521,8 @@ with Project(config, Rubric.model_validate_json(sys.argv[3])) as project:
 @pytest.mark.slow
 def test_processes_on_one_store_pay_once(store: Store, api_key: None) -> None:
     with ChatServer(lambda request: replace(answer_any(request), after=0.002)) as server:
-        command = [sys.executable, "-c", PROCESS, store.url, server.url, RUBRIC.model_dump_json()]
-        running = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
+        command = ["-c", PROCESS, store.url, server.url, RUBRIC.model_dump_json()]
+        running = [Forked(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
         for process in running:
             out, errors = process.communicate(timeout=PATIENCE)
             assert out == b"1\n", errors.decode()

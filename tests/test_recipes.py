@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 import scaled
+from processes import Forked
 
 from accord.formats import arrow_schema
 from accord.project import BatchScorer, merge_parts
@@ -93,8 +94,8 @@ def test_any_scheduler_runs_the_same_command_per_share_at_the_same_time(place):
     run = "from accord.formats import pieces\npieces.PIECE_ROWS = 10\nfrom accord.cli import app, commands\napp()"
     own = ["--evaluator", "evaluators/mixture", "--workers", "1"]
     shares = [
-        subprocess.Popen(
-            [sys.executable, "-c", run, "score", "chats.parquet", "--out", "scores/", "--shard", f"{n}/3", *own],
+        Forked(
+            ["-c", run, "score", "chats.parquet", "--out", "scores/", "--shard", f"{n}/3", *own],
             cwd=place, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )
         for n in (1, 2, 3)

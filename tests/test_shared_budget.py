@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from processes import Forked
 
 from accord.models import Budget, Budgeted, Caps, ChatMessage, Price, Prompt, ScriptedModel, Usage, wait
 from accord.project import Project, config_from
@@ -165,8 +165,8 @@ def test_processes_that_share_a_budget_stop_together_and_go_on_with_a_larger_one
         return Wire({"error": {"message": "later"}}, status=500) if first else replace(wire, after=0.002)
 
     def run(server: ChatServer, cap: int) -> int:
-        command = [sys.executable, "-c", PROCESS, store.url, server.url, few.model_dump_json(), str(cap)]
-        running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+        command = ["-c", PROCESS, store.url, server.url, few.model_dump_json(), str(cap)]
+        running = [Forked(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
         return sum(int(each.communicate()[0]) for each in running)
 
     with ChatServer(answer) as server:  # type: ignore[arg-type]
@@ -212,9 +212,9 @@ def test_scoring_processes_hold_nothing_of_a_shared_budget_between_batches(
             project.judge()
             project.fit("asks", tmp_path / "asks")
         before = len(server.requests)
-        command = [sys.executable, "-c", WORKER, str(tmp_path / "asks"), store.url]
+        command = ["-c", WORKER, str(tmp_path / "asks"), store.url]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        workers = [subprocess.Popen([*command, str(number)], **pipes) for number in range(4)]  # type: ignore[call-overload]
+        workers = [Forked([*command, str(number)], **pipes) for number in range(4)]
         try:
             for batch in (1, 2):
                 assert [worker.stdout.readline().strip() for worker in workers] == ["10"] * 4

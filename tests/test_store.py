@@ -6,7 +6,6 @@ import json
 import re
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from importlib.resources import files
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from processes import Forked, run
 from sqlalchemy import Connection, MetaData, inspect, select, text
 from typer.testing import CliRunner
 from waiting import PATIENCE
@@ -350,7 +350,7 @@ for i in range(300):
 @pytest.mark.slow
 def test_processes_that_write_at_once_lose_nothing(store: Store) -> None:
     url = store.url
-    writers = [subprocess.Popen([sys.executable, "-c", WRITER, url, name], stderr=subprocess.PIPE) for name in "xyz"]
+    writers = [Forked(["-c", WRITER, url, name], stderr=subprocess.PIPE) for name in "xyz"]
     for writer in writers:
         _, errors = writer.communicate(timeout=PATIENCE)
         assert writer.returncode == 0, errors.decode()
@@ -370,10 +370,7 @@ for batch in range(20):
 
 @pytest.mark.slow
 def test_writers_of_the_same_rows_in_opposite_order_do_not_lock_each_other_out(store: Store) -> None:
-    writers = [
-        subprocess.Popen([sys.executable, "-c", REVERSED, store.url, order], stderr=subprocess.PIPE)
-        for order in ("1", "-1")
-    ]
+    writers = [Forked(["-c", REVERSED, store.url, order], stderr=subprocess.PIPE) for order in ("1", "-1")]
     for writer in writers:
         _, errors = writer.communicate(timeout=PATIENCE)
         assert writer.returncode == 0, errors.decode()
@@ -402,8 +399,7 @@ except AccordError as error:
 
 @pytest.mark.parametrize(("then", "said"), [("read on", "the store ("), ("let go", "nothing")])
 def test_a_connection_that_is_cut_off_is_one_line(postgres: str, then: str, said: str) -> None:
-    command = [sys.executable, "-c", CUT_OFF, postgres, then]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    ended = run(["-c", CUT_OFF, postgres, then], text=True, timeout=PATIENCE)
     assert ended.stdout.startswith(said) and ended.stdout.count("\n") == 1 and ended.stderr == ""
 
 
@@ -421,10 +417,7 @@ def test_a_run_keeps_how_it_ended(store: Store) -> None:
 def test_processes_that_open_a_new_store_at_once_migrate_it_once(tmp_path: Path) -> None:
     code = "import sys; from accord import Store; print(Store(sys.argv[1]).count_conversations())"
     url = f"sqlite:///{tmp_path}/new.db"
-    opened = [
-        subprocess.Popen([sys.executable, "-c", code, url], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        for _ in range(4)
-    ]
+    opened = [Forked(["-c", code, url], stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(4)]
     for process in opened:
         out, errors = process.communicate(timeout=PATIENCE)
         assert out == b"0\n", errors.decode()

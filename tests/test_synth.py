@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import Forked, run
 from waiting import PATIENCE, until
 
 from accord import Conversation, read
@@ -318,8 +319,8 @@ def test_killed_and_resumed_nothing_is_lost_or_paid_twice(
             f"models: {{user: {{model: m, base_url: '{server.url}', at_once: 1}}}}\n"
             f"synth: {{documents: docs, topics: {json.dumps(topics(6))}, at_once: 4}}\n"
         )
-        command = [sys.executable, "-m", "accord", "synth", "--json"]
-        first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        command = ["-m", "accord", "synth", "--json"]
+        first = Forked(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         for _ in range(wanted + 1):
             assert seen.acquire(timeout=PATIENCE)
         until(lambda: kept_replies(tmp_path) == wanted)
@@ -328,7 +329,7 @@ def test_killed_and_resumed_nothing_is_lost_or_paid_twice(
         hold.set()
         with closing(Store(f"sqlite:///{tmp_path}/accord.db")) as store:
             before = {each.id for each in store.conversations(synthetic="only")}
-        second = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
+        second = run(command, text=True, timeout=PATIENCE)
         assert second.returncode == 0, second.stderr
         done = json.loads(second.stdout)
         # The one request that was under way when it was killed may be asked again: nobody has its answer.

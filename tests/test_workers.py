@@ -9,8 +9,6 @@ import os
 import random
 import signal
 import socket
-import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -19,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import Forked
 from small_sample import sources
 from waiting import PATIENCE, until
 
@@ -61,10 +60,10 @@ class Served:
         (folder / "accord.yaml").write_text(json.dumps({"evaluator": "mixture", **config}), encoding="utf-8")
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
-        command = [sys.executable, "-m", "accord", "serve", "--workers", "2", "--port", str(self.port), *more]
+        command = ["-m", "accord", "serve", "--workers", "2", "--port", str(self.port), *more]
         about = {**os.environ, "ACCORD_TOKEN": token}
         with (folder / "log.txt").open("wb") as log:
-            self.process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, env=about)
+            self.process = Forked(command, cwd=folder, stdout=log, stderr=log, env=about)
 
     def said(self) -> str:
         return (self.folder / "log.txt").read_text(encoding="utf-8")
