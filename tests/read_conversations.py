@@ -97,12 +97,17 @@ def answers(targets: list[Target]) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def reading_project(folder: Path, monkeypatch: pytest.MonkeyPatch, fits: bool = True) -> Iterator[Project]:
+def reading_project(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, fits: bool = True, head: str = "mixed"
+) -> Iterator[Project]:
     """Thirty rated conversations whose replies are good where they are long, and `rich`; an evaluator in use."""
     monkeypatch.chdir(folder)
     (folder / "help.yaml").write_text(RUBRIC, encoding="utf-8")
     about = {"title": "First look", "people": sorted(PEOPLE)}
-    content = {"store": f"sqlite:///{folder}/accord.db", "rubric": "help.yaml", "draws": 50, "studies": {"look": about}}
+    content = {
+        "store": f"sqlite:///{folder}/accord.db", "rubric": "help.yaml", "draws": 50, "studies": {"look": about},
+        "evaluators": {"calibration": {"head": head}},
+    }  # fmt: skip
     rng = np.random.default_rng(3)
     lengths = rng.integers(1, 25, 30)
     chats = [

@@ -35,6 +35,8 @@ from accord.testing import ChatServer, answer_any, completion, tokens_in
 from accord.values import Sample
 
 CHATS, RATINGS = map(str, sources())
+PLAIN = "folds: 3\ndraws: 50\nevaluators: {calibration: {head: mixed}}\n"
+"""For what is no matter of which head is fitted, or of how wide its intervals are."""
 
 
 @pytest.fixture(autouse=True)
@@ -102,6 +104,7 @@ def test_the_report_is_self_contained_and_escapes_what_came_from_outside(project
     Path("evil.jsonl").write_text("".join(json.dumps(chat) + "\n" for chat in chats))
     ratings = Path(RATINGS).read_text().replace("amira", '"<img src=x onerror=alert(2)>"')
     Path("ratings.csv").write_text(ratings)
+    Path("accord.yaml").write_text(PLAIN)
     accord("run", "evil.jsonl", "ratings.csv", "--out", "out")
     page = Path("out/report.html").read_text()
     assert (
@@ -139,8 +142,9 @@ def test_demo_and_real_data_are_one_command(project: Path, data: Path) -> None:
 def test_a_judge_on_the_wire_is_asked_once_and_never_again(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     with ChatServer(lambda request: completion("3", {"3": 0.6, "2": 0.3, "1": 0.05})) as server:
-        config = f"models: {{judge: {{mode: logprobs, model: m1, base_url: '{server.url}'}}}}\nfolds: 3\n"
-        Path("accord.yaml").write_text(config)
+        Path("accord.yaml").write_text(
+            f"models: {{judge: {{mode: logprobs, model: m1, base_url: '{server.url}'}}}}\n{PLAIN}"
+        )
         accord("import", CHATS, RATINGS)
         accord("judge", "--limit", "10")
         asked = len(server.requests)
@@ -161,8 +165,9 @@ def test_a_judge_on_the_wire_is_asked_once_and_never_again(project: Path, monkey
 def test_fewer_questions_more_labels_groups_and_estimates(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     with ChatServer(lambda request: completion("3", {"3": 0.5, str(1 + len(str(request)) % 4): 0.4})) as server:
-        config = f"models: {{judge: {{mode: logprobs, model: m1, base_url: '{server.url}'}}}}\nfolds: 3\n"
-        Path("accord.yaml").write_text(config)
+        Path("accord.yaml").write_text(
+            f"models: {{judge: {{mode: logprobs, model: m1, base_url: '{server.url}'}}}}\n{PLAIN}"
+        )
         accord("import", CHATS, RATINGS)
         accord("judge", "--limit", "36")
         accord("fit")
@@ -217,7 +222,7 @@ def test_settings_are_chosen_inside_the_training_folds(project: Path) -> None:
 
 @pytest.mark.slow
 def test_scores_say_what_is_missing_and_end_with_5(project: Path) -> None:
-    Path("accord.yaml").write_text("metrics: [overlap-documents]\n")
+    Path("accord.yaml").write_text("metrics: [overlap-documents]\n" + PLAIN)
     accord("import", CHATS, RATINGS)
     accord("fit")
     said = accord("score", CHATS, "--out", "scores.jsonl", code=5)
@@ -356,6 +361,7 @@ def test_labels_off_the_scale_and_of_unknown_conversations(project: Path) -> Non
 
 @pytest.mark.slow
 def test_an_annotator_nobody_knows(project: Path) -> None:
+    Path("accord.yaml").write_text(PLAIN)
     accord("import", CHATS, RATINGS)
     accord("fit")
     said = refused("score", CHATS, "--out", "s.jsonl", "--annotator", "amirra")
@@ -376,6 +382,7 @@ def test_good_rows_before_a_bad_one_are_kept(project: Path) -> None:
 @pytest.mark.slow
 def test_a_failing_score_leaves_the_file_that_was_there(project: Path) -> None:
     Path("keep.jsonl").write_text("precious")
+    Path("accord.yaml").write_text(PLAIN)
     accord("import", CHATS, RATINGS)
     accord("fit")
     assert "no file nowhere.jsonl" in refused("score", "nowhere.jsonl", "--out", "keep.jsonl")

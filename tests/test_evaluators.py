@@ -593,7 +593,7 @@ def misshapen(array: np.ndarray) -> list[np.ndarray]:
     return [np.ascontiguousarray(each) for each in found]
 
 
-@pytest.mark.parametrize("name", ["mixed", "curves", "network", "annotator-mean"])
+@pytest.mark.parametrize("name", ["mixed", "curves", pytest.param("network", marks=pytest.mark.slow), "annotator-mean"])
 def test_arrays_of_another_shape_are_found_out_when_an_evaluator_is_loaded(name: str, tmp_path: Path) -> None:
     from safetensors.numpy import load_file, save_file
 

@@ -20,6 +20,8 @@ from accord.testing import check_batch_scorer
 from accord.values import BadInput, Label, Sample, Score, Target
 from accord.workbench.refitting import candidate_of, refitted
 
+HEAD = {"calibration": {"head": "mixed"}}
+
 
 def samples(opened: Project) -> list[Sample]:
     return [Sample(each) for each in opened.store.conversations()]
@@ -35,7 +37,7 @@ def rows(opened: Project, folder: Path, perspective: Perspective | None = None) 
 def test_one_fit_predicts_each_question_and_the_main_score_is_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with reading_project(tmp_path, monkeypatch) as opened:
+    with reading_project(tmp_path, monkeypatch, head="auto") as opened:
         alone = rows(opened, tmp_path)
         with Project(opened.config, question="Q1") as second:
             second.fit(out=tmp_path / "second")
@@ -185,7 +187,7 @@ def test_what_cannot_be_learned_is_a_caution_and_sources_that_learn_are_refused(
 def test_the_command_prints_each_question_with_intervals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with reading_project(tmp_path, monkeypatch, fits=False):
         pass
-    content = {"store": f"sqlite:///{tmp_path}/accord.db", "rubric": "help.yaml", "draws": 50}
+    content = {"store": f"sqlite:///{tmp_path}/accord.db", "rubric": "help.yaml", "draws": 50, "evaluators": HEAD}
     (tmp_path / "accord.yaml").write_text(json.dumps(content))
     said = CliRunner().invoke(app, ["fit", "--every-question"])
     assert said.exit_code == 0 and "Each question, on ratings" in said.output, said.output

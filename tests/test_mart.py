@@ -79,6 +79,7 @@ def _write_until_killed(folder: str, name: str, noted: Any) -> None:
         noted.value = place + 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="Windows knows no SIGKILL")
 def test_a_writer_that_is_killed_loses_nothing_that_was_written(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
