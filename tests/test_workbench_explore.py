@@ -19,7 +19,7 @@ from accord import Conversation, Turn
 from accord.project import Project, score
 from accord.store import Studies
 from accord.workbench import add_person
-from accord.workbench.exploring import KINDS, OTHER, Choice, chart, rows_for_exploring
+from accord.workbench.exploring import KINDS, OTHER, Chart, Choice, rows_for_exploring
 
 VALUE = "score: value"
 
@@ -66,12 +66,14 @@ def test_a_chart_counts_in_bins_and_names_no_field_by_its_text(tmp_path: Path) -
             opened.store.add_scores(kept.id, [{"conversation": f"c{n}", "value": n / 7} for n in range(60)])
         found = rows_for_exploring(opened)
         name = f"metadata: {EVIL}"
-        made = chart(found, Choice.of({"x": name, "y": VALUE, "colour": VALUE}, found.columns))
+        made = Chart(found, Choice.of({"x": name, "y": VALUE, "colour": VALUE}, found.columns)).to_json()
         assert {encoding.get("field") for encoding in made["encoding"].values()} == {"c0", "c1", "c2"}
         counted = Counter(row["c0"] for row in made["data"]["values"])
         assert len(counted) == KINDS + 1 and counted[OTHER] == 60 - 2 * KINDS
         assert made["encoding"]["y"]["aggregate"] == "mean" and made["encoding"]["color"]["bin"]
-        plain = chart(found, Choice.of({"x": VALUE, "y": VALUE, "mark": "point", "aggregate": "none"}, found.columns))
+        plain = Chart(
+            found, Choice.of({"x": VALUE, "y": VALUE, "mark": "point", "aggregate": "none"}, found.columns)
+        ).to_json()
         assert "aggregate" not in plain["encoding"]["y"] and "bin" not in plain["encoding"]["x"]
         assert not {"href", "url", "transform"} & {*plain, *plain["encoding"]}
 

@@ -116,7 +116,9 @@ class Reader:
             key = selection.base, state, labelled
             if key in self._kept:
                 self._kept.move_to_end(key)
-                return replace(self._kept[key], selection=replace(selection, **self._named(self._kept[key])))
+                found = self._kept[key]
+                asked, by = found.selection.question, found.selection.evaluator
+                return replace(found, selection=replace(selection, question=asked, evaluator=by))
             choices = self._choose(selection)
             if choices is None:
                 return None
@@ -125,10 +127,6 @@ class Reader:
             while len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
             return found
-
-    @staticmethod
-    def _named(found: Texts) -> dict[str, Any]:
-        return {"question": found.selection.question, "evaluator": found.selection.evaluator}
 
     def _choose(self, selection: Selection) -> tuple[str, str, Choices] | None:
         """The question and the evaluator that a selection is about."""

@@ -181,9 +181,10 @@ class BatchScorer:
         except StoreError as error:
             logging.getLogger("accord").warning("what was not spent of the shared budget stays taken: %s", error)
 
-    def spent(self) -> dict[str, Any]:
-        """What this process has spent on answers so far."""
-        return self._open().models.budget.to_json()
+    def spent(self) -> dict[str, float]:
+        """What this process has spent on answers so far, by what was counted and is not zero."""
+        told = self._open().models.budget.to_json()
+        return {name: value for name, value in told.items() if isinstance(value, int | float) and value}
 
     # --- one row ------------------------------------------------------------------------------------------------
 

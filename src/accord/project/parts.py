@@ -170,7 +170,7 @@ def score_piece(job: Job, piece: Piece) -> Part:
     """
     begun, scorer = time.perf_counter(), job.scorer
     about = Part.of(piece)
-    spent = _spent(scorer)
+    spent = scorer.spent()
     try:
         with _rare_collections(), tempfile.TemporaryDirectory(prefix="accord-") as folder:
             tables = _tables(scorer, piece)
@@ -236,15 +236,11 @@ def _told(about: Part, counts: Counts, scorer: BatchScorer, before: Mapping[str,
     Raises:
         BudgetReached: A score is missing for want of budget.
     """
-    now = _spent(scorer)
+    now = scorer.spent()
     over = [reason for reason in counts.unscored if OUT_OF_BUDGET in reason]
     if over:
         raise BudgetReached(f"the budget is spent: {over[0]}; raise it and run the same command again")
     return replace(about, counts=replace(counts, spent={name: now[name] - before.get(name, 0) for name in sorted(now)}))
-
-
-def _spent(scorer: BatchScorer) -> dict[str, float]:
-    return {name: value for name, value in scorer.spent().items() if isinstance(value, int | float) and value}
 
 
 def _metadata(about: Part) -> dict[str, str]:

@@ -61,7 +61,7 @@ class Facts:
             _first(about, LANGUAGE), milliseconds(began), conversation.is_synthetic,
         )  # fmt: skip
 
-    def to_row(self) -> dict[str, Any]:
+    def to_row(self) -> dict[str, str | int | None]:
         """The columns that it fills."""
         return {name: getattr(self, name) for name in self.__slots__}
 

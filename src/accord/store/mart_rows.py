@@ -39,11 +39,11 @@ def bundle_of(conversation: str) -> int:
     return int.from_bytes(blake2b(conversation.encode("utf-8", "replace"), digest_size=4).digest(), "big") % BUNDLES
 
 
-def mart_schema() -> dict[str, Any]:
+def mart_schema() -> dict[str, pl.DataType]:
     """The columns as Polars has them."""
     import polars as pl
 
-    kinds: dict[str, Any] = {
+    kinds: dict[str, pl.DataType] = {
         "text": pl.String(), "whole": pl.Int32(), "number": pl.Float64(), "numbers": pl.List(pl.Float32()),
         "time": pl.Datetime("ms"), "flag": pl.Boolean(), "key": pl.Int64(),
     }  # fmt: skip

@@ -460,7 +460,7 @@ def _check_there(connection: Connection, row: Mapping[str, Any]) -> None:
             raise BadInput(unknown_target(Annotation(Target(name, turn), "", "the study", "person")))
 
 
-def _item_row(item: Item) -> dict[str, Any]:
+def _item_row(item: Item) -> dict[str, str | int | None]:
     against = item.against or Target(None, None)  # type: ignore[arg-type]
     return {
         "key": item.key, "study": item.study, "round": item.round, "place": item.place, "kind": item.kind,
@@ -475,7 +475,7 @@ def _item(row: Any) -> Item:
     return Item(row.study, row.round, row.place, row.kind, target, against, row.person)
 
 
-def _assignment_row(each: Assignment) -> dict[str, Any]:
+def _assignment_row(each: Assignment) -> dict[str, str | int | None]:
     return {
         "id": each.id, "item": each.item.key, "study": each.item.study, "person": each.person, "state": each.state,
         "stage": each.stage, "until": each.until, "reason": each.reason, "began": each.began, "ended": each.ended,

@@ -371,7 +371,7 @@ def _said(row: Any) -> Said:
     return Said(row.place, row.role, row.content, row.state, row.reason, row.until, row.time, about)
 
 
-def _talk_row(each: Talk) -> dict[str, Any]:
+def _talk_row(each: Talk) -> dict[str, str | None]:
     return {
         "id": each.id, "study": each.study, "person": each.person, "assistant": each.assistant, "topic": each.topic,
         "state": each.state, "began": each.began, "ended": each.ended, "assignment": each.assignment,

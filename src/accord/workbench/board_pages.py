@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
+from markupsafe import Markup
 
 from accord.board import DIMENSIONS, NEXT, ORDERS, Board, Figures, Selection, Texts
 from accord.values import BadInput
@@ -83,7 +84,7 @@ def _orders(texts: Texts) -> list[str]:
     return [each for each in ORDERS if each != "apart" or len(texts.annotators) > 1]
 
 
-def _charts(texts: Texts, figures: Figures, links: Links) -> dict[str, Any]:
+def _charts(texts: Texts, figures: Figures, links: Links) -> dict[str, Markup | None]:
     low, high, moments = texts.low, texts.high, figures.time.moments
     if not figures.texts:
         return {"density": None, "time": None}
@@ -141,7 +142,7 @@ class Links:
         """The board that a list was opened from."""
         return self._back or self.board()
 
-    def list(self, page: int = 1, **changes: Any) -> str:
+    def list(self, page: int = 1, /, **changes: Any) -> str:
         """The texts behind a part of the board; or another state of the same list."""
         query = self.selection.to_query(**changes)
         more = urlencode({**({"page": page} if page > 1 else {}), "back": self._back or self.board()})
@@ -183,5 +184,5 @@ class Links:
         return self.tail(figures, **_of_group(name, value))
 
 
-def _of_group(name: str, value: str) -> dict[str, Any]:
+def _of_group(name: str, value: str) -> dict[str, str | tuple[str, ...]]:
     return {"annotators": (value,), "view": "each"} if name == "annotator" else {name: value}

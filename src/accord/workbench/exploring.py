@@ -167,33 +167,43 @@ class Choice:
         return found
 
 
-def chart(explored: Explored, choice: Choice) -> dict[str, Any]:
-    """A Vega-Lite specification with its data; fields have names of our own, so that no text is read as a path."""
-    fields = {"x": choice.x, "y": choice.y, "color": choice.colour}
-    own = {channel: f"c{place}" for place, channel in enumerate(fields)}
-    told = {channel: _values(explored, name) for channel, name in fields.items() if name}
-    values = [{own[channel]: column[place] for channel, column in told.items()} for place in range(len(explored.rows))]
-    is_counted = choice.aggregate == COUNT
-    sums_up = choice.aggregate != "none" and choice.mark != "boxplot" and (is_counted or _numbers(explored, choice.y))
-    encoding: dict[str, Any] = {}
-    for channel, name in fields.items():
-        if not name:
-            continue
-        is_number = _numbers(explored, name)
-        about: dict[str, Any] = {
-            "field": own[channel],
-            "type": "quantitative" if is_number else "nominal",
-            "title": name,
-        }
-        if is_number and channel in ("x", "color") and (sums_up or choice.mark == "boxplot"):
-            about["bin"] = {"maxbins": 12 if channel == "x" else 4}
-        encoding[channel] = about
-    if sums_up:
-        of = {} if is_counted else {"field": own["y"]}
-        title = COUNT if is_counted else f"{choice.aggregate} of {choice.y}"
-        encoding["y"] = {**of, "aggregate": choice.aggregate, "type": "quantitative", "title": title}
-    return {"data": {"values": values}, "mark": {"type": choice.mark}, "encoding": encoding,
-            "width": "container", "height": 380}  # fmt: skip
+@dataclass(frozen=True)
+class Chart:
+    """Rows, drawn as a form chose."""
+
+    explored: Explored
+    choice: Choice
+
+    def to_json(self) -> dict[str, Any]:
+        """A Vega-Lite specification with its data; fields have our own names, so that no text is read as a path."""
+        explored, choice = self.explored, self.choice
+        fields = {"x": choice.x, "y": choice.y, "color": choice.colour}
+        own = {channel: f"c{place}" for place, channel in enumerate(fields)}
+        told = {channel: _values(explored, name) for channel, name in fields.items() if name}
+        places = range(len(explored.rows))
+        values = [{own[channel]: column[place] for channel, column in told.items()} for place in places]
+        is_counted = choice.aggregate == COUNT
+        is_plain = choice.aggregate == "none" or choice.mark == "boxplot"
+        sums_up = not is_plain and (is_counted or _numbers(explored, choice.y))
+        encoding: dict[str, Any] = {}
+        for channel, name in fields.items():
+            if not name:
+                continue
+            is_number = _numbers(explored, name)
+            about: dict[str, Any] = {
+                "field": own[channel],
+                "type": "quantitative" if is_number else "nominal",
+                "title": name,
+            }
+            if is_number and channel in ("x", "color") and (sums_up or choice.mark == "boxplot"):
+                about["bin"] = {"maxbins": 12 if channel == "x" else 4}
+            encoding[channel] = about
+        if sums_up:
+            of = {} if is_counted else {"field": own["y"]}
+            title = COUNT if is_counted else f"{choice.aggregate} of {choice.y}"
+            encoding["y"] = {**of, "aggregate": choice.aggregate, "type": "quantitative", "title": title}
+        return {"data": {"values": values}, "mark": {"type": choice.mark}, "encoding": encoding,
+                "width": "container", "height": 380}  # fmt: skip
 
 
 def _numbers(explored: Explored, name: str) -> bool:
@@ -239,7 +249,7 @@ class _Explore:
         said = {"run": explored.run, "shown": len(explored.rows), "total": explored.total,
                 "synthetic": explored.synthetic, "unknown": explored.unknown}  # fmt: skip
         if request.url.path.endswith(".json"):
-            return JSONResponse({**said, "columns": dict(explored.columns), "chart": chart(explored, choice)})
+            return JSONResponse({**said, "columns": dict(explored.columns), "chart": Chart(explored, choice).to_json()})
         return self.bench.page(
             "explore", visitor, said=said, choice=choice, columns=list(explored.columns), marks=MARKS,
             aggregates=AGGREGATES, with_synthetic=fields.get("synthetic") == "yes", query=request.url.query,

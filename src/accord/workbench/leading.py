@@ -6,23 +6,25 @@ People are listed by name and never ranked; what is shown of them has its interv
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import asdict
+from typing import Any, TypedDict
 from urllib.parse import quote
 
 from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse, Response
+from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
 from accord.store import ADJUDICATED, Item
-from accord.values import ISSUE, ROUNDS, Annotation, BadInput, Question
-from accord.workbench.agreeing import Figure, habits, taken_apart, worst
+from accord.values import ISSUE, ROUNDS, Annotation, BadInput, Question, Value
+from accord.workbench.agreeing import Apart, Figure, Habit, Unit, habits, taken_apart, worst
 from accord.workbench.app import Bench
 from accord.workbench.asking import Side, _side
 from accord.workbench.figures import Mark, intervals, narrowing
 from accord.workbench.forms import new_key
 from accord.workbench.loop import FIT, Loop
-from accord.workbench.progress import Standing, norming_items, row_of
+from accord.workbench.progress import Standing, norming_items
 from accord.workbench.sent import text_in, value_in
 
 SHOWN = 10
@@ -80,11 +82,11 @@ class _Lead:
         data = {
             "study": study, "title": standing.study.title, "said": standing.sentence(),
             "per_item": standing.study.settings.per_item, "items": standing.wanted,
-            "people": [row_of(each) for each in standing.by_person],
-            "questions": [row_of(each) for each in standing.by_question],
+            "people": [asdict(each) for each in standing.by_person],
+            "questions": [asdict(each) for each in standing.by_question],
             "live": live, "order": None if order is None else order.to_json(),
             "order_failed": self.loop.jobs.failed.get(f"order {study}"),
-            "rounds": [row_of(each) for each in standing.rounds],
+            "rounds": [asdict(each) for each in standing.rounds],
             "no_predictions": self.loop.reasons.get(study),
         }  # fmt: skip
         charts = {
@@ -185,6 +187,22 @@ class _Lead:
 # --- what pages are told ----------------------------------------------------------------------------------------------
 
 
+class Disputed(TypedDict):
+    """An item that people answered differently, with everybody's answers, marks and comments, and its text."""
+
+    key: str
+    conversation: str
+    turn: int | None
+    apart: float
+    synthetic: bool
+    people: list[str]
+    answers: dict[str, dict[str, Value | None]]
+    comments: list[dict[str, str]]
+    marks: list[dict[str, str | int | None]]
+    adjudicated: list[dict[str, Value | None]]
+    sides: list[list[dict[str, str | bool]]]
+
+
 def _differ(study: str) -> str:
     """The address of the page on where people differ."""
     return f"/lead/{quote(study)}/disagree"
@@ -236,7 +254,7 @@ def _from_chance(marks: Sequence[Mark], about: str) -> Any:
     return intervals(marks, -1 if is_less else -0.2, 1, about, 0)
 
 
-def _apart_said(question: Question, apart: Any) -> str:
+def _apart_said(question: Question, apart: Apart | None) -> str:
     if apart is None:
         return f"Too little is shared to take {question.id} apart: it needs ten items with two answers, and a scale."
     return (
@@ -245,9 +263,9 @@ def _apart_said(question: Question, apart: Any) -> str:
     )
 
 
-def _habit_charts(question: Question, apart: Any, found: Sequence[Any]) -> dict[str, Any]:
+def _habit_charts(question: Question, apart: Apart | None, found: Sequence[Habit]) -> dict[str, Markup | None]:
     reach = max(question.scale.numbers) - min(question.scale.numbers) if question.scale.is_ordered else 1.0
-    charts: dict[str, Any] = {"apart": None, "level": None, "width": None}
+    charts: dict[str, Markup | None] = {"apart": None, "level": None, "width": None}
     if apart is not None:
         shares = [Mark("level", apart.level), Mark("width", apart.width), Mark("the rest", apart.rest)]
         charts["apart"] = intervals(shares, -0.2, 1, "What the disagreement is made of", 0)
@@ -259,7 +277,7 @@ def _habit_charts(question: Question, apart: Any, found: Sequence[Any]) -> dict[
     return charts
 
 
-def _item(standing: Standing, unit: Any, apart: float) -> dict[str, Any]:
+def _item(standing: Standing, unit: Unit, apart: float) -> Disputed:
     """An item with everybody's answers, marks and comments, and its text."""
     target, against = unit
     item = next(each for each in standing.items if (each.target, each.against) == unit)
@@ -288,7 +306,7 @@ def _sides(standing: Standing, item: Item) -> list[Side]:
     return [_side(found[target.conversation], target.turn, False) for target in targets]
 
 
-def _turns(side: Side) -> list[dict[str, Any]]:
+def _turns(side: Side) -> list[dict[str, str | bool]]:
     return [{"role": turn.role, "text": turn.text, "rated": turn.is_rated} for turn in side.turns]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from threading import Lock
-from typing import Any
+from typing import Any, TypedDict
 
 from accord.learning import Evaluator
 from accord.store import Assignment
@@ -17,7 +17,7 @@ from accord.workbench.expecting import Expectations
 from accord.workbench.jobs import Jobs
 from accord.workbench.ordering import EVERY, Order, ranking
 from accord.workbench.progress import taking_part
-from accord.workbench.refitting import CARD, promote, recovered, refitted, waiting
+from accord.workbench.refitting import CARD, Report, promote, recovered, refitted, waiting
 
 PREPARE, FIT = "prepare", "fit"
 
@@ -28,6 +28,16 @@ def _begun(study: OpenStudy) -> bool:
         return study.begin() > 0
     except BadInput:
         return False
+
+
+class State(TypedDict):
+    """The evaluator in use, the candidate, and what is being done; `failed` says why, by what was tried."""
+
+    evaluator: dict[str, str | int] | None
+    candidate: Report | None
+    fitting: str
+    preparing: str
+    failed: dict[str, str]
 
 
 class Loop:
@@ -149,10 +159,13 @@ class Loop:
 
     # --- what is shown ------------------------------------------------------------------------------------------
 
-    def state(self) -> dict[str, Any]:
-        """The evaluator in use, the candidate, and what is being done, as JSON."""
-        about = None if self.evaluator is None else {"name": self.evaluator.name, "digest": self.evaluator.digest(),
-            "question": self.evaluator.question.id, "annotators": len(self.evaluator.annotators)}  # fmt: skip
+    def state(self) -> State:
+        """What pages tell of it."""
+        used = self.evaluator
+        about: dict[str, str | int] | None = None if used is None else {
+            "name": used.name, "digest": used.digest(), "question": used.question.id,
+            "annotators": len(used.annotators),
+        }  # fmt: skip
         return {
             "evaluator": about, "candidate": None if self.folder is None else waiting(self.folder),
             "fitting": self.jobs.state(FIT), "preparing": self.jobs.state(PREPARE), "failed": dict(self.jobs.failed),

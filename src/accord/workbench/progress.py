@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
 from typing import Any
@@ -272,11 +272,6 @@ def _known(answers: Mapping[str, Mapping[str, Value]], said: Sequence[Annotation
         if each.question in answers.get(str(each.target), {})
     ]
     return share_of(sum(told), len(told))
-
-
-def row_of(found: Done | Asked | Round) -> dict[str, Any]:
-    """The same as JSON: its figures are mappings already."""
-    return asdict(found)
 
 
 def norming_items(study: OpenStudy, standing: Standing, count: int, again: bool) -> list[Item]:

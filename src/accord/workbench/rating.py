@@ -189,7 +189,7 @@ def _rows(sheet: Sheet, id: str, fields: Mapping[str, Any]) -> list[tuple[str, d
     return found
 
 
-def _mark_of(id: str, fields: Mapping[str, Any], is_gone: bool) -> dict[str, Any]:
+def _mark_of(id: str, fields: Mapping[str, Any], is_gone: bool) -> dict[str, str | int | None]:
     """A mark of an issue, or what takes it back, as `OpenStudy.answer` reads it."""
     turn = str(fields.get("turn", ""))
     row = {

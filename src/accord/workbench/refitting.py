@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, cast
 
 from accord.evidence import EvidenceTable
 from accord.learning import Evaluator, Fitting, System, held_out, learns, load_evaluator
@@ -24,10 +24,33 @@ from accord.validation import Table, always_learned, differences_of
 from accord.values import BadInput, Labels
 
 CARD, REPORT = "evaluator.json", "refit.json"
-_NOTHING: Mapping[str, Any] = {"made": "", "name": "", "labels": 0, "digest": "", "now": None, "before": None,
-                               "usual": None, "tests": [], "said": ""}  # fmt: skip
 IN_USE = "in use"
 SURE = 0.05
+Line = dict[str, float | None]
+"""How well one predicts out of fold: `n`, and `rmse`, `pearson` and `log_loss` with their ends."""
+
+
+class Report(TypedDict):
+    """What learning again changed, as the candidate's folder keeps it.
+
+    `now` is the candidate and `before` the one in use; `usual` is the candidate against each person's own mean; `tests`
+    are the candidate against the one in use, as `Difference.to_json` has them; `said` is the outcome in a sentence.
+    """
+
+    made: str
+    name: str
+    labels: int
+    digest: str
+    now: Line | None
+    before: Line | None
+    usual: dict[str, Any] | None
+    tests: list[dict[str, Any]]
+    said: str
+
+
+def _report(made: str = "", name: str = "") -> Report:
+    return {"made": made, "name": name, "labels": 0, "digest": "", "now": None, "before": None, "usual": None,
+            "tests": [], "said": ""}  # fmt: skip
 
 
 def candidate_of(folder: Path) -> Path:
@@ -35,7 +58,7 @@ def candidate_of(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}.candidate")
 
 
-def refitted(project: Project, folder: Path) -> dict[str, Any]:
+def refitted(project: Project, folder: Path) -> Report:
     """Learn the project's evaluator again, asking nobody, and keep it as the candidate; returns what changed.
 
     Raises:
@@ -62,14 +85,15 @@ def _predicts_every_question(folder: Path) -> bool:
         return False
 
 
-def waiting(folder: Path) -> dict[str, Any] | None:
+def waiting(folder: Path) -> Report | None:
     """What is known of the candidate; `None` where there is none."""
     candidate = candidate_of(folder)
     try:
         found = json.loads((candidate / REPORT).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return {**_NOTHING, **found} if isinstance(found, dict) and (candidate / CARD).is_file() else None
+    known = isinstance(found, dict) and (candidate / CARD).is_file()
+    return cast("Report", {**_report(), **found}) if known else None
 
 
 def promote(folder: Path) -> None:
@@ -99,13 +123,13 @@ def recovered(folder: Path) -> bool:
 # --- what changed ---------------------------------------------------------------------------------------------------
 
 
-def report(project: Project, fitted: Fitted, folder: Path) -> dict[str, Any]:
+def report(project: Project, fitted: Fitted, folder: Path) -> Report:
     """What learning again changed: a paired test against the evaluator in use, on the same folds.
 
     The one in use has learned from some of these ratings, so that its own predictions of them would be too good: it is
     learned again without each fold, with its settings, from the labels that it had.
     """
-    about: dict[str, Any] = {"made": datetime.now(UTC).isoformat(timespec="seconds"), "name": fitted.evaluator.name}
+    about = _report(datetime.now(UTC).isoformat(timespec="seconds"), fitted.evaluator.name)
     if fitted.tried is None:
         return {**about, "said": "Nobody rated what it learned: nothing can be compared."}
     comparison = fitted.tried.comparison
@@ -123,7 +147,7 @@ def report(project: Project, fitted: Fitted, folder: Path) -> dict[str, Any]:
     return {**about, "tests": tests, "said": _said(tests)}
 
 
-def _line(row: Mapping[str, Any]) -> dict[str, Any]:
+def _line(row: Mapping[str, Any]) -> Line:
     names = [f"{name}{end}" for name in ("rmse", "pearson", "log_loss") for end in ("", "_low", "_high")]
     return {name: row.get(name) for name in ("n", *names)}
 

@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import AsyncIterator
 from time import monotonic
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
@@ -47,6 +47,29 @@ REASONS = {
     "empty": "the assistant said nothing",
 }
 """What is said of a reply that was cut off; no detail that could tell which assistant it is."""
+
+
+class Line(TypedDict):
+    """A message as it is shown; one that was cut off says why."""
+
+    role: str
+    text: str
+    state: str
+    reason: NotRequired[str]
+
+
+class Shown(TypedDict):
+    """All that anybody is told of a conversation: nothing here names the assistant."""
+
+    id: str
+    topic: str
+    state: str
+    messages: list[Line]
+    after: int
+    left: int
+    writing: bool
+    again: bool
+    can_end: bool
 
 
 def add_routes(app: FastAPI, bench: Bench) -> None:
@@ -119,7 +142,7 @@ class _Pages:
         is_streamed = found.writing(talk.id) is not None
         return self.bench.page("talk", visitor, status, talk=shown, key=new_key(), streams=is_streamed, **about)
 
-    def _shown(self, found: OpenTalk, talk: Talk) -> dict[str, Any]:
+    def _shown(self, found: OpenTalk, talk: Talk) -> Shown:
         """All that anybody is told of a conversation."""
         writing = found.writing(talk.id)
         said = [_line(each, writing.shown if writing is not None and each is talk.writing else each.content)
@@ -222,8 +245,8 @@ def _event(kind: str, text: str) -> str:
     return f"event: {kind}\ndata: {json.dumps(text)}\n\n"
 
 
-def _line(each: Said, text: str) -> dict[str, Any]:
-    line: dict[str, Any] = {"role": each.role, "text": text, "state": each.state}
+def _line(each: Said, text: str) -> Line:
+    line: Line = {"role": each.role, "text": text, "state": each.state}
     if each.state == "cut":
         line["reason"] = REASONS.get(each.reason or "", "the assistant could not answer")
     return line
