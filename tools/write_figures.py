@@ -8,8 +8,9 @@ A figure of the README or of `docs/` stands between two comments, which no reade
     <!-- figure: FILE COLUMN KEY=VALUE ... as="{:.3} [{low:.2}, {high:.2}]" -->.724 [.69, .76]<!-- /figure -->
 
 FILE is a benchmark's, KEY=VALUE name one of its rows, COLUMN is what is shown; `{low}` and `{high}` are the ends of its
-interval. `.3` is a number of decimals without the zero before them, `.1%` a percentage, `,.0f` and the like are
-Python's. Without a row, `commit`, `machine` and `parts` tell of the whole file, as in `figure: FILE machine`.
+interval, in the columns `COLUMN_low` and `COLUMN_high`, or `low` and `high` beside `value`. `.3` is a number of
+decimals without the zero before them, `.1%` a percentage, `,.0f` and the like are Python's. Without a row, `commit`,
+`machine` and `parts` tell of the whole file, as in `figure: FILE machine`.
 
 What no committed result holds says where it is from, in the same paragraph or the same row of a table:
 `<!-- measured: 0.1 -->` for what version 0.1 measured, `<!-- given: ... -->` for what is no measurement of ours (a
@@ -105,7 +106,8 @@ def figure(source: str) -> str:
     if len(rows) != 1 or rows[0].get(column) is None:
         what = f"{len(rows)} rows" if len(rows) != 1 else f"no {column!r}"
         raise WrongFigure(f"{what} in {benchmark!r} where {wanted}: {source}")
-    ends = {end: Number(rows[0][f"{column}_{end}"]) for end in ("low", "high") if f"{column}_{end}" in rows[0]}
+    begin = "" if column == "value" else f"{column}_"
+    ends = {end: Number(at) for end in ("low", "high") if (at := rows[0].get(f"{begin}{end}")) is not None}
     return form.format(Number(rows[0][column]), **ends)
 
 
