@@ -330,6 +330,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", [*BANK, "ciu-paper", "ciu-phrases", "meteor", "bleu", "chrf"])
 def test_no_metric_grows_faster_than_its_texts(name: str, shape: str) -> None:

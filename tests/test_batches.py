@@ -41,6 +41,7 @@ def configure(url: str, mode: str = "logprobs") -> None:
     assert RUNNER.invoke(app, ["import", *map(str, sources())]).exit_code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["logprobs", "sampling", "verbalised"])
 def test_a_night_of_judging(project: Path, mode: str) -> None:
     provider = Batches(answer_any)

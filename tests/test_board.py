@@ -121,6 +121,7 @@ def test_the_difference_of_two_systems_is_found_on_the_inputs_that_both_saw(tmp_
             figures(opened, "first=b&second=nobody")
 
 
+@pytest.mark.slow
 def test_two_alike_are_told_apart_no_more_often_than_chance(tmp_path: Path) -> None:
     false = 0
     for seed in range(20):

@@ -80,6 +80,7 @@ def test_an_empty_board_says_what_to_do(tmp_path: Path) -> None:
             assert "accord score chats.jsonl" in browser.get(path) and browser.status == 200
 
 
+@pytest.mark.slow
 def test_every_part_of_every_figure_leads_to_what_is_behind_it(tmp_path: Path) -> None:
     with board(tmp_path, rows()) as (browser, _):
         page = browser.get("/board?by=topic")

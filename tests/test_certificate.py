@@ -28,6 +28,7 @@ def side(place: Planted, start: int, end: int) -> Labels:
     return place.labels.filter({f"c{number:04d}" for number in range(start, end)})
 
 
+@pytest.mark.slow
 def test_bands_that_hold_are_certified_and_others_measured_anew() -> None:
     near, far = planted(conversations=300, noise=0.1, seed=1), planted(conversations=600, noise=2.0, seed=2)
     sure = certify(learned(0.8), near.evidence, side(near, 0, 100))

@@ -585,6 +585,7 @@ def test_settings_of_one_run_do_not_need_a_file(project: Path) -> None:
     assert compared["folds"] == 3
 
 
+@pytest.mark.slow
 def test_another_question_than_the_main_one_is_learned(project: Path) -> None:
     Path("accord.yaml").write_text(FEW)
     accord("import", CHATS, rated("Q0", "Q3"))
@@ -936,6 +937,7 @@ def test_progress_in_a_terminal_shows_count_rate_and_time_left(monkeypatch: pyte
     assert re.search(r"rows read\s+7\s+[\d,.]+/s", shown) and "left" not in shown
 
 
+@pytest.mark.slow
 def test_judging_knows_how_much_there_is_to_do(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     accord("import", chats(), rated_c("Q0"))
     monkeypatch.setenv("OPENAI_API_KEY", "k")

@@ -23,6 +23,7 @@ def mixed(question: object) -> Calibration:
     return Calibration(question, core="mixed")  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_prediction_powered_intervals_hold_and_are_shorter() -> None:
     rng = np.random.default_rng(0)
     inside, shorter, useless = 0, 0, 0

@@ -34,6 +34,7 @@ def rows(opened: Project, folder: Path, perspective: Perspective | None = None) 
     return [json.loads(line) for line in out.read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_one_fit_predicts_each_question_and_the_main_score_is_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -68,6 +69,7 @@ def test_one_fit_predicts_each_question_and_the_main_score_is_unchanged(
         assert [row["notes"]["questions"]["Q1"]["annotator"] for row in panel[:2]] == ["ann", "bob"]
 
 
+@pytest.mark.slow
 def test_each_question_has_its_scores_on_the_board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with reading_project(tmp_path, monkeypatch, fits=False) as opened:
         opened.fit(every_question=True)
@@ -100,6 +102,7 @@ def test_each_question_has_its_scores_on_the_board(tmp_path: Path, monkeypatch: 
         assert page is not None and page[1].texts == len(notes)
 
 
+@pytest.mark.slow
 def test_evidence_is_gathered_once_for_all_questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with reading_project(tmp_path, monkeypatch, fits=False) as opened:
         opened.fit(every_question=True)
@@ -117,6 +120,7 @@ def test_evidence_is_gathered_once_for_all_questions(tmp_path: Path, monkeypatch
         assert sorted(measured) == sorted(source.name for source in evaluator.sources)
 
 
+@pytest.mark.slow
 def test_its_folder_is_whole_and_keeps_the_contract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with reading_project(tmp_path, monkeypatch, fits=False) as opened:
         opened.fit(every_question=True)

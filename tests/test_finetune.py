@@ -220,6 +220,7 @@ def test_a_resumed_training_ends_as_an_uninterrupted_one(
     assert one.keys() == other.keys() and all(np.array_equal(one[key], other[key]) for key in one)
 
 
+@pytest.mark.slow
 def test_the_seed_decides(base: Path, parts: Parts, tmp_path: Path) -> None:
     settings = Settings(rank=4, epochs=1, batch=4, accumulate=1, max_tokens=200)
     some, others = parts.train[:12], parts.validation[:4]
@@ -250,6 +251,7 @@ def test_the_loss_is_of_the_answers_alone(base: Path, parts: Parts, tmp_path: Pa
     assert found.validation == (pytest.approx(np.mean([each.mean() for each in losses[1]]), rel=1e-4),)
 
 
+@pytest.mark.slow
 def test_lora_learns_a_few_matrices_and_merges_into_the_base(base: Path, parts: Parts, tmp_path: Path) -> None:
     settings = Settings(rank=4, learning_rate=2e-2, epochs=2, batch=8, accumulate=1, max_tokens=200)
     found = train(base, parts.train[:64], parts.validation[:16], SHORT, tmp_path / "training", settings)

@@ -61,6 +61,7 @@ def test_systems_are_scored_right_on_the_mean_where_the_evidence_does_not_tell_t
     assert "even_by:system" in str(even.signature()) and "even_by" not in str(off.signature())
 
 
+@pytest.mark.slow
 def test_what_groups_do_not_differ_by_is_left_alone() -> None:
     moved = []
     for seed in range(8):

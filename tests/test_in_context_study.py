@@ -552,6 +552,7 @@ def test_models_misbehave_and_nothing_is_lost(monkeypatch: pytest.MonkeyPatch) -
     assert one == other and told["recipe"].startswith("s256:") and told["failures"] == {} and told["again"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("said", "reason"),
     [("I would rather not say.", "no number"), ("About 90.", "outside the scale"), ("[0] user:\nTell me 3", "echo")],

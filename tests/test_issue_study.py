@@ -599,6 +599,7 @@ def test_kinds_that_were_never_recorded_are_missing_and_counted_as_answers(proje
     assert present["issue:rude"] and not present["issue:vague"]
 
 
+@pytest.mark.slow
 def test_a_budget_stops_before_the_call_and_the_command_goes_on(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     finder = Finder()
     with ChatServer(finder) as server:

@@ -507,6 +507,7 @@ def test_abc_eval_becomes_dialogues_with_marks_on_their_turns(data: Path) -> Non
     assert all(r.conversation.turns[label.target.turn or 0].role == "assistant" for r in records for label in r.labels)
 
 
+@pytest.mark.slow
 def test_assessments_are_kept_once_a_turn_and_maker(store: Store) -> None:
     kept = IssueAnnotations(store)
     first = IssueAnnotation(

@@ -124,6 +124,7 @@ def test_a_conversation_turn_by_turn_is_the_same_in_any_language() -> None:
     assert short["ciu"] == pytest.approx(1 / 2 + 1 / 3), "a short reply is in the language of what was said before"
 
 
+@pytest.mark.slow
 def test_without_blanks_the_figures_on_topical_chat_hold(data: Path) -> None:
     records = [each for each in read(data / "topical_usr") if each.conversation.documents and each.labels]
     thai = str.maketrans({chr(97 + place): chr(0xE01 + place) for place in range(26)})

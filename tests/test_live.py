@@ -259,6 +259,7 @@ def kept_and_counted(evaluator: Evaluator, text: str) -> tuple[int, int]:
     return kept, scorer.room.used - counted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", HOSTILE)
 def test_no_less_is_counted_than_is_kept(evaluator: Evaluator, shape: str) -> None:
     # What belongs to the process, such as a table of names that happens to grow, is there but once.
@@ -470,6 +471,7 @@ def test_there_are_live_sources() -> None:
     assert not make_source("embedding@endpoint:small", {}, CONTEXT).is_live  # it would ask over the network
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LIVE)
 def test_evidence_is_the_same_to_the_last_bit_live_and_in_a_batch(
     name: str, chats: list[Conversation], letters: None
@@ -610,6 +612,7 @@ def test_what_a_model_does_not_answer_is_a_reply_without_a_score() -> None:
     assert said_in(scorer, "c") == ["Hello!"]
 
 
+@pytest.mark.slow
 def test_a_reply_costs_the_same_after_ten_turns_and_after_a_thousand(
     chats: list[Conversation], evaluator: Evaluator
 ) -> None:

@@ -217,6 +217,7 @@ def test_a_log_that_has_grown_becomes_a_part_while_it_is_written_and_is_read_on(
     assert len(values(Mart(tmp_path))) == 23
 
 
+@pytest.mark.slow
 def test_compacting_waits_until_it_is_worth_it(tmp_path: Path) -> None:
     mart = Mart(tmp_path)
     mart.add([row("a")])

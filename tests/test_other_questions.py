@@ -25,6 +25,7 @@ def r_of(head: Calibration, corpus: Planted, labels: Labels, tested: Labels) -> 
     return pearson(rated.value, np.array([score.value for score in scores if isinstance(score, Score)])) or 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("core", ["mixed", "auto"])
 def test_thumbs_of_users_help_where_few_ratings_are_there(core: str) -> None:
     gains = []
@@ -108,6 +109,7 @@ def test_few_sheets_names_and_comparisons_are_not_looked_at() -> None:
     assert not other_sheets(Labels([*main, *of_turns]), main), "turns are rated elsewhere than conversations"
 
 
+@pytest.mark.slow
 def test_a_project_learns_from_thumbs_about_conversations_that_nobody_rated(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     main, thumb = (Question(id=name, text=f"{name}?", scale=Scale(options=tuple(options)))

@@ -242,6 +242,8 @@ PARTS: dict[str, tuple[str, list[Request]]] = {
     "decisions": ("judge", JUDGED),
     "embeddings": ("", [Request("embedder", Text("endpoint:e1", "x" * n)) for n in range(1, 600)]),
 }
+QUICKEST_FIRST = ["logprobs", *(pytest.param(part, marks=pytest.mark.slow) for part in PARTS if part != "logprobs")]
+"""One kind of question in `make check`, all in `make test`."""
 
 
 class Payment:
@@ -298,7 +300,7 @@ def once(payment: Payment, memory: Store) -> Counter[str]:
     return expected
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", QUICKEST_FIRST)
 def test_two_who_ask_the_same_at_once_pay_once(
     payment: Payment, once: Counter[str], store: Store, other: Store
 ) -> None:
@@ -346,7 +348,7 @@ KEPT_AS = {"logprobs": "annotations", "verbalised": "annotations", "decisions": 
 
 
 @pytest.mark.parametrize("lost", ["claims", "answers"])
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", QUICKEST_FIRST)
 def test_a_store_that_fails_loses_nothing_and_nothing_is_paid_again(
     payment: Payment,
     once: Counter[str],
@@ -494,6 +496,7 @@ def test_opening_a_project_takes_the_spool_in_and_says_so(file_store: Store, cap
 # --- draws, processes -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["sampling"])
 def test_a_budget_loses_no_draw(payment: Payment, once: Counter[str], store: Store) -> None:
     for _ in range(once.total() // 5):

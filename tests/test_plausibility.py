@@ -147,6 +147,7 @@ def test_a_reward_checks_every_reply(evaluator: Evaluator) -> None:
     assert len(model.asked) == 4, "two passages a scored reply, and none of what is unscored"
 
 
+@pytest.mark.slow
 def test_live_a_share_of_the_replies_is_checked_and_nobody_is_asked_without_models(evaluator: Evaluator) -> None:
     def live(scorer: LiveScorer) -> list[Score | Unscored | None]:
         found = []

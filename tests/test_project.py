@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -33,11 +34,17 @@ ORDER = [
 RANK = {name: rank for rank, name in enumerate(ORDER)}
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    """A file, parsed once."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def imports() -> Iterator[tuple[str, str, Path]]:
     """(importing room, imported room, file) for every import of one room by another."""
     for path in SOURCE.rglob("*.py"):
         room = path.relative_to(SOURCE).parts[0].removesuffix(".py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree_of(path)):
             names = []
             if isinstance(node, ast.ImportFrom) and node.module:
                 names = [node.module] if node.module != "accord" else [f"accord.{alias.name}" for alias in node.names]
@@ -75,7 +82,7 @@ def modules() -> dict[str, set[str]]:
         name = ".".join(("accord", *path.relative_to(SOURCE).with_suffix("").parts))
         if path.name == "__init__.py" or "migrations" in path.parts:
             continue
-        needs = {n.module for n in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(n, ast.ImportFrom)}
+        needs = {n.module for n in tree_of(path).body if isinstance(n, ast.ImportFrom)}
         found[name] = {each for each in needs if each is not None and each.split(".")[:2] == name.split(".")[:2]}
     return found
 
@@ -94,7 +101,7 @@ def test_other_packages_import_what_a_package_names() -> None:
     deep = [
         f"{path.relative_to(ROOT)}: {node.module}"
         for path in SOURCE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("accord.")
         and len(node.module.split(".")) > 2
         and node.module.split(".")[1] != path.relative_to(SOURCE).parts[0].removesuffix(".py")
@@ -120,7 +127,7 @@ APART = {
 def test_tests_import_public_names() -> None:
     wrong = []
     for path in (ROOT / "tests").glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree_of(path)):
             if not isinstance(node, ast.ImportFrom) or (node.module or "").split(".")[0] != "accord":
                 continue
             module = str(node.module)
@@ -136,7 +143,7 @@ def test_what_tests_import_is_there() -> None:
     """A file whose tests are skipped, for a library that is missing, would not tell."""
     wrong = []
     for path in (ROOT / "tests").glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "accord":
                 defined = names_in(SOURCE.joinpath(*str(node.module).split(".")[1:]))
                 missing = {alias.name for alias in node.names} - defined
@@ -144,6 +151,7 @@ def test_what_tests_import_is_there() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@cache
 def names_in(module: Path) -> set[str]:
     """What a module's text defines, imports, or lists."""
     files = [module / "__init__.py", module / "__init__.pyi"] if module.is_dir() else [module.with_suffix(".py")]
@@ -179,7 +187,7 @@ def test_a_name_is_not_also_a_module_of_its_package_that_holds_another() -> None
         modules = {
             path.stem for path in stub.parent.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
         }
-        for node in ast.parse(stub.read_text(encoding="utf-8")).body:
+        for node in tree_of(stub).body:
             assert isinstance(node, ast.ImportFrom) and node.level == 1
             twice = {each.name for each in node.names} & modules - {node.module}
             assert not node.module or not twice, f"{stub.parent.name}: {twice}"
@@ -215,7 +223,7 @@ def test_only_the_store_speaks_sql() -> None:
 @pytest.mark.slow
 def test_no_pickle_and_no_networking_but_the_one_client_the_pull_and_the_webhook() -> None:
     for path in SOURCE.rglob("*.py"):
-        nodes = list(ast.walk(ast.parse(path.read_text())))
+        nodes = list(ast.walk(tree_of(path)))
         names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
         for node in nodes:
             if isinstance(node, ast.ImportFrom) and node.module and not node.module.startswith("accord"):
@@ -294,7 +302,7 @@ def test_files_tell_one_idea() -> None:
     long = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in SOURCE.rglob("*.py")}
     assert not {path: lines for path, lines in long.items() if lines > 500}
     for path in SOURCE.rglob("*.py"):
-        assert ast.get_docstring(ast.parse(path.read_text())), path
+        assert ast.get_docstring(tree_of(path)), path
 
 
 def test_the_sample_follows_from_its_script() -> None:

@@ -124,6 +124,7 @@ def test_a_body_that_is_too_large_or_broken_is_one_failed_call(wire: Wire, reaso
     assert caught.value.failure.reason == reason
 
 
+@pytest.mark.slow
 def test_what_unpacks_to_gigabytes_is_never_held() -> None:
     packer = zlib.compressobj(9, wbits=zlib.MAX_WBITS | 16)
     bomb = b"".join(packer.compress(bytes(2**20)) for _ in range(300)) + packer.flush()

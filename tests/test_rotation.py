@@ -316,6 +316,7 @@ def test_a_log_that_was_cut_short_is_said_and_read_anew(tmp_path: Path, count: i
     assert world.once() == 0 and world.found() == list(range(world.said)) and len(world.told) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gone", [(1,), (2,), (1, 2), (3,), (1, 2, 3)])
 def test_rotated_files_that_are_gone_are_said_and_counted(tmp_path: Path, gone: tuple[int, ...]) -> None:
     world = World(tmp_path)

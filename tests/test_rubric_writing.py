@@ -682,6 +682,7 @@ def test_refusals_are_counted_and_said(bench: Served) -> None:
     assert 0 < count < 9 and f"{count} prompts of the writer failed: refused ({count})" in found["cautions"]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_learned_from_is_said(bench: Served) -> None:
     one = bench(lambda request: completion("It went well, I suppose."), mode="logprobs")
     made = conversations(60)

@@ -26,6 +26,7 @@ def test_the_bound_is_clopper_and_pearsons_where_ratings_stand_alone_and_wider_w
     assert upper_bound(np.zeros(60, dtype=bool), np.arange(60) // 3) == pytest.approx(1 - 0.05 ** (1 / 21), abs=0.02)
 
 
+@pytest.mark.slow
 def test_promises_are_kept_in_nineteen_of_twenty_worlds() -> None:
     rng = np.random.default_rng(0)
     shares, broken = [], 0

@@ -307,6 +307,7 @@ def kept_alive(port: int, seconds: float, requests: int) -> http.client.HTTPConn
             busy.close()
 
 
+@pytest.mark.slow
 def test_connections_that_ask_nothing_are_let_go(evaluator: Evaluator) -> None:
     with served(Ingestor(LiveScorer(evaluator)), http=impatient(0.5)) as client:
         idle = [socket.create_connection(("127.0.0.1", client.port), timeout=PATIENCE) for _ in range(5)]
@@ -767,6 +768,7 @@ def test_labels_hold_no_control_characters(evaluator: Evaluator) -> None:
     assert r'system="a\\u001b[31m\\r\\n\"b\"\\u202e\\u0085é"' in text
 
 
+@pytest.mark.slow
 def test_memory_is_bounded_and_told(evaluator: Evaluator) -> None:
     scorer = LiveScorer(evaluator, limits=LiveConfig(memory_mb=2))
     with served(Ingestor(scorer)) as client:

@@ -151,6 +151,7 @@ def test_what_people_say_of_a_fold_has_no_part_in_what_predicts_it(example, proj
     assert line(train) != line(other)
 
 
+@pytest.mark.slow
 def test_its_evidence_of_what_it_learned_from_is_out_of_sample(example, project):
     """Turning round the ratings of one group moves the evidence of every other group, and not that group's own."""
     train, _ = project.training(project.evaluator("mine"))
@@ -179,6 +180,7 @@ def test_it_scores_the_same_after_it_was_saved_and_loaded(example, project, serv
         models.close()
 
 
+@pytest.mark.slow
 def test_people_are_predicted_from_it(example, server, tmp_path):
     """Where ratings follow its answers, the head leans on it; said of one column among ten."""
     with Project(config(tmp_path, server.url)) as project:

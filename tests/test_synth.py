@@ -269,6 +269,7 @@ def test_a_plan_keeps_nothing_and_prices_at_the_most(tmp_path: Path, folder: Pat
         assert after.requests == 0
 
 
+@pytest.mark.slow
 def test_a_budget_stops_and_a_larger_one_goes_on(
     tmp_path: Path, folder: Path, api_key: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -407,6 +408,7 @@ HOSTILE: dict[str, tuple[Says, str | None]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", HOSTILE)
 @pytest.mark.parametrize("how", ["DS1", "DS3", "DS4", "DS5"])
 def test_hostile_models_lose_their_own_conversation_alone(tmp_path: Path, folder: Path, kind: str, how: str) -> None:

@@ -147,6 +147,7 @@ def test_nothing_is_learned_from_them_or_suggested(folder: Path) -> None:
     assert not any(name.startswith("synth-") for name in [*every, *suggested]) and len(every) == 40
 
 
+@pytest.mark.slow
 def test_a_comparison_says_that_it_counts_them(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, said = command(capsys, "compare", "--only", "plain")
     assert code == 0 and f"{MADE} synthetic conversations left out; --synthetic with counts them" in said
@@ -157,6 +158,7 @@ def test_a_comparison_says_that_it_counts_them(folder: Path, capsys: pytest.Capt
     assert code == 1 and "synthetic" in said and "without" in said
 
 
+@pytest.mark.slow
 def test_the_gate_passes_over_runs_that_counted_them(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command(capsys, "compare", "--only", "plain", "--synthetic", "with")
     code, _, said = command(capsys, "gate", "--min-agreement", "-1")
@@ -165,6 +167,7 @@ def test_the_gate_passes_over_runs_that_counted_them(folder: Path, capsys: pytes
     assert code == 0 and "passed" in out
 
 
+@pytest.mark.slow
 def test_an_estimate_keeps_their_systems_apart(folder: Path) -> None:
     with opened("without") as project:
         plain = [each.system for each in project.estimate().systems]
@@ -190,6 +193,7 @@ def test_an_export_leaves_what_is_said_of_them_out(folder: Path, capsys: pytest.
     assert code == 0 and "left out" in said and "synth-" not in Path("labels.csv").read_text()
 
 
+@pytest.mark.slow
 def test_scoring_a_file_passes_over_them(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with opened("with") as project, ConversationWriter(Path("all.jsonl")) as writer:
         writer.write(project.store.conversations())
@@ -267,6 +271,7 @@ def rng() -> Iterator[np.random.Generator]:
     yield np.random.default_rng(7)
 
 
+@pytest.mark.slow
 def test_a_planted_difference_is_found_with_its_sign_and_size(rng: np.random.Generator) -> None:
     made = np.arange(200) < 100
     values = rng.normal(size=(200, 5))
@@ -302,6 +307,7 @@ def test_without_a_difference_p_is_uniform_even_within_groups(
     assert small < 9
 
 
+@pytest.mark.slow
 def test_missing_and_constant_metrics_break_nothing(rng: np.random.Generator) -> None:
     made = np.arange(60) < 30
     values = rng.normal(size=(60, 4))
@@ -326,6 +332,7 @@ def test_a_store_of_nothing_is_too_few(tmp_path: Path) -> None:
         project.check_synth()
 
 
+@pytest.mark.slow
 def test_the_check_of_a_store_names_metrics(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with opened("with") as project:
         made = [

@@ -274,6 +274,7 @@ def large(store: Store) -> Iterator[Store]:
     yield store
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", ASKED)
 def test_what_is_asked_of_many_rows_goes_by_an_index(large: Store, asked: str) -> None:
     plans: list[str] = []

@@ -298,6 +298,7 @@ def test_table_13_by_hand() -> None:
     assert json.loads(json.dumps(found, allow_nan=False)) == found
 
 
+@pytest.mark.slow
 def test_the_page_of_issues_shows_the_validations_that_there_are(tmp_path: Path) -> None:
     plan, rows, labels = by_hand()
     detection = detection_outcome(labels, plan, rows, TAXONOMY, draws=20)

@@ -28,6 +28,7 @@ def scored(opened: Project, folder: Path) -> None:
     score(opened, opened.load(), list(opened.store.conversations(synthetic="with")), folder / "scores.jsonl")
 
 
+@pytest.mark.slow
 def test_rows_have_scores_metadata_and_metrics_and_leave_out_what_nobody_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,6 +79,7 @@ def test_a_chart_counts_in_bins_and_names_no_field_by_its_text(tmp_path: Path) -
         assert not {"href", "url", "transform"} & {*plain, *plain["encoding"]}
 
 
+@pytest.mark.slow
 def test_pages_are_for_leads_and_refuse_what_there_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with reading_project(tmp_path, monkeypatch) as opened:
         with served(opened) as port:

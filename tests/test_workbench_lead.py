@@ -335,6 +335,7 @@ def looked(opened: Project) -> Iterator[tuple[OpenStudy, Loop, Panel]]:
     studies.close()
 
 
+@pytest.mark.slow
 def test_what_is_asked_a_second_time_stands_beside_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with led(tmp_path, monkeypatch, repeats=0.5, per_item=1) as opened, looked(opened) as (look, _, panel):
         panel.rate("ann", 60)
@@ -352,6 +353,7 @@ def test_what_is_asked_a_second_time_stands_beside_the_first(tmp_path: Path, mon
         assert Standing(look).sentence().startswith("30 of 30 rated;")
 
 
+@pytest.mark.slow
 def test_what_is_expected_is_kept_before_the_answer_and_tests_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -387,6 +389,7 @@ def test_what_is_expected_is_kept_before_the_answer_and_tests_it(
         assert held_against(look).paired.answer.tolist() == found.paired.answer.tolist()  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_no_prediction_is_made_after_the_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with led(tmp_path, monkeypatch) as opened, looked(opened) as (look, loop, panel):
         panel.everybody(6)
@@ -404,6 +407,7 @@ def test_no_prediction_is_made_after_the_answer(tmp_path: Path, monkeypatch: pyt
         assert look.studies.add_predictions([made]) == 1 and look.studies.add_predictions([made]) == 0
 
 
+@pytest.mark.slow
 def test_the_informative_order_is_made_as_labels_arrive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with (
         led(tmp_path, monkeypatch, order="informative", random_share=0.3) as opened,
@@ -429,6 +433,7 @@ def test_the_informative_order_is_made_as_labels_arrive(tmp_path: Path, monkeypa
         assert found is not None and set(found.conversation) <= ids, "estimates use the random draws alone"
 
 
+@pytest.mark.slow
 def test_a_promotion_that_is_cut_in_two_is_ended_at_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -458,6 +463,7 @@ def test_a_promotion_that_is_cut_in_two_is_ended_at_the_next_start(
         assert waiting(folder) is not None and not making.exists()
 
 
+@pytest.mark.slow
 def test_norming_rounds_ask_everybody_the_same_and_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with led(tmp_path, monkeypatch) as opened, served(opened) as port:
         browser = Browser(port)
@@ -484,6 +490,7 @@ def test_norming_rounds_ask_everybody_the_same_and_come_first(tmp_path: Path, mo
         look.studies.close()
 
 
+@pytest.mark.slow
 def test_adjudication_adds_an_answer_and_replaces_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with led(tmp_path, monkeypatch) as opened, served(opened) as port:
         browser = Browser(port)
@@ -531,6 +538,7 @@ def settled(browser: Browser) -> dict[str, Any]:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_a_lead_fits_again_and_promotes_and_annotators_are_told_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -603,6 +611,7 @@ def test_every_lead_page_opens_before_anybody_has_rated(tmp_path: Path) -> None:
             assert json.loads(browser.get(path.replace("?", ".json?") if "?" in path else f"{path}.json"))
 
 
+@pytest.mark.slow
 def test_an_evaluator_of_another_question_or_level_expects_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -293,6 +293,7 @@ FAULTS: dict[str, tuple[Any, str, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_model_that_fails_says_so_in_place_and_is_asked_again(tmp_path: Path, fault: str) -> None:
     misbehave, came, told = FAULTS[fault]
@@ -317,6 +318,7 @@ def test_a_model_that_fails_says_so_in_place_and_is_asked_again(tmp_path: Path, 
         assert conversation.turns[1].extra.get("attempts", []) == ([f"{came} "] if came else [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("came", [["Half "], []], ids=["in its middle", "from the start"])
 def test_an_endpoint_that_is_too_slow_is_given_up(tmp_path: Path, came: list[str]) -> None:
     gone = threading.Event()
