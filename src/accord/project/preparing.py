@@ -13,7 +13,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent import futures
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
@@ -371,8 +371,8 @@ def _elsewhere(job: Job, parts: Iterator[Lines], workers: int) -> Iterator[Prepa
     context = get_context("forkserver" if "forkserver" in get_all_start_methods() else "spawn")
     with suppress(AttributeError):
         context.set_forkserver_preload([__name__])  # imported once, not once per worker
-    pool = ProcessPoolExecutor(workers, context, _begin, (job,))
-    under_way: deque[Future[Prepared]] = deque()
+    pool = futures.ProcessPoolExecutor(workers, context, _begin, (job,))
+    under_way: deque[futures.Future[Prepared]] = deque()
     bad, is_over, failure = 0, False, None
     try:
         while under_way or not is_over:
