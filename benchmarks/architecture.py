@@ -69,7 +69,8 @@ class File:
     @property
     def module(self) -> str:
         """As it is imported."""
-        return "accord." + self.path.removesuffix("i").removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+        parts = self.path.removesuffix("i").removesuffix(".py").split("/")
+        return ".".join(["accord", *(part for part in parts if part != "__init__")])
 
     def imports(self) -> Iterator[tuple[ast.ImportFrom | ast.Import, str]]:
         """Every import of this product's modules."""
