@@ -128,6 +128,15 @@ class Forked(subprocess.Popen[Any]):
         return self.returncode
 
 
+if sys.platform != "linux":  # where a process cannot tell how many threads it has, none is forked
+
+    class Forked(subprocess.Popen[Any]):  # type: ignore[no-redef]
+        """`Popen` of `-c CODE ...` or `-m MODULE ...` by this interpreter."""
+
+        def __init__(self, arguments: Sequence[str], **options: Any) -> None:
+            super().__init__([sys.executable, *arguments], **options)
+
+
 def run(arguments: Sequence[str], timeout: float | None = None, check: bool = False, **options: Any) -> Any:
     """`subprocess.run` with captured output."""
     with Forked(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options) as process:

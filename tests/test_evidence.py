@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -61,42 +62,35 @@ def test_measures_of_a_turn_see_nothing_after_it() -> None:
         measure([], ["lenght"])
 
 
-SLOW_PLUG_INS = """
-import time
-from {registry} import registry
-registry.register("first")(1)
-time.sleep(0.2)
-registry.register("second")(2)
-"""
+PLANTED = {
+    "registry": "from accord.values import Registry\nregistry = Registry('thing', 'planted_things')\n",
+    "things": "import time\nfrom planted_registry import registry\nregistry.register('first')(1)\n"
+    "time.sleep(0.2)\nregistry.register('second')(2)\n",
+}
 
 
-def test_built_in_plug_ins_are_imported_when_a_name_is_asked_for_by_all_threads_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry[int]]:
+    """A registry whose plug-ins lie in a module that takes its time, and that nobody has imported."""
     monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "planted_registry.py").write_text(
-        "from accord.values import Registry\nregistry = Registry('thing', 'planted_things')\n"
-    )
-    (tmp_path / "planted_things.py").write_text(SLOW_PLUG_INS.format(registry="planted_registry"))
-    registry = importlib.import_module("planted_registry").registry
+    for name, text in PLANTED.items():
+        (tmp_path / f"planted_{name}.py").write_text(text)
+    yield importlib.import_module("planted_registry").registry
+    for name in PLANTED:
+        sys.modules.pop(f"planted_{name}", None)
+
+
+def test_built_in_plug_ins_are_imported_when_a_name_is_asked_for_by_all_threads_at_once(planted: Registry[int]) -> None:
     assert "planted_things" not in sys.modules
     with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(registry.get, ["second", "first", "second", "second"])) == [2, 1, 2, 2]
+        assert list(pool.map(planted.get, ["second", "first", "second", "second"])) == [2, 1, 2, 2]
 
 
-def test_a_plug_in_called_as_a_built_in_is_refused_again_and_again_for_the_same_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "other_registry.py").write_text(
-        "from accord.values import Registry\nregistry = Registry('thing', 'other_things')\n"
-    )
-    (tmp_path / "other_things.py").write_text(SLOW_PLUG_INS.format(registry="other_registry"))
-    registry = importlib.import_module("other_registry").registry
-    registry.register("second")("mine")
+def test_a_plug_in_called_as_a_built_in_is_refused_again_and_again_for_the_same_reason(planted: Registry[int]) -> None:
+    planted.register("second")(3)
     for _ in range(2):
         with pytest.raises(BadInput, match="two plug-ins want to be the thing 'second'"):
-            registry.names()
+            planted.names()
 
 
 def test_a_registry_refuses_two_plugins_of_one_name() -> None:

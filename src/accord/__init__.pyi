@@ -3,7 +3,7 @@ from .formats import read as read, read_labels as read_labels
 from .learning import Evaluator as Evaluator, load_evaluator as load_evaluator
 from .live import LiveScorer as LiveScorer, Reward as Reward
 from .models import ChatModel as ChatModel, Judge as Judge
-from .project import Project as Project, open_project
+from .project import Project as Project, open as open
 from .store import Store as Store
 from .validation import compare as compare
 from .values import AccordError as AccordError, BadInput as BadInput, Conversation as Conversation
@@ -11,5 +11,3 @@ from .values import Document as Document, Label as Label, Labels as Labels, Ques
 from .values import Scale as Scale, Score as Score, Target as Target, Turn as Turn, Unscored as Unscored
 from .values import load_rubric as load_rubric
 from .version import __version__ as __version__
-
-open = open_project

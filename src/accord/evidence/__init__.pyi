@@ -1,4 +1,5 @@
 from .bank.ciu import CIU as CIU, PAPER_EFFORT as PAPER_EFFORT, best_phrases as best_phrases, phrases as phrases
+from .bank.embedding import BERTSCORE as BERTSCORE, EMBEDDING as EMBEDDING
 from .bank.message import ParsedDocument as ParsedDocument, ParsedText as ParsedText, Passage as Passage
 from .bank.message import TurnHistory as TurnHistory, TurnMetric as TurnMetric, parsed_document as parsed_document
 from .bank.message import turn_metrics as turn_metrics
@@ -15,7 +16,7 @@ from .findings import Text as Text, number as number, percent as percent, text_t
 from .likelihood import LIKELIHOOD as LIKELIHOOD, Likelihoods as Likelihoods, measure_likelihoods as measure_likelihoods
 from .likelihood import passages_of as passages_of
 from .meaning import MEANING as MEANING, Meaning as Meaning
-from .metrics import BANK as BANK, BERTSCORE as BERTSCORE, EMBEDDING as EMBEDDING, GROUPS as GROUPS, LEXICAL as LEXICAL
+from .metrics import BANK as BANK, GROUPS as GROUPS, LEXICAL as LEXICAL
 from .metrics import Metric as Metric, Metrics as Metrics, REFERENCE as REFERENCE, measure as measure
 from .metrics import metric_names as metric_names, metrics as metrics, signature_of as signature_of
 from .pairs import differences as differences, in_pairs as in_pairs

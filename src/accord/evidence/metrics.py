@@ -14,7 +14,7 @@ from pydantic import Field
 
 from accord.evidence.bank import ciu, reference
 from accord.evidence.bank.counts import COPYING, LENGTH, NOVELTY, OVERLAP
-from accord.evidence.bank.embedding import BERTSCORES, COSINES
+from accord.evidence.bank.embedding import BERTSCORE, EMBEDDING
 from accord.evidence.bank.languages import ENGLISH, LANGUAGES, Language, named_language, recognised
 from accord.evidence.bank.message import TurnMetric, parsed_document, turn_metrics
 from accord.evidence.bank.session import NOTHING, WORDLESS, MetricSession
@@ -163,10 +163,6 @@ BANK = (*ciu.NAMES, *OVERLAP, *NOVELTY, *LENGTH, *COPYING)
 """The default bank: everything that needs neither a model nor a library beyond the base install."""
 REFERENCE = reference.NAMES
 """Metrics of machine translation and summaries, with the documents as references."""
-EMBEDDING = COSINES
-"""Cosines of the small embedder (`accord models pull minilm-l6`)."""
-BERTSCORE = BERTSCORES
-"""BERTScore with the same embedder."""
 GROUPS = {"lexical": LEXICAL, "embedding": EMBEDDING, "bank": BANK, "reference": REFERENCE, "bertscore": BERTSCORE}
 """Metrics that go by one name; `GROUP@EMBEDDER` are those of a group, each made with that embedder."""
 

@@ -8,13 +8,11 @@ from typing import Any
 from lazy_loader import attach_stub
 
 _named, __dir__, __all__ = attach_stub(__name__, __file__)
-_NEEDS_SERVE = {
-    "Batcher", "Busy", "Late", "Opening", "Service", "checked_proxies", "impatient", "make_app", "opened_service",
-    "serve", "serve_workers",
-}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    if name in _NEEDS_SERVE:
+    try:
+        return _named(name)
+    except ModuleNotFoundError:
         _named("check_installed")()
-    return _named(name)
+        raise

@@ -17,7 +17,7 @@ from .keeping import calm as calm
 from .parts import finished as finished, read_manifest as read_manifest
 from .plugins import list_plugins as list_plugins
 from .preparing import Reading as Reading, workers_here as workers_here
-from .project import ALL as ALL, Project as Project, open_project as open_project
+from .project import ALL as ALL, Project as Project, open as open, open_project as open_project
 from .recordings import RecordedAgreement as RecordedAgreement, chosen_recording as chosen_recording
 from .recordings import recorded_agreement as recorded_agreement, with_recorded as with_recorded
 from .results import Compared as Compared, Estimates as Estimates, Fitted as Fitted, JudgeRun as JudgeRun

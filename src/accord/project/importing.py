@@ -293,7 +293,7 @@ def _keep(store: Store, job: Job, part: Prepared, done: Imported, waiting: _Wait
     told = {each.id for each in store.conversations(part.bare)} if part.bare else set()
     told |= part.named
     rows = [row for row in part.conversations if row["id"] not in told]
-    done.conversations = done.conversations.plus(store.add_conversation_rows(rows, changed.add))
+    done.conversations = done.conversations.plus(store.add_conversation_rows(rows, changed.add, ROWS_AT_ONCE))
     for name in changed:
         complain(changed_conversation(name))
     labels = [row for row in part.labels if row["conversation"] not in changed] if changed else part.labels

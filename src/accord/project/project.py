@@ -52,6 +52,10 @@ def open_project(path: str | Path | None = None) -> Project:
     return Project(load_config(path))
 
 
+open = open_project
+"""As `accord.open`; nothing in this file opens any other."""
+
+
 class Project:
     """What `accord.yaml` names, opened; a context manager that lets go of it again.
 

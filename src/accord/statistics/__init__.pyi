@@ -12,8 +12,7 @@ from .kappa import alpha_interval as alpha_interval, cohen_kappa as cohen_kappa,
 from .kappa import fleiss_kappa as fleiss_kappa, mean_kappa as mean_kappa, no_fleiss as no_fleiss
 from .kappa import pairwise_kappas as pairwise_kappas, two_valued_alpha as two_valued_alpha
 from .reliability import Diagram as Diagram, diagrams as diagrams
-from .resampling import Clusters as Clusters
-from .resampling import INNER_FOLDS as INNER_FOLDS, Interval as Interval, PairedTest as PairedTest
+from .resampling import Clusters as Clusters, INNER_FOLDS as INNER_FOLDS, Interval as Interval, PairedTest as PairedTest
 from .resampling import RANK_DRAWS as RANK_DRAWS, Split as Split, bootstrap as bootstrap, bootstrap_all as bootstrap_all
 from .resampling import fold_of as fold_of, grouped_folds as grouped_folds, holm as holm, interval as interval
 from .resampling import paired_test as paired_test

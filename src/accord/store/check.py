@@ -35,7 +35,7 @@ from accord.store.engine import (
     version_of,
 )
 from accord.store.paid import spool_folders
-from accord.store.parts import COMPUTED, VECTOR, read_vector
+from accord.store.parts import COMPUTED, VECTOR, check_vector
 from accord.store.rows import annotation_from
 from accord.store.schema import alarms, annotated, budgets, cache, claims, conversations, days, runs, scores
 from accord.values import AccordError, BadInput, Conversation, redacted_message
@@ -219,8 +219,7 @@ def _conversation(row: Any) -> None:
 
 def _cached(row: Any) -> None:
     if row.kind == VECTOR:
-        read_vector(row.bytes or b"")
-        return
+        return check_vector(row.bytes or b"")
     if row.kind == COMPUTED:
         from safetensors.numpy import load
 

@@ -23,7 +23,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, 
 from sqlalchemy import delete, select, update
 
 from accord.store.engine import StoreError, is_in_memory, parsed_url, said
-from accord.store.parts import Embedded, read_vector
+from accord.store.parts import Embedded, check_vector, unpacked
 from accord.store.rows import BATCH, batches
 from accord.store.schema import claims
 from accord.store.store import Store
@@ -160,7 +160,7 @@ def _json_of(kind: Any) -> Any:
 
 
 def _finite(packed: bytes) -> bytes:
-    read_vector(packed)
+    check_vector(packed)
     return packed
 
 
@@ -212,7 +212,7 @@ def add_paid(store: Store, rows: Sequence[Paid]) -> None:
     store.add_replies(kinds.get("reply", ()))
     for maker in sorted({row["maker"] for row in kinds.get("vector", ())}):
         mine = (row for row in kinds["vector"] if row["maker"] == maker)
-        Embedded(store).add(maker, {row["key"]: read_vector(row["bytes"]) for row in mine})
+        Embedded(store).add(maker, {row["key"]: unpacked(row["bytes"]) for row in mine})
 
 
 # --- the spool ------------------------------------------------------------------------------------------------------

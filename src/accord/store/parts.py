@@ -88,13 +88,11 @@ class Embedded:
 
     def vectors(self, keys: Iterable[str]) -> dict[str, NDArray[np.float32]]:
         """(width,) the vector of each of these keys that the store holds."""
-        import numpy as np  # here: most commands open a store without asking for a vector
-
         query = select(cache.c.key, cache.c.bytes).where(cache.c.kind == VECTOR)
         return {
-            key: np.frombuffer(vector, dtype=WIRE).astype(np.float32)
+            key: unpacked(packed)
             for batch in batches(dict.fromkeys(keys), BATCH)
-            for key, vector in self._store._stream(query.where(cache.c.key.in_(batch)))
+            for key, packed in self._store._stream(query.where(cache.c.key.in_(batch)))
         }
 
     def add(self, embedder: str, rows: Mapping[str, NDArray[Any]]) -> Added:
@@ -113,18 +111,24 @@ def _embedded_row(embedder: str, key: str, vector: NDArray[Any]) -> dict[str, ob
     return {"key": key, "kind": VECTOR, "maker": embedder, "content": None, "bytes": content, "added": now()}
 
 
-def read_vector(packed: bytes) -> NDArray[np.float32]:
-    """(width,) a vector that was kept.
+def unpacked(packed: bytes) -> NDArray[np.float32]:
+    """(width,) a vector that was kept."""
+    import numpy as np  # here: most commands open a store without asking for a vector
+
+    return np.frombuffer(packed, WIRE).astype(np.float32)
+
+
+def check_vector(packed: bytes) -> None:
+    """Look at what was kept as a vector.
 
     Raises:
         ValueError: It holds no numbers, or some that are not finite.
     """
     import numpy as np
 
-    vector = np.frombuffer(packed, WIRE)
+    vector = unpacked(packed)
     if not len(vector) or not np.isfinite(vector).all():
         raise ValueError("no vector of finite numbers")
-    return vector.astype(np.float32)
 
 
 COMPUTED = "computed"

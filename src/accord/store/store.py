@@ -90,19 +90,19 @@ class Store:
 
         Args:
             found: The conversations.
-            on_changed: Called with the id of each conversation that the store holds with other content; the stored
-                one stays.
+            on_changed: Called with the id of each conversation that the store holds with other content, which stays.
 
         Raises:
             BadInput: There is one, and `on_changed` is not given; the others of its batch are kept.
         """
-        rows = (conversation_row(conversation, now()) for conversation in found)
-        return self.add_conversation_rows(rows, on_changed)
+        return self.add_conversation_rows((conversation_row(each, now()) for each in found), on_changed)
 
-    def add_conversation_rows(self, found: Iterable[Columns], on_changed: Callable[[str], None] | None = None) -> Added:
-        """Keep rows of conversations; see `add_conversations`. Those of a list go into one transaction."""
+    def add_conversation_rows(
+        self, found: Iterable[Columns], on_changed: Callable[[str], None] | None = None, at_once: int = BATCH
+    ) -> Added:
+        """Keep rows of conversations, so many a transaction; see `add_conversations`."""
         total = Added()
-        for rows in batches(found, BATCH if not isinstance(found, list) else len(found) or 1):
+        for rows in batches(found, at_once):
             with said(self.url), self._engine.begin() as connection:
                 new = self._add(connection, conversations, rows)
             total = total.plus(Added(new, len(rows) - new))

@@ -35,7 +35,8 @@ class ByEmbedder(ABC):
         """The metric; `None` where it says nothing."""
 
 
-COSINES = ("cosine-documents", "cosine-user")
+EMBEDDING = ("cosine-documents", "cosine-user")
+"""Cosines of the small embedder (`accord models pull minilm-l6`)."""
 
 
 class CosineDocuments(ByEmbedder):
@@ -66,7 +67,8 @@ turn_metrics.register("cosine-user")(CosineUser())
 turn_metrics.family("cosine-user", CosineUser)
 
 
-BERTSCORES = ("bertscore-recall", "bertscore-precision", "bertscore-f1")
+BERTSCORE = ("bertscore-recall", "bertscore-precision", "bertscore-f1")
+"""BERTScore with the same embedder."""
 KEPT_PAIRS = 256
 
 
@@ -98,6 +100,6 @@ class BertScore(ByEmbedder):
         return max(scores(self.made_with, reply.text, source.text)[self.place] for source in sources)
 
 
-for _place, _name in enumerate(BERTSCORES):
+for _place, _name in enumerate(BERTSCORE):
     turn_metrics.register(_name)(BertScore(_place))
     turn_metrics.family(_name, partial(BertScore, _place))
