@@ -328,6 +328,8 @@ def test_killed_and_resumed_nothing_is_lost_or_paid_twice(
         first.send_signal(signal.SIGKILL)
         first.communicate()
         hold.set()
+        with closing(sqlite3.connect(tmp_path / "accord.db")) as database, database:
+            database.execute("UPDATE claims SET until = '2020-01-01T00:00:00.000000+00:00'")  # a minute later
         with closing(Store(f"sqlite:///{tmp_path}/accord.db")) as store:
             before = {each.id for each in store.conversations(synthetic="only")}
         second = run(command, text=True, timeout=PATIENCE)

@@ -77,7 +77,12 @@ def at_item(page: Any, number: int, total: int = 12) -> None:
 
 
 def state(page: Any, said: str) -> None:
-    page.locator(f"#state:text-is('{said}')").wait_for()
+    """Wait until the page says so of what it keeps; where it never does, what it says and holds is shown."""
+    try:
+        page.locator(f"#state:text-is('{said}')").wait_for()
+    except Exception as error:
+        there = "[document.getElementById('state').textContent, document.hasFocus(), {...localStorage}]"
+        raise AssertionError(f"not {said!r} but {page.evaluate(there)}") from error
 
 
 def answers(opened: Project) -> list[Annotation]:
@@ -159,7 +164,7 @@ def test_only_the_servers_own_yes_empties_a_slot(browser: Any, tmp_path: Path, a
         page.goto("/rate/look")
         at_item(page, 1)
         page.route("**/answers", lambda route: route.fulfill(**answer))
-        page.keyboard.press("3")
+        page.locator("input[value='3']").check()
         state(page, "1 not sent yet")
         page.reload()
         at_item(page, 1)
