@@ -31,6 +31,7 @@ from accord.formats import read
 from accord.methods import ASKED, RUBICON, RubricFindings
 from accord.models import Models, is_pulled, run
 from accord.project import Project, config_from, open_project
+from accord.statistics import DRAWS
 from accord.testing import Author, ChatServer, conversations
 from accord.values import BadInput, Conversation, Label, Labels, Question, Rubric, Sample, Scale, Target
 
@@ -73,7 +74,7 @@ def main() -> None:
     finish("rubicon", rows, COLUMNS, given.json)
 
 
-def _table_rows(path: Path | None) -> list[Row]:
+def _table_rows(path: Path | None, draws: int = DRAWS) -> list[Row]:
     """The paper's tables for a project, or for planted conversations with a scripted model on this machine."""
     with tempfile.TemporaryDirectory() as folder:
         if path is not None:
@@ -93,7 +94,7 @@ def _table_rows(path: Path | None) -> list[Row]:
                 "models": {"judge": {**asked, "mode": "decisions"}, "writer": asked},
             })  # fmt: skip
             with Project(config, Rubric(name="planted", main="good", questions=(question,))) as project:
-                train = Training(tuple(Sample(chat) for chat, _ in made), labels, question)
+                train = Training(tuple(Sample(chat) for chat, _ in made), labels, question, draws=draws)
                 return _tables_of(project, train, "scripted", Path(folder))
 
 

@@ -13,6 +13,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
+
+import typer.main
 
 # Before anything imports NumPy: two tests at once on two cores must not wait for each other's linear algebra, and what
 # Python or JAX compiled for one test, one worker or one child process serves all others.
@@ -26,6 +29,8 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 ssl.create_default_context = functools.cache(ssl.create_default_context)
 # Three hundred modules and what they import live as long as the tests: not to be gone through at every other test.
 gc.set_threshold(20_000, *gc.get_threshold()[1:])
+# The tree of commands is the same each time that one is run: some hundreds are, and it takes 50 ms to make.
+typer.main.get_command = functools.cache(typer.main.get_command)
 # A shell's background jobs ignore an interrupt, and so would every process that a test starts and interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -33,10 +38,33 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 sys.setswitchinterval(5e-4)
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from accord.store import Store
 from accord.testing import ThrowAwayPostgres
 from accord.values import BadInput, Rubric, load_rubric
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """For `-n auto` two a core: half of the time that tests take they wait for a server, a page or a process."""
+    return 2 * (os.cpu_count() or 1)
+
+
+class Sharing(LoadScopeScheduling):
+    """A file whose tests share what is dear to make is one worker's; every other test is whoever's has time."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.split("::")[0]
+        return path if _shares(path) else nodeid
+
+
+@functools.cache
+def _shares(path: str) -> bool:
+    return 'scope="module"' in Path(path).read_text(encoding="utf-8")
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Sharing:
+    return Sharing(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -47,6 +75,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """Nothing that collecting made is garbage before the end: it is no more gone through."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    """What is garbage says so once more; then the process ends without going through all that it has held."""
     gc.collect()
     gc.freeze()
 

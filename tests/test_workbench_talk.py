@@ -411,6 +411,8 @@ import sys
 from pathlib import Path
 from served_workbench import served
 from test_workbench_talk import project
+from accord.workbench import talking
+talking.ALIVE_SECONDS = 2.0  # after which nobody writes on what a dead server has begun
 with project(Path(sys.argv[1]), sys.argv[2]) as opened, served(opened) as port:
     print(port, flush=True)
     sys.stdin.read()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import errno
 import functools
 import gc
@@ -102,8 +103,10 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Show the v
 
 def main() -> None:
     """The console script's entry point."""
-    # What a command imports stays until it ends: looking through all of it for garbage takes a tenth of a short one.
+    # What a command imports stays until it ends: looking through all of it for garbage takes a tenth of a short one,
+    # and as long again at its end, when the process is gone anyway.
     gc.set_threshold(BEFORE_GARBAGE, *gc.get_threshold()[1:])
+    atexit.register(gc.freeze)
     from accord.cli import commands  # noqa: F401 - importing a command registers it
 
     app()

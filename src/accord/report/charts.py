@@ -228,7 +228,8 @@ def svg(chart: Any) -> str:
         **axis, titleFontWeight="normal", gridOpacity=0.35
     )
     styled = styled.configure_legend(labelColor=_INK).configure_header(labelColor=_INK).configure_view(stroke=None)
-    drawn = in_lines(styled.to_dict())  # a character that XML does not know would abort the process
+    # What cannot be drawn, drawing says: to check a chart against the whole schema before takes as long again.
+    drawn = in_lines(styled.to_dict(validate=False))  # a character that XML does not know would abort the process
     svg = str(vl_convert.vegalite_to_svg(drawn))
     svg = svg.replace(_INK, "currentColor").replace(_FAINT, "var(--line)")
     return re.sub(r"^<svg ", '<svg role="img" ', svg)

@@ -191,7 +191,7 @@ def _migrate(engine: Engine) -> None:
         if inspect(connection).get_table_names():
             _upgrade(connection)
         else:
-            metadata.create_all(connection)
+            metadata.create_all(connection, checkfirst=False)  # there is nothing: each table would be looked for
             connection.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"))
             connection.execute(text("INSERT INTO alembic_version VALUES (:newest)"), {"newest": newest_migration()})
 
