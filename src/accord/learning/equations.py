@@ -50,6 +50,19 @@ class Solved:
 
 
 @dataclass(frozen=True)
+class Eliminated:
+    """What texts and groups take at given ratios: a (T,), s and k (G,), and x weighed by a, summed by group (G, q + 1).
+
+    Without an effect of groups nothing is summed.
+    """
+
+    a: Floats
+    s: Floats
+    k: Floats
+    summed: Floats
+
+
+@dataclass(frozen=True)
 class Learned:
     """What a design says at given ratios.
 
@@ -73,6 +86,11 @@ class MixedDesign(Layout):
     def _x(self) -> scipy.sparse.csr_array:
         """(n, q + 1) a row a rating."""
         return scipy.sparse.hstack([self.rows, scipy.sparse.csr_array(self.y[:, None])], format="csr")
+
+    @cached_property
+    def _rows_at_hand(self) -> Rows:
+        """(n, q + 1) the same; dense where that is small."""
+        return dense(self._x) if np.prod(self._x.shape) <= _DENSE_CELLS else self._x
 
     @cached_property
     def _whole(self) -> Floats:
@@ -160,13 +178,20 @@ class MixedDesign(Layout):
         errors = np.sqrt(solved.noise * np.diag(solved.covariance)[self.block == OFFSET])
         return Learned(solved.effects, solved.noise, errors, self.held_out_residuals(solved))
 
-    def effects(self, ratios: Floats) -> Floats:
-        """(q,) the effects alone, without what `solve` also says: many times as quick."""
-        return np.asarray(scipy.linalg.solve(*self._system(ratios)[:2], assume_a="pos"))
+    def drawn_effects(self, ratios: Floats, draws: Floats, units: Floats) -> Floats:
+        """(q,) the effects alone where text t was drawn `draws` (T,) times, each shrunk in its unit of `units` (q,)."""
+        x = self._rows_at_hand
+        crossed = dense(x.T @ weighed(x, draws[self.nesting.text]))
+        if ratios[TEXT] > 0:
+            shared = draws**2 / (draws * self.nesting.size + 1.0 / ratios[TEXT])
+            crossed = crossed - dense(self._texts.T @ weighed(self._texts, shared))
+        system = crossed[:-1, :-1] + np.diag(self._penalty(ratios) * units**2 + 1e-10)
+        return np.asarray(scipy.linalg.solve(system, crossed[:-1, -1], assume_a="pos"))
 
     def solve(self, ratios: Floats) -> Solved:
         """Henderson's equations at the given ratios; the criterion is -log restricted likelihood, by log r."""
-        system, right, own = self._system(ratios)
+        eliminated = self._eliminated(ratios)
+        system, right, own = self._system(ratios, eliminated)
         factor, covariance = _inverted(system)
         effects = covariance @ right
         noise = max(float(own - right @ effects) / self._freedom, 1e-12)
@@ -176,25 +201,34 @@ class MixedDesign(Layout):
         if ratios[TEXT] > 0:
             log_det += np.log1p(ratios[TEXT] * self.nesting.size).sum()
         if ratios[GROUP] > 0:
-            log_det += np.log1p(ratios[GROUP] * self.nesting.weights(ratios)[2]).sum()
+            log_det += np.log1p(ratios[GROUP] * eliminated.s).sum()
         criterion = 0.5 * (log_det + self._freedom * np.log(noise))
-        gradient = self._gradient(ratios, effects, covariance, noise)
+        gradient = self._gradient(ratios, eliminated, effects, covariance, noise)
         return Solved(ratios, effects, covariance, noise, criterion, gradient)
 
-    def _system(self, ratios: Floats) -> tuple[Floats, Floats, float]:
+    def _eliminated(self, ratios: Floats) -> Eliminated:
+        _, a, s, k = self.nesting.weights(ratios)
+        return Eliminated(a, s, k, self._over_groups(a) if ratios[GROUP] > 0 else np.empty((0, 0)))
+
+    def _system(self, ratios: Floats, eliminated: Eliminated) -> tuple[Floats, Floats, float]:
         """WᵀV⁻¹W + D⁻¹ (q, q), WᵀV⁻¹y (q,) and yᵀV⁻¹y."""
         crossed = self._whole
         if ratios[TEXT] > 0:
             crossed = crossed - self._over_texts(1.0 / (self._sizes[0] + 1.0 / ratios[TEXT]))
         if ratios[GROUP] > 0:
-            _, a, _, k = self.nesting.weights(ratios)
-            summed = self._over_groups(a)
-            crossed = crossed - summed.T @ (k[:, None] * summed)
-        penalty = np.where(self.block == FIXED, 0.0, 1.0 / np.where(self.block == FIXED, 1.0, ratios[self.block]))
+            crossed = crossed - eliminated.summed.T @ (eliminated.k[:, None] * eliminated.summed)
         # A column of zeros (an annotator whose evidence never varied) must not stop the factorisation.
-        return crossed[:-1, :-1] + np.diag(penalty + 1e-10), crossed[:-1, -1], float(crossed[-1, -1])
+        system = crossed[:-1, :-1] + np.diag(self._penalty(ratios) + 1e-10)
+        return system, crossed[:-1, -1], float(crossed[-1, -1])
 
-    def _gradient(self, ratios: Floats, effects: Floats, covariance: Floats, noise: float) -> Floats:
+    def _penalty(self, ratios: Floats) -> Floats:
+        """(q,) the diagonal of D⁻¹; nothing for the level."""
+        fixed = self.block == FIXED
+        return np.where(fixed, 0.0, 1.0 / np.where(fixed, 1.0, ratios[self.block]))
+
+    def _gradient(
+        self, ratios: Floats, eliminated: Eliminated, effects: Floats, covariance: Floats, noise: float
+    ) -> Floats:
         """The slope by log r_k, (q_k - tr(C_kk)/r_k - |effect_k|²/(r_k·s²)) / 2.
 
         Of what texts or groups share, with Z their indicators, it is r/2·(tr(ZᵀV⁻¹Z) - Σ xᵀKx) over the rows x of
@@ -208,11 +242,11 @@ class MixedDesign(Layout):
         b = np.append(-effects, 1.0)
         K = np.outer(b, b) / noise
         K[:-1, :-1] += covariance
-        _, a, s, k = self.nesting.weights(ratios)
+        a, s, k, summed = eliminated.a, eliminated.s, eliminated.k, eliminated.summed
         own = a * self.nesting.size
         explained, trace = 0.0, float(own.sum())
         if ratios[GROUP] > 0:
-            summed, size = self._over_groups(a), self.nesting.by_group @ own**2
+            size = self.nesting.by_group @ own**2
             known, kept = ((summed @ K) * summed).sum(axis=1), 1.0 - k * s
             gradient[GROUP] = 0.5 * ratios[GROUP] * float((s * kept).sum() - kept**2 @ known)
             if ratios[TEXT] > 0:
@@ -261,7 +295,7 @@ class MixedDesign(Layout):
 
     def _without(self, solved: Solved, members: Indices) -> Floats:
         """The same for groups of more ratings than there are effects: the equations less the group's own part."""
-        system, right, _ = self._system(solved.ratios)
+        system, right, _ = self._system(solved.ratios, self._eliminated(solved.ratios))
         found = np.empty(members.shape)
         for place, rows in enumerate(members):
             W, y = self.rows[rows].toarray(), self.y[rows]
@@ -291,7 +325,7 @@ def _inverted(system: Floats) -> tuple[Floats, Floats]:
     inverse, also_wrong = scipy.linalg.lapack.dpotri(factor, lower=True)
     if wrong or also_wrong:
         raise np.linalg.LinAlgError("the mixed model equations are not positive definite")
-    return np.asarray(factor), np.asarray(np.tril(inverse) + np.tril(inverse, -1).T)
+    return np.asarray(factor), np.asarray(inverse + np.tril(inverse, -1).T)  # above the diagonal LAPACK left zeros
 
 
 def of_some_annotators(laid: Layout) -> MixedDesign:

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from accord.evidence import EvidenceTable, Ratings, ratings
 from accord.learning.core import matrix
 from accord.learning.equations import MixedDesign
-from accord.learning.large_equations import DENSE
 from accord.learning.layout import standardisation
 from accord.statistics import Clusters, Interval, interval
 from accord.values import BadInput, Kind, Labels, Question
@@ -105,11 +104,14 @@ class _Fit:
     def __init__(self, Z: Floats, rated: Ratings) -> None:
         self.rated = rated
         self.X = Z[rated.row]
-        self.of = Clusters(rated.group)
-        self.annotator, self.text = rated.annotator.astype(str), rated.text.astype(str)
         from accord.learning.mixed_effects import MixedEffects
 
-        self.ratios = MixedEffects(own_slopes=False).fit(self.X, rated.value, rated.annotator, rated.text).ratios_
+        annotator, text = rated.annotator.astype(str), rated.text.astype(str)
+        self.ratios = MixedEffects(own_slopes=False).fit(self.X, rated.value, annotator, text).ratios_
+        people, who = np.unique(annotator, return_inverse=True)
+        _, first, which = np.unique(text, return_index=True, return_inverse=True)
+        self.group_of_text = rated.group[first].astype(str)
+        self.design = MixedDesign.of(self.X, rated.value, who, len(people), which, own_slopes=False)
 
     def explains(self, gradient: Floats) -> float:
         """Share of the variance of the answers that lies along a gradient."""
@@ -117,19 +119,10 @@ class _Fit:
 
     def gradient(self, counts: dict[str, float] | None) -> Floats:
         """(p,) slope of the expected answer, where each conversation counts as often as it was drawn."""
-        rows = np.arange(len(self.rated))
-        if counts is not None:
-            rows = self.of.rows(np.array([counts[str(name)] for name in self.of.names]))
-        if not len(rows):
-            return np.zeros(self.X.shape[1])
-        X, y, annotator, text = self.X[rows], self.rated.value[rows], self.annotator[rows], self.text[rows]
-        people, who = np.unique(annotator, return_inverse=True)
-        if 1 + X.shape[1] + len(people) > DENSE:
-            from accord.learning.mixed_effects import MixedEffects
-
-            model = MixedEffects(own_slopes=False, ratios=self.ratios).fit(X, y, annotator, text)
-            return np.asarray(model.coef_ / model.feature_scale_)
-        mean, scale = standardisation(X)
-        which = np.unique(text, return_inverse=True)[1]
-        design = MixedDesign.of((X - mean) / scale, y, who, len(people), which, own_slopes=False)
-        return np.asarray(design.effects(design.of_present(self.ratios))[1 : 1 + X.shape[1]] / scale)
+        draws = np.array([1.0 if counts is None else counts[name] for name in self.group_of_text])
+        of_row, p = draws[self.design.nesting.text], self.X.shape[1]
+        if not of_row.any():
+            return np.zeros(p)
+        units = np.ones(len(self.design.block))
+        units[1 : 1 + p] = standardisation(self.X, of_row)[1]
+        return self.design.drawn_effects(self.ratios, draws, units)[1 : 1 + p]

@@ -174,12 +174,15 @@ def dense(rows: Rows) -> Floats:
     return rows if isinstance(rows, np.ndarray) else np.asarray(rows.toarray())
 
 
-def standardisation(X: Floats) -> tuple[Floats, Floats]:
-    """Mean and standard deviation of each column over what is present; 0 and 1 where nothing is or nothing varies."""
-    known = ~np.isnan(X)
+def standardisation(X: Floats, weight: Floats | None = None) -> tuple[Floats, Floats]:
+    """Mean and standard deviation of each column over what is present; 0 and 1 where nothing is or nothing varies.
+
+    With `weight` (n,), each row counts so often.
+    """
+    known = ~np.isnan(X) if weight is None else ~np.isnan(X) * weight[:, None]
     count = np.maximum(known.sum(axis=0), 1)
-    mean = np.where(known, X, 0.0).sum(axis=0) / count
-    spread = np.sqrt((np.where(known, X - mean, 0.0) ** 2).sum(axis=0) / count)
+    mean = np.where(known, X * known, 0.0).sum(axis=0) / count
+    spread = np.sqrt((np.where(known, (X - mean) ** 2 * known, 0.0)).sum(axis=0) / count)
     return mean, np.where(spread > 1e-9 * (1 + np.abs(mean)), spread, 1.0)
 
 

@@ -126,39 +126,40 @@ class _Objective:
         return thresholds, float(np.exp(parameters[steps])), shifts
 
     @cached_property
-    def _edges(self) -> tuple[tuple[Indices, NDArray[np.bool_], int], ...]:
-        """Above and below the chosen option: (n,) the threshold's place by annotator, whether it is there, its sign."""
-        who = np.where(self.annotator < 0, self.people, np.minimum(self.annotator, self.people)) * self.steps
-        above, below = self.answer < self.steps, self.answer > 0
-        return (who + np.where(above, self.answer, 0), above, 1), (who + np.where(below, self.answer - 1, 0), below, -1)
+    def _edges(self) -> tuple[Indices, Floats, Floats]:
+        """(2n,) above and then below each chosen option: the edge's place by annotator, μ, and the sign of ∂P over √2π.
+
+        The outermost edges are at ±∞.
+        """
+        who = np.where(self.annotator < 0, self.people, np.minimum(self.annotator, self.people))
+        above = who * (self.steps + 2) + self.answer + 1
+        signs = np.repeat([-1.0, 1.0], len(self.mean)) / np.sqrt(2 * np.pi)
+        return np.concatenate([above, above - 1]), np.tile(self.mean, 2), signs
 
     def __call__(self, parameters: Floats) -> tuple[float, Floats]:
         thresholds, slope, shifts = self.unpacked(parameters)
-        each = thresholds + np.vstack([shifts, np.zeros(self.steps)])
+        edges = np.full((self.people + 1, self.steps + 2), np.inf)
+        edges[:, 0] = -np.inf
+        edges[:-1, 1:-1], edges[-1, 1:-1] = thresholds + shifts, thresholds
         # Personal shifts may cross; a likelihood of thresholds that do would promise more than 1 in all.
-        crossed = bool((each[:, 1:] < each[:, :-1]).any())
-        order = np.argsort(each, axis=1) if crossed else None
-        cuts = (each if order is None else np.take_along_axis(each, order, axis=1)).ravel()
-        chosen, pulls = np.zeros(len(self.mean)), []
-        for place, is_there, sign in self._edges:
-            at = cuts[place] - slope * self.mean
-            chosen += sign * np.where(is_there, scipy.special.ndtr(at), (1 + sign) / 2)
-            pulls.append(np.where(is_there, -sign * np.exp(-0.5 * at**2) / np.sqrt(2 * np.pi), 0.0))
-        chosen = np.maximum(chosen, _TINY)
-        by_place, by_slope = np.zeros(len(cuts)), 0.0
-        for (place, _, _), pull in zip(self._edges, pulls, strict=True):
-            by_place += np.bincount(place, pull / chosen, minlength=len(cuts))
-            by_slope -= slope * float((pull / chosen) @ self.mean)
-        by_cut = by_place.reshape(each.shape)
+        crossed = bool((edges[:, 1:] < edges[:, :-1]).any())
+        order = np.argsort(edges, axis=1) if crossed else None
+        places, mean, signs = self._edges
+        at = (edges if order is None else np.take_along_axis(edges, order, axis=1)).ravel()[places] - slope * mean
+        above, below = scipy.special.ndtr(at).reshape(2, -1)
+        chosen = np.maximum(above - below, _TINY)
+        pulls = signs * np.exp(-0.5 * at**2) / np.tile(chosen, 2)
+        by_edge = np.bincount(places, pulls, minlength=edges.size).reshape(edges.shape)
         if order is not None:
-            by_cut = np.take_along_axis(by_cut, np.argsort(order, axis=1), axis=1)
+            by_edge = np.take_along_axis(by_edge, np.argsort(order, axis=1), axis=1)
+        by_cut = by_edge[:, 1:-1]
         total = by_cut.sum(axis=0)
         gradient = np.zeros_like(parameters)
         gradient[0] = total.sum()
         gradient[1 : self.steps] = np.exp(parameters[1 : self.steps]) * np.cumsum(total[::-1])[::-1][1:]
-        gradient[self.steps] = by_slope
+        gradient[self.steps] = -slope * (pulls @ mean)
         loss = -np.log(chosen).sum()
         if parameters.size > self.steps + 1:
-            gradient[self.steps + 1 :] = (by_cut[: self.people] + shifts / self.spread**2).ravel()
+            gradient[self.steps + 1 :] = (by_cut[:-1] + shifts / self.spread**2).ravel()
             loss += 0.5 * (shifts**2).sum() / self.spread**2
         return float(loss), gradient
