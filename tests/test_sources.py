@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -33,6 +32,12 @@ from accord.values import (
 ROLES = ("judge", "writer", "scorer", "finder", "likelihood")
 TOPICS = ("router", "refund", "parcel", "login", "invoice", "printer", "battery", "screen")
 GOOD, BAD = "Here is what the policy says about your {}.", "No idea about a {}. Ask somebody else."
+LITTLE: Mapping[str, Mapping[str, Any]] = {
+    "in-context": {
+        "candidates": 4, "kept": 2, "sets": 2, "ensemble": 2, "towers": {"epochs": 1, "width": 4, "heads": 2}
+    },
+    "learned-rubric": {"reasons": 2, "pool_size": 12},
+}  # fmt: skip
 QUESTION = Question(id="main", text="How good is the reply?", scale=Scale(options=(1, 2, 3, 4)))
 RUBRIC = Rubric(
     name="planted",
@@ -41,7 +46,7 @@ RUBRIC = Rubric(
 )
 
 
-def corpus(conversations: int = 60) -> Training:
+def corpus(conversations: int = 32) -> Training:
     """Good and bad replies, two people who rate them, documents behind every other one."""
     draw = random.Random(0)
     samples, labels = [], []
@@ -99,54 +104,54 @@ def instance(schema: Mapping[str, Any], seed: str) -> Any:
             return "The reply names the " + " and the ".join(draw.sample(TOPICS, 2))
 
 
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch):
-    open_embedder.cache_clear()
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-    with ChatServer(answer) as running:
-        monkeypatch.setenv("OPENAI_BASE_URL", running.url)
-        yield running
-
-
-@pytest.fixture
-def models(server: ChatServer, tmp_path: Path) -> Models:
-    named = {role: {"model": "m1", "base_url": server.url, "mode": "logprobs"} for role in ("judge", "scorer")}
-    named |= {role: {"model": "m1", "base_url": server.url} for role in ("writer", "finder", "likelihood")}
-    with Project(config_from({"store": f"sqlite:///{tmp_path}/a.db", "models": named})) as project:
-        yield project.models
-
-
 def made(name: str) -> Source:
-    """The source, with the endpoint's vectors wherever it takes any."""
+    """The source, with the endpoint's vectors wherever it takes any, and little to write, to try and to train."""
     takes = sources.get(name).settings_type.model_fields
-    return make_source(name, {"embedder": "endpoint:m1"} if "embedder" in takes else {}, SourceContext(RUBRIC))
+    embedder = {"embedder": "endpoint:m1"} if "embedder" in takes else {}
+    return make_source(name, {**embedder, **LITTLE.get(name, {})}, SourceContext(RUBRIC))
 
 
-@pytest.fixture(params=sources.names())
-def name(request: pytest.FixtureRequest, models: Models) -> str:
+class Tried(NamedTuple):
+    """A source's name, whom it asks, and where they are asked."""
+
+    name: str
+    models: Models
+    server: ChatServer
+
+
+@pytest.fixture(scope="module", params=sources.names())
+def tried(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tried]:
     """Each registered source in turn; one that needs a model of this machine is skipped where that is not there."""
-    try:
-        run(made(request.param).measure(corpus().samples[:2]), models)
-    except NotFitted:
-        pass  # it learns before it measures
-    except BadInput as error:
-        if "accord models pull" not in str(error):
-            raise
-        pytest.skip(str(error))
-    return str(request.param)
+    open_embedder.cache_clear()
+    store = tmp_path_factory.mktemp(request.param) / "a.db"
+    with pytest.MonkeyPatch.context() as environment, ChatServer(answer) as server:
+        environment.setenv("OPENAI_API_KEY", "none")
+        environment.setenv("OPENAI_BASE_URL", server.url)
+        named = {role: {"model": "m1", "base_url": server.url, "mode": "logprobs"} for role in ("judge", "scorer")}
+        named |= {role: {"model": "m1", "base_url": server.url} for role in ("writer", "finder", "likelihood")}
+        with Project(config_from({"store": f"sqlite:///{store}", "models": named})) as project:
+            try:
+                run(made(request.param).measure(corpus().samples[:2]), project.models)
+            except NotFitted:
+                pass  # it learns before it measures
+            except BadInput as error:
+                if "accord models pull" not in str(error):
+                    raise
+                pytest.skip(str(error))
+            yield Tried(request.param, project.models, server)
 
 
 @pytest.mark.slow
-def test_every_source_keeps_the_contract(name: str, models: Models) -> None:
-    table = check_source(lambda: made(name), corpus(), models)
+def test_every_source_keeps_the_contract(tried: Tried) -> None:
+    table = check_source(lambda: made(tried.name), corpus(), tried.models)
     assert table.present.any(), "it knows something of the corpus"
 
 
 @pytest.mark.slow
-def test_a_plan_of_every_source_is_what_it_asks(name: str, models: Models, server: ChatServer) -> None:
-    learned = run(made(name).learn(corpus()), models).source
+def test_a_plan_of_every_source_is_what_it_asks(tried: Tried) -> None:
+    learned = run(made(tried.name).learn(corpus()), tried.models).source
     fresh = [Sample(Conversation("new", (Turn("user", "My lamp is new."), Turn("assistant", "Is it a lamp?"))))]
-    planned = plan(learned.measure(fresh), models).requests
-    before = len(server.requests)
-    run(learned.measure(fresh), models)
-    assert len(server.requests) - before == planned
+    planned = plan(learned.measure(fresh), tried.models).requests
+    before = len(tried.server.requests)
+    run(learned.measure(fresh), tried.models)
+    assert len(tried.server.requests) - before == planned

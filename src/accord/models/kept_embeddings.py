@@ -79,12 +79,19 @@ async def _paid(
     return found
 
 
-def foreseen(texts: Sequence[str], embedder: Embedder, store: Store) -> tuple[Floats, list[str]]:
-    """(n, width) the kept vectors of texts, drawn stand-ins for the others; and those others, each once."""
+def foreseen(
+    texts: Sequence[str], embedder: Embedder, store: Store, width: int | None = None
+) -> tuple[Floats, list[str]]:
+    """(n, width) the kept vectors of texts, drawn stand-ins for the others; and those others, each once.
+
+    Stand-ins are as wide as `width` says; without it as any vector that the store keeps of the embedder.
+    """
     keys = [content_hash([embedder.identity, text], length=40) for text in texts]
-    found = Embedded(store).vectors(keys)
+    kept = Embedded(store)
+    found = kept.vectors(keys)
     lacking = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
-    width = next((len(vector) for vector in found.values()), STAND_IN_WIDTH)
+    if lacking:
+        width = width or kept.width(embedder.identity) or STAND_IN_WIDTH
     for key in lacking:
         drawn = np.random.default_rng(list(key.encode())).standard_normal(width).astype(np.float32)
         found[key] = drawn / np.linalg.norm(drawn)

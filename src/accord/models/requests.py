@@ -55,10 +55,17 @@ class Questions:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text to place; the answer is its vector. `embedder` is a name that `open_embedder` knows."""
+    """A text to place; the answer is its vector.
+
+    Attributes:
+        embedder: A name that `open_embedder` knows.
+        text: What to place.
+        width: Of the vectors that it is to be held against, where they are known.
+    """
 
     embedder: str
     text: str
+    width: int | None = None
 
 
 @dataclass(frozen=True)

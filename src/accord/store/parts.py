@@ -95,6 +95,11 @@ class Embedded:
             for key, packed in self._store._stream(query.where(cache.c.key.in_(batch)))
         }
 
+    def width(self, embedder: str) -> int | None:
+        """Of any vector that the store holds of an embedder; `None` where it holds none."""
+        query = select(cache.c.bytes).where(cache.c.kind == VECTOR, cache.c.maker == embedder).limit(1)
+        return next((len(unpacked(packed)) for (packed,) in self._store._stream(query)), None)
+
     def add(self, embedder: str, rows: Mapping[str, NDArray[Any]]) -> Added:
         """Keep an embedder's vectors, by key, a batch a transaction; a key that is there already changes nothing."""
         total = Added()

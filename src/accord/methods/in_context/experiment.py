@@ -57,9 +57,9 @@ FEWEST_EXAMPLES = 10
 """Rated examples without which nothing is learned."""
 
 
-def vectors_of(texts: Sequence[str], embedder: str) -> Flow[Vectors]:
-    """(n, h) the texts' vectors."""
-    found = yield [Request(EMBEDDER, Text(embedder, text)) for text in texts]
+def vectors_of(texts: Sequence[str], embedder: str, width: int | None = None) -> Flow[Vectors]:
+    """(n, h) the texts' vectors; `width` is h, where it is known."""
+    found = yield [Request(EMBEDDER, Text(embedder, text, width)) for text in texts]
     return np.stack(found) if found else np.zeros((0, 0), dtype=np.float32)
 
 

@@ -273,7 +273,7 @@ class InContext(Source):
 
     def _queries(self, samples: Sequence[Sample]) -> Flow[list[Query]]:
         texts = [prompt_text(sample) for sample in samples]
-        vectors = yield from vectors_of(texts, self.recipe.embedder)
+        vectors = yield from vectors_of(texts, self.recipe.embedder, self.recipe.library.vectors.shape[1])
         return [Query(vector, text) for vector, text in zip(vectors, texts, strict=True)]
 
     # --- what was learned -----------------------------------------------------------------------------------------
