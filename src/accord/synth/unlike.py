@@ -24,6 +24,8 @@ FEWEST = 10
 MOST = 1000
 """Conversations of a side that are looked at; of more, so many are drawn."""
 PERMUTATIONS, DRAWS = 1999, 1000
+_AT_ONCE = 250
+"""Permutations that are ranked together."""
 RIDGE = 10.0
 _CLIPPED = 3.0
 """Standard deviations at which a metric is cut off: one odd conversation decides nothing."""
@@ -115,12 +117,14 @@ def unlike(table: EvidenceTable, groups: Sequence[str], is_synthetic: Sequence[b
     permuted = _permuted(truth, clusters, seed)
     folds = _folds(names, seed)
     scored = _Classifier(_features(table), folds)
-    found = _auc(scored.scores(truth), truth, folds)
-    by_chance = np.array([_auc(scored.scores(other), other, folds) for other in permuted])
-    low, high = _interval(scored.scores(truth), truth, folds, clusters, seed)
+    scores = scored.scores(truth[None])
+    [found] = _aucs(scores, truth[None], folds)
+    some = np.array_split(permuted, -(-len(permuted) // _AT_ONCE))
+    by_chance = np.concatenate([_aucs(scored.scores(kinds), kinds, folds) for kinds in some])
+    low, high = _interval(scores[0], truth, folds, clusters, seed)
     p = (1 + np.sum(by_chance >= found - 1e-12)) / (1 + len(by_chance))
     sizes = (int(truth.sum()), int((~truth).sum()), len(clusters))
-    return Unlike(*sizes, found, low, high, float(p), _giveaways(table, truth, permuted))
+    return Unlike(*sizes, float(found), low, high, float(p), _giveaways(table, truth, permuted))
 
 
 def _some(is_synthetic: NDArray[np.bool_], seed: int) -> NDArray[np.intp]:
@@ -182,29 +186,34 @@ class _Classifier:
             else:
                 hat = features[test] @ np.linalg.solve(x.T @ x + RIDGE * np.eye(x.shape[1]), x.T)
             self._parts.append((train, test, hat))
-        self._rows = len(folds)
 
     def scores(self, kinds: NDArray[np.bool_]) -> Floats:
-        """(n,) held-out scores; higher where a row looks synthetic."""
-        found = np.zeros(self._rows)
+        """(P, n) held-out scores for P ways in which the kinds could lie; higher where a row looks synthetic."""
+        found = np.zeros(kinds.shape)
         for train, test, hat in self._parts:
-            mine = kinds[train].astype(float)
-            found[test] = hat @ (mine - mine.mean())
+            mine = kinds[:, train].astype(float)
+            found[:, test] = (mine - mine.mean(axis=1, keepdims=True)) @ hat.T
         return found
 
 
-def _auc(scores: Floats, kinds: NDArray[np.bool_], folds: NDArray[np.intp]) -> float:
-    """Of pairs within a fold, the share in which the synthetic one scores higher; ties count half."""
+def _aucs(scores: Floats, kinds: NDArray[np.bool_], folds: NDArray[np.intp]) -> Floats:
+    """(P,) of pairs within a fold, the share in which the synthetic one scores higher; ties count half.
+
+    Args:
+        scores: (P, n).
+        kinds: (P, n) which rows are taken for synthetic.
+        folds: (n,).
+    """
     from scipy.stats import rankdata
 
-    won = pairs = 0.0
+    won, pairs = np.zeros(len(kinds)), np.zeros(len(kinds))
     for fold in np.unique(folds):
         mine = folds == fold
-        ranks, own = rankdata(scores[mine]), kinds[mine]
-        there = own.sum() * (~own).sum()
-        won += ranks[own].sum() - own.sum() * (own.sum() + 1) / 2 if there else 0.0
-        pairs += there
-    return float(won / pairs) if pairs else 0.5
+        ranks, own = rankdata(scores[:, mine], axis=1), kinds[:, mine]
+        ours, others = own.sum(axis=1), (~own).sum(axis=1)
+        won += np.where(others > 0, (ranks * own).sum(axis=1) - ours * (ours + 1) / 2, 0.0)
+        pairs += ours * others
+    return np.where(pairs > 0, won / np.maximum(pairs, 1), 0.5)
 
 
 def _interval(
