@@ -114,6 +114,22 @@ def test_the_criterion_effects_and_gradient_are_those_of_the_definition(ratios: 
         assert solved.gradient[effect] == pytest.approx((higher - lower) / 2e-4, abs=1e-4)
 
 
+def test_effects_of_a_draw_are_those_of_its_rows_written_out() -> None:
+    X, y, annotator, text = small()
+    people, who = np.unique(annotator, return_inverse=True)
+    texts, which = np.unique(text, return_inverse=True)
+    draws = np.random.default_rng(2).integers(0, 4, len(texts)).astype(float)
+    ratios = np.array([0.3, 0.5, 0.0, 0.2, 0.0])
+    rows = np.repeat(np.arange(len(y)), draws[which].astype(int))
+    mean, scale = X[rows].mean(axis=0), X[rows].std(axis=0)
+    drawn = MixedDesign.of((X[rows] - mean) / scale, y[rows], who[rows], len(people), which[rows], own_slopes=False)
+    design = MixedDesign.of(X, y, who, len(people), which, own_slopes=False)
+    units = np.concatenate([[1.0], scale, np.ones(len(people))])
+    found, expected = design.drawn_effects(ratios, draws, units), drawn.solve(ratios).effects
+    assert draws.min() == 0 and found[1:3] == pytest.approx(expected[1:3] / scale, rel=1e-7)
+    assert found[3:] == pytest.approx(expected[3:], abs=1e-7)
+
+
 @pytest.mark.parametrize("effects", ["few", "many"])
 @pytest.mark.parametrize("grouped", [False, True])
 def test_held_out_means_are_those_of_a_model_that_never_saw_the_group(grouped: bool, effects: str) -> None:
