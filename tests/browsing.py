@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -16,8 +16,17 @@ import pytest
 AXE = "4.14.1"
 PATIENCE = 60_000
 """Milliseconds for what should come."""
+LIGHT, DARK, PHONE = ("light", 1280), ("dark", 1280), ("light", 390)
+"""Looks of a page: the colours, and the width of the window."""
 _PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
-_OPTIONS = ["--no-sandbox", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-gpu"]
+_OPTIONS = [
+    "--no-sandbox",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-gpu",
+    "--js-flags=--no-opt --no-maglev",  # scripts run once: none is worth compiling well
+]
 
 
 @contextmanager
@@ -74,8 +83,31 @@ def axe() -> str:
     return script.read_text(encoding="utf-8")
 
 
-def faults(page: Any) -> list[str]:
-    """What axe-core finds wrong with a page as it stands."""
+def faults(page: Any, looks: Sequence[tuple[str, int]] = (LIGHT, DARK, PHONE)) -> list[str]:
+    """What axe-core finds wrong with a page as it stands, and whether it is wider than the window, in each of the looks."""
     page.evaluate(axe())
-    found = page.evaluate("async () => (await axe.run(document)).violations")
-    return [f"{each['id']}: {each['help']}: {node['html'][:200]}" for each in found for node in each["nodes"]]
+    wrong = []
+    for scheme, width in sorted(looks, key=lambda look: look[0] != colours(page)):  # first those that it has
+        page.set_viewport_size({"width": width, "height": 800})
+        if scheme != colours(page):
+            recolour(page)
+        # Of what is right axe-core need not say where it stands.
+        found = page.evaluate("async () => (await axe.run(document, { resultTypes: ['violations'] })).violations")
+        said = [f"{each['id']}: {each['help']}: {node['html'][:200]}" for each in found for node in each["nodes"]]
+        if not page.evaluate("document.documentElement.scrollWidth <= innerWidth"):
+            said.append("wider than the window")
+        wrong += [f"{scheme}, {width} wide: {each}" for each in said]
+    return wrong
+
+
+def colours(page: Any) -> str:
+    """Whether a page is light or dark."""
+    return str(page.evaluate("document.documentElement.dataset.look"))
+
+
+def recolour(page: Any) -> None:
+    """Press the page's own switch of light and dark; a chart on it is drawn anew."""
+    page.evaluate("() => { delete document.getElementById('chart')?.dataset.drawn; }")
+    page.evaluate("document.getElementById('look').click()")
+    if page.locator("#chart").count():
+        page.locator("#chart[data-drawn] svg").wait_for()

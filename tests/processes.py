@@ -17,15 +17,18 @@ from collections.abc import Sequence
 from typing import Any
 
 ORIGIN = """
-import contextlib, importlib, json, os, runpy, socket, sys, types
+import contextlib, gc, importlib, json, os, runpy, socket, sys, types
 control = socket.socket(fileno=int(sys.argv[1]))
-for name in ("accord.cli.commands", "accord.testing", "accord.live", "openai", "scipy.optimize", "sklearn.linear_model",
-             "alembic.command", "psycopg", "uvicorn", "fastapi"):
+for name in ("accord.cli.commands", "accord.project.project", "accord.evidence.rubric_answers", "accord.models.judging",
+             "accord.store.store", "accord.learning.loading", "accord.live.service.workers", "accord.testing", "openai",
+             "scipy.optimize", "sklearn.linear_model", "alembic.command", "psycopg", "uvicorn", "fastapi"):
     try:
         importlib.import_module(name)
     except ImportError:
         pass
 assert len(os.listdir("/proc/self/task")) == 1, "what has threads cannot be forked"
+gc.collect()
+gc.freeze()  # no child goes through what it has inherited, or copies its pages to do so
 
 def begun():
     \"\"\"Wait for what to run; comes back in the process that is to run it.\"\"\"

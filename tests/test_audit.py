@@ -131,8 +131,8 @@ def test_the_audit_is_a_command_and_a_part_of_the_report(
     runner = CliRunner()
     with ChatServer(answer_any) as server:
         Path("accord.yaml").write_text(
-            f"models: {{judge: {{mode: decisions, model: m1, base_url: '{server.url}'}}}}\nfolds: 3\n"
-            "draws: 50\nevaluators: {calibration: {head: mixed}}\n",
+            f"models: {{judge: {{mode: decisions, model: m1, base_url: '{server.url}'}}}}\nfolds: 2\n"
+            "metrics: [words]\ndraws: 20\nevaluators: {calibration: {head: mixed}}\n",
             encoding="utf-8",
         )
         assert runner.invoke(app, ["import", *map(str, sources())]).exit_code == 0

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -65,10 +66,27 @@ def refused(*arguments: str) -> str:
     return accord(*arguments, code=1)
 
 
+@cache
+def stored(*questions: str) -> bytes:
+    """The store into which `accord import` took the sample, with its ratings on all questions or on some alone."""
+    ratings = RATINGS
+    if questions:
+        ratings = "rated.csv"
+        pl.read_csv(RATINGS).select("conversation", "annotator", *questions).write_csv(ratings)
+    accord("import", CHATS, ratings)
+    return Path("accord.db").read_bytes()
+
+
+def imported(*questions: str) -> None:
+    """The sample as it is imported, which is done once."""
+    Path("accord.db").write_bytes(stored(*questions))
+
+
 @pytest.mark.slow
 def test_the_whole_way_by_single_steps(project: Path) -> None:
     assert "wrote accord.yaml" in accord("init")
     assert "kept accord.yaml as it is" in accord("init")
+    Path("accord.yaml").write_text(Path("accord.yaml").read_text().replace("folds: 5\n", PLAIN))
     assert "40 conversations imported" in accord("import", CHATS, RATINGS)
     again = json.loads(accord("import", RATINGS, CHATS, "--json"))
     assert again["conversations"] == {"new": 0, "known": 40} and again["labels"]["new"] == 0
@@ -104,8 +122,8 @@ def test_the_report_is_self_contained_and_escapes_what_came_from_outside(project
     Path("evil.jsonl").write_text("".join(json.dumps(chat) + "\n" for chat in chats))
     ratings = Path(RATINGS).read_text().replace("amira", '"<img src=x onerror=alert(2)>"')
     Path("ratings.csv").write_text(ratings)
-    Path("accord.yaml").write_text(PLAIN)
-    accord("run", "evil.jsonl", "ratings.csv", "--out", "out")
+    Path("accord.yaml").write_text("metrics: [words]\n" + PLAIN)
+    accord("run", "evil.jsonl", "ratings.csv", "--out", "out", "--evaluator", "calibration")
     page = Path("out/report.html").read_text()
     assert (
         "<script" not in page and "onerror=alert(2)>" not in page and "49" not in page.split("&lt;script&gt;")[1][:60]
@@ -129,7 +147,8 @@ def test_demo_and_real_data_are_one_command(project: Path, data: Path) -> None:
     assert sorted(path.name for path in Path("accord-demo").iterdir()) == [
         "accord.db", "accord.db.scores", "evaluator", "report.html", "scores.jsonl",
     ]  # fmt: skip
-    Path("accord.yaml").write_text("evaluators: {calibration: {head: mixed}}\n")  # the network has tests of its own
+    # The network has tests of its own, and so have intervals.
+    Path("accord.yaml").write_text("draws: 20\nevaluators: {calibration: {head: mixed}}\n")
     synth = str(data / "llm_rubric_synth")
     named = ["--evaluator", "calibration"]  # all that can be made are compared in the demo
     result = json.loads(accord("run", synth, "--recorded", synth, "--out", "real", "--json", *named))
@@ -145,7 +164,7 @@ def test_a_judge_on_the_wire_is_asked_once_and_never_again(project: Path, monkey
         Path("accord.yaml").write_text(
             f"models: {{judge: {{mode: logprobs, model: m1, base_url: '{server.url}'}}}}\n{PLAIN}"
         )
-        accord("import", CHATS, RATINGS)
+        imported()
         accord("judge", "--limit", "10")
         asked = len(server.requests)
         whole = json.loads(accord("judge", "--json"))
@@ -156,7 +175,7 @@ def test_a_judge_on_the_wire_is_asked_once_and_never_again(project: Path, monkey
         accord("fit")
         accord("score", CHATS, "--out", "scores.csv")
         assert len(server.requests) == before
-        rows = json.loads(accord("compare", "--json"))["rows"]
+        rows = json.loads(accord("compare", "--only", "calibration", "--json"))["rows"]
         assert "judge-expected" in {row["system"] for row in rows}
     assert "sk-secret" not in "".join(path.read_text(errors="ignore") for path in Path().rglob("*") if path.is_file())
 
@@ -168,7 +187,7 @@ def test_fewer_questions_more_labels_groups_and_estimates(project: Path, monkeyp
         Path("accord.yaml").write_text(
             f"models: {{judge: {{mode: logprobs, model: m1, base_url: '{server.url}'}}}}\n{PLAIN}"
         )
-        accord("import", CHATS, RATINGS)
+        imported()
         accord("judge", "--limit", "36")
         accord("fit")
         asked = len(server.requests)
@@ -191,15 +210,15 @@ def test_fewer_questions_more_labels_groups_and_estimates(project: Path, monkeyp
     rows = pl.read_csv("queue.csv").rows(named=True)
     assert len(rows) == 3 and {row["question"] for row in rows} == {"Q0"}
     assert "unknown annotator 'nobody'" in refused("label", "next", "--annotator", "nobody")
-    groups = json.loads(accord("compare", "--by", "annotator", "--json"))["groups_by"]
+    groups = json.loads(accord("compare", "--only", "calibration", "--by", "annotator", "--json"))["groups_by"]
     assert {group["group"] for group in groups} == set(pl.read_csv(RATINGS)["annotator"])
     assert "worth" in accord("estimate")
 
 
 @pytest.mark.slow
 def test_a_mixture_of_cheap_metrics_from_labels_to_a_report(project: Path) -> None:
-    Path("accord.yaml").write_text("metrics: [bank]\nevaluator: mixture\nfolds: 3\n")
-    accord("import", CHATS, RATINGS)
+    Path("accord.yaml").write_text("metrics: [bank]\nevaluator: mixture\nfolds: 3\ndraws: 50\n")
+    imported()
     assert "saved in evaluators/mixture" in accord("fit")
     assert "40 conversations scored" in accord("score", CHATS, "--out", "s.parquet")
     assert {"words", "ciu"} <= set(json.loads(pl.read_parquet("s.parquet")["attributions"][0]))
@@ -212,8 +231,10 @@ def test_a_mixture_of_cheap_metrics_from_labels_to_a_report(project: Path) -> No
 @pytest.mark.slow
 def test_settings_are_chosen_inside_the_training_folds(project: Path) -> None:
     choose = "{own_slopes: [false, true], threshold_spread: [0.1, 0.3]}"
-    Path("accord.yaml").write_text(f"evaluators: {{calibration: {{head: mixed, choose: {choose}}}}}\nfolds: 3\n")
-    accord("import", CHATS, RATINGS)
+    Path("accord.yaml").write_text(
+        f"metrics: [words]\nevaluators: {{calibration: {{head: mixed, choose: {choose}}}}}\nfolds: 2\ndraws: 20\n"
+    )
+    imported("Q0")
     fitted = json.loads(accord("fit", "--json"))
     assert fitted["comparison"]["rows"][0]["n"] == 127
     assert "slopes:" in fitted["evaluator"]["signature"]
@@ -223,7 +244,7 @@ def test_settings_are_chosen_inside_the_training_folds(project: Path) -> None:
 @pytest.mark.slow
 def test_scores_say_what_is_missing_and_end_with_5(project: Path) -> None:
     Path("accord.yaml").write_text("metrics: [overlap-documents]\n" + PLAIN)
-    accord("import", CHATS, RATINGS)
+    imported()
     accord("fit")
     said = accord("score", CHATS, "--out", "scores.jsonl", code=5)
     assert "30 conversations scored" in said and "10 unscored: no evidence; nothing to measure" in said
@@ -314,7 +335,7 @@ def test_wrong_input_ends_in_one_line(arguments: list[str], says: str) -> None:
 )  # fmt: skip
 @pytest.mark.slow
 def test_a_wrong_project_file_ends_in_one_line(config: str, says: str) -> None:
-    accord("import", CHATS, RATINGS)
+    imported()
     Path("accord.yaml").write_text(config)
     command = "judge" if config.startswith("models") else "fit" if config.startswith("evaluator:") else "compare"
     said = refused(command)
@@ -362,7 +383,7 @@ def test_labels_off_the_scale_and_of_unknown_conversations(project: Path) -> Non
 @pytest.mark.slow
 def test_an_annotator_nobody_knows(project: Path) -> None:
     Path("accord.yaml").write_text(PLAIN)
-    accord("import", CHATS, RATINGS)
+    imported()
     accord("fit")
     said = refused("score", CHATS, "--out", "s.jsonl", "--annotator", "amirra")
     assert "unknown annotator 'amirra'. Did you mean 'amira'? Available: amira, bruno, chen, dilek." in said
@@ -383,7 +404,7 @@ def test_good_rows_before_a_bad_one_are_kept(project: Path) -> None:
 def test_a_failing_score_leaves_the_file_that_was_there(project: Path) -> None:
     Path("keep.jsonl").write_text("precious")
     Path("accord.yaml").write_text(PLAIN)
-    accord("import", CHATS, RATINGS)
+    imported()
     accord("fit")
     assert "no file nowhere.jsonl" in refused("score", "nowhere.jsonl", "--out", "keep.jsonl")
     Path("bad.jsonl").write_text(Path(CHATS).read_text() + "{broken\n")
@@ -507,7 +528,7 @@ def test_a_judging_run_is_priced_before_and_capped_while_it_runs(
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     with ChatServer(answer_any) as server:
         Path("accord.yaml").write_text(f"models: {{judge: {{mode: decisions, model: m1, base_url: '{server.url}'}}}}\n")
-        accord("import", CHATS, RATINGS)
+        imported()
         plan = json.loads(accord("judge", "--plan", "--json"))
         assert plan["requests"] == 40 and plan["questions"] == 30 * 9 + 10 * 5 and plan["unpriced"] == "m1"
         assert not server.requests, "a plan asks nobody"
@@ -528,17 +549,10 @@ def test_a_judging_run_is_priced_before_and_capped_while_it_runs(
 FEW = "metrics: [words, ciu]\nfolds: 2\ndraws: 20\nevaluators: {plain: {head: mixed}, curved: {head: curves}}\n"
 
 
-def rated(*questions: str) -> str:
-    """The sample's ratings on some questions alone."""
-    frame = pl.read_csv(RATINGS)
-    frame.select("conversation", "annotator", *questions).write_csv("rated.csv")
-    return "rated.csv"
-
-
 @pytest.mark.slow
 def test_several_evaluators_are_fitted_one_after_the_other(project: Path) -> None:
     Path("accord.yaml").write_text(FEW)
-    accord("import", CHATS, rated("Q0"))
+    imported("Q0")
     plans = json.loads(accord("fit", "plain", "curved", "--plan", "--json"))
     assert [each["requests"] for each in plans] == [0, 0] and not Path("evaluators").exists()
     said = accord("fit", "plain", "curved")
@@ -555,7 +569,7 @@ def test_several_evaluators_are_fitted_one_after_the_other(project: Path) -> Non
 @pytest.mark.slow
 def test_fit_the_best_is_what_compare_says_to_use(project: Path) -> None:
     Path("accord.yaml").write_text(FEW)
-    accord("import", CHATS, rated("Q0"))
+    imported("Q0")
     compared = json.loads(accord("compare", "--json"))
     best = compared["rows"][0]["system"]
     assert compared["advice"].startswith(f"use {best}: ")
@@ -566,7 +580,7 @@ def test_fit_the_best_is_what_compare_says_to_use(project: Path) -> None:
 @pytest.mark.slow
 def test_settings_of_one_run_do_not_need_a_file(project: Path) -> None:
     Path("accord.yaml").write_text(FEW)
-    accord("import", CHATS, rated("Q0"))
+    imported("Q0")
     settings = [
         "--set",
         "folds=3",
@@ -588,10 +602,10 @@ def test_settings_of_one_run_do_not_need_a_file(project: Path) -> None:
 @pytest.mark.slow
 def test_another_question_than_the_main_one_is_learned(project: Path) -> None:
     Path("accord.yaml").write_text(FEW)
-    accord("import", CHATS, rated("Q0", "Q3"))
+    imported("Q0", "Q3")
     fitted = json.loads(accord("fit", "plain", "--question", "Q3", "--out", "third", "--json"))
     assert fitted["comparison"]["question"] == "Q3"
-    third = pl.read_csv("rated.csv")["Q3"]
+    third = pl.read_csv(RATINGS)["Q3"]
     assert fitted["comparison"]["ratings"] == (third != "NA").sum() == 96
     accord("score", CHATS, "--out", "s.jsonl", "--evaluator", "third")
     assert all("|question:Q3|" in json.loads(line)["signature"] for line in Path("s.jsonl").read_text().splitlines())
@@ -600,7 +614,7 @@ def test_another_question_than_the_main_one_is_learned(project: Path) -> None:
 @pytest.mark.slow
 def test_evaluators_are_compared_in_processes_of_their_own(project: Path) -> None:
     Path("accord.yaml").write_text(FEW)
-    accord("import", CHATS, rated("Q0"))
+    imported("Q0")
     one, two = (json.loads(accord("compare", "--only", "plain", "--only", "curved", "--jobs", jobs, "--json"))
                 for jobs in "12")  # fmt: skip
     assert one == two
@@ -620,9 +634,9 @@ def test_what_the_store_holds_needs_no_key(project: Path, monkeypatch: pytest.Mo
         judge = f"judge: {{mode: logprobs, model: m1, base_url: '{server.url}'}}"
         finder = f"finder: {{model: m2, base_url: '{server.url}'}}"
         Path("accord.yaml").write_text(
-            f"models: {{{judge}, {finder}}}\nfolds: 2\ndraws: 20\nevaluators: {{answers: {{sources: [rubric], head: mixed}}}}\nevaluator: answers\n"
+            f"models: {{{judge}, {finder}}}\nmetrics: [words]\nfolds: 2\ndraws: 20\nevaluators: {{answers: {{sources: [rubric], head: mixed}}}}\nevaluator: answers\n"
         )
-        accord("import", CHATS, RATINGS)
+        imported()
         accord("judge", "--source", "rubric")
     monkeypatch.delenv("OPENAI_API_KEY")
     rows = json.loads(accord("compare", "--json"))["rows"]
@@ -645,7 +659,7 @@ def test_what_the_store_holds_needs_no_key(project: Path, monkeypatch: pytest.Mo
 def test_init_leaves_files_that_a_project_runs_on(project: Path) -> None:
     written = json.loads(accord("init", "--prompts", "prompts", "--json"))["written"]
     assert {"accord.yaml", "rubric.yaml"} < set(written) and all(Path(name).is_file() for name in written)
-    accord("import", CHATS, rated("Q0"))
+    accord("import", CHATS, RATINGS)
     assert "saved in evaluators/calibration" in accord(
         "fit", "--set", "folds=2", "--set", "draws=20", "--set", "metrics=[words]"
     )
@@ -653,7 +667,7 @@ def test_init_leaves_files_that_a_project_runs_on(project: Path) -> None:
 
 
 def test_what_was_exported_is_imported_again(project: Path) -> None:
-    accord("import", CHATS, RATINGS)
+    imported()
     said = json.loads(accord("export", "kept.jsonl", "--json"))
     assert said["annotations"]["person"] == len(Path("kept.jsonl").read_text().splitlines()) > 1000
     assert f"{said['annotations']['person']} by people" in accord("export", "people.csv", "--kind", "person")
@@ -668,7 +682,7 @@ def test_what_was_exported_is_imported_again(project: Path) -> None:
 @pytest.mark.slow
 def test_a_report_names_the_evaluator_that_was_asked_for(project: Path) -> None:
     Path("accord.yaml").write_text(FEW)
-    accord("import", CHATS, rated("Q0"))
+    imported("Q0")
     said = json.loads(accord("report", "curved", "--out", "curved.html", "--json"))
     assert said == {"report": "curved.html"}
     assert "curved misses a person" in Path("curved.html").read_text()
@@ -711,7 +725,7 @@ def test_an_evaluator_whose_every_source_learns_is_compared_like_any_other(proje
         Path("accord.yaml").write_text(
             "metrics: []\nfolds: 2\ndraws: 20\nevaluators: {habit: {sources: [test-habit], head: mixed}}\n"
         )
-        accord("import", CHATS, rated("Q0"))
+        imported("Q0")
         for arguments in ((), ("--only", "habit")):
             compared = json.loads(accord("compare", *arguments, "--json"))
             assert compared["rows"][0]["system"] == "habit" and compared["rows"][0]["n"] == 127
@@ -983,8 +997,10 @@ def rated_c(question: str) -> str:
 
 @pytest.mark.slow
 def test_learning_and_comparing_name_their_stages_and_what_agreement_is_made_of(project: Path) -> None:
-    Path("accord.yaml").write_text("evaluators: {plain: {head: mixed}}\nevaluator: plain\nfolds: 3\ndraws: 50\n")
-    accord("import", CHATS, RATINGS)
+    Path("accord.yaml").write_text(
+        "metrics: [words]\nevaluators: {plain: {head: mixed}}\nevaluator: plain\nfolds: 3\ndraws: 50\n"
+    )
+    imported()
     fitted = CliRunner().invoke(app, ["fit"])
     stages = ["evidence ...", "plain: 3 folds ...", "baselines ...", "intervals ...", "plain: all labels ..."]
     assert fitted.stderr.splitlines()[: len(stages)] == stages
@@ -1000,7 +1016,7 @@ def test_learning_and_comparing_name_their_stages_and_what_agreement_is_made_of(
 
 def test_what_a_leak_would_have_gained_is_told_where_groups_join_samples(project: Path) -> None:
     Path("accord.yaml").write_text("evaluators: {plain: {head: mixed}}\nfolds: 2\ndraws: 50\n")
-    accord("import", CHATS, RATINGS)
+    imported()
     alone = json.loads(accord("compare", "--only", "plain", "--json"))
     assert alone["leak"] is None and alone["common"] == 127 and alone["draws"] == 50
     joined = json.loads(accord("compare", "--only", "plain", "--set", "group_by=[system]", "--json"))

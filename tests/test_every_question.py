@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,16 @@ from accord.workbench.refitting import candidate_of, refitted
 HEAD = {"calibration": {"head": "mixed"}}
 
 
+@contextmanager
+def not_fitted(folder: Path, monkeypatch: pytest.MonkeyPatch, head: str = "mixed") -> Iterator[Project]:
+    """The project of the reading view, from which nothing was learned yet. Two folds are enough here."""
+    with (
+        reading_project(folder, monkeypatch, fits=False, head=head) as opened,
+        Project(opened.config.model_copy(update={"folds": 2})) as quick,
+    ):
+        yield quick
+
+
 def samples(opened: Project) -> list[Sample]:
     return [Sample(each) for each in opened.store.conversations()]
 
@@ -38,7 +50,8 @@ def rows(opened: Project, folder: Path, perspective: Perspective | None = None) 
 def test_one_fit_predicts_each_question_and_the_main_score_is_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with reading_project(tmp_path, monkeypatch, head="auto") as opened:
+    with not_fitted(tmp_path, monkeypatch, head="auto") as opened:
+        opened.fit()
         alone = rows(opened, tmp_path)
         with Project(opened.config, question="Q1") as second:
             second.fit(out=tmp_path / "second")
@@ -71,7 +84,7 @@ def test_one_fit_predicts_each_question_and_the_main_score_is_unchanged(
 
 @pytest.mark.slow
 def test_each_question_has_its_scores_on_the_board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with reading_project(tmp_path, monkeypatch, fits=False) as opened:
+    with not_fitted(tmp_path, monkeypatch) as opened:
         opened.fit(every_question=True)
         chats = tmp_path / "chats.jsonl"
         chats.write_text("".join(json.dumps(each.to_json()) + "\n" for each in opened.store.conversations()))
@@ -104,7 +117,7 @@ def test_each_question_has_its_scores_on_the_board(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.slow
 def test_evidence_is_gathered_once_for_all_questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with reading_project(tmp_path, monkeypatch, fits=False) as opened:
+    with not_fitted(tmp_path, monkeypatch) as opened:
         opened.fit(every_question=True)
         evaluator = opened.load()
         measured: list[str] = []
@@ -122,7 +135,7 @@ def test_evidence_is_gathered_once_for_all_questions(tmp_path: Path, monkeypatch
 
 @pytest.mark.slow
 def test_its_folder_is_whole_and_keeps_the_contract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with reading_project(tmp_path, monkeypatch, fits=False) as opened:
+    with not_fitted(tmp_path, monkeypatch) as opened:
         opened.fit(every_question=True)
         first = opened.load()
         first.save(tmp_path / "again")
@@ -149,7 +162,7 @@ def test_its_folder_is_whole_and_keeps_the_contract(tmp_path: Path, monkeypatch:
 def test_what_is_learned_again_predicts_what_the_evaluator_in_use_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with reading_project(tmp_path, monkeypatch) as opened:
+    with not_fitted(tmp_path, monkeypatch) as opened:
         folder = opened.folder().resolve()
         for every, asked in ((False, []), (True, ["Q1"])):
             opened.fit(every_question=every)
@@ -161,7 +174,7 @@ def test_what_is_learned_again_predicts_what_the_evaluator_in_use_does(
 def test_what_cannot_be_learned_is_a_caution_and_sources_that_learn_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with reading_project(tmp_path, monkeypatch, fits=False) as opened:
+    with not_fitted(tmp_path, monkeypatch) as opened:
         more = RUBRIC + (
             '  - {id: Q2, text: "Nobody was asked?", options: {1: a, 2: b}}\n'
             '  - {id: Q3, text: "About a turn?", options: {1: a, 2: b}}\n'
@@ -191,7 +204,8 @@ def test_what_cannot_be_learned_is_a_caution_and_sources_that_learn_are_refused(
 def test_the_command_prints_each_question_with_intervals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with reading_project(tmp_path, monkeypatch, fits=False):
         pass
-    content = {"store": f"sqlite:///{tmp_path}/accord.db", "rubric": "help.yaml", "draws": 50, "evaluators": HEAD}
+    content = {"store": f"sqlite:///{tmp_path}/accord.db", "rubric": "help.yaml", "evaluators": HEAD}
+    content |= {"folds": 2, "draws": 50}
     (tmp_path / "accord.yaml").write_text(json.dumps(content))
     said = CliRunner().invoke(app, ["fit", "--every-question"])
     assert said.exit_code == 0 and "Each question, on ratings" in said.output, said.output

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from processes import Forked, run
 from small_sample import sources
+from typer.testing import CliRunner
 from waiting import PATIENCE, until
 
 from accord import (
@@ -29,6 +30,10 @@ from accord import (
     Score,
     Turn,
     read,
+)
+from accord.cli import (
+    app,
+    commands,  # noqa: F401 - registers the commands
 )
 from accord.evidence import BANK, SourceContext, Training
 from accord.learning import EvaluatorSettings, make_evaluator
@@ -388,7 +393,7 @@ def test_the_command_that_is_stopped_ends_with_5_where_something_was_lost(
 
 @pytest.mark.slow
 def test_the_command_follows_goes_on_and_stops_when_told(
-    chats: list[Conversation], evaluator: Evaluator, tmp_path: Path
+    chats: list[Conversation], evaluator: Evaluator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = messages(chats[:10])
     write(tmp_path / "log.jsonl", rows[:30])
@@ -403,16 +408,12 @@ def test_the_command_follows_goes_on_and_stops_when_told(
         told, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0 and "30 lines read" in told
     write(tmp_path / "log.jsonl", rows[30:])
-    done = subprocess.run([*following, "--once"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = run([*following[1:], "--once"], cwd=tmp_path, text=True, check=True)
     assert f"{len(rows) - 30} lines read" in done.stdout
     values = {(row["conversation"], row["turn"]): row["value"] for row in kept(tmp_path)}
     assert values == pytest.approx(expected(chats[:10], evaluator)) and len(kept(tmp_path)) == len(values)
-    shown = subprocess.run(
-        [sys.executable, "-m", "accord", "watch", "--days", "366", "--json"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    monkeypatch.chdir(tmp_path)
+    shown = CliRunner().invoke(app, ["watch", "--days", "366", "--json"])
+    assert shown.exit_code == 0, shown.output
     days = json.loads(shown.stdout)["days"]
     assert sum(day["replies"] for day in days) == len(values) and {day["day"][:7] for day in days} == {"2026-03"}

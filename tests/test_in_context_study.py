@@ -56,6 +56,9 @@ SMALL = {
     "candidates": 3, "kept": 2, "demonstrations": 3, "sets": 2, "ranked": 32, "ensemble": 3, "selector": "neighbours",
     "embedder": "endpoint:vectors",
 }  # fmt: skip
+FEW = {"candidates": 1, "kept": 1, "sets": 1, "ensemble": 2}
+"""Beside `SMALL` half of the requests, where a server answers them."""
+SMALL_TOWERS = {"epochs": 1, "width": 4, "heads": 2}
 RUBRIC = rated_chats(4)[2]
 OVERALL = RUBRIC.main_question
 NOWHERE = "http://127.0.0.1:9/v1"
@@ -129,6 +132,11 @@ def held_out(found: Study) -> EvidenceTable:
     return found.source.held_out_
 
 
+def tables(found: Study) -> list[EvidenceTable]:
+    """All evidence: of both sides, and the rivals'."""
+    return [found.learned, held_out(found), *found.source.rivals().values()]
+
+
 def figures(found: Study, labels: Labels | None = None) -> Comparison:
     head = partial(Calibration, core="mixed", own_slopes=False)
     labels = labels or rated_chats(40)[1]
@@ -194,10 +202,24 @@ class Asked:
         self._opened.append(Models({"scorer": ModelSettings(**given)}, self.store, Budget(Caps(requests=most), {})))
         return self._opened[-1]
 
+    def given(self, model: ScriptedModel) -> Models:
+        """A model of one's own scores and writes; the server only embeds."""
+        self._opened.append(Models({}, self.store, given={"scorer": model}))
+        return self._opened[-1]
+
     @property
     def chats(self) -> list[Mapping[str, Any]]:
         assert self.server is not None
         return [request for request in self.server.requests if request["_path"].endswith("/chat/completions")]
+
+
+def scripted(script: Any = None) -> ScriptedModel:
+    """The scripted scorer, or another script, by the name that the server's model has."""
+    return ScriptedModel(script or Scorer(), "m")
+
+
+def texts_of(model: ScriptedModel) -> list[str]:
+    return [prompt.messages[0].content for prompt in model.asked]
 
 
 @pytest.fixture
@@ -325,7 +347,8 @@ def test_evidence_of_the_training_side_is_as_if_it_had_not_been_seen(asked: Aske
     labels = Labels([*labels, Label(Target("secret"), "overall", "ann", 2)])
     part = training(chats, labels)
     part = replace(part, samples=(*part.samples, Sample(chats[-1])))
-    learned = run(source(private=[r"\d{4} \d{4}"]).learn(part), asked.models())
+    scorer = scripted()
+    learned = run(source(private=[r"\d{4} \d{4}"]).learn(part), asked.given(scorer))
     table = learned.evidence
     assert set(table.targets) == set(part.targets)
     _, _, known = table.distribution("overall")
@@ -334,21 +357,17 @@ def test_evidence_of_the_training_side_is_as_if_it_had_not_been_seen(asked: Aske
     assert table.absences[Target("unrated"), "overall"] == "not rated"
     assert learned.source.describe()["left_out"] == {"private": 1} and learned.source.describe()["tested"] == 0
     assert "1 rated examples were left out: private" in learned.source.describe()["cautions"]
-    texts = [request["messages"][0]["content"] for request in asked.chats]
-    assert not any("4111" in text for text in texts)
-    count = len(asked.chats)
-    plain = run(source(private=[r"\d{4} \d{4}"], calibrate=False).learn(part), asked.models())
-    assert len(asked.chats) == count and plain.evidence.columns == table.columns and not plain.evidence.present.any()
+    assert asked.server is not None and not any("4111" in str(request) for request in asked.server.requests)
+    assert not any("4111" in text for text in texts_of(scorer))
+    count = len(scorer.asked)
+    plain = run(source(private=[r"\d{4} \d{4}"], calibrate=False).learn(part), asked.given(scorer))
+    assert len(scorer.asked) == count and plain.evidence.columns == table.columns and not plain.evidence.present.any()
     assert plain.evidence.absences[part.samples[0].target, "overall"] == "not asked"
     # Beside an example none of its own group is shown, whichever the project groups.
     marks = [f"case {number} " for number in range(40)]
     grouped = replace(part, labels=labels.grouped({Target(f"chat-{n:03d}"): f"g{n // 4}" for n in range(40)}))
-    run(source(private=[r"\d{4} \d{4}"]).learn(grouped), asked.models())
-    for text in [
-        r["messages"][0]["content"]
-        for r in asked.chats[count:]
-        if "task prompt alone" not in r["messages"][0]["content"]
-    ]:
+    run(source(private=[r"\d{4} \d{4}"]).learn(grouped), asked.given(scorer))
+    for text in [text for text in texts_of(scorer)[count:] if "task prompt alone" not in text]:
         *shown, own = [number for _, number in sorted((text.find(m), n) for n, m in enumerate(marks) if m in text)]
         assert not {number // 4 for number in shown} & {own // 4}
 
@@ -376,8 +395,9 @@ def test_the_held_out_side_is_a_share_of_whole_groups() -> None:
 @pytest.mark.slow
 def test_the_rivals_that_are_named_are_asked_beside_it(asked: Asked) -> None:
     names = ["by hand, no examples", "by hand, random examples"]
-    made = source(selector="auto", towers={"epochs": 1}, rivals=names)
-    models = asked.models()
+    made = source(selector="auto", towers=SMALL_TOWERS, rivals=names)
+    own = scripted()
+    models = asked.given(own)
     priced = plan(study(made, training()), models)
     found = run(study(made, training()), models)
     told = found.source.findings_
@@ -385,7 +405,7 @@ def test_the_rivals_that_are_named_are_asked_beside_it(asked: Asked) -> None:
     assert [row.selector for row in told.selectors] == ["random", "neighbours", "adoror"]
     assert priced.questions == told.asked == 3 + (4 + 2 * 2 + 3) * told.trained + 5 * told.tested
     assert InContextFindings.from_json(json.loads(json.dumps(told.to_json()))) == told
-    bare = [r["messages"][0]["content"] for r in asked.chats if r["messages"][0]["content"].startswith("Rate the")]
+    bare = [text for text in texts_of(own) if text.startswith("Rate the")]
     assert len(bare) == told.tested and not any("overall score: " in text for text in bare)
     baselines = ["constant", "annotator-mean", "random", "judge-argmax", "judge-expected"]
     assert sorted(result.system for result in figures(found).results) == sorted([IN_CONTEXT, *names, *baselines])
@@ -397,8 +417,8 @@ def test_the_rivals_that_are_named_are_asked_beside_it(asked: Asked) -> None:
 def test_the_systems_of_the_paper_are_plug_ins(asked: Asked, load: Callable[[str], ModuleType]) -> None:
     systems = load("adoror_systems")
     names = [*systems.TABLE_1, *(f"ADOROR by@{name}" for name in by_cost())]
-    made = source(selector="auto", towers={"epochs": 1, "width": 8}, rivals=names)
-    models = asked.models()
+    made = source(selector="auto", towers=SMALL_TOWERS, rivals=names)
+    models = asked.given(scripted())
     priced = plan(study(made, training()), models)
     found = run(study(made, training()), models)
     told = found.source.findings_
@@ -412,7 +432,7 @@ def test_the_systems_of_the_paper_are_plug_ins(asked: Asked, load: Callable[[str
 def test_edited_prompts_enter_the_contest_and_are_not_used_behind_the_selector_s_back(
     asked: Asked, tmp_path: Path
 ) -> None:
-    models = asked.models()
+    models = asked.given(scripted())
     found = run(study(source(), training()), models)
     kept = saved(found.source)
     text = kept.files["prompts.yaml"]
@@ -434,10 +454,11 @@ def test_a_dimension_of_turns_is_learned_beside_the_main_question(asked: Asked) 
     chats, labels, _ = rated_chats(40)
     warm = Question(id="warm", text="How warm is the reply?", scale=Scale(kind=Kind.REAL, low=0.0, high=10.0))
     marks = [Label(Target(label.target.conversation, 1), "warm", label.annotator, label.value) for label in labels]
-    models = asked.models()
+    own = scripted()
+    models = asked.given(own)
     found = run(study(source(), training(chats, Labels([*labels, *marks]), warm)), models)
     assert found.source.describe()["level"] == "turn" and found.source.describe()["dimension"] == "warm"
-    texts = [request["messages"][0]["content"] for request in asked.chats]
+    texts = texts_of(own)
     assert all("The last turn, [1]:" in text for text in texts) and any("from 0 to 10" in text for text in texts)
     scored = run(found.source.measure([*map(Sample, chats[:3]), Sample(Conversation("c", ()))]), models)
     assert [target.turn for target in scored.targets] == [1, 1, 1, None]
@@ -495,13 +516,13 @@ def test_distributions_are_read_where_the_model_gives_them(
             "writer": ModelSettings(model="w", base_url=server.url),
         }
         models = Models(settings, memory)
-        priced = plan(study(source(), training()), models)
-        found = run(study(source(), training()), models)
+        priced = plan(study(source(**FEW), training()), models)
+        found = run(study(source(**FEW), training()), models)
         assert priced.requests == len(server.requests)
         rows = rows_of(figures(found))
         assert rows["judge-expected"]["log_loss"] < 1.5 and rows["in-context"]["spearman"] > 0.5
         count = len(server.requests)
-        run(study(source(), training()), models)
+        run(study(source(**FEW), training()), models)
         assert len(server.requests) == count
         writers = {r["model"] for r in server.requests if "task prompt alone" in str(r.get("messages"))}
         models.close()
@@ -519,8 +540,7 @@ def test_a_writer_is_needed_where_a_decisions_endpoint_scores(nobody: Asked) -> 
 
 def test_a_model_of_one_s_own_scores_and_writes(asked: Asked) -> None:
     own = ScriptedModel(Scorer(), "own")
-    models = Models({}, asked.store, given={"scorer": own})
-    found = run(study(source(), training()), models)
+    found = run(study(source(), training()), asked.given(own))
     assert not asked.chats and len(own.asked) == found.source.describe()["asked"]
     assert {prompt["by"] for prompt in found.source.describe()["prompts"]} == {"by hand", "own"}
     with pytest.raises(BadInput, match="were tried with own"):
@@ -532,24 +552,28 @@ def test_a_model_of_one_s_own_scores_and_writes(asked: Asked) -> None:
 
 @pytest.mark.slow
 def test_a_budget_stops_it_and_it_goes_on_from_there(asked: Asked) -> None:
-    whole = plan(study(source(), training()), asked.models()).requests
+    whole = plan(study(source(**FEW), training()), asked.models()).requests
     with pytest.raises(BudgetReached):
-        run(study(source(), training()), asked.models(most=100))
+        run(study(source(**FEW), training()), asked.models(most=100))
     assert asked.server is not None
     assert len(asked.server.requests) == 100
-    assert plan(study(source(), training()), asked.models()).requests == whole - len(asked.server.requests)
-    run(study(source(), training()), asked.models())
+    assert plan(study(source(**FEW), training()), asked.models()).requests == whole - len(asked.server.requests)
+    run(study(source(**FEW), training()), asked.models())
     assert len(asked.server.requests) == whole
 
 
 @pytest.mark.slow
-def test_models_misbehave_and_nothing_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    clean, _ = studied(serving(Scorer()), monkeypatch)
-    faults = ("429", "500", "truncated", "half-closed")
-    found, _ = studied(Misbehaving(serving(Scorer()), kinds=faults, share=0.1), monkeypatch)
-    one, other = ([result.to_json() for result in figures(each).results] for each in (found, clean))
+def test_models_misbehave_and_nothing_is_lost(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    clean = run(study(source(), training()), asked.given(scripted()))
+    forget_embedder()
+    wrong = Misbehaving(serving(Scorer()), kinds=("429", "500", "truncated", "half-closed"), share=0.1)
+    found, _ = studied(wrong, monkeypatch)
+    for one, other in zip(tables(found), tables(clean), strict=True):
+        assert one.targets == other.targets and one.distribution("overall")[0] == other.distribution("overall")[0]
+        assert np.array_equal(one.values, other.values, equal_nan=True) and np.array_equal(one.present, other.present)
+    assert found.split == clean.split and len(wrong.met) == 4
     told = found.source.describe()
-    assert one == other and told["recipe"].startswith("s256:") and told["failures"] == {} and told["again"] == 0
+    assert told["recipe"].startswith("s256:") and told["failures"] == {} and told["again"] == 0
 
 
 @pytest.mark.slow
@@ -565,14 +589,14 @@ def test_a_model_that_ignores_the_scale_or_echoes_is_told_of(
 
 
 @pytest.mark.slow
-def test_a_model_that_sometimes_gives_no_score_is_cautioned_about(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_sometimes_gives_no_score_is_cautioned_about(asked: Asked) -> None:
     scorer = Scorer()
 
     def script(prompt: Prompt) -> str:
         text = prompt.messages[-1].content
         return "nine thousand" if "worth 1" in text[-300:] and "task prompt alone" not in text else scorer(prompt)
 
-    found, _ = studied(serving(script), monkeypatch)
+    found = run(study(source(), training()), asked.given(scripted(script)))
     told = found.source.describe()
     assert any("held no score on the scale" in caution for caution in told["cautions"])
     assert told["failures"].keys() == {"no number"} and told["again"] == 0
@@ -581,7 +605,7 @@ def test_a_model_that_sometimes_gives_no_score_is_cautioned_about(monkeypatch: p
 
 
 @pytest.mark.slow
-def test_a_writer_s_reply_that_is_no_prompt_is_not_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_s_reply_that_is_no_prompt_is_not_asked_for_again(asked: Asked) -> None:
     scorer, refused = Scorer(), list[Prompt]()
 
     def script(prompt: Prompt) -> str:
@@ -590,7 +614,7 @@ def test_a_writer_s_reply_that_is_no_prompt_is_not_asked_for_again(monkeypatch: 
             refused.append(prompt)
         return "No." if prompt in refused else said
 
-    found, _ = studied(serving(script), monkeypatch)
+    found = run(study(source(), training()), asked.given(scripted(script)))
     told = found.source.describe()
     assert any("1 of 3 replies were no prompt: no prompt (1)" in caution for caution in told["cautions"])
     assert told["stages"]["prompts written"] == {"asked": 3, "failures": {"no prompt": 1}} and told["again"] == 0
@@ -637,23 +661,23 @@ def test_wrong_input_is_said_in_one_line(nobody: Asked, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_an_example_that_is_the_input_is_not_shown_beside_it(asked: Asked) -> None:
-    models = asked.models()
+    own = scripted()
+    models = asked.given(own)
     found = run(study(source(), training()), models)
     recipe = found.source.recipe
     twin = Conversation("another-id", recipe.examples[0].sample.conversation.turns)
     assert recipe.left_out_of(Sample(twin)) == [0]
     assert run(found.source.measure([Sample(twin)]), models).present.all()
-    own = twin.turns[-1].content
-    texts = [request["messages"][0]["content"] for request in asked.chats]
-    about = [text for text in texts if own in text[text.rindex("The conversation:") :]]
-    assert len(about) > 3 and all(text.count(own) == 1 for text in about)
+    reply = twin.turns[-1].content
+    about = [text for text in texts_of(own) if reply in text[text.rindex("The conversation:") :]]
+    assert len(about) > 3 and all(text.count(reply) == 1 for text in about)
 
 
 @pytest.mark.slow
 def test_another_model_or_mode_than_the_recipe_s_is_refused(asked: Asked) -> None:
-    found = run(study(source(), training()), asked.models())
+    found = run(study(source(**FEW), training()), asked.models())
     kept, some = saved(found.source), training().samples[:1]
-    restored = source().restored(kept)
+    restored = source(**FEW).restored(kept)
     for settings, match in (({"mode": "logprobs"}, "by way of number"), ({"model": "n"}, "were tried with m")):
         with pytest.raises(BadInput, match=match):
             run(restored.measure(some), asked.models(**settings))
@@ -661,17 +685,17 @@ def test_another_model_or_mode_than_the_recipe_s_is_refused(asked: Asked) -> Non
     lines = kept.files["demonstrations.jsonl"].splitlines(keepends=True)
     for other in (lines[::-1], lines[1:], [*lines, lines[0]]):
         with pytest.raises(BadInput, match="was edited"):
-            source().restored(replace(kept, files={**kept.files, "demonstrations.jsonl": "".join(other)}))
+            source(**FEW).restored(replace(kept, files={**kept.files, "demonstrations.jsonl": "".join(other)}))
     with pytest.raises(BadInput, match=r"demonstrations.jsonl is missing"):
-        source().restored(replace(kept, files={"prompts.yaml": kept.files["prompts.yaml"]}))
+        source(**FEW).restored(replace(kept, files={"prompts.yaml": kept.files["prompts.yaml"]}))
     with pytest.raises(BadInput, match="damaged"):
-        source().restored(replace(kept, card={"format": 2}))
+        source(**FEW).restored(replace(kept, card={"format": 2}))
     with pytest.raises(BadInput, match="newer Accord"):
-        source().restored(replace(kept, card={**kept.card, "format": 3}))
+        source(**FEW).restored(replace(kept, card={**kept.card, "format": 3}))
     with pytest.raises(BadInput, match="older Accord; fit again"):
-        source().restored(replace(kept, card={**kept.card, "format": 1}))
+        source(**FEW).restored(replace(kept, card={**kept.card, "format": 1}))
     with pytest.raises(BadInput, match="was edited"):
-        source().restored(replace(kept, card={**kept.card, "sizes": {**kept.card["sizes"], "ensemble": 4}}))
+        source(**FEW).restored(replace(kept, card={**kept.card, "sizes": {**kept.card["sizes"], "ensemble": 4}}))
 
 
 @pytest.mark.parametrize("selector", ["utility", "diverse", "adoror", "random"])
@@ -679,8 +703,8 @@ def test_another_model_or_mode_than_the_recipe_s_is_refused(asked: Asked) -> Non
 def test_what_was_saved_measures_the_same(selector: str, asked: Asked, load: Callable[[str], ModuleType]) -> None:
     pytest.importorskip("jax", reason="needs accord[networks]")
     load("adoror_systems")
-    models = asked.models()
-    made = source(selector=selector, towers={"epochs": 2, "width": 4, "heads": 2})
+    models = asked.given(scripted())
+    made = source(selector=selector, towers=SMALL_TOWERS)
     learned = run(made.learn(training()), models).source
     assert isinstance(learned, InContext)
     again = source().restored(saved(learned))
@@ -811,7 +835,7 @@ def test_the_command_learns_tells_and_scores(project: Path, monkeypatch: pytest.
 
 @pytest.mark.slow
 def test_rivals_are_lines_of_the_table(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with imported(serving(Scorer()), monkeypatch, rivals=["by hand, no examples"]):
+    with imported(serving(Scorer()), monkeypatch, **FEW, rivals=["by hand, no examples"]):
         said = invoke("fit", "--set", "sources.in-context.selector=random", "--out", "elsewhere").stdout
     assert "by hand, no examples" in said and "by hand, random examples" not in said
     assert "saved in elsewhere" in said and "random *" in said and not Path("evaluators").exists()
@@ -819,7 +843,7 @@ def test_rivals_are_lines_of_the_table(project: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.slow
 def test_a_budget_stops_the_command_which_goes_on_from_there(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with imported(serving(Scorer()), monkeypatch) as server:
+    with imported(serving(Scorer()), monkeypatch, **FEW) as server:
         whole = json.loads(invoke("fit", "--plan", "--json").stdout)["requests"]
         stopped = invoke("fit", "--max-requests", "100", code=4)
         assert "budget of 100 requests" in stopped.stderr and "spent: 100 requests" in stopped.stderr
@@ -838,7 +862,7 @@ def test_what_came_to_nothing_is_said_and_asked_for_again(project: Path, monkeyp
             return Wire({"error": {"message": "down"}}, status=500)
         return answers(request, scorer)
 
-    with imported(respond, monkeypatch, scorer="model: m, attempts: 1") as server:
+    with imported(respond, monkeypatch, scorer="model: m, attempts: 1", **FEW) as server:
         part = invoke("fit", "in-context", code=5)
         assert re.search(r"in-context: \d+ requests came to nothing; the same command asks", part.stderr)
         assert f"saved in {FOLDER}" in part.stdout
@@ -853,7 +877,7 @@ def test_another_question_is_learned_into_a_folder_of_its_own(project: Path, mon
     write(chats, [*labels, *warm])
     with Path("rubric.yaml").open("a") as stream:
         stream.write("- {id: How warm, text: 'How warm is the reply?', scale: real, low: 0, high: 10}\n")
-    with imported(serving(Scorer()), monkeypatch) as server:
+    with imported(serving(Scorer()), monkeypatch, **FEW) as server:
         result = json.loads(invoke("fit", "--question", "How warm", "--json").stdout)
         assert result["folder"] == f"{FOLDER}-how-warm" and not FOLDER.exists()
         assert result["findings"][IN_CONTEXT]["level"] == "turn"
@@ -871,7 +895,8 @@ def test_another_question_is_learned_into_a_folder_of_its_own(project: Path, mon
 
 @pytest.mark.slow
 def test_a_folder_that_was_damaged_or_edited_is_refused(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with imported(serving(Scorer()), monkeypatch) as server:
+    settings = {**FEW, "kept": 2}
+    with imported(serving(Scorer()), monkeypatch, **settings) as server:
         invoke("fit")
         for name, change in (
             ("prompts.yaml", lambda text: re.sub(r"\(version \d+\)", "(version 700)", text, count=1)),
@@ -902,9 +927,9 @@ def test_a_folder_that_was_damaged_or_edited_is_refused(project: Path, monkeypat
             path.unlink()
             assert f"holds no evaluator: {name} is missing" in invoke(*SCORE, code=1).stderr
             path.write_bytes(kept)
-        configure(server.url, scorer="model: n")
+        configure(server.url, scorer="model: n", **settings)
         assert "were tried with m" in invoke(*SCORE, code=1).stderr
-        configure(server.url, scorer="mode: logprobs, model: m")
+        configure(server.url, scorer="mode: logprobs, model: m", **settings)
         assert "by way of number" in invoke(*SCORE, code=1).stderr
         assert chats_of(server) == before
 
@@ -959,7 +984,8 @@ class Guessing(Source):
 def test_whoever_does_better_on_what_was_held_out_is_named(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sources._plugins, "guessing", Guessing)
     Path("accord.yaml").write_text(
-        "rubric: rubric.yaml\nmetrics: []\nevaluator: mine\nevaluators: {mine: {sources: [guessing], head: mixed}}\n"
+        "rubric: rubric.yaml\nmetrics: []\ndraws: 400\nevaluator: mine\n"
+        "evaluators: {mine: {sources: [guessing], head: mixed}}\n"
     )
     invoke("import", "chats.jsonl", "labels.csv")
     with accord.open() as opened:

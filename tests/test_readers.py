@@ -10,6 +10,7 @@ import lzma
 import os
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -846,11 +847,10 @@ def bomb(head: bytes, unit: bytes) -> Callable[[Path], None]:
     """Half a gigabyte of the same, packed."""
 
     def make(path: Path) -> None:
-        with gzip.open(path, "wb", compresslevel=1) as stream:
-            stream.write(head)
-            piece = unit * ((1 << 22) // len(unit))
-            for _ in range(128):
-                stream.write(piece)
+        packer, piece = zlib.compressobj(1, wbits=31), unit * ((1 << 22) // len(unit))
+        first = packer.compress(head + piece) + packer.flush(zlib.Z_FULL_FLUSH)
+        again = packer.compress(piece) + packer.flush(zlib.Z_FULL_FLUSH)  # stands by itself, wherever it is
+        path.write_bytes(first + again * 127)  # nobody comes to its end
 
     return make
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pytest
@@ -443,20 +444,50 @@ def bench(tmp_path: Path, memory: Store, api_key: None):  # type: ignore[no-unty
         server.__exit__(None, None, None)
 
 
+class Standard(NamedTuple):
+    """Who answered, what learning from sixty conversations came to, and what it was planned to ask and asked."""
+
+    bench: Bench
+    author: Author
+    source: LearnedRubric
+    evidence: EvidenceTable
+    split: Split
+    planned: int
+    asked_by_planning: int
+    asked: int
+    steps: Sequence[str]
+
+
+@pytest.fixture(scope="module")
+def learned_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standard]:
+    """Learned once, by a server and with a store that live as long."""
+    author = Author()
+    with pytest.MonkeyPatch.context() as environment, ChatServer(author) as server:
+        environment.setenv("OPENAI_API_KEY", "sk-secret")
+        with closing(Store("sqlite:///:memory:")) as store:
+            one = Bench(server.url, store, tmp_path_factory.mktemp("learned"))
+            planned, asked = one.planned().requests, len(author.asked)
+            found = one.run(one.flow(one.source()))
+            yield Standard(one, author, *found, planned, asked, len(author.asked), tuple(one.steps))
+
+
+@pytest.fixture
+def standard(learned_once: Standard, tmp_path: Path) -> Standard:
+    """What was learned once, and a bench that this test alone changes."""
+    return learned_once._replace(bench=replace(learned_once.bench, folder=tmp_path, steps=[]))
+
+
 def system_of(findings: Any, table: int) -> list[str]:
     return [row["system"] for row in findings["rows"] if row["table"] == table]
 
 
 @pytest.mark.slow
-def test_from_thumbs_to_a_rubric_that_scores(bench: Served) -> None:
-    author = Author()
-    one = bench(author)
-    planned = one.planned()
-    assert planned.requests > 60 and author.asked == []
-    source = one.learned()
-    assert planned.requests >= len(author.asked)
-    assert {*one.steps} == {"studied", "written", "judged", "held-out side judged"}
-    assert one.steps.count("studied") == 30 and one.steps.count("judged") == 30
+def test_from_thumbs_to_a_rubric_that_scores(standard: Standard) -> None:
+    one, author, source = standard.bench, standard.author, standard.source
+    assert standard.planned > 60 and standard.asked_by_planning == 0
+    assert standard.planned >= standard.asked
+    assert {*standard.steps} == {"studied", "written", "judged", "held-out side judged"}
+    assert standard.steps.count("studied") == 30 and standard.steps.count("judged") == 30
     found, asked = source.describe(), len(author.asked)
     assert one.learned().describe() == found and len(author.asked) == asked
     assert one.planned().requests == 0
@@ -481,10 +512,8 @@ def test_from_thumbs_to_a_rubric_that_scores(bench: Served) -> None:
 
 
 @pytest.mark.slow
-def test_what_it_measures_labels_new_conversations(bench: Served) -> None:
-    author = Author()
-    one = bench(author)
-    source, evidence, split = one.run(one.flow(one.source()))
+def test_what_it_measures_labels_new_conversations(standard: Standard) -> None:
+    one, author, source, evidence, split = standard[:5]
     assert [column.name for column in evidence.columns] == [NET_SAT] and evidence.present.all()
     assert {target.conversation for target in evidence.targets} == split.train and len(evidence) == 30
     unseen = source.selector.unseen_
@@ -514,9 +543,8 @@ def restored(source: LearnedRubric, files: dict[str, str] | None = None) -> Sour
 
 
 @pytest.mark.slow
-def test_a_restored_source_measures_without_the_project(bench: Served) -> None:
-    one = bench(Author())
-    source = one.learned()
+def test_a_restored_source_measures_without_the_project(standard: Standard) -> None:
+    one, source = standard.bench, standard.source
     again = restored(source)
     assert isinstance(again, LearnedRubric) and again.describe() == source.describe()
     samples = [Sample(chat) for chat, _ in conversations(6, seed=9)]
@@ -534,9 +562,8 @@ def test_a_restored_source_measures_without_the_project(bench: Served) -> None:
 
 
 @pytest.mark.slow
-def test_an_edited_class_or_weight_or_assertion_is_not_passed_over(bench: Served) -> None:
-    one = bench(Author())
-    source = one.learned()
+def test_an_edited_class_or_weight_or_assertion_is_not_passed_over(standard: Standard) -> None:
+    one, source = standard.bench, standard.source
     text = source.state().files[RUBRIC_FILE]
     first = source.rubric.assertions[0]
     shorter = source.rubric.model_copy(update={"questions": source.rubric.questions[1:]})
@@ -562,10 +589,9 @@ def test_an_edited_class_or_weight_or_assertion_is_not_passed_over(bench: Served
 
 
 @pytest.mark.slow
-def test_a_rubric_edited_by_hand_is_selected_from_without_a_writer(bench: Served) -> None:
-    author = Author()
-    one = bench(author)
-    text = one.learned().state().files[POOL_FILE]
+def test_a_rubric_edited_by_hand_is_selected_from_without_a_writer(standard: Standard) -> None:
+    one, author = standard.bench, standard.author
+    text = standard.source.state().files[POOL_FILE]
     mine = one.folder / "mine.yaml"
     mine.write_text(text.replace("The user thanks the assistant.", "The user expresses gratitude."))
     before = author.asked.count("reasons")
@@ -586,11 +612,10 @@ def test_a_rubric_edited_by_hand_is_selected_from_without_a_writer(bench: Served
 
 
 @pytest.mark.slow
-def test_a_plan_counts_the_requests_that_are_made(bench: Served, memory: Store) -> None:
-    author = Author()
-    one = bench(author)
+def test_a_plan_counts_the_requests_that_are_made(standard: Standard) -> None:
+    one, author = standard.bench, standard.author
     mine = one.folder / "mine.yaml"
-    mine.write_text(one.learned().state().files[POOL_FILE])
+    mine.write_text(standard.source.state().files[POOL_FILE])
     fresh = Bench(one.url, Store("sqlite:///:memory:"), one.folder)
     asked, planned = len(author.asked), fresh.planned(pool=str(mine))
     fresh.learned(pool=str(mine))
@@ -601,10 +626,11 @@ def test_a_plan_counts_the_requests_that_are_made(bench: Served, memory: Store) 
     source = fresh.learned(pool=str(mine))
     assert fresh.plan(source.measure(new), JUDGE).requests == 8
     fresh.store.close()
-    by_token = Bench(one.url, Store("sqlite:///:memory:"), one.folder, mode="logprobs")
+    few = conversations(32)
+    by_token = Bench(one.url, Store("sqlite:///:memory:"), one.folder, mode="logprobs", made=few)
     asked, planned = len(author.asked), by_token.planned(pool=str(mine))
     by_token.learned(pool=str(mine))
-    assert planned.requests >= len(author.asked) - asked > 60  # which will be chosen is not known: at most
+    assert planned.requests >= len(author.asked) - asked > len(few)  # which will be chosen is not known: at most
     by_token.store.close()
 
 
@@ -664,7 +690,7 @@ def test_a_budget_stops_it_and_it_goes_on_from_there(bench: Served) -> None:
 @pytest.mark.slow
 def test_models_misbehave_and_nothing_is_lost(bench: Served) -> None:
     kinds = ("429", "500", "truncated", "half-closed", "wrong content type")
-    one = bench(Misbehaving(Author(), share=0.2, kinds=kinds), mode="logprobs")
+    one = bench(Misbehaving(Author(), share=0.2, kinds=kinds), mode="logprobs", made=conversations(40))
     found = one.learned().describe()
     assert next(row for row in found["rows"] if row["system"] == "rubicon")["accuracy"] > 0.7
 
@@ -763,12 +789,13 @@ def test_names_in_documents_are_private_too(bench: Served) -> None:
 
 @pytest.mark.slow
 def test_two_runs_on_one_store_at_once(bench: Served, tmp_path: Path) -> None:
-    one = bench(Author(), mode="logprobs")
+    one = bench(Author())
     found: dict[str, Any] = {}
 
     def learn(name: str) -> None:
         store = Store(f"sqlite:///{tmp_path}/shared.db")
-        found[name] = Bench(one.url, store, one.folder, mode="logprobs").learned().state()
+        few = conversations(32)
+        found[name] = Bench(one.url, store, one.folder, mode="logprobs", made=few).learned().state()
         store.close()
 
     Store(f"sqlite:///{tmp_path}/shared.db").close()
@@ -781,9 +808,8 @@ def test_two_runs_on_one_store_at_once(bench: Served, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_a_rubric_was_learned_on_is_never_held_out_again(bench: Served) -> None:
-    one = bench(Author())
-    first = one.learned()
+def test_what_a_rubric_was_learned_on_is_never_held_out_again(standard: Standard) -> None:
+    one, first = standard.bench, standard.source
     mine = one.folder / "pool.yaml"
     mine.write_text(first.state().files[POOL_FILE])
     one.learned(pool=str(mine))
@@ -886,10 +912,14 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api_key: None) -> P
     """A project's folder with rated conversations."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ACCORD_STORE", raising=False)
-    (tmp_path / "rubric.yaml").write_text(RUBRIC)
-    (tmp_path / "task.yaml").write_text("about: Help with printers.\nexpected: [Finds the cause]\n")
-    write_files(tmp_path, conversations(60))
+    write_project(tmp_path)
     return tmp_path
+
+
+def write_project(folder: Path) -> None:
+    (folder / "rubric.yaml").write_text(RUBRIC)
+    (folder / "task.yaml").write_text("about: Help with printers.\nexpected: [Finds the cause]\n")
+    write_files(folder, conversations(60))
 
 
 def configure(url: str, settings: str = "task: task.yaml", rubric: str = "rubric.yaml", writes: bool = True) -> None:
@@ -909,6 +939,30 @@ def invoke(*command: str, code: int = 0) -> Result:
 
 def fitted(*more: str) -> dict[str, Any]:
     return dict(json.loads(invoke("fit", "learned-rubric", "--json", *more).stdout))
+
+
+@pytest.fixture(scope="module")
+def fitted_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str, Author]]:
+    """A project's folder with everything imported and a rubric learned; who answers, and where."""
+    folder, author = tmp_path_factory.mktemp("fitted"), Author()
+    with ChatServer(author) as server:
+        with pytest.MonkeyPatch.context() as environment:
+            environment.chdir(folder)
+            environment.delenv("ACCORD_STORE", raising=False)
+            environment.setenv("OPENAI_API_KEY", "sk-secret")
+            write_project(folder)
+            configure(server.url)
+            invoke("import", "chats.jsonl", "labels.csv")
+            fitted()
+        yield folder, server.url, author
+
+
+@pytest.fixture
+def fitted_project(fitted_once: tuple[Path, str, Author], project: Path) -> tuple[str, Author]:
+    """A copy of that folder of each test's own: where who answers."""
+    folder, url, author = fitted_once
+    shutil.copytree(folder, project, dirs_exist_ok=True)
+    return url, author
 
 
 @pytest.mark.slow
@@ -961,6 +1015,7 @@ def test_the_commands_learn_a_rubric_show_it_and_score_with_it(project: Path) ->
 @pytest.mark.slow
 def test_a_budget_stops_the_command_which_goes_on_from_there(project: Path) -> None:
     author = Author()
+    write_files(project, conversations(32))
     with ChatServer(author) as server:
         configure(server.url)
         invoke("import", "chats.jsonl", "labels.csv")
@@ -975,6 +1030,7 @@ def test_a_budget_stops_the_command_which_goes_on_from_there(project: Path) -> N
 @pytest.mark.slow
 def test_what_came_to_nothing_is_said_and_asked_for_again(project: Path) -> None:
     author, silent = Author(), True
+    write_files(project, conversations(32))
 
     def refuses(request: dict[str, Any]) -> Wire:
         text = request["messages"][-1]["content"] if "messages" in request else ""
@@ -991,40 +1047,33 @@ def test_what_came_to_nothing_is_said_and_asked_for_again(project: Path) -> None
 
 
 @pytest.mark.slow
-def test_a_rubric_that_was_edited_is_refused_and_can_be_a_pool(project: Path) -> None:
-    author = Author()
-    with ChatServer(author) as server:
-        configure(server.url)
-        invoke("import", "chats.jsonl", "labels.csv")
-        fitted()
-        path = FOLDER / RUBRIC_FILE
-        path.write_text(path.read_text().replace("weight: 1.0", "weight: 3.0", 1))
-        assert "another class or weight than the evaluator learned with" in invoke(*SCORE, code=1).stderr
-        with accord.open() as opened, pytest.raises(BadInput, match=r"sources: {learned-rubric: {pool: rubric.yaml}}"):
-            opened.load(FOLDER)
-        before = author.asked.count("reasons")
-        configure(server.url, writes=False)
-        given = f"sources.learned-rubric.given=[{FOLDER / POOL_FILE}]"
-        found = fitted("--set", f"sources.learned-rubric.pool={path}", "--set", given, "--out", "heavier")
-        assert author.asked.count("reasons") == before and found["folder"] == "heavier"
-        found = found["findings"]["learned-rubric"]
-        assert 3.0 in {one["weight"] for one in found["assertions"]}
-        assert system_of(found, 1) == ["rubicon", ASKED, str(FOLDER / POOL_FILE)]
-        invoke("score", "chats.jsonl", "--evaluator", "heavier", "--out", "scores.csv")
-        path.unlink()
-        assert "rubric.yaml of the learned rubric is missing" in invoke(*SCORE, code=1).stderr
+def test_a_rubric_that_was_edited_is_refused_and_can_be_a_pool(fitted_project: tuple[str, Author]) -> None:
+    url, author = fitted_project
+    path = FOLDER / RUBRIC_FILE
+    path.write_text(path.read_text().replace("weight: 1.0", "weight: 3.0", 1))
+    assert "another class or weight than the evaluator learned with" in invoke(*SCORE, code=1).stderr
+    with accord.open() as opened, pytest.raises(BadInput, match=r"sources: {learned-rubric: {pool: rubric.yaml}}"):
+        opened.load(FOLDER)
+    before = author.asked.count("reasons")
+    configure(url, writes=False)
+    given = f"sources.learned-rubric.given=[{FOLDER / POOL_FILE}]"
+    found = fitted("--set", f"sources.learned-rubric.pool={path}", "--set", given, "--out", "heavier")
+    assert author.asked.count("reasons") == before and found["folder"] == "heavier"
+    found = found["findings"]["learned-rubric"]
+    assert 3.0 in {one["weight"] for one in found["assertions"]}
+    assert system_of(found, 1) == ["rubicon", ASKED, str(FOLDER / POOL_FILE)]
+    invoke("score", "chats.jsonl", "--evaluator", "heavier", "--out", "scores.csv")
+    path.unlink()
+    assert "rubric.yaml of the learned rubric is missing" in invoke(*SCORE, code=1).stderr
 
 
 @pytest.mark.slow
-def test_a_learned_rubric_is_judged_and_calibrated_like_any_other(project: Path) -> None:
-    with ChatServer(Author()) as server:
-        configure(server.url)
-        invoke("import", "chats.jsonl", "labels.csv")
-        fitted()
-        configure(server.url, rubric=str(FOLDER / RUBRIC_FILE))
-        invoke("judge", "--source", "rubric")
-        found = json.loads(invoke("fit", "calibration", "--json").stdout)["comparison"]
-        compared = invoke("compare", "--only", "calibration").stdout
+def test_a_learned_rubric_is_judged_and_calibrated_like_any_other(fitted_project: tuple[str, Author]) -> None:
+    url, _ = fitted_project
+    configure(url, rubric=str(FOLDER / RUBRIC_FILE))
+    invoke("judge", "--source", "rubric")
+    found = json.loads(invoke("fit", "calibration", "--json").stdout)["comparison"]
+    compared = invoke("compare", "--only", "calibration").stdout
     assert found["seen"] == 30 and found["conversations"] == 30  # what the rubric was learned on is never tested on
     rmse = {row["system"]: row["rmse"] for row in found["rows"]}
     assert rmse["calibration"] < rmse["constant"] - 0.1

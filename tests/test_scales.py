@@ -230,6 +230,9 @@ def test_comparisons_from_the_command_line(tmp_path: Path, monkeypatch: pytest.M
     names = [json.loads(line)["id"] for line in Path(str(chats)).read_text(encoding="utf-8").splitlines()]
     assert CliRunner().invoke(app, ["init"]).exit_code == 0
     Path("rubric.yaml").write_text(RUBRIC, encoding="utf-8")
+    Path("accord.yaml").write_text(
+        "rubric: rubric.yaml\ndraws: 20\nfolds: 3\nevaluators: {calibration: {head: mixed}}\n"
+    )
     rng = np.random.default_rng(0)
     rows = [
         {"conversation": a, "against": b, "annotator": who, "value": said}

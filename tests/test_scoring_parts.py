@@ -4,13 +4,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import polars as pl
 import pytest
 import scaled
+from processes import Forked, run
 from typer.testing import CliRunner
 
 from accord.cli import (
@@ -174,9 +174,18 @@ def test_groups_of_rows_are_read_from_the_footer(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("level", ["conversation", "turn"])
-@pytest.mark.parametrize("ending", [".jsonl", ".csv", ".parquet"])
-def test_merged_parts_are_the_file_that_one_process_writes(tmp_path, small_pieces, level, ending):
+@pytest.mark.parametrize(
+    ("ending", "level", "spread"),
+    [
+        (".jsonl", "conversation", TWO),
+        (".jsonl", "turn", ONE),
+        (".csv", "conversation", ONE),
+        (".csv", "turn", TWO),
+        (".parquet", "conversation", ONE),
+        (".parquet", "turn", ONE),
+    ],
+)
+def test_merged_parts_are_the_file_that_one_process_writes(tmp_path, small_pieces, ending, level, spread):
     folder = scaled.saved(tmp_path / "e", level)
     chats = scaled.jsonl(
         tmp_path / "chats.jsonl",
@@ -184,7 +193,7 @@ def test_merged_parts_are_the_file_that_one_process_writes(tmp_path, small_piece
     )
     with Project(Config(store=f"sqlite:///{tmp_path}/s.db")) as project:
         project.score(chats, tmp_path / f"one{ending}", load_evaluator(folder))
-        done = project.score_parts(chats, tmp_path / "parts", folder, spread=TWO)
+        done = project.score_parts(chats, tmp_path / "parts", folder, spread=spread)
         assert project.store.runs()[-1]["results"]["made"] == done.made > 3
     merge_parts(tmp_path / "parts", tmp_path / f"merged{ending}")
     if ending == ".parquet":
@@ -419,8 +428,8 @@ def test_a_driver_that_is_killed_goes_on_where_it_was(tmp_path, workers):
         "--workers",
         workers,
     ]
-    command = [sys.executable, "-c", RUN, *arguments, "--json"]
-    driver = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    command = ["-c", RUN, *arguments, "--json"]
+    driver = Forked(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
     while not parts(tmp_path / "out") and time.monotonic() < deadline and driver.poll() is None:
         time.sleep(0.01)
@@ -428,7 +437,7 @@ def test_a_driver_that_is_killed_goes_on_where_it_was(tmp_path, workers):
     driver.wait()
     before = parts(tmp_path / "out")
     assert before
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    done = run(command, cwd=tmp_path, text=True)
     found = json.loads(done.stdout)
     assert done.returncode == 0, done.stderr
     assert found["there"] >= len(before) and found["left"] == 0 and found["counts"]["scored"] == 2000

@@ -21,9 +21,14 @@ from typing import Any
 
 import pytest
 from small_sample import sources
+from typer.testing import CliRunner
 from waiting import PATIENCE, until
 
 from accord import Evaluator, Label, Labels, LiveScorer, Question, Rubric, Scale, read
+from accord.cli import (
+    app,
+    commands,  # noqa: F401 - registers the commands
+)
 from accord.evidence import BANK, SourceContext, Training
 from accord.learning import EvaluatorSettings, make_evaluator
 from accord.live import Guard, Guesses, Ingestor, Message, RowLog
@@ -851,7 +856,9 @@ def ended(process: subprocess.Popen[str], code: int) -> str:
 
 
 @pytest.mark.slow
-def test_the_command_serves_watches_and_stops_when_told(evaluator: Evaluator, tmp_path: Path) -> None:
+def test_the_command_serves_watches_and_stops_when_told(
+    evaluator: Evaluator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     evaluator.save(tmp_path / "evaluators" / "mixture")
     (tmp_path / "accord.yaml").write_text("evaluator: mixture\n")
     with socket.socket() as free:
@@ -877,9 +884,9 @@ def test_the_command_serves_watches_and_stops_when_told(evaluator: Evaluator, tm
         process.send_signal(signal.SIGTERM)
     assert "stopped" in ended(process, 0)
     assert len(log.read_text().splitlines()) == 40
-    shown = subprocess.run(
-        [sys.executable, "-m", "accord", "watch", "--json"], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
+    monkeypatch.chdir(tmp_path)
+    shown = CliRunner().invoke(app, ["watch", "--json"])
+    assert shown.exit_code == 0, shown.output
     [day] = json.loads(shown.stdout)["days"]
     assert day["system"] == "bot" and day["replies"] == 40 and day["low"] == pytest.approx(day["mean"]) == day["high"]
     assert "set ACCORD_TOKEN" in ended(run(tmp_path, "serve", "--host", "0.0.0.0", ACCORD_TOKEN=""), 1)

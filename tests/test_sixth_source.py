@@ -36,7 +36,7 @@ from accord.values import BadInput, BudgetReached, Document, Labels, Sample, Sco
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "sixth_source.py"
 SRC = Path(__file__).parent.parent / "src" / "accord"
-FOLDS = 5
+FOLDS = 3
 
 
 @pytest.fixture(scope="module")
@@ -63,8 +63,8 @@ def config(folder, url, **more):
     scorer = {"model": "loopback", "mode": "logprobs", "base_url": url}
     mine = {"sources": ["politeness", "metrics"], "head": "mixed"}
     return config_from({
-        "store": f"sqlite:///{folder}/accord.db", "models": {"scorer": scorer}, "evaluators": {"mine": mine},
-        "evaluator": "mine", "folds": FOLDS, "draws": 20, **more,
+        "store": f"sqlite:///{folder}/accord.db", "models": {"scorer": scorer},
+        "evaluators": {"mine": mine, "calibration": {"head": "mixed"}}, "evaluator": "mine", "folds": FOLDS, "draws": 20, **more,
     })  # fmt: skip
 
 

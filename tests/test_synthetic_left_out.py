@@ -28,6 +28,12 @@ from accord.values import SYNTHETIC, BadInput, Label, StudySettings, Synthetic, 
 from accord.workbench import drawn
 
 MADE = 12
+SETTINGS: Any = {
+    "draws": 20,
+    "folds": 3,
+    "evaluator": "plain",
+    "evaluators": {"plain": {"sources": ["metrics"], "head": "mixed"}},
+}
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +61,7 @@ def folder(both: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     with closing(Store(f"sqlite:///{both}")):
         (tmp_path / "accord.db").write_bytes(both.read_bytes())
-    (tmp_path / "accord.yaml").write_text(
-        "draws: 50\nevaluator: plain\nevaluators: {plain: {sources: [metrics], head: mixed}}\n"
-    )
+    (tmp_path / "accord.yaml").write_text(json.dumps(SETTINGS))
     return tmp_path
 
 
@@ -72,7 +76,7 @@ def command(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, 
 
 
 def opened(which: Synthetic) -> Project:
-    return Project(Config(store="sqlite:///accord.db", synthetic=which, draws=50))
+    return Project(Config(store="sqlite:///accord.db", synthetic=which, **SETTINGS))
 
 
 # --- the one place ----------------------------------------------------------------------------------------------------

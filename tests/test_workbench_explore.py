@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from browsing import PATIENCE, chromium, faults, tab
+from browsing import DARK, LIGHT, PATIENCE, chromium, faults, tab
 from read_conversations import RICH, reading_project
 from served_workbench import Browser, project, served
 from test_workbench_pages import EVIL, strange
@@ -114,55 +114,45 @@ def browser() -> Iterator[Any]:
         yield opened
 
 
-@pytest.mark.browser
-@pytest.mark.slow
-def test_charts_are_drawn_under_the_policy_and_are_accessible(
-    browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with reading_project(tmp_path, monkeypatch) as opened:
-        scored(opened, tmp_path)
-        with served(opened) as port:
-            for scheme in ("light", "dark"):
-                with tab(browser, port, color_scheme=scheme) as page:
-                    wrong: list[str] = []
-                    page.on(
-                        "console", lambda said, wrong=wrong: wrong.append(said.text) if said.type == "error" else None
-                    )
-                    page.on(
-                        "request", lambda asked, wrong=wrong: "//localhost:" in asked.url or wrong.append(asked.url)
-                    )
-                    page.goto("/")
-                    for fields in (
-                        {}, {"x": VALUE, "aggregate": "count", "colour": "metadata: system"},
-                        {"x": "metric: words-per-reply", "mark": "point", "aggregate": "none"},
-                        {"x": "metadata: topic", "mark": "boxplot"}, {"x": "metadata: week", "mark": "line"},
-                    ):  # fmt: skip
-                        page.goto("/explore?" + urlencode(fields))
-                        page.locator("#chart[data-drawn] svg").wait_for(timeout=2 * PATIENCE)
-                        assert page.locator("#chart svg path").count() > 3 and page.locator("#failed").is_hidden()
-                        assert not faults(page), (scheme, fields)
-                    page.get_by_label("Mark").select_option("bar")
-                    page.get_by_role("button", name="Draw").click()
-                    page.wait_for_url("**mark=bar*")
-                    page.locator("#chart[data-drawn] svg").wait_for()
-                    assert not wrong, wrong
+@pytest.fixture(scope="module")
+def page(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A lead's page of a project in which everything was scored."""
+    folder = tmp_path_factory.mktemp("explored")
+    with pytest.MonkeyPatch.context() as patch, reading_project(folder, patch) as opened:
+        scored(opened, folder)
+        with served(opened) as port, tab(browser, port) as page:
+            page.request.get("/")
+            yield page
 
 
 @pytest.mark.browser
 @pytest.mark.slow
-def test_lead_pages_are_accessible_in_light_and_dark(
-    browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with reading_project(tmp_path, monkeypatch) as opened, served(opened) as port:
-        looks: list[dict[str, Any]] = [
-            {"color_scheme": "light"}, {"color_scheme": "dark"}, {"viewport": {"width": 390, "height": 800}}
-        ]  # fmt: skip
-        for look in looks:
-            with tab(browser, port, **look) as page:
-                page.goto("/")
-                for path in ("/lead", "/lead/look", "/lead/look/disagree"):
-                    page.goto(path)
-                    for fold in page.locator("details").all():
-                        fold.evaluate("each => { each.open = true; }")
-                    assert not faults(page), (look, path)
-                    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (look, path)
+def test_charts_are_drawn_under_the_policy_and_are_accessible(page: Any) -> None:
+    wrong: list[str] = []
+    page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+    page.on("request", lambda asked: "//localhost:" in asked.url or wrong.append(asked.url))
+    for fields in (
+        {}, {"x": VALUE, "aggregate": "count", "colour": "metadata: system"},
+        {"x": "metric: words-per-reply", "mark": "point", "aggregate": "none"},
+        {"x": "metadata: topic", "mark": "boxplot"}, {"x": "metadata: week", "mark": "line"},
+    ):  # fmt: skip
+        page.goto("/explore?" + urlencode(fields))
+        page.locator("#chart[data-drawn] svg").wait_for(timeout=2 * PATIENCE)
+        assert page.locator("#chart svg path").count() > 3 and page.locator("#failed").is_hidden()
+        assert not faults(page, [LIGHT, DARK]), fields
+        assert page.locator("#chart svg path").count() > 3 and page.locator("#failed").is_hidden(), "drawn anew"
+    page.get_by_label("Mark").select_option("bar")
+    page.get_by_role("button", name="Draw").click()
+    page.wait_for_url("**mark=bar*")
+    page.locator("#chart[data-drawn] svg").wait_for()
+    assert not wrong, wrong
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_lead_pages_are_accessible_in_light_and_dark(page: Any) -> None:
+    for path in ("/lead", "/lead/look", "/lead/look/disagree"):
+        page.goto(path)
+        for fold in page.locator("details").all():
+            fold.evaluate("each => { each.open = true; }")
+        assert not faults(page), path

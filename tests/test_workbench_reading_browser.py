@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import chromium, faults, tab
+from browsing import DARK, LIGHT, PHONE, chromium, faults, tab
 from read_conversations import RICH, reading_project, rich
 from served_workbench import project, served
 
 from accord import Conversation, Turn
-from accord.project import score
+from accord.project import Project, score
 from accord.workbench.app import reading_address
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -24,59 +24,60 @@ def browser() -> Iterator[Any]:
         yield opened
 
 
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    with pytest.MonkeyPatch.context() as patch, reading_project(tmp_path_factory.mktemp("read"), patch) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def page(browser: Any, opened: Project) -> Iterator[Any]:
+    """A lead's."""
+    with served(opened) as port, tab(browser, port) as page:
+        page.request.get("/")
+        yield page
+
+
 def focused(page: Any) -> str:
     return str(page.evaluate("document.activeElement.id || document.activeElement.textContent.trim()"))
 
 
-def test_a_lead_reads_by_keyboard(browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with reading_project(tmp_path, monkeypatch) as opened, served(opened) as port, tab(browser, port) as page:
-        page.goto("/")
-        page.goto(reading_address(RICH, 4, "/lead"))
-        assert page.locator("[rel=up]").count() == 0, "a way back to the board alone"
-        page.get_by_text("Who would rate it how").wait_for()  # filled in when it is worked out
-        assert focused(page) == "t4"
-        for key, where in (("j", "t5"), ("k", "t4"), ("k", "t3"), ("j", "t4")):
-            page.keyboard.press(key)
-            assert focused(page) == where
-        page.keyboard.press("n")
-        assert focused(page) == "it can be returned"
-        page.keyboard.press("n")
-        assert focused(page) == "We always pay for that"
-        page.keyboard.press("p")
-        assert focused(page) == "it can be returned"
-        page.keyboard.press("?")
-        page.get_by_label("Single keys do this").uncheck()
-        page.keyboard.press("Escape")
-        page.keyboard.press("j")
-        assert focused(page) != "t5"
-        page.keyboard.press("?")
-        page.get_by_label("Single keys do this").check()
-        page.keyboard.press("Escape")
-        page.keyboard.press("o")
-        page.wait_for_url("**open=all*")
-        assert page.locator("details:not([open])").count() == 0
-        assert page.get_by_text("find_article").first.is_visible()
+def test_a_lead_reads_by_keyboard(page: Any) -> None:
+    page.goto(reading_address(RICH, 4, "/lead"))
+    assert page.locator("[rel=up]").count() == 0, "a way back to the board alone"
+    page.get_by_text("Who would rate it how").wait_for()  # filled in when it is worked out
+    assert focused(page) == "t4"
+    for key, where in (("j", "t5"), ("k", "t4"), ("k", "t3"), ("j", "t4")):
+        page.keyboard.press(key)
+        assert focused(page) == where
+    page.keyboard.press("n")
+    assert focused(page) == "it can be returned"
+    page.keyboard.press("n")
+    assert focused(page) == "We always pay for that"
+    page.keyboard.press("p")
+    assert focused(page) == "it can be returned"
+    page.keyboard.press("?")
+    page.get_by_label("Single keys do this").uncheck()
+    page.keyboard.press("Escape")
+    page.keyboard.press("j")
+    assert focused(page) != "t5"
+    page.keyboard.press("?")
+    page.get_by_label("Single keys do this").check()
+    page.keyboard.press("Escape")
+    page.keyboard.press("o")
+    page.wait_for_url("**open=all*")
+    assert page.locator("details:not([open])").count() == 0
+    assert page.get_by_text("find_article").first.is_visible()
 
 
-def test_the_reading_view_is_accessible_and_fits(browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with reading_project(tmp_path, monkeypatch) as opened:
-        score(opened, opened.load(), [rich()], tmp_path / "scores.jsonl")
-        looks: list[dict[str, Any]] = [
-            {"color_scheme": "light"}, {"color_scheme": "dark"}, {"viewport": {"width": 390, "height": 800}}
-        ]  # fmt: skip
-        with served(opened) as port:
-            for look in looks:
-                with tab(browser, port, **look) as page:
-                    page.goto("/")
-                    for address in (
-                        reading_address(RICH, 4),
-                        f"{reading_address(RICH)}?open=all",
-                        "/conversation/made",
-                    ):
-                        page.goto(address)
-                        page.get_by_text("Who would rate it how").wait_for()
-                        assert not faults(page), (look, address)
-                        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (look, address)
+def test_the_reading_view_is_accessible_and_fits(page: Any, opened: Project, tmp_path: Path) -> None:
+    score(opened, opened.load(), [rich()], tmp_path / "scores.jsonl")
+    for looks in ([LIGHT, DARK], [PHONE]):
+        page.set_viewport_size({"width": looks[0][1], "height": 800})  # on a phone the page comes folded
+        for address in (reading_address(RICH, 4), f"{reading_address(RICH)}?open=all", "/conversation/made"):
+            page.goto(address)
+            page.get_by_text("Who would rate it how").wait_for()
+            assert not faults(page, looks), address
 
 
 def test_five_hundred_turns_are_one_page_without_script_too(browser: Any, tmp_path: Path) -> None:
@@ -84,7 +85,7 @@ def test_five_hundred_turns_are_one_page_without_script_too(browser: Any, tmp_pa
     with project(tmp_path) as opened:
         opened.store.add_conversations([Conversation("long", turns)])
         with served(opened) as port, tab(browser, port, java_script_enabled=False) as page:
-            page.goto("/")
+            page.request.get("/")
             page.goto("/conversation/long?turn=400#t400")
             assert page.locator(".turn").count() == 500
             assert page.locator("#t400").is_visible()

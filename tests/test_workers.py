@@ -115,6 +115,23 @@ def served(folder: Path, evaluator: Evaluator, *more: str, token: str = "", **co
         found.process.wait(PATIENCE)
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory, evaluator: Evaluator) -> Iterator[Served]:
+    """A service with a study, for tests that ask and stop nothing; each has conversations of its own."""
+    from served_workbench import chats
+
+    from accord import Store
+
+    folder = tmp_path_factory.mktemp("shared")
+    store = Store(f"sqlite:///{folder}/accord.db")
+    store.add_conversations(chats(4))
+    store.close()
+    study = {"look": {"title": "First look", "per_item": 1}}
+    with served(folder, evaluator, "--out", "rows.jsonl", studies=study) as service:
+        yield service
+    assert service.process.returncode == 0, service.said()
+
+
 def reply(conversation: str, text: str = "Hold the button for ten seconds.", **more: Any) -> dict[str, Any]:
     return {"conversation": conversation, "role": "assistant", "content": text, **more}
 
@@ -156,7 +173,7 @@ def test_several_workers_answer_as_one_does(tmp_path: Path, evaluator: Evaluator
     assert service.process.returncode == 0, service.said()
 
 
-def test_an_export_is_shared_out_and_each_reply_is_scored_once(tmp_path: Path, evaluator: Evaluator) -> None:
+def test_an_export_is_shared_out_and_each_reply_is_scored_once(shared: Served) -> None:
     def export(turns: int) -> dict[str, Any]:
         spans = []
         for chat in range(10):
@@ -172,14 +189,15 @@ def test_an_export_is_shared_out_and_each_reply_is_scored_once(tmp_path: Path, e
         spans.append({"traceId": "f" * 32, "attributes": [{"key": "gen_ai.x", "value": "\ud800"}]})
         return {"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}
 
-    with served(tmp_path, evaluator, "--out", "rows.jsonl") as service:
-        for turns in (1, 2, 2, 3):  # one is sent again
-            for _ in range(2):
-                status, answer = service.post(export(turns), "/v1/traces")
-                assert status == 200 and answer["partialSuccess"]["rejectedSpans"] == 1
-        assert service.ask("POST", "/v1/traces", b"{")[0] == 400
-    replies = Counter((row["conversation"], row["turn"]) for row in service.rows())
+    before = len(shared.rows())
+    for turns in (1, 2, 2, 3):  # one is sent again
+        for _ in range(2):
+            status, answer = shared.post(export(turns), "/v1/traces")
+            assert status == 200 and answer["partialSuccess"]["rejectedSpans"] == 1
+    assert shared.ask("POST", "/v1/traces", b"{")[0] == 400
+    replies = Counter((row["conversation"], row["turn"]) for row in shared.rows() if row["conversation"][0] == "t")
     assert replies == {(f"t{chat}", turn): 1 for chat in range(10) for turn in (1, 3, 5)}
+    assert len(shared.rows()) == before + 30
 
 
 class Senders:
@@ -211,36 +229,29 @@ class Senders:
             thread.join(PATIENCE)
 
 
-def test_pages_are_served_by_one_process_at_the_same_address(tmp_path: Path, evaluator: Evaluator) -> None:
-    from served_workbench import Browser, chats
+def test_pages_are_served_by_one_process_at_the_same_address(shared: Served) -> None:
+    from served_workbench import Browser
 
-    from accord import Store
-
-    store = Store(f"sqlite:///{tmp_path}/accord.db")
-    store.add_conversations(chats(4))
-    store.close()
-    study = {"look": {"title": "First look", "per_item": 1}}
-    with served(tmp_path, evaluator, studies=study) as service:
-        pages = [Browser(service.port) for _ in range(6)]  # a connection each: any worker passes it on
-        assert {page.ask("GET", "/")[0] for page in pages} == {303}, "each is let in"
-        assert all("First look" in page.ask("GET", "/")[1] for page in pages)
-        assert service.post(reply("c"))[1]["status"] == "scored"
-        assert pages[0].ask("GET", "/static/nothing.js")[0] == 404
-        assert service.ask("GET", "/", Host="evil.example")[0] == 421
-        assert service.ask("POST", "/study/look", b"x" * 2**20)[0] == 413
+    pages = [Browser(shared.port) for _ in range(6)]  # a connection each: any worker passes it on
+    assert {page.ask("GET", "/")[0] for page in pages} == {303}, "each is let in"
+    assert all("First look" in page.ask("GET", "/")[1] for page in pages)
+    assert shared.post(reply("c"))[1]["status"] == "scored"
+    assert pages[0].ask("GET", "/static/nothing.js")[0] == 404
+    assert shared.ask("GET", "/", Host="evil.example")[0] == 421
+    assert shared.ask("POST", "/study/look", b"x" * 2**20)[0] == 413
 
 
-def test_a_promoted_evaluator_takes_over_in_every_worker(tmp_path: Path, evaluator: Evaluator) -> None:
-    with served(tmp_path, evaluator, "--out", "rows.jsonl") as service:
-        names = [f"c{place}" for place in range(8)]
-        assert service.post({"messages": [reply(name) for name in names]})[0] == 200
-        evaluator.save(tmp_path / "made")
-        os.replace(tmp_path / "evaluators" / "mixture", tmp_path / "before")
-        os.replace(tmp_path / "made", tmp_path / "evaluators" / "mixture")
-        until(lambda: service.said().count("another evaluator from now on") == 2, service.said)
-        rows = service.post({"messages": [reply(name) for name in names]})[1]["scores"]
+def test_a_promoted_evaluator_takes_over_in_every_worker(shared: Served, evaluator: Evaluator) -> None:
+    names, folder = [f"promoted {place}" for place in range(8)], shared.folder
+    assert shared.post({"messages": [reply(name) for name in names]})[0] == 200
+    evaluator.save(folder / "made")
+    os.replace(folder / "evaluators" / "mixture", folder / "before")
+    os.replace(folder / "made", folder / "evaluators" / "mixture")
+    until(lambda: shared.said().count("another evaluator from now on") == 2, shared.said)
+    rows = shared.post({"messages": [reply(name) for name in names]})[1]["scores"]
     assert all(row["turn"] == 1 and row["signature"].endswith(evaluator.digest()) for row in rows)
-    assert {row["signature"].endswith(evaluator.digest()) for row in service.rows() if row["turn"] == 0} == {False}
+    first = [row for row in shared.rows() if row["conversation"] in names and row["turn"] == 0]
+    assert len(first) == 8 and not any(row["signature"].endswith(evaluator.digest()) for row in first)
 
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds workers in /proc")
@@ -303,32 +314,31 @@ def test_what_cannot_begin_is_one_line(tmp_path: Path, evaluator: Evaluator) -> 
         assert service.process.wait(PATIENCE) == 1 and "cannot listen on" in service.said()
 
 
-def test_forged_and_huge_ids_and_floods_are_answered_in_a_line(tmp_path: Path, evaluator: Evaluator) -> None:
-    with served(tmp_path, evaluator, "--out", "rows.jsonl") as service:
-        for name in ("", "x" * 513, 7, None, ["a"], {"a": 1}):
-            status, row = service.post({"conversation": name, "role": "assistant", "content": "Hello."})
-            assert (status, row["status"]) == (422, "refused")
-        for name in ("\ud800", "\u202e", "../../etc", "a\0b", "🎉" * 128, "__proto__"):
-            assert service.post(reply(name))[1]["status"] == "scored"
-        assert service.post(reply("x" * 10**6))[0] == 422
-        for host in ("evil.example", f"evil.example:{service.port}"):
-            assert service.ask("GET", "/v1/evaluator", Host=host)[0] == 421
-        found = Counter[int]()
+def test_forged_and_huge_ids_and_floods_are_answered_in_a_line(shared: Served) -> None:
+    for name in ("", "x" * 513, 7, None, ["a"], {"a": 1}):
+        status, row = shared.post({"conversation": name, "role": "assistant", "content": "Hello."})
+        assert (status, row["status"]) == (422, "refused")
+    for name in ("\ud800", "\u202e", "../../etc", "a\0b", "🎉" * 128, "__proto__"):
+        assert shared.post(reply(name))[1]["status"] == "scored"
+    assert shared.post(reply("x" * 10**6))[0] == 422
+    for host in ("evil.example", f"evil.example:{shared.port}"):
+        assert shared.ask("GET", "/v1/evaluator", Host=host)[0] == 421
+    found = Counter[int]()
 
-        def flood(client: int) -> None:
-            batch = {"messages": [reply(f"flood {client} {n % 7}", "word " * 200) for n in range(1000)]}
-            status, answer = service.post(batch)
-            found[status] += 1
-            assert status in {200, 503} and ("scores" in answer or "error" in answer)
+    def flood(client: int) -> None:
+        batch = {"messages": [reply(f"flood {client} {n % 7}", "word " * 200) for n in range(1000)]}
+        status, answer = shared.post(batch)
+        found[status] += 1
+        assert status in {200, 503} and ("scores" in answer or "error" in answer)
 
-        threads = [threading.Thread(target=flood, args=(client,)) for client in range(12)]
-        for thread in threads:
-            thread.start()
-        assert service.post(reply("beside"))[0] == 200, "a single message has its place beside batches"
-        for thread in threads:
-            thread.join(PATIENCE)
-        assert sum(found.values()) == 12 and found[200]
-        assert service.is_well()
+    threads = [threading.Thread(target=flood, args=(client,)) for client in range(12)]
+    for thread in threads:
+        thread.start()
+    assert shared.post(reply("beside"))[0] == 200, "a single message has its place beside batches"
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert sum(found.values()) == 12 and found[200]
+    assert shared.is_well()
 
 
 # --- links ----------------------------------------------------------------------------------------------------------
