@@ -54,10 +54,13 @@ from accord.values import (
 )
 
 # Looked for and not imported: PyTorch and what stands on it would take as long to collect as all other tests.
-pytestmark = pytest.mark.skipif(
-    not all(map(find_spec, ("torch", "transformers", "peft", "sacrebleu"))),
-    reason="accord[finetune,references] is not installed",
-)
+pytestmark = [
+    pytest.mark.slow,  # PyTorch alone takes seconds to import
+    pytest.mark.skipif(
+        not all(map(find_spec, ("torch", "transformers", "peft", "sacrebleu"))),
+        reason="accord[finetune,references] is not installed",
+    ),
+]
 TAXONOMY = load_taxonomy("soda-eval")
 SHORT = IssuePromptBuilder(TAXONOMY, by_schema=False, style="compact")
 PLANTED = {
@@ -132,7 +135,6 @@ def exported(trained: Trained, tmp_path_factory: pytest.TempPathFactory) -> Path
 # --- what is learned --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_it_learns_what_was_planted(exported: Path, trained: Trained, parts: Parts) -> None:
     model = open_hf(f"hf:{exported}")
     samples = [example.sample for example in parts.test]
@@ -147,7 +149,6 @@ def test_it_learns_what_was_planted(exported: Path, trained: Trained, parts: Par
     assert trained.validation[trained.epoch] == min(trained.validation) < trained.validation[0] / 4
 
 
-@pytest.mark.slow
 def test_the_export_says_how_it_was_made(exported: Path, trained: Trained, parts: Parts) -> None:
     made = json.loads((exported / MADE).read_text())
     assert made["guidance"]["taxonomy"]["name"] == TAXONOMY.name and made["guidance"]["hash"] == SHORT.hash
@@ -158,7 +159,6 @@ def test_the_export_says_how_it_was_made(exported: Path, trained: Trained, parts
     assert not list(exported.glob("*.bin")) and list(exported.glob("*.safetensors"))
 
 
-@pytest.mark.slow
 def test_the_export_is_a_judge(exported: Path) -> None:
     scale = Scale(kind=Kind.ORDINAL, options=(1, 2, 3, 4, 5))
     question = Question(id="overall", text="How good is it?", scale=scale)
@@ -197,7 +197,7 @@ def _weights(folder: Path, step: int) -> dict[str, np.ndarray]:
     return load_file(path)
 
 
-@pytest.mark.parametrize("rank", [0, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rank", [0, 4])
 def test_a_resumed_training_ends_as_an_uninterrupted_one(
     base: Path, parts: Parts, tmp_path: Path, rank: int, interrupts: None
 ) -> None:
@@ -220,7 +220,6 @@ def test_a_resumed_training_ends_as_an_uninterrupted_one(
     assert one.keys() == other.keys() and all(np.array_equal(one[key], other[key]) for key in one)
 
 
-@pytest.mark.slow
 def test_the_seed_decides(base: Path, parts: Parts, tmp_path: Path) -> None:
     settings = Settings(rank=4, epochs=1, batch=4, accumulate=1, max_tokens=200)
     some, others = parts.train[:12], parts.validation[:4]
@@ -251,7 +250,6 @@ def test_the_loss_is_of_the_answers_alone(base: Path, parts: Parts, tmp_path: Pa
     assert found.validation == (pytest.approx(np.mean([each.mean() for each in losses[1]]), rel=1e-4),)
 
 
-@pytest.mark.slow
 def test_lora_learns_a_few_matrices_and_merges_into_the_base(base: Path, parts: Parts, tmp_path: Path) -> None:
     settings = Settings(rank=4, learning_rate=2e-2, epochs=2, batch=8, accumulate=1, max_tokens=200)
     found = train(base, parts.train[:64], parts.validation[:16], SHORT, tmp_path / "training", settings)
@@ -392,7 +390,6 @@ def test_a_training_that_cannot_be(base: Path, parts: Parts, tmp_path: Path) -> 
         tried(to="full")
 
 
-@pytest.mark.slow
 def test_an_export_that_cannot_be(base: Path, exported: Path, trained: Trained, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no training in"):
         export(tmp_path, tmp_path / "to")
@@ -516,7 +513,6 @@ def test_bleu_is_sacrebleus_own() -> None:
     assert row["value"] == pytest.approx(sacrebleu.corpus_bleu(said, [own]).score)
 
 
-@pytest.mark.slow
 def test_the_command_teaches_tries_and_names_a_model_that_serves(
     tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
