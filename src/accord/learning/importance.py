@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from accord.evidence import EvidenceTable, Ratings, ratings
 from accord.learning.core import matrix
 from accord.learning.equations import MixedDesign
+from accord.learning.large_equations import DENSE
 from accord.learning.layout import standardisation
 from accord.statistics import Clusters, Interval, interval
 from accord.values import BadInput, Kind, Labels, Question
@@ -106,10 +107,10 @@ class _Fit:
         self.X = Z[rated.row]
         from accord.learning.mixed_effects import MixedEffects
 
-        annotator, text = rated.annotator.astype(str), rated.text.astype(str)
-        self.ratios = MixedEffects(own_slopes=False).fit(self.X, rated.value, annotator, text).ratios_
-        people, who = np.unique(annotator, return_inverse=True)
-        _, first, which = np.unique(text, return_index=True, return_inverse=True)
+        self.annotator, self.text = rated.annotator.astype(str), rated.text.astype(str)
+        self.ratios = MixedEffects(own_slopes=False).fit(self.X, rated.value, self.annotator, self.text).ratios_
+        people, who = np.unique(self.annotator, return_inverse=True)
+        _, first, which = np.unique(self.text, return_index=True, return_inverse=True)
         self.group_of_text = rated.group[first].astype(str)
         self.design = MixedDesign.of(self.X, rated.value, who, len(people), which, own_slopes=False)
 
@@ -123,6 +124,16 @@ class _Fit:
         of_row, p = draws[self.design.nesting.text], self.X.shape[1]
         if not of_row.any():
             return np.zeros(p)
+        if len(self.design.block) > DENSE:
+            return self._written_out(np.repeat(np.arange(len(of_row)), of_row.astype(int)))
         units = np.ones(len(self.design.block))
         units[1 : 1 + p] = standardisation(self.X, of_row)[1]
         return self.design.drawn_effects(self.ratios, draws, units)[1 : 1 + p]
+
+    def _written_out(self, rows: NDArray[np.intp]) -> Floats:
+        """(p,) the same for more people than can be solved densely."""
+        from accord.learning.mixed_effects import MixedEffects
+
+        model = MixedEffects(own_slopes=False, ratios=self.ratios)
+        model.fit(self.X[rows], self.rated.value[rows], self.annotator[rows], self.text[rows])
+        return np.asarray(model.coef_ / model.feature_scale_)
