@@ -60,7 +60,7 @@ class Sharing(LoadScopeScheduling):
 
 @functools.cache
 def _shares(path: str) -> bool:
-    return 'scope="module"' in Path(path).read_text(encoding="utf-8")
+    return 'scope="module"' in (Path(__file__).parents[1] / path).read_text(encoding="utf-8")
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Sharing:

@@ -86,7 +86,9 @@ def imported(*questions: str) -> None:
 def test_the_whole_way_by_single_steps(project: Path) -> None:
     assert "wrote accord.yaml" in accord("init")
     assert "kept accord.yaml as it is" in accord("init")
-    Path("accord.yaml").write_text(Path("accord.yaml").read_text().replace("folds: 5\n", PLAIN))
+    written = Path("accord.yaml").read_text()
+    assert written.count("folds: 5\n") == 1
+    Path("accord.yaml").write_text(written.replace("folds: 5\n", PLAIN))
     assert "40 conversations imported" in accord("import", CHATS, RATINGS)
     again = json.loads(accord("import", RATINGS, CHATS, "--json"))
     assert again["conversations"] == {"new": 0, "known": 40} and again["labels"]["new"] == 0

@@ -194,8 +194,8 @@ class Models:
         for name in dict.fromkeys(each.embedder for each in texts):
             places = [place for place, each in enumerate(texts) if each.embedder == name]
             if name.startswith(ENDPOINT):
-                width = next((each.width for each in texts if each.embedder == name and each.width), None)
                 said = [texts[place].text for place in places]
+                width = next((width for place in places if (width := texts[place].width)), None)
                 vectors, lacking = foreseen(said, open_embedder(name), self.store, width)
                 new = [text for text in lacking if plan.is_new((name, text))]
                 plan.add(name, [Texts(tuple(new[at : at + AT_ONCE])) for at in range(0, len(new), AT_ONCE)])
