@@ -39,6 +39,7 @@ sys.setswitchinterval(5e-4)
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 from accord.store import Store
 from accord.testing import ThrowAwayPostgres
@@ -55,12 +56,34 @@ class Sharing(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.split("::")[0]
-        return path if _shares(path) else nodeid
+        return path if _shares(self.config.rootpath / path) else nodeid
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        """What a worker was at when it died has failed; what it had not begun is for the others, what is done is done.
+
+        The one inherited hands out again all that the worker has ever run, and waits for it without end.
+        """
+        units = self.assigned_work.pop(node)
+        left = [(unit, test) for unit, tests in units.items() for test, done in tests.items() if not done]
+        if not left:
+            return None
+        unit, died = left[0]
+        units[unit][died] = True
+        self.workqueue.update((unit, tests) for unit, tests in units.items() if not all(tests.values()))
+        for other in self.nodes:
+            self._reschedule(other)
+        return died
+
+    def schedule(self) -> None:
+        """A worker that takes the place of another is told what comes second, or that nothing does, and begins."""
+        super().schedule()
+        for node in self.nodes:
+            self._reschedule(node)
 
 
 @functools.cache
-def _shares(path: str) -> bool:
-    return 'scope="module"' in (Path(__file__).parents[1] / path).read_text(encoding="utf-8")
+def _shares(path: Path) -> bool:
+    return 'scope="module"' in path.read_text(encoding="utf-8")
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Sharing:
