@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -212,20 +213,26 @@ def write(opened: Opened, prompt: Sequence[int], most: int, temperature: float, 
     written: list[int] = []
     first: Floats | None = None
     known: Any = None
+    kept = _kept_as(opened.model)
     last: Sequence[int] = prompt
     with torch.inference_mode():
         while len(written) < most:
             read = torch.tensor([list(last)], device=opened.model.device)
-            out = opened.model(input_ids=read, past_key_values=known, use_cache=True)
+            out = opened.model(input_ids=read, use_cache=True, **{kept: known})
             mass: Floats = torch.log_softmax(out.logits[0, -1].float(), dim=-1).cpu().numpy()
             first = mass if first is None else first
-            token, known = drawn(mass, temperature, random), out.past_key_values
+            token, known = drawn(mass, temperature, random), out[kept]
             if token in opened.ends:
                 break
             written.append(token)
             last = [token]
     assert first is not None
     return written, first
+
+
+def _kept_as(model: Any) -> str:
+    """What a model calls the keys and values that it has worked out already: transformers 5.24 renamed them."""
+    return "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
 
 
 def _likeliest(tokenizer: Any, mass: Floats, most: int) -> dict[str, float]:
