@@ -7,7 +7,7 @@ from collections.abc import Callable
 import krippendorff
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import fft, stats
 from sklearn.metrics import cohen_kappa_score
 
 from accord.statistics import (
@@ -100,6 +100,22 @@ def test_smece_of_calibrated_and_of_shifted_probabilities() -> None:
     # A constant shift of .2 is a calibration error of .2 wherever it is smoothed.
     assert smece(p + 0.2, happened) == pytest.approx(0.2, abs=0.02)
     assert smece(np.array([]), np.array([], dtype=bool)) is None
+
+
+@pytest.mark.parametrize(("rows", "shift"), [(60, 0.0), (600, 0.0), (600, 0.1), (600, -0.3), (6000, 0.02)])
+def test_smece_is_found_where_a_look_at_every_width_finds_it(rows: int, shift: float) -> None:
+    rng = np.random.default_rng(rows)
+    p = np.clip(rng.normal(0.4, 0.2, rows), 0, 1)
+    happened = rng.random(rows) < p + shift
+    # Residuals shared between the two nearest of a thousand bins, smoothed by a Gaussian that is reflected at the ends.
+    left = np.minimum((p * 999).astype(int), 998)
+    mass = np.zeros(1000)
+    np.add.at(mass, left, (happened - p) * (1 - p * 999 + left))
+    np.add.at(mass, left + 1, (happened - p) * (p * 999 - left))
+    waves = fft.dct(mass / rows)
+    widths = np.linspace(0.001, 1, 1025)
+    all_of_them = [np.abs(fft.idct(waves * np.exp(-0.5 * (np.pi * np.arange(1000) * w) ** 2))).sum() for w in widths]
+    assert smece(p, happened) == pytest.approx(all_of_them[int(np.argmax(all_of_them <= widths))], rel=1e-9)
 
 
 def test_lowest_rmse_is_reached_by_regression_on_the_truth() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import optimize, stats
+from sklearn.covariance import ledoit_wolf
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from accord import Evaluator, Label, Labels, Question, Scale, Score, Unscored, load_evaluator
@@ -28,6 +29,7 @@ from accord.learning import (
     OrdinalLink,
     make_head,
     predict_panel,
+    shrunk_covariance,
 )
 from accord.statistics import pearson
 from accord.testing import Planted, planted, planted_turns
@@ -660,3 +662,11 @@ def test_support_vectors_learn_a_bend_and_are_those_of_scikit_learn(tmp_path: Pa
     assert [s.value for s in again if isinstance(s, Score)] == pytest.approx(
         [s.value for s in learned.predict(bent) if isinstance(s, Score)]
     )
+
+
+@pytest.mark.parametrize(("rows", "width"), [(2, 3), (5, 1), (50, 7), (40, 60)])
+def test_a_covariance_is_shrunk_as_scikit_learn_does(rows: int, width: int) -> None:
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(rows, width)) @ rng.normal(size=(width, width))
+    assert shrunk_covariance(Z) == pytest.approx(ledoit_wolf(Z, assume_centered=True)[0], abs=1e-9)
+    assert not shrunk_covariance(np.zeros((rows, width))).any()

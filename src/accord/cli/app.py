@@ -17,7 +17,7 @@ from accord.version import __version__
 
 PARTLY_UNSCORED = 5
 INTERRUPTED = 130
-BEFORE_GARBAGE = 20_000
+BEFORE_GARBAGE = 400_000
 """Objects that are new before those among them which nothing names are looked for; Python's own number is 700."""
 EXIT_CODES = (
     "Exit codes: 0 done, 1 wrong input, 2 usage, 3 gate failed, 4 budget reached, 5 partly unscored, 130 interrupted."

@@ -36,4 +36,4 @@ from .panel import RULES as RULES, predict_panel as predict_panel
 from .plausibility import KINDS as KINDS, Plausibility as Plausibility, fakes as fakes
 from .presets import EVIDENCE as EVIDENCE, EvaluatorSettings as EvaluatorSettings, Level as Level
 from .presets import PRESETS as PRESETS
-from .trained_on import Levels as Levels, MOST_LEVELS as MOST_LEVELS
+from .trained_on import Levels as Levels, MOST_LEVELS as MOST_LEVELS, shrunk_covariance as shrunk_covariance

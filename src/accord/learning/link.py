@@ -98,12 +98,14 @@ class OrdinalLink:
 
 
 def _start(mean: Floats, answer: Indices, options: int) -> Floats:
-    """Thresholds half-way between neighbouring options, at a slope of one over the residual spread."""
-    cuts = np.arange(options - 1) + 0.5
+    """A slope of one over the residual spread, and thresholds under which the options are as frequent as they are."""
     residual = float(np.std(answer - (mean - mean.mean() + answer.mean()))) or 1.0
     slope = 1.0 / max(residual, 0.1)
-    first = slope * (cuts[0] + mean.mean() - answer.mean())
-    return np.concatenate([[first], np.full(options - 2, np.log(slope)), [np.log(slope)]])
+    upto = np.cumsum(np.bincount(answer, minlength=options))[:-1]
+    width = np.sqrt(1.0 + slope**2 * mean.var())
+    thresholds = slope * mean.mean() + width * scipy.special.ndtri((upto + 0.5) / (len(answer) + 1.0))
+    rises = np.log(np.maximum(np.diff(thresholds), _TINY))
+    return np.concatenate([thresholds[:1], np.clip(rises, *_STEP_BOUNDS), [np.log(slope)]])
 
 
 @dataclass(frozen=True)

@@ -155,10 +155,10 @@ def choose(rated: Ratings, shares: Mapping[str, Floats]) -> tuple[dict[str, floa
 
 def simplex_weights(chances: Floats) -> Floats:
     """(M,) weights that maximise Σ log(chances @ w), by expectation-maximisation; `chances` is (n, M) above 0."""
-    weights = np.full(chances.shape[1], 1 / chances.shape[1])
+    rows, models = chances.shape
+    weights = np.full(models, 1 / models)
     for _ in range(_STEPS):
-        weighed = chances * weights
-        weights = (weighed / weighed.sum(axis=1, keepdims=True)).mean(axis=0)
+        weights = weights * ((1 / (chances @ weights)) @ chances) / rows
     return np.asarray(weights)
 
 

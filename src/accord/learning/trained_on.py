@@ -7,7 +7,6 @@ parametric one; this one follows the data).
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -74,6 +73,20 @@ _FEWEST = 20
 _FOLDS = 5
 
 
+def shrunk_covariance(Z: Floats) -> Floats:
+    """(d, d) Σ = (1 - ρ)S + ρ·(tr S/d)·I, S = ZᵀZ/n, of n centred rows Z (n, d) (Ledoit & Wolf, 2004).
+
+    ρ = min(b², δ²)/δ² with δ² = |S - (tr S/d)·I|² and b² = Σᵢ |zᵢzᵢᵀ - S|²/n².
+    """
+    rows, width = Z.shape
+    S = Z.T @ Z / rows
+    sphere = np.trace(S) / width * np.eye(width)
+    apart = float(((S - sphere) ** 2).sum())
+    doubt = float((((Z**2).sum(axis=1) ** 2).mean() - (S**2).sum()) / rows)
+    share = min(doubt, apart) / apart if apart > 0 else 0.0
+    return np.asarray((1 - share) * S + share * sphere)
+
+
 @dataclass(frozen=True)
 class OutOfDistribution:
     """Mahalanobis distance to the training inputs, √(z'Σ⁻¹z) with Σ shrunk (Ledoit & Wolf, 2004).
@@ -106,17 +119,13 @@ class OutOfDistribution:
 
     @classmethod
     def _of(cls, X: Floats) -> Self:
-        from sklearn.covariance import ledoit_wolf
-
         mean, scale = standardisation(X)
         Z = np.nan_to_num((X - mean) / scale, nan=0.0)
         usual = np.isfinite(X).mean(axis=0) >= USUAL if len(X) else np.zeros(X.shape[1], dtype=bool)
         if not X.shape[1] or len(X) < 2:
             return cls(mean, scale, np.eye(X.shape[1]), float("inf"), usual)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it warns of a single row or column, which need no shrinking
-            covariance, _ = ledoit_wolf(Z, assume_centered=True)
-        return cls(mean, scale, np.linalg.pinv(covariance, hermitian=True), float("inf"), usual)
+        precision = np.asarray(np.linalg.pinv(shrunk_covariance(Z), hermitian=True), dtype=np.float64)
+        return cls(mean, scale, precision, float("inf"), usual)
 
     def _distance(self, X: Floats) -> Floats:
         Z = np.nan_to_num((X - self.mean) / self.scale, nan=0.0)

@@ -19,6 +19,8 @@ _TINY = 1e-12
 _SMECE_BINS, _SMECE_CELLS = 1000, 1024
 _NO_WAVE = 9.0
 """exp(-9²/2) of a wave is less than rounding leaves of it."""
+_FIRST_LOOK = 32
+"""Where among the widths the search begins: few waves are left there, and most answers are near."""
 
 
 def spearman(truth: Floats, value: Floats, weights: Floats) -> Floats:
@@ -175,8 +177,8 @@ def smece(probability: Floats, happened: NDArray[np.bool_], weights: Floats) -> 
 def _where_it_is_its_own(at: Callable[[Indices, Indices], Floats], widths: Floats, draws: int) -> Floats:
     """(draws,) a falling function's value at the first of some rising, evenly spaced widths that it does not exceed.
 
-    What it says of any width lies on the other side of that place: two looks bracket it, and the straight line between
-    two looks tells where to look next.
+    What it says of any width lies on the other side of that place, so one look bounds it on both sides; the straight
+    line through the last two looks tells where to look next.
 
     Args:
         at: From places among the widths, and the draws they are for, to the function's values.
@@ -184,25 +186,26 @@ def _where_it_is_its_own(at: Callable[[Indices, Indices], Floats], widths: Float
         draws: How many.
     """
     last, step = len(widths) - 1, widths[1] - widths[0]
-    low, high = np.zeros(draws, dtype=np.intp), np.full(draws, last)
-    at_low = at(low, np.arange(draws))
-    first = at_low <= widths[0]
-    at_high, known = at_low.copy(), np.zeros(draws, dtype=bool)
-    guess = np.ceil((at_low - widths[0]) / step)
-    while len(which := np.flatnonzero(~first & ((high - low > 1) | ~known))):
-        a, b = low[which], high[which]
-        place = np.clip(guess[which].astype(np.intp), a + 1, np.maximum(b - known[which], a + 1))
-        value = at(place, which)
-        above = value > widths[place]
-        low[which], at_low[which] = np.where(above, place, a), np.where(above, value, at_low[which])
-        high[which], at_high[which] = np.where(above, b, place), np.where(above, at_high[which], value)
-        once = ~known[which] & ~above
-        known[which] |= ~above
-        a, b = low[which], high[which]
-        over, under = at_low[which] - widths[a], widths[b] - at_high[which]
-        crossing = a + np.ceil((b - a) * over / np.maximum(over + under, _TINY))
-        guess[which] = np.where(once, np.floor((value - widths[0]) / step) - 1, crossing)
-    return at_high
+    low, high = np.full(draws, -1), np.full(draws, last)  # it exceeds the width at `low`, and does not at `high`
+    found = np.full(draws, np.nan)  # its value at `high`, once that was looked at
+    place, before = np.full(draws, min(_FIRST_LOOK, last)), np.full(draws, -1)
+    excess_before = np.zeros(draws)
+    which = np.arange(draws)
+    while len(which):
+        here, value = place[which], at(place[which], which)
+        excess, other_side = value - widths[here], (value - widths[0]) / step
+        above, beyond = excess > 0, np.ceil(other_side).astype(np.intp)
+        a = np.where(above, here, np.maximum(low[which], beyond - 1))
+        b = np.where(above, np.minimum(high[which], beyond), here)
+        found[which] = np.where(~above, value, np.where(b < high[which], np.nan, found[which]))
+        rise, run = excess - excess_before[which], here - before[which]
+        on_the_line = here - excess * run / np.where(rise == 0, 1.0, rise)
+        guess = np.ceil(np.where(before[which] < 0, (here + other_side) / 2, on_the_line))
+        low[which], high[which], before[which], excess_before[which] = a, b, here, excess
+        looked = ~np.isnan(found[which])
+        place[which] = np.clip(guess, a + 1, np.maximum(b - looked, a + 1))
+        which = which[(b - a > 1) | ~looked]
+    return found
 
 
 def _codes(values: Floats) -> tuple[Indices, int]:
