@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import random
 import shutil
@@ -95,7 +96,10 @@ def planted(count: int, seed: int = 0) -> list[tuple[Conversation, IssueAnnotati
 def one_thread() -> Iterator[None]:
     """PyTorch's threads spin while they wait, and every core runs tests already."""
     import torch
+    import transformers.trainer  # noqa: F401 - imported before
 
+    gc.collect()
+    gc.freeze()  # accelerate looks for garbage before each training, in all that was imported
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
