@@ -62,20 +62,20 @@ def compare(
     work = {name: (each, *in_question(_known(each, tables, own[name]), own[name])) for name, each in made.items()}
     with calm(len(rated)):
         systems = _systems(project, work, unmade, rated, splits, jobs, on_step)
-    on_step("baselines")
-    kept, names = Kept(project.store, whole, train.labels, question, splits), [system.name for system in systems]
-    others = baselines(whole, train.labels, question, rated, splits, config.seed, without=names, keep=kept)
-    if not systems:
-        raise BadInput(f"none of these evaluators can be made: {'; '.join(f'{n}: {w}' for n, w in unmade.items())}")
-    on_step("intervals")
-    costs = {system.name: _cost(made[system.name]) for system in systems}
-    first, why = recommended(systems, costs, rated, config.draws, config.seed)
-    shown = [first, *(each for each in systems if each is not first), *others]
-    speakers = speakers_of(rated, singles.samples)
-    found = compared(question, rated, shown, config.folds, config.seed, config.draws, seen, speakers)
-    if len(set(rated.group)) < len(set(rated.target)):
-        on_step("folds of single samples")
-    leak = leak_of(project, *work[first.name], found, project.kept)
+        on_step("baselines")
+        kept, names = Kept(project.store, whole, train.labels, question, splits), [system.name for system in systems]
+        others = baselines(whole, train.labels, question, rated, splits, config.seed, without=names, keep=kept)
+        if not systems:
+            raise BadInput(f"none of these evaluators can be made: {'; '.join(f'{n}: {w}' for n, w in unmade.items())}")
+        on_step("intervals")
+        costs = {system.name: _cost(made[system.name]) for system in systems}
+        first, why = recommended(systems, costs, rated, config.draws, config.seed)
+        shown = [first, *(each for each in systems if each is not first), *others]
+        speakers = speakers_of(rated, singles.samples)
+        found = compared(question, rated, shown, config.folds, config.seed, config.draws, seen, speakers)
+        if len(set(rated.group)) < len(set(rated.target)):
+            on_step("folds of single samples")
+        leak = leak_of(project, *work[first.name], found, project.kept)
     count = synthetic_in(singles)
     return replace(found, groups=groups, unmade=unmade, advice=why, leak=leak, synthetic=count), whole, train
 
