@@ -96,7 +96,7 @@ def planted(count: int, seed: int = 0) -> list[tuple[Conversation, IssueAnnotati
 def one_thread() -> Iterator[None]:
     """PyTorch's threads spin while they wait, and every core runs tests already."""
     import torch
-    import transformers.trainer  # noqa: F401 - imported before
+    import transformers.trainer  # noqa: F401 - what training will import
 
     gc.collect()
     gc.freeze()  # accelerate looks for garbage before each training, in all that was imported

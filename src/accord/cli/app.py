@@ -104,11 +104,11 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Show the v
 
 def main() -> None:
     """The console script's entry point."""
-    # What a command imports stays until it ends: looking through all of it for garbage takes a tenth of a short one,
-    # and as long again at its end, when the process is gone anyway.
     # The threads of NumPy's linear algebra wait by spinning, a tenth of a second from when it is imported: for as long,
     # whatever else runs on that core is slower. A millisecond is enough for the next product.
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "20")  # 2^20 cycles
+    # What a command imports stays until it ends: looking through all of it for garbage takes a tenth of a short one,
+    # and as long again at its end, when the process is gone anyway.
     gc.set_threshold(BEFORE_GARBAGE, *gc.get_threshold()[1:])
     atexit.register(gc.freeze)
     from accord.cli import commands  # noqa: F401 - importing a command registers it

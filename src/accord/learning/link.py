@@ -104,8 +104,8 @@ def _start(mean: Floats, answer: Indices, options: int) -> Floats:
     upto = np.cumsum(np.bincount(answer, minlength=options))[:-1]
     width = np.sqrt(1.0 + slope**2 * mean.var())
     thresholds = slope * mean.mean() + width * scipy.special.ndtri((upto + 0.5) / (len(answer) + 1.0))
-    rises = np.log(np.maximum(np.diff(thresholds), _TINY))
-    return np.concatenate([thresholds[:1], np.clip(rises, *_STEP_BOUNDS), [np.log(slope)]])
+    steps = np.log(np.clip(np.diff(thresholds), *np.exp(_STEP_BOUNDS)))
+    return np.concatenate([thresholds[:1], steps, [np.log(slope)]])
 
 
 @dataclass(frozen=True)

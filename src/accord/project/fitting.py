@@ -276,8 +276,7 @@ def leak_of(
         kept = Kept(project.store, known, single.labels, train.question, splits)
         leaking = kept.get(evaluator.name, about)
         if leaking is None and models is not None:
-            with calm(len(tested)):
-                leaking = run(out_of_fold(evaluator, single, tested, splits, known), models)
+            leaking = run(out_of_fold(evaluator, single, tested, splits, known), models)
             kept.put(leaking, about)
     except AccordError:
         return None

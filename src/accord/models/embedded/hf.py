@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from inspect import signature
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -232,7 +232,7 @@ def write(opened: Opened, prompt: Sequence[int], most: int, temperature: float, 
 
 def _kept_as(model: Any) -> str:
     """What a model calls the keys and values that it has worked out already: transformers 5.24 renamed them."""
-    return "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
+    return "cache" if "cache" in signature(model.forward).parameters else "past_key_values"
 
 
 def _likeliest(tokenizer: Any, mass: Floats, most: int) -> dict[str, float]:
