@@ -13,6 +13,7 @@ from .folder import QUESTIONS as QUESTIONS, saved_as as saved_as
 from .head import Head as Head, check_settings as check_settings, heads as heads, make_head as make_head
 from .head import settings_of as settings_of
 from .held_out import Choice as Choice, Factory as Factory, HeldOut as HeldOut, System as System, held_out as held_out
+from .held_out import unscored as unscored
 from .importance import Importance as Importance, importance as importance
 from .issue_labels import DIRECTIONS as DIRECTIONS, Design as Design, ISOTONIC as ISOTONIC
 from .issue_labels import IssueCalibration as IssueCalibration, IssueLabels as IssueLabels, PLATT as PLATT
@@ -31,7 +32,7 @@ from .network import Shape as Shape, blocks as blocks, chances as chances, input
 from .network_core import NetworkSettings as NetworkSettings, PAPER as PAPER, answers_to as answers_to
 from .other_questions import FEWEST_SHEETS as FEWEST_SHEETS, OtherQuestions as OtherQuestions
 from .other_questions import other_sheets as other_sheets
-from .out_of_fold import Fitting as Fitting, out_of_fold as out_of_fold
+from .out_of_fold import Fitting as Fitting, out_of_fold as out_of_fold, predict_unseen as predict_unseen
 from .panel import RULES as RULES, predict_panel as predict_panel
 from .plausibility import KINDS as KINDS, Plausibility as Plausibility, fakes as fakes
 from .presets import EVIDENCE as EVIDENCE, EvaluatorSettings as EvaluatorSettings, Level as Level

@@ -14,7 +14,7 @@ from accord.learning.evaluator import Evaluator, learns
 from accord.learning.held_out import System, held_out, unscored
 from accord.models import Flow
 from accord.statistics import Split
-from accord.values import AccordError, BudgetReached, Labels, ModelError
+from accord.values import AccordError, BudgetReached, Labels, ModelError, Question
 
 
 def out_of_fold(
@@ -39,8 +39,7 @@ def out_of_fold(
     learning = [source for source in evaluator.sources if learns(source)]
     table = known if known is not None else (yield from measure_all(fixed, train.samples))
     if not learning:
-        return held_out(evaluator.name, lambda question: Fitting(evaluator), evaluator.question, table, train.labels,
-                        rated, splits)  # fmt: skip
+        return predict_unseen(evaluator, table, train.labels, rated, splits)
     whole = unscored(evaluator.name, rated)
     for split in splits:
         try:
@@ -70,8 +69,18 @@ def _without(
         unseen = joined(unseen, (yield from learned.source.measure(other.samples)), source.name)
     both = seen.concat(unseen)
     at = both.rows_of(rated.target)
-    return held_out(evaluator.name, lambda question: Fitting(evaluator), evaluator.question, both, train.labels,
-                    replace(rated, row=at), [split])  # fmt: skip
+    return predict_unseen(evaluator, both, train.labels, replace(rated, row=at), [split])
+
+
+def predict_unseen(
+    evaluator: Evaluator, evidence: EvidenceTable, labels: Labels, rated: Ratings, splits: Sequence[Split]
+) -> System:
+    """The same where all evidence is there: the head learns on the one side of each split, and predicts the other."""
+
+    def make(question: Question) -> Fitting:
+        return Fitting(evaluator)
+
+    return held_out(evaluator.name, make, evaluator.question, evidence, labels, rated, splits)
 
 
 class Fitting:

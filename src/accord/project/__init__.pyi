@@ -1,5 +1,6 @@
 from . import comparing as comparing, fitting as fitting, insights as insights, judging as judging
 from . import labelling as labelling, score_rows as score_rows, scoring as scoring, synthesising as synthesising
+from .at_once import AtOnce as AtOnce
 from .batch_scorer import Asking as Asking, BatchScorer as BatchScorer
 from .certifying import Certificate as Certificate, certify as certify
 from .config import Config as Config, FILE as FILE, LiveConfig as LiveConfig, WatchConfig as WatchConfig

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from accord.evidence import EvidenceTable, Ratings, Source, Training, joined
-from accord.learning import Evaluator, System, learns, out_of_fold
-from accord.models import Models, memory_models, run
+from accord.learning import Evaluator, System, learns, out_of_fold, predict_unseen, unscored
+from accord.models import run
+from accord.project.at_once import AtOnce
 from accord.project.fitting import in_question, leak_of, synthetic_in
 from accord.project.insights import groups_of as agreement_by
 from accord.project.insights import speakers_of
 from accord.project.keeping import Kept, calm, settings_of
 from accord.statistics import STATISTICS, Clusters, MeanStatistic, Split, paired_test
 from accord.validation import Comparison, Group, baselines, compared, folds_of
-from accord.values import AccordError, BadInput, UnknownName
+from accord.values import AccordError, BadInput, Labels, UnknownName
 
 if TYPE_CHECKING:
     from accord.project.project import Project
@@ -29,14 +30,14 @@ SURE = 0.05
 
 
 def compare(
-    project: Project, only: Collection[str] = (), jobs: int = 1, on_step: OnStep = lambda name: None
+    project: Project, only: Collection[str], at_once: AtOnce, on_step: OnStep = lambda name: None
 ) -> tuple[Comparison, EvidenceTable, Training]:
     """Every evaluator that can be made from what is there, the baselines and people, in one table.
 
     Args:
         project: Holds the labels and what models have answered.
         only: Names of evaluators to compare; by default all.
-        jobs: How many are learned at the same time, each in a process of its own.
+        at_once: The processes that learn.
         on_step: Called with the name of what is learned next.
 
     Returns:
@@ -50,7 +51,7 @@ def compare(
     names = list(only) or project.evaluator_names()
     made, unmade = _made(project, names)
     if not made:
-        raise BadInput(f"none of these evaluators can be made: {'; '.join(f'{n}: {w}' for n, w in unmade.items())}")
+        raise _none_of(unmade)
     # Whoever takes every sheet is given them; the others what is rated on the question.
     singles, groups = project.training(max(made.values(), key=lambda each: each.takes_every_sheet))
     own = {name: singles if each.takes_every_sheet else singles.rated() for name, each in made.items()}
@@ -61,23 +62,32 @@ def compare(
     rated, splits, seen = folds_of(whole, train.labels, question, config.folds, config.seed, project.rubric.learned_on)
     work = {name: (each, *in_question(_known(each, tables, own[name]), own[name])) for name, each in made.items()}
     with calm(len(rated)):
-        systems = _systems(project, work, unmade, rated, splits, jobs, on_step)
+        systems = _systems(project, work, unmade, rated, splits, at_once, on_step)
+        if not systems:
+            raise _none_of(unmade)
         on_step("baselines")
         kept, names = Kept(project.store, whole, train.labels, question, splits), [system.name for system in systems]
         others = baselines(whole, train.labels, question, rated, splits, config.seed, without=names, keep=kept)
-        if not systems:
-            raise BadInput(f"none of these evaluators can be made: {'; '.join(f'{n}: {w}' for n, w in unmade.items())}")
         on_step("intervals")
         costs = {system.name: _cost(made[system.name]) for system in systems}
         first, why = recommended(systems, costs, rated, config.draws, config.seed)
         shown = [first, *(each for each in systems if each is not first), *others]
         speakers = speakers_of(rated, singles.samples)
-        found = compared(question, rated, shown, config.folds, config.seed, config.draws, seen, speakers)
+        found = compared(question, rated, shown, config.folds, config.seed, config.draws, seen, speakers, at_once)
         if len(set(rated.group)) < len(set(rated.target)):
             on_step("folds of single samples")
-        leak = leak_of(project, *work[first.name], found, project.kept)
+        best, known, own_train = work[first.name]
+
+        def learned(single: Training, tested: Ratings, folds: Sequence[Split]) -> System:
+            return _learned_at_once({first.name: (best, known, single)}, tested, folds, at_once)[first.name]
+
+        leak = leak_of(project, best, known, own_train, found, learned)
     count = synthetic_in(singles)
     return replace(found, groups=groups, unmade=unmade, advice=why, leak=leak, synthetic=count), whole, train
+
+
+def _none_of(unmade: Mapping[str, str]) -> BadInput:
+    return BadInput(f"none of these evaluators can be made: {'; '.join(f'{n}: {w}' for n, w in unmade.items())}")
 
 
 def by_groups(found: Comparison, evidence: EvidenceTable, train: Training, by: Sequence[str]) -> list[Group]:
@@ -165,12 +175,10 @@ def _systems(
     unmade: dict[str, str],
     rated: Ratings,
     splits: Sequence[Split],
-    jobs: int,
+    at_once: AtOnce,
     on_step: OnStep,
 ) -> list[System]:
     """Each evaluator's predictions out of fold; what cannot be made from what is there is named with its reason."""
-    from joblib import Parallel, delayed
-
     kept = {name: Kept(project.store, known, train.labels, train.question, splits)
             for name, (_, known, train) in work.items()}  # fmt: skip
     about = {name: settings_of(evaluator) for name, (evaluator, _, _) in work.items()}
@@ -179,40 +187,69 @@ def _systems(
     if found:
         on_step(f"{', '.join(found)} (as learned before: nothing has changed)")
     free = {name: each for name, each in work.items() if name not in found and not any(map(learns, each[0].sources))}
-    if jobs > 1 and len(free) > 1:
-        on_step(f"{', '.join(free)} ({jobs} at the same time)")
-        tasks = (delayed(_out_of_fold)(*each, rated, splits, None) for each in free.values())
-        found |= dict(zip(free, Parallel(n_jobs=jobs)(tasks), strict=True))
+    if at_once.processes > 1 and free:
+        on_step(f"{', '.join(free)} ({at_once.processes} folds at the same time)")
+        found |= _learned_at_once(free, rated, splits, at_once)
+    else:
+        found |= _learned_at_once(free, rated, splits, at_once, on_step)
     for name, each in work.items():
         if name not in found:
             on_step(name)
-            found[name] = _out_of_fold(*each, rated, splits, project.kept)
+            found[name] = _learned_each_fold(project, *each, rated, splits)
     for name, system in found.items():
         if isinstance(system, str):
             unmade[name] = system
+        elif not system.scored.any():
+            unmade[name] = max(system.reasons, key=system.reasons.__getitem__, default="nothing could be predicted")
         elif there[name] is None:
             kept[name].put(system, about[name])
-    return [system for name in work if isinstance(system := found[name], System)]
+    return [system for name in work if name not in unmade and isinstance(system := found[name], System)]
 
 
-def _out_of_fold(
+def _learned_at_once(
+    work: Work, rated: Ratings, splits: Sequence[Split], at_once: AtOnce, on_step: OnStep = lambda name: None
+) -> dict[str, System]:
+    """The predictions of evaluators whose sources do not learn; one fold of one of them is a piece of the work."""
+    given = {name: (evaluator, known, train.labels) for name, (evaluator, known, train) in work.items()}
+    pieces = [(name, place) for name in work for place in range(len(splits))]
+    learned = at_once(_Folds(given, rated, splits), pieces, lambda piece: None if piece[1] else on_step(piece[0]))
+    found: dict[str, System] = {name: unscored(name, rated) for name in work}
+    for (name, place), predicted in zip(pieces, learned, strict=True):
+        found[name] = found[name].with_rows(predicted, rated, splits[place])
+    return found
+
+
+@dataclass(frozen=True)
+class _Folds:
+    """Learns one evaluator without one fold."""
+
+    given: Mapping[str, tuple[Evaluator, EvidenceTable, Labels]]
+    rated: Ratings
+    splits: Sequence[Split]
+
+    def __call__(self, piece: tuple[str, int]) -> System:
+        name, place = piece
+        return predict_unseen(*self.given[name], self.rated, [self.splits[place]])
+
+
+def _learned_each_fold(
+    project: Project,
     evaluator: Evaluator,
     known: EvidenceTable,
     train: Training,
     rated: Ratings,
     splits: Sequence[Split],
-    models: Models | None,
 ) -> System | str:
-    """An evaluator's predictions, or why it cannot be made; a source that pays to learn is tried on its own side."""
+    """The predictions of an evaluator with sources that learn, or why it cannot be made.
+
+    A source that pays to learn is tried on its own side.
+    """
     try:
         side = next((split for source in evaluator.sources if (split := source.hold_out(train))), None)
         tried = splits if side is None else [side]
-        found = run(out_of_fold(evaluator, train, rated, tried, known), models or memory_models())
+        return run(out_of_fold(evaluator, train, rated, tried, known), project.kept)
     except AccordError as error:
         return str(error)
-    if found.scored.any():
-        return found
-    return max(found.reasons, key=found.reasons.__getitem__, default="nothing could be predicted")
 
 
 def recommended(

@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from accord.formats import Piece
+from accord.project.at_once import ONE_THREAD
 from accord.project.parts import Job, Part, Run, score_piece
 from accord.values import MissingExtra, UnknownName
 
@@ -25,9 +26,6 @@ ATTEMPTS = 3
 _WAITING = 2
 """Pieces that wait for each worker."""
 _IDLE_SECONDS = 300
-_ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
-_OF_A_WORKER = {**_ONE_THREAD, "POLARS_MAX_THREADS": "1"}
-"""A worker has one core: its libraries need not fight for the others."""
 
 
 def engine(name: str) -> Run:
@@ -70,7 +68,7 @@ def _in_processes(job: Job, pieces: Sequence[Piece], workers: int, under_way: se
     # Its processes start clean, whatever threads this one has, and need no `if __name__ == "__main__"`.
     from joblib.externals.loky import ProcessPoolExecutor
 
-    pool = ProcessPoolExecutor(min(workers, len(pieces)), timeout=_IDLE_SECONDS, env=_OF_A_WORKER)
+    pool = ProcessPoolExecutor(min(workers, len(pieces)), timeout=_IDLE_SECONDS, env=ONE_THREAD)
     waiting: dict[Future[Part], str] = {}
     coming = iter(pieces)
     try:
@@ -138,7 +136,7 @@ def _begin(ray: Any) -> None:
     if os.environ.get("RAY_ADDRESS"):
         ray.init(logging_level=logging.ERROR, log_to_driver=False)
         return
-    for name, value in _OF_A_WORKER.items():
+    for name, value in ONE_THREAD.items():
         os.environ.setdefault(name, value)  # what Ray starts inherits it
     ray.init(
         address="local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR,

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from accord.evidence import EvidenceTable, Training, in_pairs, joined, ratings
+from accord.evidence import EvidenceTable, Ratings, Training, in_pairs, joined, ratings
 from accord.learning import (
     Evaluator,
     EvaluatorSettings,
     HeldOut,
+    System,
     learns,
     make_evaluator,
     out_of_fold,
@@ -253,11 +254,12 @@ def leak_of(
     known: EvidenceTable,
     train: Training,
     found: Comparison,
-    models: Models | None = None,
+    learned: Callable[[Training, Ratings, Sequence[Split]], System] | None = None,
 ) -> Leak | None:
     """What folds of single samples would have read for the first system; `None` where groups join no samples.
 
-    Without models only what was computed before is told. Sources that learn, and questions about pairs, are not tried.
+    `learned` gives its predictions on those folds; without it only what was computed before is told. Sources that
+    learn, and questions about pairs, are not tried.
     """
     rated = found.ratings
     alone = {target: f"{target.conversation}#{target.turn}" for target in known.targets}
@@ -275,8 +277,8 @@ def leak_of(
         splits = list(grouped_folds(list(tested.group), found.folds, found.seed, always))
         kept = Kept(project.store, known, single.labels, train.question, splits)
         leaking = kept.get(evaluator.name, about)
-        if leaking is None and models is not None:
-            leaking = run(out_of_fold(evaluator, single, tested, splits, known), models)
+        if leaking is None and learned is not None:
+            leaking = learned(single, tested, splits)
             kept.put(leaking, about)
     except AccordError:
         return None

@@ -33,6 +33,7 @@ from accord.formats import (
     read,
     records_of_lines,
 )
+from accord.project.at_once import cores
 from accord.store import Columns, Keys, conversation_row, label_row, now
 from accord.values import (
     MB,
@@ -197,8 +198,7 @@ class Prepared:
 
 def workers_here() -> int:
     """How many workers an import is quickest with on this machine: beyond a few they wait for the one that writes."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(cores, MOST_WORKERS)
+    return min(cores(), MOST_WORKERS)
 
 
 def prepared_parts(job: Job, workers: int = 1) -> Iterator[Prepared]:

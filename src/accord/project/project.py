@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
@@ -27,6 +28,7 @@ if TYPE_CHECKING:  # opening a project imports nothing that learns, asks or coun
     from accord.evidence import EvidenceTable, Source, SourceContext, Training
     from accord.learning import Evaluator, EvaluatorSettings, Level
     from accord.models import Budget, Models, Plan, Step
+    from accord.project.at_once import AtOnce
     from accord.project.importing import Imported
     from accord.project.insights import Insights
     from accord.project.judging import Selected
@@ -371,12 +373,16 @@ class Project:
         self,
         only: Collection[str] = (),
         by: Sequence[str] = (),
-        jobs: int = 1,
+        jobs: AtOnce | int | None = None,
         on_step: Callable[[str], None] = lambda name: None,
     ) -> Compared:
-        """Every evaluator that can be made from what is there, on the same folds; see `accord.project.comparing`."""
-        with self.store.run("compare", self.config.shown()) as kept:
-            found, evidence, train = steps.comparing.compare(self, only, jobs, on_step)
+        """Every evaluator that can be made from what is there, on the same folds; see `accord.project.comparing`.
+
+        `jobs` are learned at the same time, each in a process of its own: by default one a core, at most four.
+        """
+        begun = nullcontext(jobs) if isinstance(jobs, steps.AtOnce) else steps.AtOnce(jobs)
+        with begun as at_once, self.store.run("compare", self.config.shown()) as kept:
+            found, evidence, train = steps.comparing.compare(self, only, at_once, on_step)
             groups = steps.comparing.by_groups(found, evidence, train, by)
             done = steps.Compared(found, evidence, train, groups)
             kept.results.update(done.to_json())

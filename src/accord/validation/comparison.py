@@ -36,6 +36,8 @@ BASELINES = (
 TESTED = ("rmse", "pearson", "log_loss")
 Keep = Callable[[str, Any, Callable[[], System]], System]
 """Predictions by name and by what else they follow from: kept ones, or what the work gives."""
+LinesBy = Callable[[Callable[[System], Result], Sequence[System]], list[Result]]
+"""Makes the line of each system."""
 
 
 @dataclass(frozen=True)
@@ -262,6 +264,11 @@ def baselines(
     return [keep(name, ["baseline", name, seed], partial(predicted, name)) for name in names]
 
 
+def one_by_one(make: Callable[[System], Result], systems: Sequence[System]) -> list[Result]:
+    """The line of each system."""
+    return [make(system) for system in systems]
+
+
 def compared(
     question: Question,
     rated: Ratings,
@@ -271,21 +278,24 @@ def compared(
     draws: int = DRAWS,
     seen: frozenset[str] = frozenset(),
     speakers: NDArray[np.object_] | None = None,
+    lines_by: LinesBy = one_by_one,
 ) -> Comparison:
     """The table of some systems' predictions of the same ratings; the first is tested against all others.
 
-    `speakers` (n,) says which system each rating is about, for agreement within systems.
+    `speakers` (n,) says which system each rating is about, for agreement within systems; `lines_by` makes the lines,
+    perhaps several at the same time.
     """
     table = Table(rated, folds, seed, draws, speakers)
     common = table.common(systems)
     people = other_people(rated)
+    lines = lines_by(partial(table.line, among=common), [*systems, *([] if people is None else [people])])
     return Comparison(
         question=question,
         ratings=rated,
         systems=systems,
-        results=[table.line(system, common) for system in systems],
+        results=lines[: len(systems)],
         differences=differences_of(systems, table, common),
-        people=None if people is None else table.line(people, common),
+        people=None if people is None else lines[-1],
         alpha=people_alpha(rated),
         folds=folds,
         seed=seed,

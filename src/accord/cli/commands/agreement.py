@@ -24,7 +24,10 @@ def compare(
             "--by", help="Also by group: system, annotator, judge-version, wording or a metadata entry; repeat."
         ),
     ] = None,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Fit this many evaluators in parallel.")] = 1,
+    jobs: Annotated[
+        int | None,
+        typer.Option("--jobs", "-j", min=1, help="Learn in this many processes; default: one a core, at most four."),
+    ] = None,
     settings: Setting = None,
     synthetic: Synthetic = None,
     config_file: ConfigFile = None,
@@ -34,9 +37,11 @@ def compare(
 
     Nobody is asked: what sources know comes from the store, so run `accord judge` (and `accord fit`) before.
     """
-    with open_counted(config_file, synthetic, settings) as project:
+    from accord.project import AtOnce
+
+    with AtOnce(jobs) as begun, open_counted(config_file, synthetic, settings) as project:
         with Steps() as steps:
-            done = project.compare(only or (), by or (), jobs, steps.stage)
+            done = project.compare(only or (), by or (), begun, steps.stage)
         show(done.to_json(), as_json, _compare_text)
 
 
