@@ -61,6 +61,11 @@ class File:
         """Parsed."""
         return ast.parse(self.text)
 
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """All of the tree, gone through once."""
+        return list(ast.walk(self.tree))
+
     @property
     def package(self) -> str:
         """The first folder, or the file's own name."""
@@ -74,7 +79,7 @@ class File:
 
     def imports(self) -> Iterator[tuple[ast.ImportFrom | ast.Import, str]]:
         """Every import of this product's modules."""
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.ImportFrom) and node.level == 1:  # of a package's list of names
                 yield node, ".".join(filter(None, (self.module, node.module)))
             elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "accord":
@@ -84,8 +89,8 @@ class File:
 
     def functions(self) -> Iterator[tuple[ast.FunctionDef | ast.AsyncFunctionDef, bool]]:
         """Every function, and whether it is a method."""
-        methods = {id(inner) for each in ast.walk(self.tree) if isinstance(each, ast.ClassDef) for inner in each.body}
-        for node in ast.walk(self.tree):
+        methods = {id(inner) for each in self.nodes if isinstance(each, ast.ClassDef) for inner in each.body}
+        for node in self.nodes:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 yield node, id(node) in methods
 
@@ -113,7 +118,7 @@ def of_evaluators(files: Sequence[File]) -> list[str]:
     bases = {
         node.name: {_last(base) for base in node.bases}
         for each in files
-        for node in ast.walk(each.tree)
+        for node in each.nodes
         if isinstance(node, ast.ClassDef)
     }
     asked = set(ROOTS)
@@ -123,7 +128,7 @@ def of_evaluators(files: Sequence[File]) -> list[str]:
         f"{each.path}:{node.lineno} {name}"
         for each in files
         if each.package not in {"learning", "evaluators"}
-        for node in ast.walk(each.tree)
+        for node in each.nodes
         if isinstance(node, ast.Call) and _last(node.func) == "isinstance"
         for name in sorted({_last(inner) for inner in ast.walk(node.args[1])} & asked)
     ]
@@ -142,7 +147,7 @@ def by_name(files: Sequence[File]) -> list[str]:
     }
     found = []
     for each in files:
-        for node in ast.walk(each.tree) if each.path not in exempt else ():
+        for node in each.nodes if each.path not in exempt else ():
             if isinstance(node, ast.Compare) and any(isinstance(op, ast.Eq | ast.NotEq) for op in node.ops):
                 sides = (node.left, *node.comparators)
                 said = {s.value if isinstance(s, ast.Constant) else constants.get(_last(s), "") for s in sides}
@@ -219,7 +224,7 @@ def ceremony(files: Iterable[File]) -> int:
     """Lines of imports and of `__all__`."""
     lines = 0
     for each in files:
-        for node in ast.walk(each.tree):
+        for node in each.nodes:
             if isinstance(node, ast.Import | ast.ImportFrom) or (
                 isinstance(node, ast.Assign) and any(_last(target) == "__all__" for target in node.targets)
             ):

@@ -204,7 +204,7 @@ def _killed(victim: str, arguments: list[object], out: Path) -> bool:
 
 def _worker_of(pid: int) -> int:
     children = [int(n) for task in Path(f"/proc/{pid}/task").iterdir() for n in (task / "children").read_text().split()]
-    return next(n for n in children if b"LokyProcess" in Path(f"/proc/{n}/cmdline").read_bytes())
+    return next(n for n in children if b"at_once" in Path(f"/proc/{n}/cmdline").read_bytes())
 
 
 def ray_rows(quick: bool, limit: int | None) -> list[Row]:

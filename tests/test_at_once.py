@@ -20,7 +20,7 @@ WAITS = 30
 
 
 def waiting_for(there: Path, work: Callable[[int], int]) -> Callable[[int], int]:
-    """Work whose first piece, which this process takes, waits until another process has begun with the last."""
+    """Work whose first piece waits until a process beside this one has begun with another."""
     own = os.getpid()
 
     def piece_of(piece: int) -> int:
@@ -46,9 +46,9 @@ def test_pieces_come_back_in_their_order_from_several_processes(tmp_path: Path) 
     with AtOnce(3, imports=()) as at_once:
         found = at_once(waiting_for(tmp_path / "there", elsewhere), range(12), begun.append)
         again = at_once(waiting_for(tmp_path / "again", elsewhere), range(2))
-    assert [each // 10 for each in found] == [*range(12)]
-    assert [each % 10 for each in found] == [int(piece not in begun) for piece in range(12)] and begun[0] == 0
-    assert again == [0, 11]
+    assert [each // 10 for each in found] == [*range(12)] and [each // 10 for each in again] == [0, 1]
+    assert [each % 10 for each in found] == [int(piece not in begun) for piece in range(12)]
+    assert any(each % 10 for each in found) and any(each % 10 for each in again)
 
 
 def test_one_process_does_everything_itself() -> None:

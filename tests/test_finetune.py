@@ -122,7 +122,7 @@ def base(tmp_path_factory: pytest.TempPathFactory, examples: list[Example]) -> P
     return write_tiny_lm(tmp_path_factory.mktemp("base") / "tiny", texts, vocabulary=600, width=32)
 
 
-ALL_WEIGHTS = Settings(rank=0, learning_rate=6e-3, epochs=12, batch=8, accumulate=1, max_tokens=240)
+ALL_WEIGHTS = Settings(rank=0, learning_rate=6e-3, epochs=8, batch=4, accumulate=1, max_tokens=240)
 
 
 @pytest.fixture(scope="module")

@@ -40,11 +40,17 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+@cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    """All of its tree, gone through once."""
+    return list(ast.walk(tree_of(path)))
+
+
 def imports() -> Iterator[tuple[str, str, Path]]:
     """(importing room, imported room, file) for every import of one room by another."""
     for path in SOURCE.rglob("*.py"):
         room = path.relative_to(SOURCE).parts[0].removesuffix(".py")
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             names = []
             if isinstance(node, ast.ImportFrom) and node.module:
                 names = [node.module] if node.module != "accord" else [f"accord.{alias.name}" for alias in node.names]
@@ -101,7 +107,7 @@ def test_other_packages_import_what_a_package_names() -> None:
     deep = [
         f"{path.relative_to(ROOT)}: {node.module}"
         for path in SOURCE.rglob("*.py")
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(path)
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("accord.")
         and len(node.module.split(".")) > 2
         and node.module.split(".")[1] != path.relative_to(SOURCE).parts[0].removesuffix(".py")
@@ -127,7 +133,7 @@ APART = {
 def test_tests_import_public_names() -> None:
     wrong = []
     for path in (ROOT / "tests").glob("*.py"):
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             if not isinstance(node, ast.ImportFrom) or (node.module or "").split(".")[0] != "accord":
                 continue
             module = str(node.module)
@@ -143,7 +149,7 @@ def test_what_tests_import_is_there() -> None:
     """A file whose tests are skipped, for a library that is missing, would not tell."""
     wrong = []
     for path in (ROOT / "tests").glob("*.py"):
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "accord":
                 defined = names_in(SOURCE.joinpath(*str(node.module).split(".")[1:]))
                 missing = {alias.name for alias in node.names} - defined
@@ -223,7 +229,7 @@ def test_only_the_store_speaks_sql() -> None:
 @pytest.mark.slow
 def test_no_pickle_and_no_networking_but_the_one_client_the_pull_and_the_webhook() -> None:
     for path in SOURCE.rglob("*.py"):
-        nodes = list(ast.walk(tree_of(path)))
+        nodes = nodes_of(path)
         names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
         for node in nodes:
             if isinstance(node, ast.ImportFrom) and node.module and not node.module.startswith("accord"):

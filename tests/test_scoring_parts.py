@@ -1,5 +1,7 @@
 """Scores in parts: pieces that cut nothing, every core, killed anywhere and run again, shards, and one file of all."""
 
+import errno
+import functools
 import json
 import os
 import signal
@@ -20,18 +22,21 @@ from accord.cli import (
 from accord.formats import find, line_rows, pieces, pieces_of, read_piece, row_groups
 from accord.learning import load_evaluator
 from accord.project import (
+    AtOnce,
     BatchScorer,
     Config,
     Perspective,
     Project,
     Shard,
     Spread,
+    at_once,
+    engines,
     finished,
     merge_parts,
     read_manifest,
     score_parts,
 )
-from accord.values import BadInput, BadRow, UnknownName
+from accord.values import AccordError, BadInput, BadRow, BudgetReached, UnknownName
 
 ONE, TWO = Spread(workers=1), Spread(workers=2)
 
@@ -39,6 +44,15 @@ ONE, TWO = Spread(workers=1), Spread(workers=2)
 @pytest.fixture(scope="module")
 def scorer(tmp_path_factory):
     return BatchScorer(scaled.saved(tmp_path_factory.mktemp("evaluator")))
+
+
+@pytest.fixture(autouse=True)
+def processes(monkeypatch):
+    """The processes of the local engine, as they begin; forked here from one that has imported what they take."""
+    begun = []
+    monkeypatch.setattr(at_once, "Popen", lambda arguments, **options: Forked(arguments[1:], **options))
+    monkeypatch.setattr(engines, "Process", lambda imports: begun.append(at_once.Process(imports)) or begun[-1])
+    return begun
 
 
 @pytest.fixture
@@ -363,45 +377,71 @@ def test_workers_and_engines_are_named_rightly(tmp_path, scorer):
         score_parts(scorer, chats, tmp_path / "taken", ONE)
 
 
-def children(name):
-    """The processes of this one whose command line says a name."""
-    if not Path("/proc/self/task").is_dir():
-        pytest.skip("no /proc here")
-    every = [int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()]
-    return [pid for pid in every if name in Path(f"/proc/{pid}/cmdline").read_bytes().decode()]
-
-
 @pytest.mark.slow
-def test_a_worker_that_is_killed_costs_nothing(tmp_path, scorer, small_pieces):
+def test_a_worker_that_is_killed_costs_nothing(tmp_path, scorer, small_pieces, processes):
     chats = scaled.parquet(tmp_path / "a.parquet", scaled.drawn(1200))
     killed = []
 
     def kill_one(moved):
-        if not killed and (found := children("LokyProcess")):
-            killed.append(found[0])
-            os.kill(found[0], signal.SIGKILL)
+        if not killed:
+            killed.append(processes[0].pid)
+            os.kill(processes[0].pid, signal.SIGKILL)
 
     done = score_parts(scorer, chats, tmp_path / "out", TWO, kill_one)
-    assert killed and not done.failed and done.left == 0 and done.counts.scored == 1200
+    assert len(processes) == 3 and not done.failed and done.left == 0 and done.counts.scored == 1200
     assert ids(tmp_path / "out") == sorted(row["id"] for row in scaled.drawn(1200))
 
 
 @pytest.mark.slow
-def test_a_piece_that_always_kills_its_worker_is_given_up(tmp_path, scorer, monkeypatch):
-    from accord.project import engines
+def test_a_piece_that_always_kills_its_worker_is_given_up(tmp_path, monkeypatch):
+    chats = scaled.jsonl(tmp_path / "a.jsonl", scaled.drawn(4))
+    files = [chats, *(scaled.jsonl(tmp_path / f"{name}.jsonl", scaled.drawn(4)) for name in "bcdef")]
+    planned = [piece for file in files for piece in pieces_of(find(str(file)))]
+    deadly, own, killed = planned[0].key, os.getpid(), tmp_path / "killed"
 
+    def scores(self, piece):
+        assert os.getpid() != own
+        if piece.key == deadly:
+            killed.open("a").write("x")
+            os.kill(os.getpid(), signal.SIGKILL)
+        return engines.Part.of(piece)
+
+    monkeypatch.setattr(engines, "_Scoring", lambda job: functools.partial(scores, job))
+    found = {part.key: part.failed for part in engines.local(None, planned, 2)}
+    assert found.keys() == {piece.key for piece in planned} and killed.read_text() == "xxx"
+    assert "killed 3 times" in found.pop(deadly) and not any(found.values())
+
+
+@pytest.mark.slow
+def test_a_machine_that_lets_no_process_begin_is_told(tmp_path, monkeypatch):
+    files = [scaled.jsonl(tmp_path / f"{name}.jsonl", scaled.drawn(1)) for name in "ab"]
+    planned = [piece for file in files for piece in pieces_of(find(str(file)))]
+
+    def none(*_, **__):
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(at_once, "Popen", none)
+    with pytest.raises(AccordError, match="no more processes can begin: .* --workers fewer"):
+        list(engines.local(None, planned, 2))
+    with AtOnce(4) as alone:
+        assert alone.processes == 1 and alone(str, [1, 2]) == ["1", "2"]
+
+
+@pytest.mark.slow
+def test_an_error_of_a_worker_ends_all_of_them(tmp_path, monkeypatch, processes):
     chats = scaled.jsonl(tmp_path / "a.jsonl", scaled.drawn(4))
     planned = [*pieces_of(find(str(chats))), *pieces_of(find(str(scaled.jsonl(tmp_path / "b.jsonl", scaled.drawn(4)))))]
-    job = engines.Job(scorer, str(tmp_path / "out"))
 
-    def broken(job, pieces, workers, under_way):
-        under_way.update(piece.key for piece in pieces)
-        raise engines.BrokenExecutor
+    def out_of_budget(piece):
+        return BudgetReached("that was all") if piece.key == planned[1].key else time.sleep(600)
 
-    monkeypatch.setattr(engines, "_in_processes", broken)
-    found = list(engines.local(job, planned, 2))
-    assert [part.key for part in found] == [piece.key for piece in planned]
-    assert all("killed 3 times" in part.failed for part in found)
+    monkeypatch.setattr(engines, "_Scoring", lambda job: out_of_budget)
+    with pytest.raises(BudgetReached, match="that was all"):
+        list(engines.local(None, planned, 2))
+    assert len(processes) == 2
+    for process in processes:
+        with pytest.raises(ProcessLookupError):
+            os.kill(process.pid, 0)
 
 
 RUN = """

@@ -76,7 +76,7 @@ class AtOnce:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         for each in self._beside:
-            each.kill()
+            each.end()
 
     def __call__(
         self,
@@ -90,9 +90,9 @@ class AtOnce:
         work that cannot be sent, what a process that was killed was at, an error, which is then raised as if there were
         one process. `on_begin` is told what this process begins with.
         """
-        sent = _sent(work) if self._beside and len(pieces) > 1 else None
-        shared = _Round(pieces, sent or b"")
-        for each in self._beside if sent else ():
+        work_sent = sent(work) if self._beside and len(pieces) > 1 else None
+        shared = _Round(pieces, work_sent or b"")
+        for each in self._beside if work_sent else ():
             each.rounds.put(shared)
         found = dict[int, T]()
         while (place := shared.take(first=True)) is not None:
@@ -104,7 +104,7 @@ class AtOnce:
         return [found[place] for place in range(len(pieces))]
 
 
-def _sent(work: Callable[..., Any]) -> bytes | None:
+def sent(work: Callable[..., Any]) -> bytes | None:
     """The work as another process reads it; `None` where it cannot be sent."""
     try:
         return bytes(cloudpickle.dumps(work))
@@ -131,37 +131,100 @@ class _Beside:
     """A process beside this one, and the thread that gives it what is left once it is ready."""
 
     def __init__(self, imports: Sequence[str]) -> None:
+        self._process = Process(imports)
+        self.rounds = SimpleQueue[_Round | None]()
+        self._thread = Thread(target=self._hand_out, daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        self._process.kill()
+        self.rounds.put(None)
+        self._thread.join()
+        self._process.end()
+
+    def _hand_out(self) -> None:
+        shared, place = None, None
+        try:
+            self._process.begin()
+            while (shared := self.rounds.get()) is not None:
+                self._process.take_up(shared.work)
+                while (place := shared.take()) is not None:
+                    shared.done.put((place, (self._process.ask(shared.pieces[place]),)))
+        except Exception:  # whatever it is, the process that is asked meets it again, where it can be told
+            if shared is not None and place is not None:
+                shared.done.put((place, None))
+
+
+class Ended(Exception):
+    """A process beside this one is no more."""
+
+
+class Process:
+    """A fresh process of Python beside this one, which is sent work once and then asked for pieces of it.
+
+    Args:
+        imports: Modules that it begins with.
+    """
+
+    def __init__(self, imports: Sequence[str]) -> None:
         # A session of its own: an interruption from the keyboard is for this process to answer.
         self._child = Popen(
             [sys.executable, "-c", _BEGIN, json.dumps(sys.path), *imports], stdin=PIPE, stdout=PIPE,
             env={**os.environ, **ONE_THREAD}, start_new_session=True,
         )  # fmt: skip
-        self.rounds = SimpleQueue[_Round | None]()
-        self._thread = Thread(target=self._hand_out, daemon=True)
-        self._thread.start()
+        assert self._child.stdin is not None and self._child.stdout is not None
+        self._to, self._from, self._is_ready = self._child.stdin, self._child.stdout, False
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        return self._child.pid
+
+    def begin(self) -> None:
+        """Wait until it is ready for work.
+
+        Raises:
+            Ended: It is no more.
+        """
+        if not self._is_ready:
+            self._is_ready = self._heard()
+
+    def take_up(self, work: bytes) -> None:
+        """Send what is done with each piece from here on, as `sent` gives it."""
+        self._say(cloudpickle.dumps(None) + work)
+
+    def ask(self, piece: Any) -> Any:
+        """What the work makes of a piece.
+
+        Raises:
+            Ended: It was killed, or the work raised something.
+        """
+        self.begin()
+        self._say(cloudpickle.dumps((piece,)))
+        return self._heard()
 
     def kill(self) -> None:
         """End it at once: it holds nothing that is lost, and its own end would take a third of a second."""
         self._child.kill()
-        self.rounds.put(None)
-        self._thread.join()
-        with suppress(BrokenPipeError), self._child:  # closes what leads to it, and waits for it
+
+    def end(self) -> None:
+        """The same, and wait until it is gone; nobody may be asking it any more."""
+        self.kill()
+        with suppress(BrokenPipeError), self._child:  # closes what leads to it
             pass
 
-    def _hand_out(self) -> None:
-        child, shared, place = self._child, None, None
-        assert child.stdin is not None and child.stdout is not None
+    def _say(self, said: bytes) -> None:
         try:
-            cloudpickle.load(child.stdout)  # it is ready
-            while (shared := self.rounds.get()) is not None:
-                child.stdin.write(cloudpickle.dumps(None) + shared.work)
-                while (place := shared.take()) is not None:
-                    cloudpickle.dump((shared.pieces[place],), child.stdin)
-                    child.stdin.flush()
-                    shared.done.put((place, (cloudpickle.load(child.stdout),)))
-        except Exception:  # whatever it is, the process that is asked meets it again, where it can be told
-            if shared is not None and place is not None:
-                shared.done.put((place, None))
+            self._to.write(said)
+            self._to.flush()
+        except OSError:
+            raise Ended from None
+
+    def _heard(self) -> Any:
+        try:
+            return cloudpickle.load(self._from)
+        except Exception:  # whatever its last words were
+            raise Ended from None
 
 
 # --- beside ---------------------------------------------------------------------------------------------------------
@@ -176,7 +239,7 @@ def serve() -> None:
         try:
             for module in sys.argv[2:]:
                 import_module(module)
-            cloudpickle.dump("ready", out)
+            cloudpickle.dump(True, out)  # ready
             work: Any = None
             while True:
                 out.flush()

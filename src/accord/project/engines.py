@@ -1,6 +1,6 @@
 """Engines: how pieces are scored at the same time. Processes of this machine by default, Ray where it is named.
 
-Each gives every part as it is finished. A worker that is killed costs the pieces it was at, which are tried again.
+Each gives every part as it is finished. A worker that is killed costs the piece it was at, which is tried again.
 """
 
 from __future__ import annotations
@@ -9,23 +9,24 @@ import json
 import logging
 import os
 import sys
-from collections import Counter
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
-from contextlib import redirect_stdout
-from dataclasses import replace
+from contextlib import redirect_stdout, suppress
+from dataclasses import dataclass, replace
+from queue import SimpleQueue
+from threading import Event, Thread
 from typing import Any
 
+import cloudpickle
+
 from accord.formats import Piece
-from accord.project.at_once import ONE_THREAD
+from accord.project.at_once import ONE_THREAD, Ended, Process
 from accord.project.parts import Job, Part, Run, score_piece
-from accord.values import MissingExtra, UnknownName
+from accord.values import AccordError, MissingExtra, UnknownName
 
 ATTEMPTS = 3
 """A piece whose process was killed so often is given up: it may be what takes the memory."""
-_WAITING = 2
-"""Pieces that wait for each worker."""
-_IDLE_SECONDS = 300
+_IMPORTS = ("accord.project.parts",)
 
 
 def engine(name: str) -> Run:
@@ -44,46 +45,80 @@ def local(job: Job, pieces: Sequence[Piece], workers: int) -> Iterator[Part]:
     if workers == 1 or len(pieces) <= 1:
         yield from (score_piece(job, piece) for piece in pieces)
         return
-    left, killed = list(pieces), Counter[str]()
-    while left:
-        done: set[str] = set()
-        under_way: set[str] = set()
-        try:
-            for part in _in_processes(job, left, workers, under_way):
-                done.add(part.key)
-                yield part
-        except BrokenExecutor:
-            killed.update(under_way)
-        left = [piece for piece in left if piece.key not in done]
-        yield from (_given_up(piece) for piece in left if killed[piece.key] >= ATTEMPTS)
-        left = [piece for piece in left if killed[piece.key] < ATTEMPTS]
-
-
-def _in_processes(job: Job, pieces: Sequence[Piece], workers: int, under_way: set[str]) -> Iterator[Part]:
-    """The parts of pieces as they are finished; `under_way` names those that a process may be at.
-
-    Raises:
-        BrokenExecutor: A process was killed.
-    """
-    # Its processes start clean, whatever threads this one has, and need no `if __name__ == "__main__"`.
-    from joblib.externals.loky import ProcessPoolExecutor
-
-    pool = ProcessPoolExecutor(min(workers, len(pieces)), timeout=_IDLE_SECONDS, env=ONE_THREAD)
-    waiting: dict[Future[Part], str] = {}
-    coming = iter(pieces)
+    left, done, over = deque(pieces), SimpleQueue[Part | Exception](), Event()
+    started = list[_Worker]()
     try:
-        while True:
-            while len(waiting) < _WAITING * workers and (piece := next(coming, None)) is not None:
-                under_way.add(piece.key)
-                waiting[pool.submit(score_piece, job, piece)] = piece.key
-            if not waiting:
-                return
-            for future in wait(waiting, return_when=FIRST_COMPLETED).done:
-                part = future.result()
-                under_way.discard(waiting.pop(future))
-                yield part
+        for _ in range(min(workers, len(pieces))):
+            started.append(_Worker(job, left, done, over))
+        for _ in pieces:
+            found = done.get()
+            if isinstance(found, Exception):
+                raise found
+            yield found
     finally:
-        pool.shutdown(wait=True, kill_workers=bool(waiting))
+        over.set()
+        for worker in started:
+            worker.end()
+
+
+class _Worker(Thread):
+    """A thread that gives a process what is left, piece by piece; where that is killed, another one."""
+
+    def __init__(self, job: Job, left: deque[Piece], done: SimpleQueue[Part | Exception], over: Event) -> None:
+        super().__init__(daemon=True)
+        self._work, self._left, self._done, self._over = cloudpickle.dumps(_Scoring(job)), left, done, over
+        self._process = self._begun()
+        self.start()
+
+    def _begun(self) -> Process:
+        try:
+            process = Process(_IMPORTS)
+        except OSError as error:
+            raise AccordError(f"no more processes can begin: {error.strerror}; give --workers fewer") from None
+        with suppress(Ended):  # where it is not even there to be told, it does not answer either
+            process.take_up(self._work)
+        return process
+
+    def run(self) -> None:
+        """Until nothing is left, or all is over."""
+        try:
+            while not self._over.is_set():
+                self._done.put(self._scored(self._left.popleft()))
+        except IndexError:
+            pass
+        except AccordError as error:
+            self._done.put(error)
+        self._process.end()
+
+    def _scored(self, piece: Piece) -> Part | Exception:
+        for _ in range(ATTEMPTS):
+            if self._over.is_set():
+                break
+            try:
+                return self._process.ask(piece)  # type: ignore[no-any-return]
+            except Ended:
+                self._process.end()
+                if not self._over.is_set():
+                    self._process = self._begun()
+        return _given_up(piece)
+
+    def end(self) -> None:
+        """End the process, whatever it is at, and the thread."""
+        self._process.kill()
+        self.join()
+
+
+@dataclass(frozen=True)
+class _Scoring:
+    """What a process does with a piece: its part, or what stops all of them."""
+
+    job: Job
+
+    def __call__(self, piece: Piece) -> Part | Exception:
+        try:
+            return score_piece(self.job, piece)
+        except Exception as error:
+            return error
 
 
 def _given_up(piece: Piece) -> Part:
