@@ -9,7 +9,7 @@ report         `accord report` on the same, after that comparison.
 planted-20000  `accord compare` on 20,000 planted ratings of 5,000 conversations by 60 annotators; `--quick` a tenth.
 
 Every row is one child process: `seconds` from its start to its end, `user_seconds` of processor, `megabytes` at most
-resident. `--baseline SRC` runs the same with PYTHONPATH=SRC; where that version knows no such command or setting, its
+resident, to which the most of each process that it begins is added. `--baseline SRC` runs the same with PYTHONPATH=SRC; where that version knows no such command or setting, its
 row has no figure and says so. `again_seconds`: the same command once more, nothing changed.
 """
 
@@ -24,6 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,13 +64,30 @@ def ran(source: Path, folder: Path, *arguments: str) -> Ran:
             [sys.executable, "-m", "accord", *arguments], cwd=folder, env=environment, stdout=subprocess.DEVNULL,
             stderr=complaints,
         )  # fmt: skip
-        _, status, used = os.wait4(child.pid, 0)
+        most: dict[str, int] = {}
+        while not (waited := os.wait4(child.pid, os.WNOHANG))[0]:
+            most |= beside(child.pid)
+            time.sleep(0.01)
+        _, status, used = waited
         child.returncode = os.waitstatus_to_exitcode(status)
     seconds = time.perf_counter() - start
     said = (folder / "stderr").read_text(errors="replace").strip().splitlines()
     error = said[-1] if child.returncode and said else f"exit {child.returncode}" if child.returncode else None
     unit = 1 if sys.platform == "darwin" else 1024  # bytes there, kilobytes elsewhere
-    return Ran(seconds, used.ru_utime, used.ru_maxrss * unit / 1e6, error)
+    return Ran(seconds, used.ru_utime, (used.ru_maxrss * unit + sum(most.values())) / 1e6, error)
+
+
+def beside(pid: int) -> dict[str, int]:
+    """The most bytes so far of each process that a process has begun, where /proc tells."""
+    found = {}
+    with suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                status = Path(f"/proc/{child}/status").read_text()
+                found |= {
+                    child: 1024 * int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")
+                }
+    return found
 
 
 def project(folder: Path, source: Path, metrics: str, files: Sequence[Path], rubric: bool) -> str | None:
