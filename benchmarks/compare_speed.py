@@ -9,8 +9,9 @@ report         `accord report` on the same, after that comparison.
 planted-20000  `accord compare` on 20,000 planted ratings of 5,000 conversations by 60 annotators; `--quick` a tenth.
 
 Every row is one child process: `seconds` from its start to its end, `user_seconds` of processor, `megabytes` at most
-resident, to which the most of each process that it begins is added. `--baseline SRC` runs the same with PYTHONPATH=SRC; where that version knows no such command or setting, its
-row has no figure and says so. `again_seconds`: the same command once more, nothing changed.
+resident, to which the most of each process that it begins is added. `--baseline SRC` runs the same with PYTHONPATH=SRC;
+where that version knows no such command or setting, its row has no figure and says so. `again_seconds`: the same
+command once more, nothing changed.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -65,10 +67,12 @@ def ran(source: Path, folder: Path, *arguments: str) -> Ran:
             stderr=complaints,
         )  # fmt: skip
         most: dict[str, int] = {}
-        while not (waited := os.wait4(child.pid, os.WNOHANG))[0]:
-            most |= beside(child.pid)
-            time.sleep(0.01)
-        _, status, used = waited
+        done = threading.Event()
+        watch = threading.Thread(target=watched, args=(child.pid, most, done))
+        watch.start()
+        _, status, used = os.wait4(child.pid, 0)
+        done.set()
+        watch.join()
         child.returncode = os.waitstatus_to_exitcode(status)
     seconds = time.perf_counter() - start
     said = (folder / "stderr").read_text(errors="replace").strip().splitlines()
@@ -77,17 +81,14 @@ def ran(source: Path, folder: Path, *arguments: str) -> Ran:
     return Ran(seconds, used.ru_utime, (used.ru_maxrss * unit + sum(most.values())) / 1e6, error)
 
 
-def beside(pid: int) -> dict[str, int]:
-    """The most bytes so far of each process that a process has begun, where /proc tells."""
-    found = {}
-    with suppress(OSError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            for child in (task / "children").read_text().split():
-                status = Path(f"/proc/{child}/status").read_text()
-                found |= {
-                    child: 1024 * int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")
-                }
-    return found
+def watched(pid: int, most: dict[str, int], done: threading.Event) -> None:
+    """Note the most bytes of each process that a process begins, five times a second, where /proc tells."""
+    while not done.wait(0.2):
+        with suppress(OSError):
+            for task in Path(f"/proc/{pid}/task").iterdir():
+                for child in (task / "children").read_text().split():
+                    lines = Path(f"/proc/{child}/status").read_text().splitlines()
+                    most[child] = next((1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM")), 0)
 
 
 def project(folder: Path, source: Path, metrics: str, files: Sequence[Path], rubric: bool) -> str | None:

@@ -57,6 +57,13 @@ def test_one_process_does_everything_itself() -> None:
         assert at_once(str, []) == []
 
 
+def test_processes_can_be_let_go_before_there_is_work() -> None:
+    with AtOnce(3, imports=()) as at_once:
+        assert at_once.is_named and at_once.processes == 3
+        at_once.end()
+        assert at_once.processes == 1 and at_once(lambda piece: os.getpid(), range(3)) == [os.getpid()] * 3
+
+
 def test_a_piece_whose_process_is_killed_is_done_here(tmp_path: Path) -> None:
     own = os.getpid()
 

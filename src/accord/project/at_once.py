@@ -63,6 +63,7 @@ class AtOnce:
     """
 
     def __init__(self, processes: int | None = None, imports: Sequence[str] = IMPORTS) -> None:
+        self.is_named = processes is not None
         self._beside = list[_Beside]()
         with suppress(OSError):  # the machine lets none begin any more
             for _ in range(_processes(processes) - 1):
@@ -75,8 +76,13 @@ class AtOnce:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """End the processes beside this one, which does all that comes now."""
         for each in self._beside:
             each.end()
+        self._beside, self.processes = [], 1
 
     def __call__(
         self,

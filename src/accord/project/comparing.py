@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 OnStep = Callable[[str], None]
 Cost = tuple[int, int, int]
+MOST_COPIED = 10_000
+"""With more ratings nobody but `--jobs` has other processes hold a copy of the evidence, some hundred MB."""
 SURE = 0.05
 """Below this p one evaluator is taken to be worse than another."""
 
@@ -60,6 +62,8 @@ def compare(
     whole, train = in_question(_union(list(tables.values()), singles), singles)
     config, question = project.config, project.question
     rated, splits, seen = folds_of(whole, train.labels, question, config.folds, config.seed, project.rubric.learned_on)
+    if len(rated) > MOST_COPIED and not at_once.is_named:
+        at_once.end()
     work = {name: (each, *in_question(_known(each, tables, own[name]), own[name])) for name, each in made.items()}
     with calm(len(rated)):
         systems = _systems(project, work, unmade, rated, splits, at_once, on_step)
