@@ -14,6 +14,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from accord.learning.core import by_row
+
 Floats = NDArray[np.float64]
 
 _LEAST_SPREAD = 1e-3
@@ -21,7 +23,7 @@ _LEAST_SPREAD = 1e-3
 
 def moments(options: Floats, distributions: Floats) -> tuple[Floats, Floats]:
     """Mean and standard deviation, (n,) each, of (n, K) distributions over the options."""
-    mean = distributions @ options
+    mean = by_row(distributions, options)
     spread = np.sqrt(np.maximum((distributions * (options - mean[:, None]) ** 2).sum(axis=1), 0.0))
     return mean, np.maximum(spread, _LEAST_SPREAD * np.ptp(options))
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.evidence import MEANING, Arrays, Column, EvidenceTable
+from accord.learning.core import by_row
 from accord.learning.head import Head, heads
 from accord.methods import WORST
 from accord.statistics import INNER_FOLDS, alpha_interval, grouped_folds
@@ -70,7 +71,7 @@ class Design:
         plain, meaning = evidence.align(self.columns), evidence.align(self.meaning)
         values = np.where(plain.present, (plain.values - self.mean) / self.scale, 0.0)
         there = meaning.present.all(axis=1, keepdims=True)
-        return np.hstack([values, np.where(there, (meaning.values - self.centre) @ self.directions, 0.0)])
+        return np.hstack([values, np.where(there, by_row(meaning.values - self.centre, self.directions), 0.0)])
 
     def to_json(self) -> dict[str, Any]:
         """The columns."""
@@ -150,7 +151,7 @@ class IssueCalibration:
         """(n,) from a model's own findings (n,) and all inputs (n, d)."""
         if self.mode == ISOTONIC:
             return np.clip(np.interp(own, self.steps[:, 0], self.steps[:, 1]), _LEAST, 1 - _LEAST)
-        logit = (inputs if self.mode == RIDGE else own[:, None]) @ self.weights + self.intercept
+        logit = by_row(inputs if self.mode == RIDGE else own[:, None], self.weights) + self.intercept
         return np.asarray(1.0 / (1.0 + np.exp(-np.clip(logit, -30, 30))))
 
     def to_json(self) -> dict[str, Any]:

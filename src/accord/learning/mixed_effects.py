@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from accord.learning.core import by_row
 from accord.learning.equations import MixedDesign
 from accord.learning.large_equations import DENSE, LargeDesign
 from accord.learning.layout import OFFSET, Floats, Indices, in_order, own_effects, standardisation
@@ -99,12 +100,12 @@ class MixedEffects(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         who = self.index_of(annotator, len(Z))
         offsets = np.append(self.offsets_, 0.0)[who]
         own = np.vstack([self.own_slopes_, np.zeros(Z.shape[1])])[who]
-        return np.asarray(self.intercept_ + Z @ self.coef_ + offsets + (Z * own).sum(axis=1))
+        return np.asarray(self.intercept_ + by_row(Z, self.coef_) + offsets + (Z * own).sum(axis=1))
 
     def habit_variance(self, X: ArrayLike) -> Floats:
         """(n,) how much one person differs from another on each row: the variance of u + z·g."""
         Z = self.standardised(np.asarray(X, dtype=float))
-        return np.asarray(self.noise_ * (self.ratios_[OFFSET] + Z**2 @ self.own_ratios))
+        return np.asarray(self.noise_ * (self.ratios_[OFFSET] + by_row(Z**2, self.own_ratios)))
 
     @property
     def own_ratios(self) -> Floats:

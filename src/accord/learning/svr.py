@@ -16,7 +16,7 @@ import scipy
 from numpy.typing import NDArray
 
 from accord.evidence import Arrays, EvidenceTable, Ratings
-from accord.learning.core import Core, Floats, inner_folds, matrix
+from accord.learning.core import Core, Floats, by_row, inner_folds, matrix
 from accord.learning.layout import standardisation
 from accord.learning.link import OrdinalLink
 from accord.learning.mixture import by_text
@@ -122,7 +122,6 @@ def _valued(Z: Floats, support: Floats, dual: Floats, constant: float) -> Floats
     found = np.full(len(Z), constant)
     for start in range(0, len(Z), _AT_ONCE):
         some = slice(start, start + _AT_ONCE)
-        found[some] += (
-            np.exp(-scipy.spatial.distance.cdist(Z[some], support, "sqeuclidean") / max(Z.shape[1], 1)) @ dual
-        )
+        near = np.exp(-scipy.spatial.distance.cdist(Z[some], support, "sqeuclidean") / max(Z.shape[1], 1))
+        found[some] += by_row(near, dual)
     return found
