@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
@@ -259,9 +259,14 @@ def load_rubric(name_or_path: str | Path) -> Rubric:
     path = Path(name_or_path)
     if path.suffix in {".yaml", ".yml"} or path.is_file():
         return read_rubric(load_yaml(path), str(path))
-    if str(name_or_path) not in shipped_rubrics():
-        raise UnknownName("rubric", str(name_or_path), shipped_rubrics())
-    shipped = files("accord.values.rubrics") / f"{name_or_path}.yaml"
+    return _shipped(str(name_or_path))
+
+
+@cache
+def _shipped(name: str) -> Rubric:
+    if name not in shipped_rubrics():
+        raise UnknownName("rubric", name, shipped_rubrics())
+    shipped = files("accord.values.rubrics") / f"{name}.yaml"
     return read_rubric(load_yaml(Path(str(shipped))), str(shipped))
 
 
