@@ -143,7 +143,7 @@ def test_scoring_at_scale_is_measured_in_processes_of_their_own(load):
 
 
 @pytest.mark.slow
-def test_a_command_is_measured_in_a_process_of_its_own_and_says_why_it_has_no_figure(load, tmp_path):
+def test_a_command_is_measured_in_a_process_of_its_own_and_says_why_it_has_no_figure(load, tmp_path, monkeypatch):
     speed = load("compare_speed")
     source = ROOT / "src"
     files = speed.planted_files(tmp_path, 80, annotators=8)
@@ -152,8 +152,12 @@ def test_a_command_is_measured_in_a_process_of_its_own_and_says_why_it_has_no_fi
     (project / "accord.yaml").write_text("rubric: rubric.yaml\nevaluators: {m: {head: mixed}}\nfolds: 2\ndraws: 20\n")
     done = speed.ran(source, project, "compare", "--only", "m")
     assert done.error is None and done.seconds > 0 and done.user_seconds > 0 and done.megabytes > 20
-    row = speed.rows_of("sample", "accord", source, lambda folder: None, "unheard-of", tmp_path)
+    row = speed.rows_of("sample", "accord", source, lambda folder: None, tmp_path)
     assert row["seconds"] is None and row["note"].startswith("no figure: ")
+    took = iter([4.0, 0.5, 2.0, 0.25, 3.0, 0.75])
+    monkeypatch.setattr(speed, "ran", lambda *_: speed.Ran(next(took), 1.0, 1.0, None))
+    row = speed.rows_of("sample", "accord", source, lambda folder: None, tmp_path, 3)
+    assert (row["seconds"], row["again_seconds"], row["lowest_seconds"], row["runs"]) == (3.0, 0.75, 2.0, 3)
 
 
 def test_an_attack_that_falls_is_told_by_its_kind(load, tmp_path, monkeypatch):
