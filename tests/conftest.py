@@ -48,8 +48,8 @@ from accord.values import BadInput, Rubric, load_rubric
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """For `-n auto` three on two cores: a third of the time that tests take they wait for a server or a process."""
-    return max(1, 3 * (os.cpu_count() or 1) // 2)
+    """For `-n auto` three on two cores: tests wait for servers and processes now and then; a fourth is in the way."""
+    return 3 * (os.cpu_count() or 1) // 2
 
 
 class Sharing(LoadScopeScheduling):

@@ -26,4 +26,4 @@ from .rubric_answers import judge_samples as judge_samples
 from .source import Arrays as Arrays, Counts as Counts, Gathered as Gathered, Learned as Learned, Settings as Settings
 from .source import Source as Source, SourceContext as SourceContext, State as State, Training as Training
 from .source import joined as joined, make_source as make_source, measure_all as measure_all, sources as sources
-from .table import Column as Column, EvidenceTable as EvidenceTable, Note as Note
+from .table import Column as Column, EvidenceTable as EvidenceTable, Note as Note, by_row as by_row

@@ -245,19 +245,21 @@ class EvidenceTable:
         options = tuple(self.columns[place].option for place in places)
         if not places or None in options:
             raise BadInput(f"no judge answered {question!r} in this evidence")
-        mass = self.values[:, places]
-        total = mass.sum(axis=1)
-        known = self.present[:, places].all(axis=1) & (total > 0)
-        shares = mass / np.where(known, total, 1.0)[:, None]
+        mass, total, known = self._answered(places)
+        shares = mass / total[:, None]
         return tuple(float(option) for option in options if option is not None), shares, known
 
     def _expected_answer(self, places: Sequence[int]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         options = np.array([self.columns[place].option for place in places], dtype=float)
-        mass = self.values[:, places]
+        mass, total, known = self._answered(places)
+        return np.where(known, by_row(mass, options) / total, 0.0), known
+
+    def _answered(self, places: Sequence[int]) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
+        """An answer block: (n, K) what each option got, (n,) its sum, 1 where there is none, and which rows have it."""
+        mass = np.ascontiguousarray(self.values[:, places])  # a row's sum is its own then, see `by_row`
         total = mass.sum(axis=1)
         known = self.present[:, places].all(axis=1) & (total > 0)
-        mean = (mass @ options) / np.where(known, total, 1.0)
-        return np.where(known, mean, 0.0), known
+        return mass, np.where(known, total, 1.0), known
 
     def _blocks(self) -> list[tuple[str | None, list[int]]]:
         """Columns in order, those of one answer block together; a plain column is a block without a question."""
@@ -272,6 +274,14 @@ class EvidenceTable:
                 by_question[column.question] = [place]
                 blocks.append((column.question, by_question[column.question]))
         return blocks
+
+
+def by_row(X: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(n,) X @ w or (n, m) X @ W, each row the same to the last bit whatever rows lie beside it.
+
+    A product by BLAS rounds a row by how many there are, so a reply would score otherwise alone than in a batch.
+    """
+    return np.asarray(np.einsum("nk,k...->n...", np.ascontiguousarray(X), weights))
 
 
 def _both(own: Mapping[Target, Note], other: Mapping[Target, Note]) -> dict[Target, Note]:

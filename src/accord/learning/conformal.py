@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accord.learning.core import by_row
+from accord.evidence import by_row
 
 Floats = NDArray[np.float64]
 

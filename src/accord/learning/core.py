@@ -112,11 +112,3 @@ def why_nothing(reasons: Mapping[Target, Iterable[str]], target: Target) -> str:
 def matrix(features: EvidenceTable) -> Floats:
     """(n, d) values, NaN where missing: the numeric cores' own convention, never seen outside them."""
     return np.where(features.present, features.values, np.nan)
-
-
-def by_row(X: Floats, weights: Floats) -> Floats:
-    """(n,) X @ w or (n, m) X @ W, each row the same to the last bit whatever rows lie beside it.
-
-    A product by BLAS rounds a row by how many there are, so a reply would score otherwise alone than in a batch.
-    """
-    return np.asarray(np.einsum("nk,k...->n...", np.ascontiguousarray(X), weights))

@@ -151,6 +151,7 @@ def parts(xp: Any, parameters: ExpertParameters, basis: Any) -> Any:
     read = (e * parameters.u).sum(axis=-1)
     if parameters.W is None:
         return read
+    # As `by_row`, in JAX too.
     z = xp.einsum("nk,km->nm", e.reshape(len(e), -1), parameters.W)
     gate = xp.exp(z - z.max(axis=1, keepdims=True))
     return read * gate / gate.mean(axis=1, keepdims=True)

@@ -12,8 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.evidence import MEANING, Arrays, Column, EvidenceTable
-from accord.learning.core import by_row
+from accord.evidence import MEANING, Arrays, Column, EvidenceTable, by_row
 from accord.learning.head import Head, heads
 from accord.methods import WORST
 from accord.statistics import INNER_FOLDS, alpha_interval, grouped_folds

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from accord.learning.core import by_row
+from accord.evidence import by_row
 from accord.learning.equations import MixedDesign
 from accord.learning.large_equations import DENSE, LargeDesign
 from accord.learning.layout import OFFSET, Floats, Indices, in_order, own_effects, standardisation

@@ -15,8 +15,8 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from accord.evidence import Arrays, EvidenceTable, Ratings
-from accord.learning.core import Core, Floats, by_row, inner_folds, matrix
+from accord.evidence import Arrays, EvidenceTable, Ratings, by_row
+from accord.learning.core import Core, Floats, inner_folds, matrix
 from accord.learning.layout import standardisation
 from accord.learning.link import OrdinalLink
 from accord.learning.mixture import by_text

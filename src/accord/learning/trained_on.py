@@ -16,7 +16,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from accord.evidence import Arrays, Column, EvidenceTable, Ratings
+from accord.evidence import Arrays, Column, EvidenceTable, Ratings, by_row
 from accord.learning.conformal import band_width, bands, groups_needed
 from accord.learning.core import matrix
 from accord.learning.layout import standardisation
@@ -129,7 +129,7 @@ class OutOfDistribution:
 
     def _distance(self, X: Floats) -> Floats:
         Z = np.nan_to_num((X - self.mean) / self.scale, nan=0.0)
-        return np.asarray(np.sqrt(np.maximum(((Z @ self.precision) * Z).sum(axis=1), 0.0)))
+        return np.asarray(np.sqrt(np.maximum((by_row(Z, self.precision) * Z).sum(axis=1), 0.0)))
 
     def warnings(self, features: EvidenceTable) -> list[str | None]:
         """For each row what to say of it, `None` where it is like what was learned from."""
