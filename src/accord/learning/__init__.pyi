@@ -27,6 +27,7 @@ from .link import OrdinalLink as OrdinalLink
 from .loading import load_evaluator as load_evaluator, make_evaluator as make_evaluator
 from .mixed import MixedCore as MixedCore
 from .mixed_effects import MixedEffects as MixedEffects
+from .mixed_model import MixedModel as MixedModel
 from .mixture import Mixture as Mixture
 from .network import Shape as Shape, blocks as blocks, chances as chances, inputs as inputs, predict as predict
 from .network_core import NetworkSettings as NetworkSettings, PAPER as PAPER, answers_to as answers_to

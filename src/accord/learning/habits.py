@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accord.learning.layout import OFFSET, TEXT, Floats
-
-if TYPE_CHECKING:
-    from accord.learning.mixed_effects import MixedEffects
+from accord.learning.mixed_model import MixedModel
 
 
-def shrunk_habits(model: MixedEffects, domain_correlation: float) -> MixedEffects:
+def shrunk_habits(model: MixedModel, domain_correlation: float) -> MixedModel:
     """The model as it is believed before anything is known of the new domain: habits shrunk by `domain_correlation`."""
     moved = copy.copy(model)
     moved.offsets_ = domain_correlation * model.offsets_
@@ -24,13 +21,13 @@ def shrunk_habits(model: MixedEffects, domain_correlation: float) -> MixedEffect
 
 
 def adapted(
-    model: MixedEffects,
+    model: MixedModel,
     domain_correlation: float,
     X: Floats,
     y: Floats,
     annotator: NDArray[np.object_],
     text: NDArray[np.object_],
-) -> MixedEffects:
+) -> MixedModel:
     """The model after k labels from the new domain; annotators nobody met join with those labels.
 
     The rows' residuals r around the carried-over model have covariance
@@ -61,7 +58,7 @@ def adapted(
 
 
 def remaining_doubt(
-    model: MixedEffects, domain_correlation: float, annotators: NDArray[np.object_], labels: Mapping[str, int]
+    model: MixedModel, domain_correlation: float, annotators: NDArray[np.object_], labels: Mapping[str, int]
 ) -> Floats:
     """(A,) the share of each annotator's habit that k labels from the new domain leave unknown.
 
@@ -73,7 +70,7 @@ def remaining_doubt(
     return np.asarray(prior / (1 + given * prior * model.ratios_[OFFSET] / (1 + model.ratios_[TEXT])))
 
 
-def _with_newcomers(model: MixedEffects, annotator: NDArray[np.object_]) -> MixedEffects:
+def _with_newcomers(model: MixedModel, annotator: NDArray[np.object_]) -> MixedModel:
     newcomers = sorted(set(map(str, annotator)) - set(model.annotators_))
     grown = copy.copy(model)
     grown.annotators_ = np.array([*model.annotators_, *newcomers], dtype=object)

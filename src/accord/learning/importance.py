@@ -20,6 +20,7 @@ from accord.learning.core import matrix
 from accord.learning.equations import MixedDesign
 from accord.learning.large_equations import DENSE
 from accord.learning.layout import standardisation
+from accord.learning.mixed_model import MixedModel
 from accord.statistics import Clusters, Interval, interval
 from accord.values import BadInput, Kind, Labels, Question
 
@@ -105,10 +106,8 @@ class _Fit:
     def __init__(self, Z: Floats, rated: Ratings) -> None:
         self.rated = rated
         self.X = Z[rated.row]
-        from accord.learning.mixed_effects import MixedEffects
-
         self.annotator, self.text = rated.annotator.astype(str), rated.text.astype(str)
-        self.ratios = MixedEffects(own_slopes=False).fit(self.X, rated.value, self.annotator, self.text).ratios_
+        self.ratios = MixedModel(own_slopes=False).fit(self.X, rated.value, self.annotator, self.text).ratios_
         people, who = np.unique(self.annotator, return_inverse=True)
         _, first, which = np.unique(self.text, return_index=True, return_inverse=True)
         self.group_of_text = rated.group[first].astype(str)
@@ -132,8 +131,6 @@ class _Fit:
 
     def _written_out(self, rows: NDArray[np.intp]) -> Floats:
         """(p,) the same for more people than can be solved densely."""
-        from accord.learning.mixed_effects import MixedEffects
-
-        model = MixedEffects(own_slopes=False, ratios=self.ratios)
+        model = MixedModel(own_slopes=False, ratios=self.ratios)
         model.fit(self.X[rows], self.rated.value[rows], self.annotator[rows], self.text[rows])
         return np.asarray(model.coef_ / model.feature_scale_)

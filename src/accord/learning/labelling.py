@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from accord.evidence import EvidenceTable, Ratings
 from accord.learning.core import known_ratings, matrix, sources_of
 from accord.learning.layout import GROUP, OFFSET, TEXT
+from accord.learning.mixed_model import MixedModel
 from accord.values import BadInput, Labels, Question, Target, UnknownName
 
 Floats = NDArray[np.float64]
@@ -163,9 +164,7 @@ class _Outlook:
         groups: Sequence[str],
     ) -> _Outlook:
         """After the ratings; `rows` of X (n, p) are the pool, of these `groups`."""
-        from accord.learning.mixed_effects import MixedEffects
-
-        model = MixedEffects().fit(X[rated.row], rated.value, rated.annotator, rated.text, rated.group, source)
+        model = MixedModel().fit(X[rated.row], rated.value, rated.annotator, rated.text, rated.group, source)
         Z = model.standardised(X)
         shown = np.hstack([np.ones((len(Z), 1)), Z, _kinds(Z, rows)])
         own = 1 + Z.shape[1]

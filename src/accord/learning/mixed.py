@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -24,10 +24,8 @@ from accord.learning.layout import (
     standardisation,
 )
 from accord.learning.link import OrdinalLink
+from accord.learning.mixed_model import MixedModel
 from accord.values import Json, Labels
-
-if TYPE_CHECKING:
-    from accord.learning.mixed_effects import MixedEffects
 
 _ADDS_NOTHING = 1e-3
 _ARRAYS = ("coef_", "offsets_", "own_slopes_", "ratios_", "feature_mean_", "feature_scale_")
@@ -58,7 +56,7 @@ class MixedCore(Core):
     """
 
     name = "mixed"
-    model_: MixedEffects
+    model_: MixedModel
 
     def __init__(
         self, own_slopes: bool = True, threshold_spread: float = 0.2, only: str | None = None, name: str = "mixed"
@@ -95,9 +93,7 @@ class MixedCore(Core):
             features = self._own(features)
         X, people = matrix(features)[rated.row], np.asarray(rated.annotator)
         self.sources_ = sources_of(features.columns)
-        from accord.learning.mixed_effects import MixedEffects  # here: scikit-learn takes its time
-
-        model = MixedEffects(self.own_slopes)
+        model = MixedModel(self.own_slopes)
         model.fit(X, rated.value, people, rated.text, rated.group, self.sources_)
         self.options_ = rated.options
         means, who = self._in_steps(model.held_out_mean_), model.index_of(people, len(X))
@@ -136,7 +132,7 @@ class MixedCore(Core):
         doubt = remaining_doubt(self.home_, domain_correlation, model.annotators_, Counter(map(str, rated.annotator)))
         return moved._speak_for(self.home_, model, doubt)
 
-    def _speak_for(self, home: MixedEffects, model: MixedEffects, doubt: Floats) -> MixedCore:
+    def _speak_for(self, home: MixedModel, model: MixedModel, doubt: Floats) -> MixedCore:
         """Take what was learned at home, what is believed here, and each annotator's share of habit unknown here."""
         self.home_, self.model_, self.doubt_ = home, model, doubt
         return self
@@ -202,18 +198,16 @@ class MixedCore(Core):
         self._speak_for(home, here, np.asarray(arrays["doubt"]))
         return self
 
-    def _restored(self, parts: Mapping[str, Any], arrays: Arrays, place: str) -> MixedEffects:
-        from accord.learning.mixed_effects import MixedEffects  # here: scikit-learn takes its time
-
-        model = MixedEffects(self.own_slopes)
+    def _restored(self, parts: Mapping[str, Any], arrays: Arrays, place: str) -> MixedModel:
+        model = MixedModel(self.own_slopes)
         for name in _ARRAYS:
             setattr(model, name, np.asarray(arrays[f"{place}.{name}"]))
         model.annotators_ = np.array(parts["annotators"], dtype=object)
         model.intercept_, model.noise_ = parts["intercept"], parts["noise"]
-        model.n_features_in_, model.sources_ = len(self.names_), in_order(self.sources_, len(self.names_))
+        model.sources_ = in_order(self.sources_, len(self.names_))
         return model
 
 
-def _plain_parts(model: MixedEffects) -> dict[str, Json]:
+def _plain_parts(model: MixedModel) -> dict[str, Json]:
     names: list[Json] = [str(name) for name in model.annotators_]
     return {"annotators": names, "intercept": model.intercept_, "noise": model.noise_}

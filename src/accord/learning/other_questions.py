@@ -12,18 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accord.evidence import Arrays, Column, EvidenceTable
 from accord.learning.core import matrix, sources_of
+from accord.learning.mixed_model import MixedModel
 from accord.statistics import INNER_FOLDS, fold_of
 from accord.values import ISSUE, Label, Labels, Target
-
-if TYPE_CHECKING:
-    from accord.learning.mixed_effects import MixedEffects
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -144,10 +142,8 @@ class _Answers:
             groups[row],
         )
 
-    def fitted(self, X: Floats, kept: Indices, source: Sequence[str]) -> MixedEffects:
-        from accord.learning.mixed_effects import MixedEffects  # here: scikit-learn takes its time
-
-        return MixedEffects(own_slopes=False).fit(
+    def fitted(self, X: Floats, kept: Indices, source: Sequence[str]) -> MixedModel:
+        return MixedModel(own_slopes=False).fit(
             X[self.row[kept]], self.value[kept], self.annotator[kept], self.text[kept], self.group[kept], source
         )
 

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.evidence import EvidenceTable, Ratings, ratings
+from accord.learning import MixedModel
 from accord.statistics import FOLDS, Part, fold_of, grouped_folds, holm, p_value, reach
 from accord.values import BadInput, Labels, Question, Score
 
@@ -295,14 +296,12 @@ def annotator_effects(rated: Ratings, system: NDArray[np.str_], everyone: NDArra
         everyone: Annotators of all ratings, over which the effects are 0 on average; one who is not in `rated` is as
             the others.
     """
-    from accord.learning import MixedEffects  # here: scikit-learn takes its time
-
     names, place = np.unique(system, return_inverse=True)
     effect = np.zeros(len(rated))
     found: dict[str, float] = {}
     for _ in range(_ROUNDS if len(set(rated.annotator)) > 1 else 0):
         level = np.bincount(place, rated.value - effect, len(names)) / np.bincount(place, minlength=len(names))
-        model = MixedEffects(own_slopes=False).fit(
+        model = MixedModel(own_slopes=False).fit(
             np.zeros((len(rated), 1)), rated.value - level[place], rated.annotator, rated.text, rated.group
         )
         found = dict(zip(map(str, model.annotators_), model.offsets_.tolist(), strict=True))
