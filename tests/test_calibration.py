@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +41,17 @@ from accord.values import BadInput, NotFitted, Target, UnknownName
 @parametrize_with_checks([MixedEffects(), MixedEffects(own_slopes=False)])
 def test_the_numeric_core_is_a_scikit_learn_estimator(estimator, check) -> None:  # type: ignore[no-untyped-def]
     check(estimator)
+
+
+def test_learning_the_default_imports_no_scikit_learn() -> None:
+    script = (
+        "import sys; from accord.learning import make_head\n"
+        "from accord.testing import planted; corpus = planted(40, 2)\n"
+        "make_head('mixed', corpus.question, {}).fit(corpus.evidence, corpus.labels)\n"
+        "print('scipy' in sys.modules, 'sklearn' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert ran.stdout.split() == ["True", "False"], ran.stderr
 
 
 def small(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
