@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy import optimize, stats
 from sklearn.covariance import ledoit_wolf
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -198,21 +197,38 @@ def test_columns_of_noise_do_not_drown_another_sources_judge() -> None:
     assert pearson(two.predict(X[100:]), y[100:]) > pearson(one.predict(X[100:]), y[100:]) + 0.1
 
 
-def test_the_ordinal_gradient_is_the_slope_of_its_objective(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[Callable[[Any], tuple[float, Any]]] = []
-    monkeypatch.setattr(
-        optimize, "minimize", lambda objective, start, **_: given.append(objective) or SimpleNamespace(x=start)
-    )
-    rng = np.random.default_rng(0)
-    answer, annotator = rng.integers(4, size=80), rng.integers(-1, 3, size=80)
-    OrdinalLink.fit(rng.normal(size=80), answer, annotator, 3, 4, 0.3)
-    [objective] = given
-    at = np.concatenate([[-1, 0.1, 0.2, 0.3], rng.normal(scale=0.2, size=9)])
-    _, gradient = objective(at)
-    for place in range(len(at)):
-        step = np.zeros(len(at))
-        step[place] = 1e-5
-        assert gradient[place] == pytest.approx((objective(at + step)[0] - objective(at - step)[0]) / 2e-5, abs=1e-4)
+@pytest.mark.parametrize(("people", "options", "spread", "noise"), [
+    (3, 4, 0.3, 0.8), (0, 5, 0.0, 0.5), (4, 2, 1.0, 0.4), (30, 5, 0.1, 1.0),
+])  # fmt: skip
+def test_nobody_finds_a_better_ordinal_link(people: int, options: int, spread: float, noise: float) -> None:
+    rng = np.random.default_rng(options)
+    mean, annotator = rng.uniform(0, options - 1, size=400), rng.integers(-1, max(people, 1), size=400)
+    annotator = annotator if people else np.full(400, -1)
+    answer = np.clip(np.round(mean + rng.normal(scale=noise, size=400)), 0, options - 1).astype(int)
+    link = OrdinalLink.fit(mean, answer, annotator, people, options, spread)
+    shape = link.shifts.shape
+
+    def loss(parameters: NDArray[np.float64]) -> float:
+        cuts, own = np.split(parameters[1:], [options - 1])
+        other = OrdinalLink(cuts, parameters[0], own.reshape(shape), floor=0.0)
+        chance = other.distribution(mean, annotator)[np.arange(400), answer]
+        return float(-np.log(np.maximum(chance, 1e-300)).sum() + ((own / (spread or 1)) ** 2).sum() / 2)
+
+    found = np.concatenate([[link.slope], link.thresholds, link.shifts.ravel()])
+    better = optimize.minimize(loss, found, method="L-BFGS-B")
+    assert better.fun > loss(found) - 0.01 and loss(found * 0.9) > loss(found) + 0.2
+
+
+@pytest.mark.parametrize(("mean", "answer"), [
+    ([2.0], [1]), ([1.0, 1.0, 1.0], [0, 2, 2]), ([0.0, 1.0, 2.0], [0, 1, 2]), ([0.0, 1.0, 2.0], [2, 1, 0]),
+    ([0.0, 500.0, 1000.0], [0, 1, 2]),
+])  # fmt: skip
+def test_the_ordinal_link_is_finite_where_rows_decide_nothing(mean: list[float], answer: list[int]) -> None:
+    for people, spread in ((0, 0.0), (2, 0.3)):
+        link = OrdinalLink.fit(np.array(mean), np.array(answer), np.arange(len(mean)) % 2, people, 4, spread)
+        assert link.slope > 0 and (np.diff(link.thresholds + link.shifts) > 0).all()
+        shares = link.distribution(np.array(mean), np.full(len(mean), -1))
+        assert np.isfinite(shares).all() and shares.sum(axis=1) == pytest.approx(1)
 
 
 def test_the_ordinal_link_finds_planted_thresholds() -> None:

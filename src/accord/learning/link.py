@@ -3,13 +3,13 @@
     P(y ≤ k | μ, a) = Φ((θ_k + δ_ak - c·μ) / √(1 + c²·w))
 
 θ are common thresholds, δ an annotator's own shifts of them, shrunk by a normal prior; w is variance of μ beyond that
-of the training rows (a person nobody met).
+of the training rows (a person nobody met). -log posterior is convex in (θ, c, δ) where everyone's thresholds rise, so
+that Newton's steps find its one minimum: a difference of two Φ is log-concave in both edges (Pratt, 1981).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import scipy
@@ -18,8 +18,13 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-_STEP_BOUNDS = (-5.0, 4.0)
-_TINY = 1e-9
+_LEAST_SLOPE = 0.02
+_FAR = 1e9  # where the outermost thresholds are
+# Everyone, and nobody in particular, is taken to have chosen every option this often at the mean of μ: thresholds rise
+# strictly, and are finite where an option was never chosen. The slope is drawn as weakly to where it starts, which
+# decides where all μ are one.
+_PRIOR_ROWS = 0.001
+_MOST_STEPS = 100  # 4 to 10 are usual
 
 
 @dataclass(frozen=True)
@@ -52,13 +57,14 @@ class OrdinalLink:
             options: K.
             spread: Standard deviation of the prior on δ; 0 keeps all thresholds common.
         """
-        steps = options - 1
-        start = np.concatenate([_start(mean, answer, options), np.zeros(people * steps if spread > 0 else 0)])
-        bounds = [(None, None), *[_STEP_BOUNDS] * (steps - 1), (-4.0, 4.0), *[(None, None)] * (len(start) - steps - 1)]
-        objective = _Objective(mean, answer, annotator, people, steps, spread)
-        found = scipy.optimize.minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds)
-        thresholds, slope, shifts = objective.unpacked(found.x)
-        return cls(thresholds, slope, shifts, floor=1.0 / (2 * len(mean) + options))
+        start = _start(mean, answer, options, people if spread > 0 else 0)
+        objective = _Objective.of(mean, answer, annotator, start, spread)
+        found = objective.minimum(start)
+        if found.slope < _LEAST_SLOPE:
+            level = start.thresholds + (_LEAST_SLOPE - start.slope) * mean.mean()
+            found = objective.minimum(_At(level, _LEAST_SLOPE, start.shifts), hold_slope=True)
+        shifts = found.shifts if spread > 0 else np.zeros((people, options - 1))
+        return cls(found.thresholds, found.slope, shifts, floor=1.0 / (2 * len(mean) + options))
 
     @classmethod
     def held_out(
@@ -97,71 +103,151 @@ class OrdinalLink:
         return np.asarray((1 - options * self.floor) * probabilities + self.floor)
 
 
-def _start(mean: Floats, answer: Indices, options: int) -> Floats:
-    """A slope of one over the residual spread, and thresholds under which the options are as frequent as they are."""
+@dataclass(frozen=True)
+class _At:
+    """Where the search is: θ (K-1,), c and δ (A, K-1); or a step from there."""
+
+    thresholds: Floats
+    slope: float
+    shifts: Floats
+
+    def moved(self, step: _At, share: float) -> _At:
+        return _At(
+            self.thresholds + share * step.thresholds,
+            self.slope + share * step.slope,
+            self.shifts + share * step.shifts,
+        )
+
+
+def _start(mean: Floats, answer: Indices, options: int, people: int) -> _At:
+    """Thresholds under which the options are as frequent as they are, and a slope of one over the residual spread."""
     residual = float(np.std(answer - (mean - mean.mean() + answer.mean()))) or 1.0
     slope = 1.0 / max(residual, 0.1)
     upto = np.cumsum(np.bincount(answer, minlength=options))[:-1]
+    # Half a choice more of every option: thresholds rise where one was never chosen.
+    share = (upto + 0.5 * np.arange(1, options)) / (len(answer) + 0.5 * options)
     width = np.sqrt(1.0 + slope**2 * mean.var())
-    thresholds = slope * mean.mean() + width * scipy.special.ndtri((upto + 0.5) / (len(answer) + 1.0))
-    steps = np.log(np.clip(np.diff(thresholds), *np.exp(_STEP_BOUNDS)))
-    return np.concatenate([thresholds[:1], steps, [np.log(slope)]])
+    thresholds = slope * mean.mean() + width * scipy.special.ndtri(share)
+    return _At(thresholds, slope, np.zeros((people, options - 1)))
 
 
 @dataclass(frozen=True)
 class _Objective:
-    """-log posterior and its gradient; parameters are θ_1, log steps, log c, then δ row by row."""
+    """-log posterior, its gradient and its Hessian, of rows that each chose the option between two of K+1 edges.
+
+    Attributes:
+        mean: (m,) μ, prior rows behind the others.
+        cell: (m,) annotator · K + option; nobody in particular is the last annotator.
+        weight: (m,).
+        shape: A + 1, K.
+        precision: Of the prior on δ, one over its variance.
+        usual_slope: Which c is weakly drawn to.
+    """
 
     mean: Floats
-    answer: Indices
-    annotator: Indices
-    people: int
-    steps: int
-    spread: float
+    cell: Indices
+    weight: Floats
+    shape: tuple[int, int]
+    precision: float
+    usual_slope: float
 
-    def unpacked(self, parameters: Floats) -> tuple[Floats, float, Floats]:
-        steps = self.steps
-        rise = np.exp(parameters[1:steps])
-        thresholds = parameters[0] + np.concatenate([[0.0], np.cumsum(rise)])
-        own = parameters[steps + 1 :]
-        shifts = own.reshape(self.people, steps) if own.size else np.zeros((self.people, steps))
-        return thresholds, float(np.exp(parameters[steps])), shifts
+    @classmethod
+    def of(cls, mean: Floats, answer: Indices, annotator: Indices, start: _At, spread: float) -> _Objective:
+        people, options = len(start.shifts), len(start.thresholds) + 1
+        who = np.where((annotator < 0) | (annotator >= people), people, annotator)
+        cells = (people + 1) * options
+        return cls(
+            np.concatenate([mean, np.full(cells, mean.mean())]),
+            np.concatenate([who * options + answer, np.arange(cells)]),
+            np.concatenate([np.ones(len(mean)), np.full(cells, _PRIOR_ROWS)]),
+            (people + 1, options),
+            1 / spread**2 if people else 0.0,
+            start.slope,
+        )
 
-    @cached_property
-    def _edges(self) -> tuple[Indices, Floats, Floats]:
-        """(2n,) above and then below each chosen option: the edge's place by annotator, μ, and the sign of ∂P over √2π.
+    def minimum(self, start: _At, hold_slope: bool = False) -> _At:
+        """Newton's steps, each halved until it keeps a part of what it promises, until none promises anything."""
+        at, loss = start, self.loss(start)
+        for _ in range(_MOST_STEPS):
+            step, promised = self.step(at, hold_slope)
+            if promised < 1e-9 * (1.0 + abs(loss)):
+                break
+            share = 1.0
+            while (reached := self.loss(at.moved(step, share))) > loss - 1e-4 * share * promised:
+                if (share := share / 2) < 1e-9:
+                    return at
+            at, loss = at.moved(step, share), reached
+        return at
 
-        The outermost edges are at ±∞.
+    def loss(self, at: _At) -> float:
+        """Infinite where someone's thresholds do not rise."""
+        edges = self._edges(at)
+        if not (edges[:, 1:] > edges[:, :-1]).all():
+            return np.inf
+        prior = self.precision * (at.shifts**2).sum() + _PRIOR_ROWS * (at.slope - self.usual_slope) ** 2
+        return float(0.5 * prior - self.weight @ _log_chance(*self._beside(edges, at.slope)))
+
+    def step(self, at: _At, hold_slope: bool) -> tuple[_At, float]:
+        """Newton's step, and how much less the loss were after it if it went on as it begins.
+
+        δ of one annotator meet no other's in the Hessian: they are eliminated annotator by annotator, which leaves K
+        equations for θ and c.
         """
-        who = np.where(self.annotator < 0, self.people, np.minimum(self.annotator, self.people))
-        above = who * (self.steps + 2) + self.answer + 1
-        signs = np.repeat([-1.0, 1.0], len(self.mean)) / np.sqrt(2 * np.pi)
-        return np.concatenate([above, above - 1]), np.tile(self.mean, 2), signs
+        above, below = self._beside(self._edges(at), at.slope)
+        chance = _log_chance(above, below)
+        up, low = (np.exp(-0.5 * (edge**2 + np.log(2 * np.pi)) - chance) for edge in (above, below))
+        of_above, of_below, of_both = above * up + up**2, low**2 - below * low, -up * low
+        people, options = self.shape
+        gradient = np.zeros((people, options + 2))  # by edge 0 to K, then by c
+        hessian = np.zeros((people, options + 2, options + 2))
+        option = np.arange(options)
+        for edge, first, second in ((option + 1, -up, of_above), (option, low, of_below)):
+            gradient[:, edge] += self._by_cell(first)
+            gradient[:, -1] -= self._by_cell(first * self.mean).sum(axis=1)
+            hessian[:, edge, edge] += self._by_cell(second)
+            hessian[:, edge, -1] -= self._by_cell((second + of_both) * self.mean)
+        hessian[:, option + 1, option] = hessian[:, option, option + 1] = self._by_cell(of_both)
+        hessian[:, -1, :] = hessian[:, :, -1]
+        hessian[:, -1, -1] = self._by_cell((of_above + of_below + 2 * of_both) * self.mean**2).sum(axis=1)
+        cuts = options - 1
+        free = [*range(1, options), *([] if hold_slope else [options + 1])]  # the outermost edges stay where they are
+        gradient, hessian = gradient[:, free], hessian[:, free][:, :, free]
+        common, of_common = gradient.sum(axis=0), hessian.sum(axis=0)
+        if not hold_slope:
+            common[-1] += _PRIOR_ROWS * (at.slope - self.usual_slope)
+            of_common[-1, -1] += _PRIOR_ROWS
+        own, of_own = gradient[:-1, :cuts] + self.precision * at.shifts, hessian[:-1, :cuts]
+        blocks = of_own[:, :, :cuts] + self.precision * np.eye(cuts)
+        solved = np.linalg.solve(blocks, np.concatenate([own[:, :, None], of_own], axis=2))
+        eliminated = np.einsum("aki,akj->ij", of_own, solved)
+        moved = -np.linalg.solve(of_common - eliminated[:, 1:], common - eliminated[:, 0])
+        shifts = -solved[:, :, 0] - solved[:, :, 1:] @ moved
+        step = _At(moved[:cuts], 0.0 if hold_slope else float(moved[-1]), shifts)
+        return step, float(-(common @ moved + (own * shifts).sum()))
 
-    def __call__(self, parameters: Floats) -> tuple[float, Floats]:
-        thresholds, slope, shifts = self.unpacked(parameters)
-        edges = np.full((self.people + 1, self.steps + 2), np.inf)
-        edges[:, 0] = -np.inf
-        edges[:-1, 1:-1], edges[-1, 1:-1] = thresholds + shifts, thresholds
-        # Personal shifts may cross; a likelihood of thresholds that do would promise more than 1 in all.
-        crossed = bool((edges[:, 1:] < edges[:, :-1]).any())
-        order = np.argsort(edges, axis=1) if crossed else None
-        places, mean, signs = self._edges
-        at = (edges if order is None else np.take_along_axis(edges, order, axis=1)).ravel()[places] - slope * mean
-        above, below = scipy.special.ndtr(at).reshape(2, -1)
-        chosen = np.maximum(above - below, _TINY)
-        pulls = signs * np.exp(-0.5 * at**2) / np.tile(chosen, 2)
-        by_edge = np.bincount(places, pulls, minlength=edges.size).reshape(edges.shape)
-        if order is not None:
-            by_edge = np.take_along_axis(by_edge, np.argsort(order, axis=1), axis=1)
-        by_cut = by_edge[:, 1:-1]
-        total = by_cut.sum(axis=0)
-        gradient = np.zeros_like(parameters)
-        gradient[0] = total.sum()
-        gradient[1 : self.steps] = np.exp(parameters[1 : self.steps]) * np.cumsum(total[::-1])[::-1][1:]
-        gradient[self.steps] = -slope * (pulls @ mean)
-        loss = -np.log(chosen).sum()
-        if parameters.size > self.steps + 1:
-            gradient[self.steps + 1 :] = (by_cut[:-1] + shifts / self.spread**2).ravel()
-            loss += 0.5 * (shifts**2).sum() / self.spread**2
-        return float(loss), gradient
+    def _edges(self, at: _At) -> Floats:
+        """(A + 1, K + 1) everyone's thresholds between the outermost edges."""
+        edges = np.full((self.shape[0], self.shape[1] + 1), _FAR)
+        edges[:, 0] = -_FAR
+        edges[:, 1:-1] = at.thresholds
+        edges[:-1, 1:-1] += at.shifts
+        return edges
+
+    def _beside(self, edges: Floats, slope: float) -> tuple[Floats, Floats]:
+        """(m,) the edges above and below each row's option, from where the row is."""
+        moved = slope * self.mean
+        return edges[:, 1:].ravel()[self.cell] - moved, edges[:, :-1].ravel()[self.cell] - moved
+
+    def _by_cell(self, of_rows: Floats) -> Floats:
+        """(A + 1, K) weighted sums."""
+        sums = np.bincount(self.cell, self.weight * of_rows, minlength=self.shape[0] * self.shape[1])
+        return np.asarray(sums.reshape(self.shape), dtype=float)
+
+
+def _log_chance(above: Floats, below: Floats) -> Floats:
+    """log(Φ(above) - Φ(below)), taken in the tail in which both are small."""
+    right = above + below > 0
+    high, low = np.where(right, -below, above), np.where(right, -above, below)
+    larger = scipy.special.log_ndtr(high)
+    with np.errstate(divide="ignore"):  # edges that rounding makes one
+        return np.asarray(larger + np.log(-np.expm1(scipy.special.log_ndtr(low) - larger)))
