@@ -71,7 +71,8 @@ def test_figures_are_found_by_their_decimals_and_units(said: str, figures: Modul
 def test_figures_are_rows_of_results(figures: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [
         {"system": "accord", "rmse": 0.7241, "rmse_low": 0.69, "rmse_high": 1.0, "share": 0.9949, "count": 12345.6},
-        {"system": "other", "rmse": None},
+        {"system": "other", "rmse": None, "of": "sums", "lost": 3},
+        {"system": "third", "of": "sums", "lost": 4},
         {"what": "gain", "value": -0.018, "low": -0.03, "high": None},
     ]
     machine = {"processor": "Fast(R) CPU", "cores": 2, "gigabytes": 24, "python": "3.11.7", "load": 1.26}
@@ -85,10 +86,13 @@ def test_figures_are_rows_of_results(figures: ModuleType, tmp_path: Path, monkey
     assert figures.figure("some share system=accord as={:.1%}") == "99.5 %"
     assert figures.figure("some count system=accord as={:,.0f}") == "12,346"
     assert figures.figure("some value what=gain as='{:.3} from {low:.2}'") == "-.018 from -.03"
+    assert figures.figure("some sum:lost of=sums as={:.0f}") == "7"
     assert figures.figure("some commit") == "abc+" and figures.figure("some parts") == "a, b; a short run"
     assert figures.figure("some machine") == "Fast CPU, 2 cores, 24 GB, Python 3.11.7, load 1.3"
     for source, said in {
-        "some rmse": "3 rows",
+        "some rmse": "4 rows",
+        "some sum:rmse of=sums": "2 rows, 2 of them without a figure",
+        "some sum:lost of=nothing": "0 rows",
         "some rmse system=nobody": "0 rows",
         "some rmse system=other": "no 'rmse'",
         "nothing rmse": "no results of 'nothing'; there are: some",

@@ -9,8 +9,8 @@ A figure of the README or of `docs/` stands between two comments, which no reade
 
 FILE is a benchmark's, KEY=VALUE name one of its rows, COLUMN is what is shown; `{low}` and `{high}` are the ends of its
 interval, in the columns `COLUMN_low` and `COLUMN_high`, or `low` and `high` beside `value`. `.3` is a number of
-decimals without the zero before them, `.1%` a percentage, `,.0f` and the like are Python's. Without a row, `commit`,
-`machine` and `parts` tell of the whole file, as in `figure: FILE machine`.
+decimals without the zero before them, `.1%` a percentage, `,.0f` and the like are Python's. `sum:COLUMN` adds up all
+rows that are named. Without a row, `commit`, `machine` and `parts` tell of the whole file (`figure: FILE machine`).
 
 What no committed result holds says where it is from, in the same paragraph or the same row of a table:
 `<!-- measured: 0.1 -->` for what version 0.1 measured, `<!-- given: ... -->` for what is no measurement of ours (a
@@ -103,6 +103,11 @@ def figure(source: str) -> str:
     rows = [
         row for row in results_of(benchmark)["rows"] if all(str(row.get(key)) == value for key, value in wanted.items())
     ]
+    if column.startswith("sum:"):
+        parts = [row.get(column.removeprefix("sum:")) for row in rows]
+        if None in parts or not parts:
+            raise WrongFigure(f"{len(rows)} rows, {parts.count(None)} of them without a figure: {source}")
+        return form.format(Number(sum(parts)))
     if len(rows) != 1 or rows[0].get(column) is None:
         what = f"{len(rows)} rows" if len(rows) != 1 else f"no {column!r}"
         raise WrongFigure(f"{what} in {benchmark!r} where {wanted}: {source}")
