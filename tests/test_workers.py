@@ -201,7 +201,7 @@ def test_an_export_is_shared_out_and_each_reply_is_scored_once(shared: Served) -
 
 
 class Senders:
-    """Clients that send each reply until it is answered, and remember which were."""
+    """Clients that send each reply until it is answered, and remember which were; they stop with the `with`."""
 
     def __init__(self, service: Served, clients: int) -> None:
         self.service, self.acknowledged, self.refused = service, set[tuple[str, str]](), Counter[int]()
@@ -209,6 +209,12 @@ class Senders:
         self._threads = [threading.Thread(target=self._send, args=(client,)) for client in range(clients)]
         for thread in self._threads:
             thread.start()
+
+    def __enter__(self) -> Senders:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
 
     def _send(self, client: int) -> None:
         place = 0
@@ -262,8 +268,7 @@ def test_workers_that_are_killed_again_and_again_under_load_lose_nothing_that_wa
     tmp_path: Path, evaluator: Evaluator
 ) -> None:
     chosen = random.Random(0)
-    with served(tmp_path, evaluator, "--out", "rows.jsonl") as service:
-        senders = Senders(service, 4)
+    with served(tmp_path, evaluator, "--out", "rows.jsonl") as service, Senders(service, 4) as senders:
         for kill in range(5):
             before = len(senders.acknowledged)
             until(lambda before=before: len(senders.acknowledged) > before + 20, service.said)  # type: ignore[misc]
@@ -272,7 +277,6 @@ def test_workers_that_are_killed_again_and_again_under_load_lose_nothing_that_wa
             until(lambda victim=victim: victim not in service.workers())  # type: ignore[misc]
             until(lambda kill=kill: service.said().count("is started again") > kill, service.said)  # type: ignore[misc]
         until(service.is_well, service.said)
-        senders.stop()
     kept = {(row["conversation"], row["id"]) for row in service.rows()}
     assert len(senders.acknowledged) > 100 and not senders.acknowledged - kept
     assert service.process.returncode == 0 and service.said().count("SIGKILL") == 5
@@ -282,13 +286,12 @@ def test_workers_that_are_killed_again_and_again_under_load_lose_nothing_that_wa
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_all_finish_what_is_under_way_and_end(tmp_path: Path, evaluator: Evaluator, number: signal.Signals) -> None:
     with served(tmp_path, evaluator, "--out", "rows.jsonl") as service:
-        senders = Senders(service, 4)
-        until(lambda: len(senders.acknowledged) > 50, service.said)
-        workers = service.workers()
-        for each in [service.process.pid, *workers]:  # as a terminal or a service manager does
-            os.kill(each, number)
-        assert service.process.wait(PATIENCE) == 0
-        senders.stop()
+        with Senders(service, 4) as senders:
+            until(lambda: len(senders.acknowledged) > 50, service.said)
+            workers = service.workers()
+            for each in [service.process.pid, *workers]:  # as a terminal or a service manager does
+                os.kill(each, number)
+            assert service.process.wait(PATIENCE) == 0
         kept = {(row["conversation"], row["id"]) for row in service.rows()}
         assert not senders.acknowledged - kept and not any(Path(f"/proc/{each}").exists() for each in workers)
         assert "Traceback" not in service.said()
