@@ -131,8 +131,8 @@ def _study(folder: Path) -> str:
             return answer.status, answer.headers.get("Location", ""), answer.read().decode()
 
         ask("/")
-        shown, at = [ask("/")[2]], "/rate/detection"
-        status, at, page = ask(at)
+        shown = [ask(path)[2] for path in ("/", "/rate/detection")]
+        status, at, page = ask("/rate/detection/next")
         while status in (302, 303, 307):
             status, at, page = ask(at)
         shown.append(page)

@@ -73,8 +73,10 @@ class Browser:
         return self.served.send(f"{lead}Content-Length: {len(sent)}\r\n\r\n".encode("latin-1"), sent).decode("latin-1")
 
     def take(self) -> str:
-        """The page of the next item."""
-        self.item = _first(r"location: /rate/look/([\w-]+)", self.send("GET", "/rate/look"))
+        """The page of the next item, behind that of the guidelines."""
+        self.item = _first(r"location: /rate/look/([\w-]+)", told := self.send("GET", "/rate/look/next"))
+        if not self.item:
+            raise RuntimeError(f"nothing to rate was given: status {_status(told)}")
         return self.send("GET", f"/rate/look/{self.item}")
 
     def answer(self, **more: object) -> dict[str, object]:
