@@ -93,7 +93,7 @@ class OrdinalLink:
     def distribution(self, mean: Floats, annotator: Indices, extra_variance: Floats | float = 0.0) -> Floats:
         """(n, K) probabilities of each option, summing to 1."""
         shifts = np.vstack([self.shifts, np.zeros(len(self.thresholds))])[annotator]
-        # Personal shifts may cross; sorted thresholds are the nearest that do not.
+        # In folders saved before thresholds had to rise some may cross; sorted ones are the nearest that do not.
         thresholds = np.sort(self.thresholds + shifts, axis=1)
         width = np.sqrt(1.0 + self.slope**2 * np.asarray(extra_variance, dtype=float))
         below = scipy.special.ndtr((thresholds - self.slope * mean[:, None]) / np.reshape(width, (-1, 1)))
