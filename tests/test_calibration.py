@@ -105,7 +105,9 @@ def in_groups(text: np.ndarray) -> np.ndarray:
         ([0.3, 0.5, 0.1, 0.2, 0.4, 0.7, 0.05], True),
     ],
 )
-def test_the_criterion_effects_and_gradient_are_those_of_the_definition(ratios: list[float], grouped: bool) -> None:
+def test_the_criterion_effects_gradient_and_information_are_those_of_the_definition(
+    ratios: list[float], grouped: bool
+) -> None:
     X, y, annotator, text = small()
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
     people, who = np.unique(annotator, return_inverse=True)
@@ -126,6 +128,44 @@ def test_the_criterion_effects_and_gradient_are_those_of_the_definition(ratios: 
         step[effect] = 1e-4
         higher, lower = (design.solve(at * np.exp(s)).criterion for s in (step, -step))
         assert solved.gradient[effect] == pytest.approx((higher - lower) / 2e-4, abs=1e-4)
+    # Half of xᵀPx/s² - hhᵀ/(s⁴·freedom), where x_k = r_k·V_k·P·y and h_k = yᵀP·x_k.
+    parts = [covariance(Z, annotator, text, unit, group) - np.eye(len(y)) for unit in np.diag(at)]
+    x = np.stack([part @ P @ y for part in parts], axis=1)
+    h = x.T @ P @ y
+    information = (x.T @ P @ x / noise - np.outer(h, h) / (noise**2 * (len(y) - 1))) / 2
+    assert solved.information == pytest.approx(information, rel=1e-6, abs=1e-8)
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("annotators", [False, True])
+@pytest.mark.parametrize("noise", [0.01, 0.6, 30.0])
+def test_nobody_finds_likelier_variance_ratios(noise: float, annotators: bool, grouped: bool) -> None:
+    X, y, annotator, text = small()
+    y = y + np.random.default_rng(1).normal(scale=noise, size=len(y))
+    who = np.unique(annotator, return_inverse=True)[1] if annotators else np.zeros(0, dtype=int)
+    which, of = (np.unique(names, return_inverse=True)[1] for names in (text, in_groups(text)))
+    people, group, columns = int(who.max(initial=-1)) + 1, of if grouped else None, np.array([0, 1])
+    design = MixedDesign.of(X, y, who, people, which, annotators, group, columns)
+    present = design.present()
+
+    def loss(logs: NDArray[np.float64]) -> float:
+        ratios = np.zeros(design.count)
+        ratios[present] = np.exp(logs)
+        return design.solve(ratios).criterion
+
+    found = design.best_ratios()
+    others = [np.log(found[present]), np.full(len(present), np.log(0.05)), np.zeros(len(present))]
+    better = [optimize.minimize(loss, start, method="L-BFGS-B", bounds=[(-12, 4)] * len(present)) for start in others]
+    assert min(each.fun for each in better) > loss(others[0]) - 1e-5
+    assert (found[present] >= np.exp(-12) * (1 - 1e-9)).all() and (found[present] <= np.exp(4) * (1 + 1e-9)).all()
+
+
+@pytest.mark.parametrize("rated", [[3.0] * 12, [1.0, 5.0] * 6, [1.0] * 11 + [5.0]])
+def test_variance_ratios_are_found_where_ratings_decide_nothing(rated: list[float]) -> None:
+    who = np.arange(12) % 3
+    for X in (np.zeros((12, 1)), np.arange(12.0)[:, None], np.ones((12, 2))):
+        fitted = MixedEffects().fit(X, np.array(rated), who, np.arange(12) // 2, np.arange(12) // 4)
+        assert np.isfinite(fitted.ratios_).all() and np.isfinite(fitted.predict(X, who)).all()
 
 
 def test_effects_of_a_draw_are_those_of_its_rows_written_out() -> None:

@@ -9,7 +9,8 @@ w_t = 1/(n_t + 1/r_t), a_t = 1 - n_t·w_t, s_g = Σ_t n_t·a_t and k_g = 1/(s_g 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -28,9 +29,10 @@ from accord.learning.layout import (
     dense,
     weighed,
 )
+from accord.learning.newton import minimum
 
 LOG_RATIO_BOUNDS = (-12.0, 4.0)
-_START = 0.05
+_START, _TRUST = 0.05, 0.25
 SAMPLED_EFFECTS, SAMPLED_ROWS = 600, 12_000
 """With more effects the variance ratios are found on the ratings of some annotators, of about so many rows at most."""
 _ROWS_AT_ONCE = 1024
@@ -47,6 +49,7 @@ class Solved:
     noise: float
     criterion: float
     gradient: Floats
+    information: Floats
 
 
 @dataclass(frozen=True)
@@ -153,24 +156,12 @@ class MixedDesign(Layout):
     def best_ratios(self) -> Floats:
         """The variance ratios with the highest restricted likelihood; 0 for an absent effect."""
         present = self.present()
-        ratios = np.zeros(self.count)
         if not present:
-            return ratios
+            return np.zeros(self.count)
         if len(self.block) > SAMPLED_EFFECTS and (sample := of_some_annotators(self)).people < self.people:
             return self.of_present(sample.best_ratios())
 
-        def objective(logs: Floats) -> tuple[float, Floats]:
-            trial = np.zeros(self.count)
-            trial[present] = np.exp(logs)
-            solved = self.solve(trial)
-            return solved.criterion, solved.gradient[present]
-
-        start = np.full(len(present), np.log(_START))
-        found = scipy.optimize.minimize(
-            objective, start, jac=True, method="L-BFGS-B", bounds=[LOG_RATIO_BOUNDS] * len(present)
-        )
-        ratios[present] = np.exp(found.x)
-        return ratios
+        return minimum(_At(self, np.array(present), np.full(len(present), np.log(_START)))).solved.ratios
 
     def learn(self, ratios: Floats) -> Learned:
         """All that the given ratios make of the ratings."""
@@ -204,7 +195,8 @@ class MixedDesign(Layout):
             log_det += np.log1p(ratios[GROUP] * eliminated.s).sum()
         criterion = 0.5 * (log_det + self._freedom * np.log(noise))
         gradient = self._gradient(ratios, eliminated, effects, covariance, noise)
-        return Solved(ratios, effects, covariance, noise, criterion, gradient)
+        information = self._information(ratios, eliminated, effects, covariance, noise)
+        return Solved(ratios, effects, covariance, noise, criterion, gradient, information)
 
     def _eliminated(self, ratios: Floats) -> Eliminated:
         _, a, s, k = self.nesting.weights(ratios)
@@ -257,6 +249,37 @@ class MixedDesign(Layout):
             explained += float((self._over_texts(at**2) * K).sum())
             gradient[TEXT] = 0.5 * ratios[TEXT] * (trace - explained)
         return gradient
+
+    def _information(
+        self, ratios: Floats, eliminated: Eliminated, effects: Floats, covariance: Floats, noise: float
+    ) -> Floats:
+        """(ratios, ratios) the average information by log r, s² at its best (Gilmour, Thompson & Cullis, 1995).
+
+        (xᵀPx/s² - hhᵀ/(s⁴·freedom)) / 2, with x_k the effects of kind k at each rating and h_k = |effect_k|²/r_k. With
+        P = V⁻¹ - V⁻¹WCWᵀV⁻¹, the rows of Wᵀ V⁻¹ x_k that a kind in W has to itself cancel but for its own penalty.
+        """
+        left, from_w = np.zeros((self.count, self.count)), np.zeros((len(effects), self.count))
+        for effect, members in self._members.items():
+            from_w[members, effect] = effects[members] / ratios[effect]
+            left[effect, effect] = effects[members] @ from_w[members, effect]
+        spread = np.diag(left).copy()
+        if shared := [effect for effect in (TEXT, GROUP) if ratios[effect] > 0]:
+            size, a, by_group = self.nesting.size[:, None], eliminated.a[:, None], self.nesting.by_group
+
+            def taken(said: Floats) -> Floats:
+                """(T, m) what each text's group takes from every rating in it."""
+                return np.asarray(by_group.T @ (eliminated.k[:, None] * (by_group @ (a * said))))
+
+            residual = (self._texts @ np.append(-effects, 1.0))[:, None]
+            by_text = a * (residual - size * taken(residual))
+            by_kind = {TEXT: by_text, GROUP: by_group.T @ (by_group @ by_text)}
+            x = np.hstack([ratios[effect] * by_kind[effect] for effect in shared])
+            spread[shared] = (x * by_text).sum(axis=0)
+            whitened = a * (x - taken(size * x))
+            left[np.ix_(shared, shared)] = x.T @ (size * whitened)
+            from_w[:, shared] = -(self._texts.T @ whitened)[:-1]
+        left -= from_w.T @ covariance @ from_w
+        return np.asarray(0.5 * (left / noise - np.outer(spread, spread) / (noise**2 * self._freedom)))
 
     def held_out_residuals(self, solved: Solved) -> Floats:
         """(n,) what each rating differs from its prediction by all other groups: P_gg⁻¹ (P y)_g.
@@ -313,6 +336,39 @@ class MixedDesign(Layout):
         kept = a[text]
         shared = k[self.nesting.group[text[:, 0]]][:, None, None] * kept[:, :, None] * kept[:, None, :]
         return np.asarray(np.eye(rows.shape[1]) - w[text][:, :, None] * same - shared)
+
+
+@dataclass(frozen=True)
+class _At:
+    """Where the search for the variance ratios is: the logs of those that are present, in their bounds."""
+
+    design: MixedDesign
+    present: Indices
+    logs: Floats
+
+    @cached_property
+    def solved(self) -> Solved:
+        """The equations there."""
+        ratios = np.zeros(self.design.count)
+        ratios[self.present] = np.exp(self.logs)
+        return self.design.solve(ratios)
+
+    @property
+    def loss(self) -> float:
+        """-log restricted likelihood."""
+        return self.solved.criterion
+
+    def step(self) -> tuple[Callable[[float], _At], float]:
+        """Newton's step by the average information, no further than the bounds."""
+        slope = self.solved.gradient[self.present]
+        # A ratio on its way to nothing has hardly any information left: its slope says how far.
+        curve = self.solved.information[np.ix_(self.present, self.present)] + np.diag(_TRUST * np.abs(slope) + 1e-9)
+        least, most = LOG_RATIO_BOUNDS
+        free = np.flatnonzero(np.where(slope > 0, self.logs > least, self.logs < most))
+        step = np.zeros(len(slope))
+        step[free] = -np.linalg.solve(curve[np.ix_(free, free)], slope[free])
+        step = np.clip(self.logs + step, least, most) - self.logs
+        return lambda share: replace(self, logs=self.logs + share * step), max(float(-slope @ step), 0.0)
 
 
 def _inverted(system: Floats) -> tuple[Floats, Floats]:

@@ -9,11 +9,15 @@ that Newton's steps find its one minimum: a difference of two Φ is log-concave 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
+
+from accord.learning.newton import minimum
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -24,7 +28,6 @@ _FAR = 1e9  # where the outermost thresholds are
 # strictly, and are finite where an option was never chosen. The slope is drawn as weakly to where it starts, which
 # decides where all μ are one.
 _PRIOR_ROWS = 0.001
-_MOST_STEPS = 100  # 4 to 10 are usual
 
 
 @dataclass(frozen=True)
@@ -57,12 +60,12 @@ class OrdinalLink:
             options: K.
             spread: Standard deviation of the prior on δ; 0 keeps all thresholds common.
         """
-        start = _start(mean, answer, options, people if spread > 0 else 0)
-        objective = _Objective.of(mean, answer, annotator, start, spread)
-        found = objective.minimum(start)
+        start = _start(mean, answer, annotator, people if spread > 0 else 0, options, spread)
+        found = minimum(start)
         if found.slope < _LEAST_SLOPE:
             level = start.thresholds + (_LEAST_SLOPE - start.slope) * mean.mean()
-            found = objective.minimum(_At(level, _LEAST_SLOPE, start.shifts), hold_slope=True)
+            held = replace(start.rows, holds_slope=True)
+            found = minimum(replace(start, rows=held, thresholds=level, slope=_LEAST_SLOPE))
         shifts = found.shifts if spread > 0 else np.zeros((people, options - 1))
         return cls(found.thresholds, found.slope, shifts, floor=1.0 / (2 * len(mean) + options))
 
@@ -103,23 +106,7 @@ class OrdinalLink:
         return np.asarray((1 - options * self.floor) * probabilities + self.floor)
 
 
-@dataclass(frozen=True)
-class _At:
-    """Where the search is: θ (K-1,), c and δ (A, K-1); or a step from there."""
-
-    thresholds: Floats
-    slope: float
-    shifts: Floats
-
-    def moved(self, step: _At, share: float) -> _At:
-        return _At(
-            self.thresholds + share * step.thresholds,
-            self.slope + share * step.slope,
-            self.shifts + share * step.shifts,
-        )
-
-
-def _start(mean: Floats, answer: Indices, options: int, people: int) -> _At:
+def _start(mean: Floats, answer: Indices, annotator: Indices, people: int, options: int, spread: float) -> _At:
     """Thresholds under which the options are as frequent as they are, and a slope of one over the residual spread."""
     residual = float(np.std(answer - (mean - mean.mean() + answer.mean()))) or 1.0
     slope = 1.0 / max(residual, 0.1)
@@ -128,12 +115,22 @@ def _start(mean: Floats, answer: Indices, options: int, people: int) -> _At:
     share = (upto + 0.5 * np.arange(1, options)) / (len(answer) + 0.5 * options)
     width = np.sqrt(1.0 + slope**2 * mean.var())
     thresholds = slope * mean.mean() + width * scipy.special.ndtri(share)
-    return _At(thresholds, slope, np.zeros((people, options - 1)))
+    who = np.where((annotator < 0) | (annotator >= people), people, annotator)
+    cells = (people + 1) * options
+    rows = _Rows(
+        np.concatenate([mean, np.full(cells, mean.mean())]),
+        np.concatenate([who * options + answer, np.arange(cells)]),
+        np.concatenate([np.ones(len(mean)), np.full(cells, _PRIOR_ROWS)]),
+        (people + 1, options),
+        1 / spread**2 if people else 0.0,
+        slope,
+    )
+    return _At(rows, thresholds, slope, np.zeros((people, options - 1)))
 
 
 @dataclass(frozen=True)
-class _Objective:
-    """-log posterior, its gradient and its Hessian, of rows that each chose the option between two of K+1 edges.
+class _Rows:
+    """What is learned from: rows that each chose the option between two of K+1 edges, and the priors.
 
     Attributes:
         mean: (m,) μ, prior rows behind the others.
@@ -142,6 +139,7 @@ class _Objective:
         shape: A + 1, K.
         precision: Of the prior on δ, one over its variance.
         usual_slope: Which c is weakly drawn to.
+        holds_slope: Whether c stays what it is.
     """
 
     mean: Floats
@@ -150,98 +148,89 @@ class _Objective:
     shape: tuple[int, int]
     precision: float
     usual_slope: float
+    holds_slope: bool = False
 
-    @classmethod
-    def of(cls, mean: Floats, answer: Indices, annotator: Indices, start: _At, spread: float) -> _Objective:
-        people, options = len(start.shifts), len(start.thresholds) + 1
-        who = np.where((annotator < 0) | (annotator >= people), people, annotator)
-        cells = (people + 1) * options
-        return cls(
-            np.concatenate([mean, np.full(cells, mean.mean())]),
-            np.concatenate([who * options + answer, np.arange(cells)]),
-            np.concatenate([np.ones(len(mean)), np.full(cells, _PRIOR_ROWS)]),
-            (people + 1, options),
-            1 / spread**2 if people else 0.0,
-            start.slope,
-        )
+    def by_cell(self, of_rows: Floats) -> Floats:
+        """(A + 1, K) weighted sums."""
+        sums = np.bincount(self.cell, self.weight * of_rows, minlength=self.shape[0] * self.shape[1])
+        return np.asarray(sums.reshape(self.shape), dtype=float)
 
-    def minimum(self, start: _At, hold_slope: bool = False) -> _At:
-        """Newton's steps, each halved until it keeps a part of what it promises, until none promises anything."""
-        at, loss = start, self.loss(start)
-        for _ in range(_MOST_STEPS):
-            step, promised = self.step(at, hold_slope)
-            if promised < 1e-9 * (1.0 + abs(loss)):
-                break
-            share = 1.0
-            while (reached := self.loss(at.moved(step, share))) > loss - 1e-4 * share * promised:
-                if (share := share / 2) < 1e-9:
-                    return at
-            at, loss = at.moved(step, share), reached
-        return at
 
-    def loss(self, at: _At) -> float:
-        """Infinite where someone's thresholds do not rise."""
-        edges = self._edges(at)
-        if not (edges[:, 1:] > edges[:, :-1]).all():
+@dataclass(frozen=True)
+class _At:
+    """Where the search is: θ (K-1,), c and δ (A, K-1)."""
+
+    rows: _Rows
+    thresholds: Floats
+    slope: float
+    shifts: Floats
+
+    @cached_property
+    def edges(self) -> Floats:
+        """(A + 1, K + 1) everyone's thresholds between the outermost edges."""
+        edges = np.full((self.rows.shape[0], self.rows.shape[1] + 1), _FAR)
+        edges[:, 0] = -_FAR
+        edges[:, 1:-1] = self.thresholds
+        edges[:-1, 1:-1] += self.shifts
+        return edges
+
+    @cached_property
+    def chances(self) -> tuple[Floats, Floats, Floats]:
+        """(m,) the edges above and below each row's option, from where the row is, and log P of that option."""
+        moved = self.slope * self.rows.mean
+        above, below = (side.ravel()[self.rows.cell] - moved for side in (self.edges[:, 1:], self.edges[:, :-1]))
+        return above, below, _log_chance(above, below)
+
+    @cached_property
+    def loss(self) -> float:
+        """-log posterior; infinite where someone's thresholds do not rise."""
+        if not (self.edges[:, 1:] > self.edges[:, :-1]).all():
             return np.inf
-        prior = self.precision * (at.shifts**2).sum() + _PRIOR_ROWS * (at.slope - self.usual_slope) ** 2
-        return float(0.5 * prior - self.weight @ _log_chance(*self._beside(edges, at.slope)))
+        rows = self.rows
+        prior = rows.precision * (self.shifts**2).sum() + _PRIOR_ROWS * (self.slope - rows.usual_slope) ** 2
+        return float(0.5 * prior - rows.weight @ self.chances[2])
 
-    def step(self, at: _At, hold_slope: bool) -> tuple[_At, float]:
-        """Newton's step, and how much less the loss were after it if it went on as it begins.
+    def step(self) -> tuple[Callable[[float], _At], float]:
+        """Newton's step.
 
         δ of one annotator meet no other's in the Hessian: they are eliminated annotator by annotator, which leaves K
         equations for θ and c.
         """
-        above, below = self._beside(self._edges(at), at.slope)
-        chance = _log_chance(above, below)
+        rows, (above, below, chance) = self.rows, self.chances
         up, low = (np.exp(-0.5 * (edge**2 + np.log(2 * np.pi)) - chance) for edge in (above, below))
         of_above, of_below, of_both = above * up + up**2, low**2 - below * low, -up * low
-        people, options = self.shape
+        people, options = rows.shape
         gradient = np.zeros((people, options + 2))  # by edge 0 to K, then by c
         hessian = np.zeros((people, options + 2, options + 2))
         option = np.arange(options)
         for edge, first, second in ((option + 1, -up, of_above), (option, low, of_below)):
-            gradient[:, edge] += self._by_cell(first)
-            gradient[:, -1] -= self._by_cell(first * self.mean).sum(axis=1)
-            hessian[:, edge, edge] += self._by_cell(second)
-            hessian[:, edge, -1] -= self._by_cell((second + of_both) * self.mean)
-        hessian[:, option + 1, option] = hessian[:, option, option + 1] = self._by_cell(of_both)
+            gradient[:, edge] += rows.by_cell(first)
+            gradient[:, -1] -= rows.by_cell(first * rows.mean).sum(axis=1)
+            hessian[:, edge, edge] += rows.by_cell(second)
+            hessian[:, edge, -1] -= rows.by_cell((second + of_both) * rows.mean)
+        hessian[:, option + 1, option] = hessian[:, option, option + 1] = rows.by_cell(of_both)
         hessian[:, -1, :] = hessian[:, :, -1]
-        hessian[:, -1, -1] = self._by_cell((of_above + of_below + 2 * of_both) * self.mean**2).sum(axis=1)
+        hessian[:, -1, -1] = rows.by_cell((of_above + of_below + 2 * of_both) * rows.mean**2).sum(axis=1)
         cuts = options - 1
-        free = [*range(1, options), *([] if hold_slope else [options + 1])]  # the outermost edges stay where they are
+        free = [*range(1, options), *([] if rows.holds_slope else [options + 1])]  # the outermost edges stay
         gradient, hessian = gradient[:, free], hessian[:, free][:, :, free]
         common, of_common = gradient.sum(axis=0), hessian.sum(axis=0)
-        if not hold_slope:
-            common[-1] += _PRIOR_ROWS * (at.slope - self.usual_slope)
+        if not rows.holds_slope:
+            common[-1] += _PRIOR_ROWS * (self.slope - rows.usual_slope)
             of_common[-1, -1] += _PRIOR_ROWS
-        own, of_own = gradient[:-1, :cuts] + self.precision * at.shifts, hessian[:-1, :cuts]
-        blocks = of_own[:, :, :cuts] + self.precision * np.eye(cuts)
+        own, of_own = gradient[:-1, :cuts] + rows.precision * self.shifts, hessian[:-1, :cuts]
+        blocks = of_own[:, :, :cuts] + rows.precision * np.eye(cuts)
         solved = np.linalg.solve(blocks, np.concatenate([own[:, :, None], of_own], axis=2))
         eliminated = np.einsum("aki,akj->ij", of_own, solved)
         moved = -np.linalg.solve(of_common - eliminated[:, 1:], common - eliminated[:, 0])
         shifts = -solved[:, :, 0] - solved[:, :, 1:] @ moved
-        step = _At(moved[:cuts], 0.0 if hold_slope else float(moved[-1]), shifts)
-        return step, float(-(common @ moved + (own * shifts).sum()))
+        thresholds, slope = moved[:cuts], 0.0 if rows.holds_slope else float(moved[-1])
 
-    def _edges(self, at: _At) -> Floats:
-        """(A + 1, K + 1) everyone's thresholds between the outermost edges."""
-        edges = np.full((self.shape[0], self.shape[1] + 1), _FAR)
-        edges[:, 0] = -_FAR
-        edges[:, 1:-1] = at.thresholds
-        edges[:-1, 1:-1] += at.shifts
-        return edges
+        def reached(share: float) -> _At:
+            at = (self.thresholds + share * thresholds, self.slope + share * slope, self.shifts + share * shifts)
+            return _At(rows, *at)
 
-    def _beside(self, edges: Floats, slope: float) -> tuple[Floats, Floats]:
-        """(m,) the edges above and below each row's option, from where the row is."""
-        moved = slope * self.mean
-        return edges[:, 1:].ravel()[self.cell] - moved, edges[:, :-1].ravel()[self.cell] - moved
-
-    def _by_cell(self, of_rows: Floats) -> Floats:
-        """(A + 1, K) weighted sums."""
-        sums = np.bincount(self.cell, self.weight * of_rows, minlength=self.shape[0] * self.shape[1])
-        return np.asarray(sums.reshape(self.shape), dtype=float)
+        return reached, float(-(common @ moved + (own * shifts).sum()))
 
 
 def _log_chance(above: Floats, below: Floats) -> Floats:
