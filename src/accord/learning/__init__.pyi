@@ -7,8 +7,10 @@ from .conformal import band_width as band_width, bands as bands, groups_needed a
 from .core import matrix as matrix
 from .curves import Additive as Additive, BINS as BINS, Bins as Bins, predicted as predicted
 from .equations import MixedDesign as MixedDesign
-from .evaluator import Evaluator as Evaluator, learns as learns, level_of as level_of, with_notes as with_notes
+from .evaluator import Evaluator as Evaluator, learns as learns, with_notes as with_notes
 from .experts import ExpertParameters as ExpertParameters, parts as parts
+from .fitting import Fitting as Fitting, OneFold as OneFold, level_of as level_of
+from .fitting import predict_unseen as predict_unseen
 from .folder import QUESTIONS as QUESTIONS, saved_as as saved_as
 from .head import Head as Head, check_settings as check_settings, heads as heads, make_head as make_head
 from .head import settings_of as settings_of
@@ -33,7 +35,7 @@ from .network import Shape as Shape, blocks as blocks, chances as chances, input
 from .network_core import NetworkSettings as NetworkSettings, PAPER as PAPER, answers_to as answers_to
 from .other_questions import FEWEST_SHEETS as FEWEST_SHEETS, OtherQuestions as OtherQuestions
 from .other_questions import other_sheets as other_sheets
-from .out_of_fold import Fitting as Fitting, out_of_fold as out_of_fold, predict_unseen as predict_unseen
+from .out_of_fold import out_of_fold as out_of_fold
 from .panel import RULES as RULES, predict_panel as predict_panel
 from .plausibility import KINDS as KINDS, Plausibility as Plausibility, fakes as fakes
 from .presets import EVIDENCE as EVIDENCE, EvaluatorSettings as EvaluatorSettings, Level as Level

@@ -7,11 +7,8 @@ its sources name.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +18,10 @@ from accord.evidence import (
     EvidenceTable,
     Source,
     Training,
-    in_pairs,
     joined,
     measure_all,
 )
+from accord.learning.fitting import Fitting, level_of
 from accord.learning.folder import (
     FOLDER_FORMAT,
     HELD_OUT,
@@ -33,13 +30,12 @@ from accord.learning.folder import (
     SourceCard,
     write_folder,
 )
-from accord.learning.head import Head, make_head
-from accord.learning.held_out import Choice, HeldOut
+from accord.learning.head import Head
+from accord.learning.held_out import HeldOut
 from accord.learning.plausibility import Plausibility
 from accord.learning.presets import Level
 from accord.models import LIKELIHOOD, Flow, ModelSettings
 from accord.values import (
-    BadInput,
     Labels,
     NotFitted,
     Question,
@@ -117,6 +113,11 @@ class Evaluator:
         """Whether it can score a reply as it is said: every source can."""
         return bool(self.sources) and all(source.is_live for source in self.sources)
 
+    @property
+    def fitting(self) -> Fitting:
+        """How its head learns."""
+        return Fitting(self.question, self.head, self.head_name, self.choose, self.seed)
+
     def signature(self) -> Signature:
         """How its scores are made."""
         made = self.head.signature().with_part("sources", "+".join(source.name for source in self.sources))
@@ -152,22 +153,15 @@ class Evaluator:
         Raises:
             BadInput: As `fit`, or nothing is known of any sample.
         """
-        shown = evidence if not self.head.needs_labels else _known(evidence)
-        if evidence.columns and not shown.columns:
-            why = Counter(evidence.absences.values()).most_common(1)
-            said = "".join(f": {reason}" for reason, _ in why)
-            raise BadInput(
-                f"none of the {len(evidence)} samples to learn from has evidence{said}; accord judge asks for it"
-            )
-        if self.question.compares and all(column.centre is None for column in shown.columns):
-            shown, labels = in_pairs(shown, labels, self.question)
-        return self.with_head(self._chosen(shown, labels), shown, labels, learned or ())
+        fitting = self.fitting
+        shown, labels = fitting.shown(evidence, labels)
+        return self.with_head(fitting.learned(shown, labels), shown, labels, learned or ())
 
     def with_head(
         self, head: Head, evidence: EvidenceTable, labels: Labels, learned: Sequence[Source] = ()
     ) -> Evaluator:
         """The evaluator with a head that has learned from this evidence; sources that it learned nothing from go."""
-        columns = _columns(head, evidence if not self.head.needs_labels else _known(evidence))
+        columns = _columns(head, self.fitting.known(evidence))
         own = ((source, tuple(c for c in columns if c.source == source.name)) for source in learned or self.sources)
         kept = [part for source, mine in own if (part := source.keep_only(mine))]
         return replace(self, head=head, sources=tuple(kept), level=level_of(labels.on(self.question.id).targets))
@@ -186,15 +180,6 @@ class Evaluator:
     def without_gate(self) -> Evaluator:
         """The evaluator for scores that nobody is asked about."""
         return replace(self, checks_plausibility=False, plausibility=None)
-
-    def _chosen(self, evidence: EvidenceTable, labels: Labels) -> Head:
-        """The head after learning, with the settings that predict inner folds best where some are to be chosen."""
-        given = self.head.settings()
-        tried = [{**given, **dict(zip(self.choose, one, strict=True))} for one in product(*self.choose.values())]
-        made = [partial(make_head, self.head_name, settings=settings) for settings in tried]
-        if len(made) == 1:
-            return made[0](self.question).fit(evidence, labels)
-        return Choice(self.question, made, self.seed).fit(evidence, labels)
 
     # --- predicting ---------------------------------------------------------------------------------------------
 
@@ -348,21 +333,6 @@ def learns(source: Source) -> bool:
     return type(source).learn is not Source.learn
 
 
-def level_of(targets: Iterable[Target]) -> Level | None:
-    """Whether targets are turns or whole conversations; `None` without any.
-
-    Raises:
-        BadInput: They are both: answers about turns and about conversations are not pooled.
-    """
-    levels = {"conversation" if target.turn is None else "turn" for target in targets}
-    if len(levels) > 1:
-        raise BadInput(
-            "people rated both turns and whole conversations under one question; an evaluator learns one of the two: "
-            "name it with level: turn or level: conversation in evaluators:"
-        )
-    return next(iter(levels), None)  # type: ignore[arg-type]
-
-
 def with_notes(scores: Sequence[Score | Unscored], evidence: EvidenceTable) -> list[Score | Unscored]:
     """Scores with the notes of their evidence."""
     found: list[Score | Unscored] = []
@@ -389,11 +359,6 @@ def _as_note(score: Score | Unscored) -> dict[str, Any]:
 
 
 _NOTED = ("annotator", "value", "low", "high", "band_low", "band_high", "distribution", "warning")
-
-
-def _known(evidence: EvidenceTable) -> EvidenceTable:
-    """The columns that are known of at least one row."""
-    return evidence.select(np.flatnonzero(evidence.present.any(axis=0)).tolist())
 
 
 def _columns(head: Head, evidence: EvidenceTable) -> tuple[Any, ...]:

@@ -11,10 +11,11 @@ from dataclasses import replace
 
 from accord.evidence import EvidenceTable, Ratings, Source, Training, joined, measure_all
 from accord.learning.evaluator import Evaluator, learns
-from accord.learning.held_out import System, held_out, unscored
+from accord.learning.fitting import predict_unseen
+from accord.learning.held_out import System, unscored
 from accord.models import Flow
 from accord.statistics import Split
-from accord.values import AccordError, BudgetReached, Labels, ModelError, Question
+from accord.values import AccordError, BudgetReached, ModelError
 
 
 def out_of_fold(
@@ -39,7 +40,7 @@ def out_of_fold(
     learning = [source for source in evaluator.sources if learns(source)]
     table = known if known is not None else (yield from measure_all(fixed, train.samples))
     if not learning:
-        return predict_unseen(evaluator, table, train.labels, rated, splits)
+        return predict_unseen(evaluator.name, evaluator.fitting, table, train.labels, rated, splits)
     whole = unscored(evaluator.name, rated)
     for split in splits:
         try:
@@ -69,31 +70,4 @@ def _without(
         unseen = joined(unseen, (yield from learned.source.measure(other.samples)), source.name)
     both = seen.concat(unseen)
     at = both.rows_of(rated.target)
-    return predict_unseen(evaluator, both, train.labels, replace(rated, row=at), [split])
-
-
-def predict_unseen(
-    evaluator: Evaluator, evidence: EvidenceTable, labels: Labels, rated: Ratings, splits: Sequence[Split]
-) -> System:
-    """The same where all evidence is there: the head learns on the one side of each split, and predicts the other."""
-
-    def make(question: Question) -> Fitting:
-        return Fitting(evaluator)
-
-    return held_out(evaluator.name, make, evaluator.question, evidence, labels, rated, splits)
-
-
-class Fitting:
-    """An evaluator's head as something that fits on evidence: what `held_out` and curves learn again and again."""
-
-    def __init__(self, evaluator: Evaluator) -> None:
-        self._evaluator = evaluator
-
-    def fit(self, evidence: EvidenceTable, labels: Labels) -> _Predicting:
-        """Learn from one side of a split."""
-        return _Predicting(self._evaluator.fitted_on(evidence, labels))
-
-
-class _Predicting:
-    def __init__(self, evaluator: Evaluator) -> None:
-        self.predict_each, self.annotators = evaluator.head.predict_each, evaluator.annotators
+    return predict_unseen(evaluator.name, evaluator.fitting, both, train.labels, replace(rated, row=at), [split])

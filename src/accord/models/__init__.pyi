@@ -21,8 +21,8 @@ from .judges.logprobs import TOP_LOGPROBS as TOP_LOGPROBS, read_first_token as r
 from .judges.recorded import JUDGEMENTS_FILE as JUDGEMENTS_FILE, NOT_RECORDED as NOT_RECORDED
 from .judges.recorded import RecordedJudge as RecordedJudge, Recording as Recording, read_recordings as read_recordings
 from .judges.written import VerbalisedJudge as VerbalisedJudge, frequencies as frequencies, read_stated as read_stated
-from .judging import AT_ONCE as AT_ONCE, Judged as Judged, NOT_APPLICABLE as NOT_APPLICABLE, NOT_YET as NOT_YET
-from .judging import Named as Named, judge_all as judge_all, judging_signature as judging_signature
+from .judging import AT_ONCE as AT_ONCE, Judged as Judged, Named as Named
+from .judging import judge_all as judge_all, judging_signature as judging_signature
 from .judging import kept_answers as kept_answers, questions_for as questions_for, unjudged as unjudged
 from .kept_embeddings import embed as embed
 from .ledger import Lease as Lease, Ledger as Ledger
@@ -44,7 +44,8 @@ from .prompts import answer_labels as answer_labels, documents_of as documents_o
 from .prompts import fenced as fenced, material_of as material_of, prompt_file as prompt_file, prompt_for as prompt_for
 from .prompts import transcript_of as transcript_of
 from .requests import ASSISTANT as ASSISTANT, EMBEDDER as EMBEDDER, FINDER as FINDER, JUDGE as JUDGE, Keep as Keep
-from .requests import Known as Known, LIKELIHOOD as LIKELIHOOD, Makers as Makers, NOT_ASKED as NOT_ASKED
+from .requests import Known as Known, LIKELIHOOD as LIKELIHOOD, Makers as Makers, NOT_APPLICABLE as NOT_APPLICABLE
+from .requests import NOT_ASKED as NOT_ASKED, NOT_YET as NOT_YET
 from .requests import Questions as Questions, Recall as Recall, SCORER as SCORER, STORE as STORE, Text as Text
 from .requests import USER as USER, WRITER as WRITER, Who as Who
 from .running import Models as Models, Step as Step, memory_models as memory_models, plan as plan, run as run

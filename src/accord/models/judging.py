@@ -15,6 +15,7 @@ from accord.models.flow import OUT_OF_BUDGET, all_of, as_finished
 from accord.models.ledger import Lease, Ledger
 from accord.models.model import Answer, Judge, Unanswered, in_requests
 from accord.models.replies import checked
+from accord.models.requests import NOT_APPLICABLE, NOT_YET
 from accord.models.windowing import truncated_share, windowing
 from accord.store import Store, batches
 from accord.values import BudgetReached, Question, Rubric, Sample, Signature, Target, canonical_json, content_hash
@@ -22,7 +23,6 @@ from accord.values import BudgetReached, Question, Rubric, Sample, Signature, Ta
 PREPARED_AT_ONCE = 64
 AT_ONCE = 16
 """Subjects that are judged at the same time."""
-NOT_APPLICABLE, NOT_YET = "does not apply", "not judged yet"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ USER, ASSISTANT = "user", "assistant"
 """Who holds a synthetic conversation; one of them speaks for both where the project names only one."""
 EMBEDDER, STORE = "embedder", "store"
 """Roles that need no entry under `models:`."""
-NOT_ASKED = "not asked yet"
+NOT_ASKED, NOT_YET, NOT_APPLICABLE = "not asked yet", "not judged yet", "does not apply"
 GIVEN = "given"
 """Where a model of one's own answers, as its kept replies are keyed."""
 

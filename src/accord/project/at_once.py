@@ -25,7 +25,7 @@ ONE_THREAD = {
 """A process beside others has one core: its libraries need not fight for the rest."""
 MOST = 4
 """So many processes work at the same time where nobody says how many: each has a copy of what it works on."""
-IMPORTS = ("accord.project.comparing", "accord.learning.mixed", "accord.learning.svr", "scipy.optimize", "sklearn.svm")
+IMPORTS = ("accord.learning.fitting", "accord.learning.calibration", "scipy.sparse.linalg", "sklearn.svm")
 """What learning imports late, and takes a second for."""
 _BEGIN = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from accord.project.at_once import serve; serve()"
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from accord.evidence import EvidenceTable, Ratings, Source, Training, joined
-from accord.learning import Evaluator, System, learns, out_of_fold, predict_unseen, unscored
+from accord.learning import Evaluator, OneFold, System, learns, out_of_fold, unscored
 from accord.models import run
 from accord.project.at_once import AtOnce
 from accord.project.fitting import in_question, leak_of, synthetic_in
@@ -18,7 +18,7 @@ from accord.project.insights import speakers_of
 from accord.project.keeping import Kept, calm, settings_of
 from accord.statistics import STATISTICS, Clusters, MeanStatistic, Split, paired_test
 from accord.validation import Comparison, Group, baselines, compared, folds_of
-from accord.values import AccordError, BadInput, Labels, UnknownName
+from accord.values import AccordError, BadInput, UnknownName
 
 if TYPE_CHECKING:
     from accord.project.project import Project
@@ -214,26 +214,13 @@ def _learned_at_once(
     work: Work, rated: Ratings, splits: Sequence[Split], at_once: AtOnce, on_step: OnStep = lambda name: None
 ) -> dict[str, System]:
     """The predictions of evaluators whose sources do not learn; one fold of one of them is a piece of the work."""
-    given = {name: (evaluator, known, train.labels) for name, (evaluator, known, train) in work.items()}
+    given = {name: (evaluator.fitting, known, train.labels) for name, (evaluator, known, train) in work.items()}
     pieces = [(name, place) for name in work for place in range(len(splits))]
-    learned = at_once(_Folds(given, rated, splits), pieces, lambda piece: None if piece[1] else on_step(piece[0]))
+    learned = at_once(OneFold(given, rated, splits), pieces, lambda piece: None if piece[1] else on_step(piece[0]))
     found: dict[str, System] = {name: unscored(name, rated) for name in work}
     for (name, place), predicted in zip(pieces, learned, strict=True):
         found[name] = found[name].with_rows(predicted, rated, splits[place])
     return found
-
-
-@dataclass(frozen=True)
-class _Folds:
-    """Learns one evaluator without one fold."""
-
-    given: Mapping[str, tuple[Evaluator, EvidenceTable, Labels]]
-    rated: Ratings
-    splits: Sequence[Split]
-
-    def __call__(self, piece: tuple[str, int]) -> System:
-        name, place = piece
-        return predict_unseen(*self.given[name], self.rated, [self.splits[place]])
 
 
 def _learned_each_fold(

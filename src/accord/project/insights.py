@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.evidence import EvidenceTable, Ratings
-from accord.learning import Evaluator, Fitting, Head, Importance, System, importance, make_head
+from accord.learning import Evaluator, Head, Importance, System, importance, make_head
 from accord.project.keeping import Kept, calm, settings_of
 from accord.project.results import Compared
 from accord.statistics import Clusters, Diagram, Interval, diagrams, grouped_folds
@@ -76,7 +76,7 @@ def insights(store: Store, rubric: Rubric, tried: Compared, evaluator: Evaluator
 
     def curve() -> list[Point]:
         return learning_curve(
-            lambda _: Fitting(own),
+            lambda _: own.fitting,
             question,
             evidence,
             labels,

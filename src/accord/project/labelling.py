@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from accord.learning import Fitting, suggest_labels
+from accord.learning import suggest_labels
 from accord.project.results import Estimates, NextLabel
 from accord.project.scoring import latest_scores
 from accord.project.selecting import LEFT, left_for_people
@@ -73,5 +73,5 @@ def estimate(project: Project) -> Estimates:
     topics = [name for name in config.group_by if name != "system"]  # what is compared is no topic
     labels = labels.grouped(groups_of(samples, topics, by_input=True).of)
     systems = {sample.conversation.id: sample.conversation.shown_system or "not said" for sample in samples}
-    found = system_means(evidence, labels, question, lambda _: Fitting(evaluator), systems, config.folds, config.seed)
+    found = system_means(evidence, labels, question, lambda _: evaluator.fitting, systems, config.folds, config.seed)
     return Estimates(question.id, found, gaps(found))

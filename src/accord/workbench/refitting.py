@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypedDict, cast
 
 from accord.evidence import EvidenceTable
-from accord.learning import Evaluator, Fitting, System, held_out, learns, load_evaluator
+from accord.learning import Evaluator, System, held_out, learns, load_evaluator
 from accord.project import Fitted, Project
 from accord.statistics import grouped_folds
 from accord.validation import Table, always_learned, differences_of
@@ -172,7 +172,7 @@ def _in_use(project: Project, fitted: Fitted, before: Evaluator, time: str) -> S
     rated, never = comparison.ratings, always_learned(evidence, train.labels, train.question, comparison.seen)
     splits = list(grouped_folds(list(rated.group), comparison.folds, comparison.seed, never))
     rated = replace(rated, row=evidence.rows_of(rated.target))
-    found = held_out(IN_USE, lambda question: Fitting(before), train.question, evidence, had, rated, splits)
+    found = held_out(IN_USE, lambda question: before.fitting, train.question, evidence, had, rated, splits)
     if not found.scored.any():
         raise BadInput(next(iter(found.reasons), "it predicts nothing"))
     return found
