@@ -256,7 +256,7 @@ class Payment:
         self.server = ChatServer(self._answer)
 
     def _answer(self, request: Mapping[str, Any]) -> Wire:
-        for number in [n for n in self.then if n <= len(self.server.requests)]:
+        for number in [n for n in list(self.then) if n <= len(self.server.requests)]:  # others take from it meanwhile
             self.then.pop(number, lambda: None)()
         if "input" in request and self._part == "embeddings":
             said = enumerate(request["input"])
