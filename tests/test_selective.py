@@ -6,13 +6,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import beta
+from scipy import stats
 
 from accord import Evaluator, Score, Target, Unscored
 from accord.learning import Calibration, HeldOut, load_evaluator
 from accord.project import LEFT, Project, ScoreOptions, Selection, config_from
 from accord.sample import sources as sample_sources
-from accord.statistics import fixed_sequence, upper_bound
+from accord.statistics import (
+    beta_quantile,
+    fixed_sequence,
+    gamma_quantile,
+    normal_quantile,
+    normal_tail,
+    t_quantile,
+    t_tail,
+    upper_bound,
+)
 from accord.testing import planted
 from accord.values import BadInput, Signature, score_from
 
@@ -20,10 +29,26 @@ from accord.values import BadInput, Signature, score_from
 def test_the_bound_is_clopper_and_pearsons_where_ratings_stand_alone_and_wider_where_they_err_together() -> None:
     wrong = np.arange(200) % 20 == 0
     alone = upper_bound(wrong, np.arange(200))
-    assert alone == pytest.approx(beta.ppf(0.95, 11, 190), abs=1e-3)
+    assert alone == pytest.approx(stats.beta.ppf(0.95, 11, 190), abs=1e-3)
     together = upper_bound(np.sort(wrong), np.arange(200) // 10)
     assert together > 1.5 * alone
     assert upper_bound(np.zeros(60, dtype=bool), np.arange(60) // 3) == pytest.approx(1 - 0.05 ** (1 / 21), abs=0.02)
+
+
+def test_tails_and_quantiles_are_those_of_scipy() -> None:
+    for p in (0.001, 0.025, 0.5, 0.95, 0.999):
+        assert normal_quantile(p) == pytest.approx(stats.norm.ppf(p), rel=1e-9, abs=1e-12)
+        for freedom in (1, 2.5, 30, 1e6):
+            assert t_quantile(p, freedom) == pytest.approx(stats.t.ppf(p, freedom), rel=1e-9, abs=1e-12)
+        for a, b in ((1, 1), (3.2, 100), (50, 0.5), (1, 2000)):
+            assert beta_quantile(p, a, b) == pytest.approx(stats.beta.ppf(p, a, b), rel=1e-9)
+        for shape in (1, 4096):
+            assert gamma_quantile(p, shape) == pytest.approx(stats.gamma.ppf(p, shape), rel=1e-9)
+    for z in (-3.0, 0.0, 1.5, 30.0):
+        assert normal_tail(z) == pytest.approx(stats.norm.sf(z), rel=1e-9)
+        for freedom in (1, 2.5, 30):
+            assert t_tail(z, freedom) == pytest.approx(stats.t.sf(z, freedom), rel=1e-9)
+    assert normal_tail(np.array([0.0, np.inf])).tolist() == [0.5, 0.0]
 
 
 @pytest.mark.slow

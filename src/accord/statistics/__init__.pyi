@@ -5,6 +5,9 @@ from .agreement import krippendorff_alpha as krippendorff_alpha, lowest_rmse as 
 from .agreement import pearson as pearson, range_names as range_names, smece as smece
 from .agreement import smece_by_option as smece_by_option, smece_of as smece_of, summary as summary, within as within
 from .defaults import CONFIDENCE as CONFIDENCE, DRAWS as DRAWS, FOLDS as FOLDS
+from .distributions import beta_quantile as beta_quantile, gamma_quantile as gamma_quantile
+from .distributions import normal_quantile as normal_quantile, normal_tail as normal_tail
+from .distributions import t_quantile as t_quantile, t_tail as t_tail
 from .drawn import units_alpha as units_alpha
 from .grouped_t import Part as Part, p_value as p_value, reach as reach, spread_of as spread_of
 from .groups import Groups as Groups, Texts as Texts, groups_of as groups_of

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.statistics.defaults import CONFIDENCE
+from accord.statistics.distributions import t_quantile, t_tail
 
 Floats = NDArray[np.float64]
 
@@ -69,15 +70,11 @@ def spread_of(parts: Sequence[Part], spent: float = 0.0) -> tuple[float, float]:
 
 def reach(parts: Sequence[Part], spent: float = 0.0) -> float:
     """How far the interval of a sum of parts reaches on either side; arguments as `spread_of`."""
-    from scipy.stats import t
-
     error, freedom = spread_of(parts, spent)
-    return float(t.ppf((1 + CONFIDENCE) / 2, freedom)) * error
+    return t_quantile((1 + CONFIDENCE) / 2, freedom) * error
 
 
 def p_value(value: float, parts: Sequence[Part], spent: float = 0.0) -> float:
     """Two-sided p of a sum of parts that should be 0; 1 where nothing varies."""
-    from scipy.stats import t
-
     error, freedom = spread_of(parts, spent)
-    return float(2 * t.sf(abs(value) / error, freedom)) if error > 0 else 1.0
+    return 2 * t_tail(abs(value) / error, freedom) if error > 0 else 1.0

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accord.statistics.defaults import CONFIDENCE
+from accord.statistics.distributions import beta_quantile, t_quantile
 
 Floats = NDArray[np.float64]
 
@@ -85,8 +86,6 @@ def upper_bound(wrong: NDArray[np.bool_], group: ArrayLike, confidence: float = 
 
     v is the variance of p between groups; n* is at most n, and G where nothing was wrong or everything was.
     """
-    from scipy.stats import beta, t
-
     n, p = len(wrong), float(np.mean(wrong))
     _, place, size = np.unique(np.asarray(group).astype(str), return_inverse=True, return_counts=True)
     groups = len(size)
@@ -96,6 +95,6 @@ def upper_bound(wrong: NDArray[np.bool_], group: ArrayLike, confidence: float = 
     if p > 0.0:
         off = np.bincount(place, wrong, groups) - p * size
         v = groups / (groups - 1) * float(off @ off) / n**2
-        fewer = float(t.ppf(confidence, n - 1) / t.ppf(confidence, groups - 1)) ** 2
+        fewer = (t_quantile(confidence, n - 1) / t_quantile(confidence, groups - 1)) ** 2
         worth = min(float(n), p * (1 - p) / v * fewer) if v > 0 else worth
-    return float(beta.ppf(confidence, worth * p + 1, worth * (1 - p)))
+    return beta_quantile(confidence, worth * p + 1, worth * (1 - p))

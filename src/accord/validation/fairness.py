@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from accord.evidence import Ratings
@@ -25,6 +24,8 @@ from accord.statistics import (
     WeightedStatistic,
     bootstrap,
     holm,
+    normal_quantile,
+    normal_tail,
     pearson,
     smece_of,
 )
@@ -139,7 +140,7 @@ def _apart(paired: Paired, rated: Ratings, known: NDArray[np.bool_], inside: NDA
     influence[rest] = -(error[rest] - error[rest].mean()) / rest.sum()
     total = Clusters(rated.group).sums(influence[:, None])[:, 0]
     spread = float(np.sqrt((total**2).sum()))
-    return difference, float(2 * scipy.stats.norm.sf(abs(difference) / spread)) if spread > 0 else 1.0
+    return difference, float(2 * normal_tail(abs(difference) / spread)) if spread > 0 else 1.0
 
 
 FEWEST_RATINGS = 15
@@ -193,8 +194,8 @@ def annotator_quality(rated: Ratings, anybody: Floats) -> list[Suspect]:
         r, others = pearson(rated.value[mine], anybody[mine]), pearson(rated.value[rest], anybody[rest])
         if r is not None and others is not None and mine.sum() >= FEWEST_RATINGS and others > 0:
             found.append((str(name), int(mine.sum()), r, others))
-    below = holm([float(scipy.stats.norm.cdf(_z(r) * np.sqrt(n - 3))) for _, n, r, _ in found])
-    apart = holm([float(scipy.stats.norm.cdf((_z(r) - _z(others)) * np.sqrt(n - 3))) for _, n, r, others in found])
+    below = holm([float(normal_tail(-_z(r) * np.sqrt(n - 3))) for _, n, r, _ in found])
+    apart = holm([float(normal_tail((_z(others) - _z(r)) * np.sqrt(n - 3))) for _, n, r, others in found])
     named: list[Suspect] = []
     for (name, n, r, others), reverse, random in zip(found, below, apart, strict=True):
         if reverse < LEVEL:
@@ -209,4 +210,4 @@ def _z(r: float) -> float:
 
 
 def _is_above_zero(r: float, n: int) -> bool:
-    return bool(_z(r) * np.sqrt(n - 3) > scipy.stats.norm.ppf(1 - LEVEL))
+    return bool(_z(r) * np.sqrt(n - 3) > normal_quantile(1 - LEVEL))

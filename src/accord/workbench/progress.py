@@ -9,6 +9,7 @@ from functools import cached_property
 from statistics import median
 from typing import Any
 
+from accord.statistics import beta_quantile
 from accord.store import ADJUDICATED, Assignment, Item
 from accord.values import ISSUE, Annotation, Question, Value
 from accord.workbench.agreeing import Answers, Figure, change_of, people_agree
@@ -255,12 +256,10 @@ def taking_part(study: OpenStudy) -> list[str]:
 
 def share_of(count: int, n: int) -> Figure:
     """A share with its exact interval (Clopper and Pearson, 1934)."""
-    from scipy.stats import beta
-
     if not n:
         return Figure(None, None, None, 0)
-    low = float(beta.ppf(0.025, count, n - count + 1)) if count else 0.0
-    high = float(beta.ppf(0.975, count + 1, n - count)) if count < n else 1.0
+    low = beta_quantile(0.025, count, n - count + 1) if count else 0.0
+    high = beta_quantile(0.975, count + 1, n - count) if count < n else 1.0
     return Figure(count / n, low, high, n)
 
 

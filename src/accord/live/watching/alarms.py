@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from accord.evidence import Column
 from accord.live.watching.day import Day
-from accord.statistics import holm
+from accord.statistics import holm, normal_tail
 from accord.validation import SHIFTED, chance, stability
 
 Floats = NDArray[np.float64]
@@ -184,15 +184,13 @@ def _whole(series: Mapping[str, Day], names: Sequence[str]) -> Day:
 
 
 def _means(then: Day, now: Day) -> list[_Test]:
-    from scipy.stats import norm
-
     before, after = then.mean(), now.mean()
     if before.mean is None or after.mean is None or not before.error or not after.error:
         return []
     z = (after.mean - before.mean) / sqrt(before.error**2 + after.error**2)
     each = np.array([sampled.total / sampled.count for sampled in then.kept.values() if sampled.count])
     matters = abs(after.mean - before.mean) >= MATTERS * float(each.std())
-    return [_Test("mean", "", before.mean, after.mean, float(2 * norm.sf(abs(z))), matters)]
+    return [_Test("mean", "", before.mean, after.mean, float(2 * normal_tail(abs(z))), matters)]
 
 
 def _scores(then: Day, now: Day) -> list[_Test]:
@@ -231,11 +229,9 @@ def _moved(kind: str, about: str, then: Floats, now: Floats) -> _Test:
 
 def _unscored(then: Day, now: Day) -> list[_Test]:
     """A rise of the share of replies without a score; its error is that of a ratio over conversations."""
-    from scipy.stats import norm
-
     (before, was), (after, error) = then.unscored_share(), now.unscored_share()
     spread = sqrt(was**2 + error**2)
-    p = float(norm.sf((after - before) / spread)) if spread > 0 else float(after <= before)
+    p = float(normal_tail((after - before) / spread)) if spread > 0 else float(after <= before)
     return [_Test("unscored", "", before, after, p, after - before >= RISEN)]
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.statistics import CONFIDENCE
+from accord.statistics import CONFIDENCE, gamma_quantile, t_quantile
 from accord.values import Score, Target, Unscored
 
 OTHERS = "other systems"
@@ -170,11 +170,10 @@ class Day:
         The k-th smallest of n hashes, as a share U of their range, is about a Gamma(k) variable divided by n (Beyer et
         al., 2007).
         """
-        from scipy.stats import gamma
-
         if not self.is_full:
             return len(self.kept), len(self.kept)
-        low, high = gamma.ppf([(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], len(self.kept)) / self._share()
+        ends = (1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2
+        low, high = (gamma_quantile(p, len(self.kept)) / self._share() for p in ends)
         return max(round(low), len(self.kept)), round(high)
 
     def _share(self) -> float:
@@ -183,8 +182,6 @@ class Day:
 
     def mean(self) -> DayMean:
         """M = Σ scores / replies; its variance is that of a ratio over conversations, C/(C-1)·Σ(tᶜ - m·nᶜ)²/(Σnᶜ)²."""
-        from scipy.stats import t
-
         if not self.scored:
             return DayMean(None, None, None, None)
         told = [each for each in self.kept.values() if each.count]
@@ -192,7 +189,7 @@ class Day:
         if C < 2:
             return DayMean(mean, None, None, None)
         error = self._error(mean, np.array([each.total for each in told]), np.array([each.count for each in told]))
-        reach = float(t.ppf((1 + CONFIDENCE) / 2, C - 1)) * error
+        reach = t_quantile((1 + CONFIDENCE) / 2, C - 1) * error
         lowest, highest = self.ends or (-np.inf, np.inf)  # no mean of scores lies beyond the scale
         return DayMean(mean, max(mean - reach, lowest), min(mean + reach, highest), error)
 
