@@ -84,7 +84,8 @@ class Sharing(LoadScopeScheduling):
 
 @functools.cache
 def _shares(path: Path) -> bool:
-    return 'scope="module"' in path.read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8")
+    return 'scope="module"' in text or "\n@cache\n" in text
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Sharing:

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from importlib.util import find_spec
 
 import polars as pl
 import pytest
@@ -16,14 +17,16 @@ from accord.formats import find, names_in, objects, opened, pieces, pieces_of, p
 from accord.project import BatchScorer, Spread, finished, merge_parts, score_parts
 from accord.values import BadInput, MissingExtra
 
-pytest.importorskip("s3fs", reason="accord[s3] is not installed")
-moto_server = pytest.importorskip("moto.server", reason="moto[server] is not installed")
+LACKING = [name for name in ("s3fs", "moto") if find_spec(name) is None]
+pytestmark = pytest.mark.skipif(bool(LACKING), reason=f"not installed: {', '.join(LACKING)} (accord[s3], moto[server])")
 ONE = Spread(workers=1)
 
 
 @pytest.fixture(scope="module")
 def server():
-    found = moto_server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    from moto.server import ThreadedMotoServer
+
+    found = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     found.start()
     yield "http://{}:{}".format(*found.get_host_and_port())
     found.stop()

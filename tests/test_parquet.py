@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -25,18 +26,20 @@ def one_long_text() -> pl.DataFrame:
 
 
 @pytest.mark.parametrize(
-    ("frame", "said"),
+    ("made", "said"),
     [
-        (one_long_text(), "unpacks to more than 64 MB, 200 times its size"),
-        (pl.DataFrame({"id": ["a"], "m": [np.zeros(2_100_000)]}), "a group of 1 rows with 2,100,001 values"),
-        (pl.DataFrame({"a": pl.repeat(1, 21_000_000, eager=True, dtype=pl.Int8)}), "with 21,000,000 values"),
-        (pl.DataFrame({f"c{place}": [1] for place in range(10_001)}), "more than 10,000 columns"),
-        (nested(110), "nested deeper than 100 levels"),
+        (one_long_text, "unpacks to more than 64 MB, 200 times its size"),
+        (lambda: pl.DataFrame({"id": ["a"], "m": [np.zeros(2_100_000)]}), "a group of 1 rows with 2,100,001 values"),
+        (lambda: pl.DataFrame({"a": pl.repeat(1, 21_000_000, eager=True, dtype=pl.Int8)}), "with 21,000,000 values"),
+        (lambda: pl.DataFrame({f"c{place}": [1] for place in range(10_001)}), "more than 10,000 columns"),
+        (lambda: nested(110), "nested deeper than 100 levels"),
     ],
     ids=["one text", "one row", "one group", "columns", "levels"],
 )
-def test_what_unpacks_to_too_much_is_refused_unread(frame: pl.DataFrame, said: str, tmp_path: Path) -> None:
-    path = tmp_path / "t.parquet"
+def test_what_unpacks_to_too_much_is_refused_unread(
+    made: Callable[[], pl.DataFrame], said: str, tmp_path: Path
+) -> None:
+    path, frame = tmp_path / "t.parquet", made()
     frame.write_parquet(path, row_group_size=max(len(frame), 1))
     with pytest.raises(BadInput, match=said):
         list(read_rows(path))

@@ -111,7 +111,7 @@ def test_packed_replies_are_unpacked(pack: Any, encoding: str) -> None:
     ("wire", "reason"),
     [
         (Wire(b"x" * (MOST_BYTES + 1)), "too large"),
-        (Wire(gzip.compress(b" " * (MOST_BYTES + 1)), headers={"Content-Encoding": "gzip"}), "too large"),
+        (Wire(gzip.compress(b" " * (MOST_BYTES + 1), 1), headers={"Content-Encoding": "gzip"}), "too large"),
         (Wire(b"no gzip", headers={"Content-Encoding": "gzip"}), "malformed"),
         (Wire(gzip.compress(b"{}" * 99)[:-9], headers={"Content-Encoding": "gzip"}), "malformed"),
         (Wire(b"x", headers={"Content-Encoding": "br"}), "malformed"),
