@@ -160,7 +160,6 @@ class MixedDesign(Layout):
             return np.zeros(self.count)
         if len(self.block) > SAMPLED_EFFECTS and (sample := of_some_annotators(self)).people < self.people:
             return self.of_present(sample.best_ratios())
-
         return minimum(_At(self, np.array(present), np.full(len(present), np.log(_START)))).solved.ratios
 
     def learn(self, ratios: Floats) -> Learned:
