@@ -49,7 +49,6 @@ class Solved:
     noise: float
     criterion: float
     gradient: Floats
-    information: Floats
 
 
 @dataclass(frozen=True)
@@ -194,8 +193,7 @@ class MixedDesign(Layout):
             log_det += np.log1p(ratios[GROUP] * eliminated.s).sum()
         criterion = 0.5 * (log_det + self._freedom * np.log(noise))
         gradient = self._gradient(ratios, eliminated, effects, covariance, noise)
-        information = self._information(ratios, eliminated, effects, covariance, noise)
-        return Solved(ratios, effects, covariance, noise, criterion, gradient, information)
+        return Solved(ratios, effects, covariance, noise, criterion, gradient)
 
     def _eliminated(self, ratios: Floats) -> Eliminated:
         _, a, s, k = self.nesting.weights(ratios)
@@ -249,35 +247,30 @@ class MixedDesign(Layout):
             gradient[TEXT] = 0.5 * ratios[TEXT] * (trace - explained)
         return gradient
 
-    def _information(
-        self, ratios: Floats, eliminated: Eliminated, effects: Floats, covariance: Floats, noise: float
-    ) -> Floats:
+    def information(self, solved: Solved) -> Floats:
         """(ratios, ratios) the average information by log r, s² at its best (Gilmour, Thompson & Cullis, 1995).
 
         (xᵀPx/s² - hhᵀ/(s⁴·freedom)) / 2, with x_k the effects of kind k at each rating and h_k = |effect_k|²/r_k. With
         P = V⁻¹ - V⁻¹WCWᵀV⁻¹, the rows of Wᵀ V⁻¹ x_k that a kind in W has to itself cancel but for its own penalty.
         """
+        ratios, effects, noise = solved.ratios, solved.effects, solved.noise
         left, from_w = np.zeros((self.count, self.count)), np.zeros((len(effects), self.count))
         for effect, members in self._members.items():
             from_w[members, effect] = effects[members] / ratios[effect]
             left[effect, effect] = effects[members] @ from_w[members, effect]
         spread = np.diag(left).copy()
-        if shared := [effect for effect in (TEXT, GROUP) if ratios[effect] > 0]:
-            size, a, by_group = self.nesting.size[:, None], eliminated.a[:, None], self.nesting.by_group
-
-            def taken(said: Floats) -> Floats:
-                """(T, m) what each text's group takes from every rating in it."""
-                return np.asarray(by_group.T @ (eliminated.k[:, None] * (by_group @ (a * said))))
-
-            residual = (self._texts @ np.append(-effects, 1.0))[:, None]
-            by_text = a * (residual - size * taken(residual))
+        if kinds := [effect for effect in (TEXT, GROUP) if ratios[effect] > 0]:
+            size, by_group = self.nesting.size, self.nesting.by_group
+            _, a, _, k = self.nesting.weights(ratios)
+            residual = self._texts @ np.append(-effects, 1.0)
+            by_text = a * residual - size * self.nesting.shared(a, k, residual)
             by_kind = {TEXT: by_text, GROUP: by_group.T @ (by_group @ by_text)}
-            x = np.hstack([ratios[effect] * by_kind[effect] for effect in shared])
-            spread[shared] = (x * by_text).sum(axis=0)
-            whitened = a * (x - taken(size * x))
-            left[np.ix_(shared, shared)] = x.T @ (size * whitened)
-            from_w[:, shared] = -(self._texts.T @ whitened)[:-1]
-        left -= from_w.T @ covariance @ from_w
+            x = np.stack([ratios[effect] * by_kind[effect] for effect in kinds])
+            whitened = np.stack([a * each - self.nesting.shared(a, k, size * each) for each in x])
+            spread[kinds] = x @ by_text
+            left[np.ix_(kinds, kinds)] = (x * size) @ whitened.T
+            from_w[:, kinds] = -(self._texts.T @ whitened.T)[:-1]
+        left -= from_w.T @ solved.covariance @ from_w
         return np.asarray(0.5 * (left / noise - np.outer(spread, spread) / (noise**2 * self._freedom)))
 
     def held_out_residuals(self, solved: Solved) -> Floats:
@@ -361,7 +354,8 @@ class _At:
         """Newton's step by the average information, no further than the bounds."""
         slope = self.solved.gradient[self.present]
         # A ratio on its way to nothing has hardly any information left: its slope says how far.
-        curve = self.solved.information[np.ix_(self.present, self.present)] + np.diag(_TRUST * np.abs(slope) + 1e-9)
+        curve = self.design.information(self.solved)[np.ix_(self.present, self.present)]
+        curve += np.diag(_TRUST * np.abs(slope) + 1e-9)
         least, most = LOG_RATIO_BOUNDS
         free = np.flatnonzero(np.where(slope > 0, self.logs > least, self.logs < most))
         step = np.zeros(len(slope))

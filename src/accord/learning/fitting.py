@@ -118,10 +118,10 @@ def level_of(targets: Iterable[Target]) -> Level | None:
     Raises:
         BadInput: They are both: answers about turns and about conversations are not pooled.
     """
-    levels = {"conversation" if target.turn is None else "turn" for target in targets}
+    levels: set[Level] = {"conversation" if target.turn is None else "turn" for target in targets}
     if len(levels) > 1:
         raise BadInput(
             "people rated both turns and whole conversations under one question; an evaluator learns one of the two: "
             "name it with level: turn or level: conversation in evaluators:"
         )
-    return next(iter(levels), None)  # type: ignore[arg-type]
+    return next(iter(levels), None)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from accord.evidence import Arrays, EvidenceTable, options_of
 from accord.learning.head import Head, heads
+from accord.statistics import normal_quantile
 from accord.values import POPULATION, BadInput, Labels, Question, Score, Signature, Unscored, score_from
 from accord.version import __version__
 
@@ -72,7 +73,7 @@ class LabelFree(Head):
         assert self.centre_ is not None and self.spread_ is not None
         values, known = self._values(evidence)
         latent = ((values - self.centre_) / self.spread_).sum(axis=1) / np.sqrt(len(self.features))
-        cuts = scipy.special.ndtri(np.arange(1, len(self.options_)) / len(self.options_))
+        cuts = normal_quantile(np.arange(1, len(self.options_)) / len(self.options_))
         below = scipy.special.ndtr((cuts - self.trust * latent[:, None]) / np.sqrt(1 - self.trust**2))
         shares = np.diff(below, axis=1, prepend=0.0, append=1.0)
         signature = Signature.of(

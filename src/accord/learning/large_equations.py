@@ -85,13 +85,8 @@ class LargeDesign(Layout):
         w, a, _, k = self.nesting.weights(ratios)
         shared = w * self.text_sum
         if ratios[GROUP] > 0:
-            shared = shared + self._by_group(a, k, self.text_sum)
+            shared = shared + self.nesting.shared(a, k, self.text_sum)
         return np.asarray(self.rows.T @ self.y - self.text_design.T @ shared)
-
-    def _by_group(self, a: Floats, k: Floats, said: Floats) -> Floats:
-        """(T,) what the groups take from the sums by text."""
-        across = self.nesting.by_group
-        return np.asarray(a * (across.T @ (k * (across @ (a * said)))))
 
     def _effects(self, ratios: Floats, start: Floats | None) -> Floats:
         """(q,) by conjugate gradients, preconditioned by the diagonal."""
@@ -102,7 +97,7 @@ class LargeDesign(Layout):
             said = self.text_design @ v
             shared = w * said
             if ratios[GROUP] > 0:
-                shared = shared + self._by_group(a, k, said)
+                shared = shared + self.nesting.shared(a, k, said)
             return np.asarray(self.rows.T @ (self.rows @ v) - self.text_design.T @ shared + penalty * v)
 
         diagonal = np.asarray(self.rows.multiply(self.rows).sum(axis=0)).ravel() + penalty

@@ -74,6 +74,10 @@ class Nesting:
         k: Floats = 1.0 / (s + 1.0 / ratios[GROUP]) if ratios[GROUP] > 0 else np.zeros(self.groups)
         return w, a, s, k
 
+    def shared(self, a: Floats, k: Floats, sums: Floats) -> Floats:
+        """(T,) what each text's group takes from every rating in it, k·a·aᵀ, of something's sums by text (T,)."""
+        return np.asarray(a * (self.by_group.T @ (k * (self.by_group @ (a * sums)))))
+
     @cached_property
     def by_group(self) -> scipy.sparse.csr_array:
         """(G, T) sums over the texts of a group."""

@@ -18,6 +18,7 @@ import scipy
 from numpy.typing import NDArray
 
 from accord.learning.newton import minimum
+from accord.statistics import normal_quantile
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -114,7 +115,7 @@ def _start(mean: Floats, answer: Indices, annotator: Indices, people: int, optio
     # Half a choice more of every option: thresholds rise where one was never chosen.
     share = (upto + 0.5 * np.arange(1, options)) / (len(answer) + 0.5 * options)
     width = np.sqrt(1.0 + slope**2 * mean.var())
-    thresholds = slope * mean.mean() + width * scipy.special.ndtri(share)
+    thresholds = slope * mean.mean() + width * normal_quantile(share)
     who = np.where((annotator < 0) | (annotator >= people), people, annotator)
     cells = (people + 1) * options
     rows = _Rows(

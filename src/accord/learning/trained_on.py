@@ -13,14 +13,13 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from accord.evidence import Arrays, Column, EvidenceTable, Ratings, by_row
 from accord.learning.conformal import band_width, bands, groups_needed
 from accord.learning.core import matrix
 from accord.learning.layout import standardisation
-from accord.statistics import fold_of
+from accord.statistics import fold_of, normal_quantile
 from accord.values import Target, content_hash
 
 Floats = NDArray[np.float64]
@@ -279,7 +278,7 @@ class TrainedOn:
 
         q was measured on rows that lack nothing: of a distribution that is wide for want of evidence it says nothing.
         """
-        normal = max(self.width, float(scipy.special.ndtri((1 + self.coverage) / 2)))
+        normal = max(self.width, float(normal_quantile((1 + self.coverage) / 2)))
         return bands(self.options, distributions, np.where(self.lacking(features).any(axis=1), normal, self.width))
 
     def lacking(self, features: EvidenceTable) -> NDArray[np.bool_]:
