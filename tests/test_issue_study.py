@@ -430,7 +430,7 @@ def test_what_cannot_be_learned_says_what_is_missing() -> None:
 
 
 @pytest.mark.slow
-def test_recorded_decisions_on_abc_eval_are_better_after_calibration(data: Path, store: Store) -> None:
+def test_recorded_decisions_on_abc_eval_are_better_after_calibration(data: Path, memory: Store) -> None:
     from accord.formats import read
     from accord.values import IssueType, Taxonomy
 
@@ -443,7 +443,7 @@ def test_recorded_decisions_on_abc_eval_are_better_after_calibration(data: Path,
     judge = RecordedJudge.read([data / "abc_eval"], "gpt-3.5-turbo (ChatGPT, 2023)")
     evidence = issue_table(
         samples,
-        probable(judge_samples(judge, behaviours.rubric, samples, store), behaviours),
+        probable(judge_samples(judge, behaviours.rubric, samples, memory), behaviours),
         behaviours,
         "r",
         scored=False,

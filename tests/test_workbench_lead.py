@@ -59,8 +59,8 @@ def test_alpha_of_many_draws_is_that_of_the_library() -> None:
 
 @pytest.mark.slow
 def test_the_confidence_sequence_covers_at_every_look_and_a_fixed_interval_does_not() -> None:
-    """Conversations share an effect that all their answers have: one value each. 400 runs of 200 looks."""
-    rng, runs, n = np.random.default_rng(1), 400, 200
+    """Conversations share an effect that all their answers have: one value each. 200 runs of 200 looks."""
+    rng, runs, n = np.random.default_rng(1), 200, 200
     shared, own = rng.normal(size=(runs, n, 1)), rng.normal(size=(runs, n, 3))
     errors = (np.clip(0.8 * shared + 0.6 * own, -2, 2) ** 2).mean(axis=2)
     truth = float((np.clip(0.8 * rng.normal(size=10**6) + 0.6 * rng.normal(size=10**6), -2, 2) ** 2).mean())

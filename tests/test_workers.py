@@ -269,7 +269,7 @@ def test_workers_that_are_killed_again_and_again_under_load_lose_nothing_that_wa
 ) -> None:
     chosen = random.Random(0)
     with served(tmp_path, evaluator, "--out", "rows.jsonl") as service, Senders(service, 4) as senders:
-        for kill in range(5):
+        for kill in range(3):
             before = len(senders.acknowledged)
             until(lambda before=before: len(senders.acknowledged) > before + 20, service.said)  # type: ignore[misc]
             victim = chosen.choice(service.workers())
@@ -278,8 +278,8 @@ def test_workers_that_are_killed_again_and_again_under_load_lose_nothing_that_wa
             until(lambda kill=kill: service.said().count("is started again") > kill, service.said)  # type: ignore[misc]
         until(service.is_well, service.said)
     kept = {(row["conversation"], row["id"]) for row in service.rows()}
-    assert len(senders.acknowledged) > 100 and not senders.acknowledged - kept
-    assert service.process.returncode == 0 and service.said().count("SIGKILL") == 5
+    assert len(senders.acknowledged) > 60 and not senders.acknowledged - kept
+    assert service.process.returncode == 0 and service.said().count("SIGKILL") == 3
 
 
 @needs_proc
