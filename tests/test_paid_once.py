@@ -38,6 +38,7 @@ from accord.models import (
     Models,
     ModelSettings,
     Passage,
+    Plan,
     Prompt,
     Questions,
     Reply,
@@ -309,6 +310,27 @@ def test_two_who_ask_the_same_at_once_pay_once(
     assert payment.paid == once
     assert said(found[0]) == said(found[1])
     assert not Claims(store).held(payment.paid)
+
+
+@pytest.mark.parametrize("part", QUICKEST_FIRST)
+def test_a_plan_is_what_is_paid_next_and_looks_for_all_of_it_at_once(
+    payment: Payment, memory: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything, payment.requests = payment.requests, payment.requests[::2]
+    kept = payment.ask(memory)
+    payment.server.requests.clear()
+    looks: list[str] = []
+    for place, name in ((Store, "answers"), (Store, "replies"), (Embedded, "vectors")):
+        look = getattr(place, name)
+        monkeypatch.setattr(place, name, lambda *given, name=name, look=look: looks.append(name) or look(*given))
+    planned, models = Plan(), payment.models(memory)
+    priced = models.price(everything, planned)
+    models.close()
+    assert len(looks) == 1 and said(priced[::2]) == said(kept)
+    assert not payment.server.requests
+    payment.requests = everything
+    payment.ask(memory)
+    assert planned.requests == len(payment.server.requests) > 0
 
 
 def said(answers: Sequence[Any]) -> list[Any]:

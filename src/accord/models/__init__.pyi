@@ -23,7 +23,7 @@ from .judges.recorded import RecordedJudge as RecordedJudge, Recording as Record
 from .judges.written import VerbalisedJudge as VerbalisedJudge, frequencies as frequencies, read_stated as read_stated
 from .judging import AT_ONCE as AT_ONCE, Judged as Judged, Named as Named
 from .judging import judge_all as judge_all, judging_signature as judging_signature
-from .judging import kept_answers as kept_answers, questions_for as questions_for, unjudged as unjudged
+from .judging import kept_answers as kept_answers, questions_for as questions_for
 from .kept_embeddings import embed as embed
 from .ledger import Lease as Lease, Ledger as Ledger
 from .likelihood import EmbeddedLikelihood as EmbeddedLikelihood, Likelihood as Likelihood

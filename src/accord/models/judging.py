@@ -183,17 +183,17 @@ def kept_answers(
     judge: Judge, rubric: Rubric, samples: Iterable[Sample], store: Store, context: int | None
 ) -> Iterator[Judged]:
     """What the store holds of each sample's answers; the others are `not judged yet`. Nobody is asked."""
+    return (judged for judged, *_ in foreseen(judge, rubric, samples, store, context))
+
+
+def foreseen(
+    judge: Judge, rubric: Rubric, samples: Iterable[Sample], store: Store, context: int | None
+) -> Iterator[tuple[Judged, Sample, list[Question], list[Question]]]:
+    """`kept_answers`, each sample as the judge would be shown it, the questions that apply, those that are lacking."""
     for work in _prepared(judge, rubric, samples, store.answers, context):
         lacking = {q.id: Unanswered(q.id, NOT_YET, "run: accord judge") for q in work.missing.values()}
-        yield replace(work, found={**work.found, **lacking}).judged(judge, rubric)
-
-
-def unjudged(
-    judge: Judge, rubric: Rubric, samples: Iterable[Sample], store: Store, context: int | None
-) -> Iterator[tuple[Sample, list[Question], list[Question]]]:
-    """Each sample as the judge would be shown it, the questions that apply, and those that the store lacks."""
-    for work in _prepared(judge, rubric, samples, store.answers, context):
-        yield work.sample, list(work.applicable), list(work.missing.values())
+        judged = replace(work, found={**work.found, **lacking}).judged(judge, rubric)
+        yield judged, work.sample, list(work.applicable), list(work.missing.values())
 
 
 class Named(Protocol):

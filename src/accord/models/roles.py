@@ -15,7 +15,7 @@ from accord.models.batching import Batched, BatchEndpoint
 from accord.models.budget import Budget
 from accord.models.flow import OUT_OF_BUDGET, Request, as_finished, ask
 from accord.models.judges.recorded import RecordedJudge
-from accord.models.judging import AT_ONCE, Judged, judge_all, kept_answers, unjudged
+from accord.models.judging import AT_ONCE, Judged, foreseen, judge_all, kept_answers
 from accord.models.ledger import Ledger
 from accord.models.likelihood import Likelihood, LikelihoodModel, Measured, Passage
 from accord.models.model import ChatModel, Failure, Judge, Prompt, Reply, in_requests
@@ -147,11 +147,15 @@ class Role:
                     step()
         return [found[place] for place in range(len(asked))]
 
-    def price_judging(self, asked: Sequence[Questions], plan: Plan) -> None:
-        """Count the questions, and the requests of those that the store does not answer."""
+    def price_judging(self, asked: Sequence[Questions], plan: Plan) -> list[Judged]:
+        """What the store holds; the questions are counted, and the requests of those that it does not answer."""
+        found: dict[int, Judged] = {}
         for rubric, places in _by_rubric(asked):
             judge, samples = self.judge(rubric), [asked[place].sample for place in places]
-            for shown, applicable, missing in unjudged(judge, rubric, samples, self.shared.store, self.context):
+            looked = foreseen(judge, rubric, samples, self.shared.store, self.context)
+            for place, (judged, shown, applicable, missing) in zip(places, looked, strict=True):
+                found[place] = judged
+                plan.steps += 1
                 about = (judge.name, judge.mode, rubric.instructions, shown.target, shown.hidden)
                 new = [question for question in applicable if plan.is_new((*about, question.key))]
                 missing = [question for question in missing if question in new]
@@ -160,6 +164,7 @@ class Role:
                 plan.answered += len(new) - len(missing)
                 groups = in_requests(judge, missing)
                 plan.add(judge.name, [request for group in groups for request in judge.requests(shown, group)])
+        return [found[place] for place in range(len(asked))]
 
     # --- as a chat model
 
@@ -192,15 +197,30 @@ class Role:
         """Under which key a reply is kept."""
         return kept_key(self.endpoint(about), self.model, prompt)
 
-    def kept_reply(self, prompt: Prompt, about: Any) -> Reply | None:
-        """The reply that the store holds."""
-        kept = self.shared.store.reply(self.key_of(prompt, about))
-        return None if kept is None else decode_reply(json.loads(kept))
+    def _kept(self, keys: Sequence[str]) -> list[Reply | None]:
+        """The replies that the store holds."""
+        kept = self.shared.store.replies(dict.fromkeys(keys))
+        return [decode_reply(json.loads(kept[key])) if key in kept else None for key in keys]
+
+    def price_replies(self, asked: Sequence[Request], plan: Plan) -> list[Reply | Failure]:
+        """What the store holds, or a stand-in, for each prompt; those that would be asked are counted."""
+        keys = [self.key_of(request.content, request.about) for request in asked]
+        found: list[Reply | Failure] = []
+        for request, key, kept in zip(asked, keys, self._kept(keys), strict=True):
+            plan.steps += 1
+            # What is assumed may make requests the same that will differ: those are all counted.
+            if request.stand_in is not None or plan.is_new(key):
+                plan.questions += 1
+                plan.answered += kept is not None
+                plan.add(self.model, [request.content] if kept is None else [])
+            found.append(kept or request.stand_in or Failure(NOT_ASKED, f"the {self.name}"))
+        return found
 
     async def replied(self, asked: Sequence[Request], step: Callable[[], None]) -> list[Reply | Failure]:
         """A reply, or a failure, for each prompt; each is kept as it comes."""
         if not self.shared.asks:
-            return [self.kept_reply(r.content, r.about) or Failure(NOT_ASKED, f"the {self.name}") for r in asked]
+            kept = self._kept([self.key_of(request.content, request.about) for request in asked])
+            return [reply or Failure(NOT_ASKED, f"the {self.name}") for reply in kept]
         found: dict[int, Reply | Failure] = {}
         over = False
 
@@ -240,10 +260,17 @@ class Role:
     def _key(self, passage: Passage) -> str:
         return content_hash(dict(self.likelihood.made_from(passage)), length=40)
 
-    def kept_likelihood(self, passage: Passage) -> Measured | None:
-        """What the store holds of a passage."""
-        kept = self.shared.store.reply(self._key(passage))
-        return None if kept is None else _likelihoods(kept)
+    def price_measuring(self, passages: Sequence[Passage], plan: Plan) -> list[Measured]:
+        """What the store holds of each passage; those that would be measured are counted."""
+        keys = [self._key(passage) for passage in passages]
+        kept = self.shared.store.replies(dict.fromkeys(keys))
+        for passage, key in zip(passages, keys, strict=True):
+            if plan.is_new((self.name, key)):
+                plan.questions += 1
+                plan.answered += key in kept
+                plan.steps += key not in kept
+                plan.add(self.likelihood.name, [] if key in kept else self.likelihood.requests([passage]))
+        return [_likelihoods(kept[key]) if key in kept else Failure("not measured yet") for key in keys]
 
     async def measured(self, passages: Sequence[Passage], step: Callable[[], None]) -> list[Measured]:
         """Each passage's likelihoods, from the store where it holds them; each is kept as it comes.

@@ -18,15 +18,13 @@ from accord.models.budget import Budget, Caps
 from accord.models.client import Texts
 from accord.models.embedders import AT_ONCE, ENDPOINT, Embedder, Remote, open_embedder, open_remote, paid_from
 from accord.models.flow import Flow, Request, all_of
-from accord.models.judging import kept_answers
 from accord.models.kept_embeddings import embed, foreseen
 from accord.models.likelihood import Passage
-from accord.models.model import Failure, Prompt, key_of
+from accord.models.model import Prompt
 from accord.models.planned import Plan
 from accord.models.requests import (
     ASSISTANT,
     EMBEDDER,
-    NOT_ASKED,
     SCORER,
     STORE,
     USER,
@@ -130,9 +128,6 @@ class Models:
         Raises:
             StoreError: The store failed: asking stopped, and what was under way is spooled.
         """
-        groups: dict[tuple[str, type, str], list[int]] = {}
-        for place, request in enumerate(requests):
-            groups.setdefault((request.role, type(request.content), request.purpose), []).append(place)
         found: dict[int, Any] = {}
 
         async def one(key: tuple[str, type, str], places: list[int]) -> None:
@@ -141,7 +136,7 @@ class Models:
             found.update(zip(places, answers, strict=True))
 
         try:
-            await all_of(one(key, places) for key, places in groups.items())
+            await all_of(one(key, places) for key, places in _alike(requests).items())
         finally:
             stopped, self.budget.stopped = self.budget.stopped, None
             if stopped is not None:
@@ -222,42 +217,31 @@ class Models:
 
     def price(self, requests: Sequence[Request], plan: Plan) -> list[Any]:
         """What is kept, or a stand-in, for each request; what would be asked is counted."""
-        texts = [request.content for request in requests if isinstance(request.content, Text)]
-        vectors = iter(self._vectors_priced(texts, plan))
-        found: list[Any] = []
-        for request in requests:
-            content = request.content
-            if isinstance(content, Prompt):
-                role = self.role(request.role)
-                kept = role.kept_reply(content, request.about)
-                plan.steps += 1
-                # What is assumed may make requests the same that will differ: those are all counted.
-                if request.stand_in is not None or plan.is_new(role.key_of(content, request.about)):
-                    plan.questions += 1
-                    plan.answered += kept is not None
-                    plan.add(role.model, [content] if kept is None else [])
-                found.append(kept or request.stand_in or Failure(NOT_ASKED, f"the {request.role}"))
-            elif isinstance(content, Questions):
-                role = self.role(request.role)
-                judge = role.judge(content.rubric)
-                plan.steps += 1
-                if plan.is_new(key_of(request.role, [content.sample, *(q.key for q in content.rubric.judged)])):
-                    role.price_judging([content], plan)
-                found += kept_answers(judge, content.rubric, [content.sample], self.store, role.context)
-            elif isinstance(content, Passage):
-                role = self.role(request.role)
-                known = role.kept_likelihood(content)
-                if plan.is_new(key_of(request.role, content)):
-                    plan.questions += 1
-                    plan.answered += known is not None
-                    plan.steps += known is None
-                    plan.add(role.likelihood.name, role.likelihood.requests([content]) if known is None else [])
-                found.append(known or Failure("not measured yet"))
-            elif isinstance(content, Text):
-                found.append(next(vectors))
-            else:
-                found.append(None if isinstance(content, Keep) else self._without_asking(request.role, request))
-        return found
+        found: dict[int, Any] = {}
+        for (role, kind, _), places in _alike(requests).items():
+            mine = [requests[place] for place in places]
+            found.update(zip(places, self._price_alike(role, kind, mine, plan), strict=True))
+        return [found[place] for place in range(len(requests))]
+
+    def _price_alike(self, role: str, kind: type, requests: Sequence[Request], plan: Plan) -> Sequence[Any]:
+        contents = [request.content for request in requests]
+        if kind is Prompt:
+            return self.role(role).price_replies(requests, plan)
+        if kind is Questions:
+            return self.role(role).price_judging(contents, plan)
+        if kind is Passage:
+            return self.role(role).price_measuring(contents, plan)
+        if kind is Text:
+            return self._vectors_priced(contents, plan)
+        return [None if kind is Keep else self._without_asking(role, request) for request in requests]
+
+
+def _alike(requests: Sequence[Request]) -> dict[tuple[str, type, str], list[int]]:
+    """The places of requests by role, kind and purpose: each group is answered in one go."""
+    groups: dict[tuple[str, type, str], list[int]] = {}
+    for place, request in enumerate(requests):
+        groups.setdefault((request.role, type(request.content), request.purpose), []).append(place)
+    return groups
 
 
 _STANDS_IN = {WRITER: SCORER, USER: ASSISTANT, ASSISTANT: USER}
