@@ -132,7 +132,7 @@ def learned(
     Raises:
         BadInput: There is too little to learn from.
     """
-    if not evaluator.head.needs_labels and not len(project.store.labels().on(evaluator.question.id)):
+    if not evaluator.head.needs_labels and not _is_rated(project, evaluator):
         return _without_labels(project, evaluator)
     return _with_labels(project, evaluator, models, step, on_stage)
 
@@ -178,7 +178,7 @@ def _without_labels(project: Project, evaluator: Evaluator) -> Fitted:
 def _with_labels(project: Project, evaluator: Evaluator, models: Models, step: Step, on_stage: OnStage) -> Fitted:
     on_stage("evidence")
     own = _question_labels(project, evaluator)
-    if own and not len(project.store.labels().on(evaluator.question.id)):
+    if own and not _is_rated(project, evaluator):
         others, rows = own
         alone = Fitted(others[0], labels=rows, cautions=[_unrated(evaluator)])
         return replace(alone, evaluator=replace(others[0], also=tuple(others[1:])))
@@ -332,9 +332,9 @@ class _Learned:
 
 def _question_labels(project: Project, evaluator: Evaluator) -> tuple[list[Evaluator], list[CalledRow]] | None:
     """Evaluators of the sources' own questions that people have labelled, and how well each does out of fold."""
-    labels = _read(project, evaluator)
-    for source in evaluator.sources:
-        asked = source.own_questions()
+    asking = {source.name: asked for source in evaluator.sources if (asked := source.own_questions())}
+    labels = project.labels(evaluator) if asking else Labels()
+    for name, asked in asking.items():
         wanted = Labels(each for each in labels if each.question in asked and each.value is not None)
         if not len(wanted):
             continue
@@ -342,7 +342,7 @@ def _question_labels(project: Project, evaluator: Evaluator) -> tuple[list[Evalu
         found = groups_of(samples, project.config.group_by)
         grouped, config = wanted.grouped(found.of), project.config
         train = Training(tuple(samples), grouped, evaluator.question, config.seed, config.draws)
-        made = [_kind(project, source.name, *asked[name]) for name in dict.fromkeys(each.question for each in wanted)]
+        made = [_kind(project, name, *asked[about]) for about in dict.fromkeys(each.question for each in wanted)]
         known = project.measure(made[0].sources, samples)
         fitted = []
         for each in made:
@@ -369,11 +369,9 @@ def _kind(project: Project, source: str, question: Question, head: str, settings
     return make_evaluator(question.id, about, question, project.context, (), given, project.models.settings)
 
 
-def _read(project: Project, evaluator: Evaluator) -> Labels:
-    labels = project.store.labels()
-    for source in evaluator.sources:
-        labels = source.read_labels(labels)
-    return labels
+def _is_rated(project: Project, evaluator: Evaluator) -> bool:
+    """Whether anybody answered the question that it answers."""
+    return len(project.store.labels(evaluator.question.id).on(evaluator.question.id)) > 0
 
 
 def _unrated(evaluator: Evaluator) -> str:

@@ -270,7 +270,8 @@ class Project:
         Raises:
             BadInput: They rated both.
         """
-        return learning.level_of(self.store.labels().on((question or self.question).id).targets)
+        main = (question or self.question).id
+        return learning.level_of(self.store.labels(main).on(main).targets)
 
     def every_sample(self, level: Level | None = None) -> Iterator[Sample]:
         """All conversations, or all replies in them."""
@@ -287,7 +288,8 @@ class Project:
         if everything:
             yield from batches(islice(self.every_sample(self.level()), limit), MEASURED_AT_ONCE)
             return
-        for part in batches(islice(self.store.labels().on(self.question.id).targets, limit), MEASURED_AT_ONCE):
+        rated = self.store.labels(self.question.id).on(self.question.id).targets
+        for part in batches(islice(rated, limit), MEASURED_AT_ONCE):
             yield self.samples(part)
 
     # --- learning -----------------------------------------------------------------------------------------------
@@ -298,7 +300,7 @@ class Project:
         Raises:
             BadInput: Nobody has rated it.
         """
-        labels = self._labels(evaluator)
+        labels = self.labels(evaluator)
         rated = labels.on(evaluator.question.id)
         if evaluator.level is not None:
             rated = Labels(each for each in rated if (each.target.turn is None) == (evaluator.level == "conversation"))
@@ -318,8 +320,8 @@ class Project:
             tuple(samples), kept.grouped(found.of), evaluator.question, self.config.seed, self.config.draws
         ), found
 
-    def _labels(self, evaluator: Evaluator) -> Labels:
-        """All labels, as the evaluator's sources read them."""
+    def labels(self, evaluator: Evaluator) -> Labels:
+        """All labels, of every question, as the evaluator's sources read them."""
         labels = self.store.labels()
         for source in evaluator.sources:
             labels = source.read_labels(labels)

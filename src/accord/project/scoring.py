@@ -150,7 +150,8 @@ def _certificate(
     """
     assert options.certify is not None
     fresh = Labels(read_labels(options.certify, project.rubric)).on(evaluator.question.id)
-    known = set(project.store.labels().on(evaluator.question.id).targets)
+    question = evaluator.question.id
+    known = set(project.store.labels(question).on(question).targets)
     if old := [str(target) for target in fresh.targets if target in known]:
         raise BadInput(
             f"{options.certify}: {old[0]} has labels in the store already; fresh ones are used for nothing else"

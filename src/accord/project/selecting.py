@@ -108,7 +108,7 @@ def good_share(options: NDArray[np.float64], shares: NDArray[np.float64], lowest
 
 def left_for_people(store: Store, scores: Collection[dict[str, Any]], question: str) -> list[Target]:
     """What the given rows of scores left for a person, the least sure first, and nobody has rated since."""
-    rated = {label.target for label in store.labels().on(question)}
+    rated = {label.target for label in store.labels(question).on(question)}
     left = [row for row in scores if row["unscored"] == LEFT]
     left.sort(key=lambda row: float((row["notes"] or {}).get("sure", 0.0)))
     found = (Target(row["conversation"], row["turn"]) for row in left)
