@@ -4,7 +4,8 @@
 
 All three ask the same loopback server the same prompts, 64 at a time, each in a process of its own, in turn. Then
 answers that the store holds already (put there by a scripted model) are read by a second run, for a tenth of the
-conversations and for all of them, so that growth shows in seconds and in peak memory.
+conversations and for all of them, so that growth shows in seconds and in peak memory. Last, a run is priced: one whose
+answers are all kept, and one of which nobody has answered anything.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from harness import Row, finish, options
 CONCURRENCY = 64
 ROUNDS = 3
 QUESTIONS = 9
+KEPT_AT = "http://127.0.0.1/v1"
+"""Where the answers come from that are kept."""
 
 SERVER = """
 import asyncio, json
@@ -94,10 +97,27 @@ KEPT = (
     + """
 from accord.models import LogprobsJudge, Reply, ScriptedModel, judge_all, wait
 reply = Reply("3", "m", {str(k): 0.25 for k in range(1, 5)})
-judge = LogprobsJudge(ScriptedModel(lambda prompt: reply, "m"), rubric.instructions, "http://127.0.0.1/v1")
+judge = LogprobsJudge(ScriptedModel(lambda prompt: reply, "m"), rubric.instructions, url)
 store = Store(path)
 """
     + RUN
+)
+
+PLAN = (
+    COMMON
+    + """
+from accord.models import Models, ModelSettings, Questions, Request, plan
+models = Models({"judge": ModelSettings(mode="logprobs", model="m", base_url=url)}, Store(path))
+def flow(part):
+    yield [Request("judge", Questions(sample, rubric)) for sample in part]
+everything, counted = list(samples(count)), 0
+start = time.perf_counter()
+for at in range(0, count, 500):  # as `accord judge --plan` measures them
+    found = plan(flow(everything[at : at + 500]), models)
+    assert found.answered == (0 if found.requests else found.questions)
+    counted += found.questions
+done(counted, start)
+"""
 )
 
 SDK = (
@@ -189,9 +209,12 @@ def main() -> None:
                     rows.append({**row, "ratio": ratio if name == "accord" else median(found) / median(speeds["sdk"])})
                 small, large = Path(folder) / "small.db", Path(folder) / "large.db"
                 for conversations, store in ((kept // 10, small), (kept, large)):
-                    ran(KEPT, url, store, conversations)
-                    answers, seconds, peak = ran(KEPT, url, store, conversations)
+                    ran(KEPT, KEPT_AT, store, conversations)
+                    answers, seconds, peak = ran(KEPT, KEPT_AT, store, conversations)
                     rows.append({"what": "kept answers", "n": answers, "seconds": seconds, "peak_mb": peak})
+                for what, where in (("planned, all kept", KEPT_AT), ("planned, all new", url)):
+                    answers, seconds, peak = ran(PLAN, where, large, kept)
+                    rows.append({"what": what, "n": answers, "seconds": seconds, "peak_mb": peak})
         finally:
             server.terminate()
     finish("judging_overhead", rows, ["what", "n", "per_second", "ratio", "seconds", "peak_mb"], given.json)
