@@ -95,9 +95,9 @@ store = Store(path)
 KEPT = (
     COMMON
     + """
-from accord.models import LogprobsJudge, Reply, ScriptedModel, judge_all, wait
+from accord.models import LogprobsJudge, Reply, ScriptedModel, endpoint_of, judge_all, wait
 reply = Reply("3", "m", {str(k): 0.25 for k in range(1, 5)})
-judge = LogprobsJudge(ScriptedModel(lambda prompt: reply, "m"), rubric.instructions, url)
+judge = LogprobsJudge(ScriptedModel(lambda prompt: reply, "m"), rubric.instructions, endpoint_of("m", url))
 store = Store(path)
 """
     + RUN
@@ -110,13 +110,11 @@ from accord.models import Models, ModelSettings, Questions, Request, plan
 models = Models({"judge": ModelSettings(mode="logprobs", model="m", base_url=url)}, Store(path))
 def flow(part):
     yield [Request("judge", Questions(sample, rubric)) for sample in part]
-everything, counted = list(samples(count)), 0
+everything, requests = list(samples(count)), 0
 start = time.perf_counter()
 for at in range(0, count, 500):  # as `accord judge --plan` measures them
-    found = plan(flow(everything[at : at + 500]), models)
-    assert found.answered == (0 if found.requests else found.questions)
-    counted += found.questions
-done(counted, start)
+    requests += plan(flow(everything[at : at + 500]), models).requests
+done(requests, start)
 """
 )
 
@@ -212,9 +210,11 @@ def main() -> None:
                     ran(KEPT, KEPT_AT, store, conversations)
                     answers, seconds, peak = ran(KEPT, KEPT_AT, store, conversations)
                     rows.append({"what": "kept answers", "n": answers, "seconds": seconds, "peak_mb": peak})
-                for what, where in (("planned, all kept", KEPT_AT), ("planned, all new", url)):
-                    answers, seconds, peak = ran(PLAN, where, large, kept)
-                    rows.append({"what": what, "n": answers, "seconds": seconds, "peak_mb": peak})
+                asked = kept * QUESTIONS
+                for what, where, lacking in (("planned, all kept", KEPT_AT, 0), ("planned, all new", url, asked)):
+                    requests, seconds, peak = ran(PLAN, where, large, kept)
+                    assert requests == lacking
+                    rows.append({"what": what, "n": asked, "seconds": seconds, "peak_mb": peak})
         finally:
             server.terminate()
     finish("judging_overhead", rows, ["what", "n", "per_second", "ratio", "seconds", "peak_mb"], given.json)
