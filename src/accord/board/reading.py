@@ -223,7 +223,7 @@ class Reader:
         if self._labels is None or self._labels[0] != state:
             found = [
                 (each.target.conversation, each.target.turn, each.annotator, float(each.value), each.time)
-                for each in self.project.store.labels(question).on(question)
+                for each in self.project.rated(question)
                 if isinstance(each.value, int | float) and each.against is None
             ]
             schema = {"conversation": pl.String(), "turn": pl.Int32(), "annotator": pl.String(), "value": pl.Float64(),

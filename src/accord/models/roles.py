@@ -15,7 +15,7 @@ from accord.models.batching import Batched, BatchEndpoint
 from accord.models.budget import Budget
 from accord.models.flow import OUT_OF_BUDGET, Request, as_finished, ask
 from accord.models.judges.recorded import RecordedJudge
-from accord.models.judging import AT_ONCE, Judged, foreseen, judge_all, kept_answers
+from accord.models.judging import AT_ONCE, Judged, foreseen, judge_all, kept_answers, questions_for
 from accord.models.ledger import Ledger
 from accord.models.likelihood import Likelihood, LikelihoodModel, Measured, Passage
 from accord.models.model import ChatModel, Failure, Judge, Prompt, Reply, in_requests
@@ -153,12 +153,13 @@ class Role:
         for rubric, places in _by_rubric(asked):
             judge, samples = self.judge(rubric), [asked[place].sample for place in places]
             looked = foreseen(judge, rubric, samples, self.shared.store, self.context)
+            keys = {question.id: question.key for question in questions_for(judge, rubric)}
             for place, (judged, shown, applicable, missing) in zip(places, looked, strict=True):
                 found[place] = judged
                 plan.steps += 1
                 about = (judge.name, judge.mode, rubric.instructions, shown.target, shown.hidden)
-                new = [question for question in applicable if plan.is_new((*about, question.key))]
-                missing = [question for question in missing if question in new]
+                new = {question.id for question in applicable if plan.is_new((*about, keys[question.id]))}
+                missing = [question for question in missing if question.id in new]
                 plan.samples += plan.is_new(about)
                 plan.questions += len(new)
                 plan.answered += len(new) - len(missing)

@@ -132,7 +132,7 @@ def learned(
     Raises:
         BadInput: There is too little to learn from.
     """
-    if not evaluator.head.needs_labels and not _is_rated(project, evaluator):
+    if not evaluator.head.needs_labels and not project.rated(evaluator.question.id):
         return _without_labels(project, evaluator)
     return _with_labels(project, evaluator, models, step, on_stage)
 
@@ -178,7 +178,7 @@ def _without_labels(project: Project, evaluator: Evaluator) -> Fitted:
 def _with_labels(project: Project, evaluator: Evaluator, models: Models, step: Step, on_stage: OnStage) -> Fitted:
     on_stage("evidence")
     own = _question_labels(project, evaluator)
-    if own and not _is_rated(project, evaluator):
+    if own and not project.rated(evaluator.question.id):
         others, rows = own
         alone = Fitted(others[0], labels=rows, cautions=[_unrated(evaluator)])
         return replace(alone, evaluator=replace(others[0], also=tuple(others[1:])))
@@ -367,11 +367,6 @@ def _kind(project: Project, source: str, question: Question, head: str, settings
     about = EvaluatorSettings(sources=names, head=head, level="turn")
     given = {source: settings, "meaning": project.config.settings_of("meaning")}
     return make_evaluator(question.id, about, question, project.context, (), given, project.models.settings)
-
-
-def _is_rated(project: Project, evaluator: Evaluator) -> bool:
-    """Whether anybody answered the question that it answers."""
-    return len(project.store.labels(evaluator.question.id).on(evaluator.question.id)) > 0
 
 
 def _unrated(evaluator: Evaluator) -> str:

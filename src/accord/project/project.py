@@ -270,8 +270,11 @@ class Project:
         Raises:
             BadInput: They rated both.
         """
-        main = (question or self.question).id
-        return learning.level_of(self.store.labels(main).on(main).targets)
+        return learning.level_of(self.rated((question or self.question).id).targets)
+
+    def rated(self, question: str) -> Labels:
+        """The labels that answer one question; no other is read."""
+        return self.store.labels(question).on(question)
 
     def every_sample(self, level: Level | None = None) -> Iterator[Sample]:
         """All conversations, or all replies in them."""
@@ -288,8 +291,7 @@ class Project:
         if everything:
             yield from batches(islice(self.every_sample(self.level()), limit), MEASURED_AT_ONCE)
             return
-        rated = self.store.labels(self.question.id).on(self.question.id).targets
-        for part in batches(islice(rated, limit), MEASURED_AT_ONCE):
+        for part in batches(islice(self.rated(self.question.id).targets, limit), MEASURED_AT_ONCE):
             yield self.samples(part)
 
     # --- learning -----------------------------------------------------------------------------------------------

@@ -150,8 +150,7 @@ def _certificate(
     """
     assert options.certify is not None
     fresh = Labels(read_labels(options.certify, project.rubric)).on(evaluator.question.id)
-    question = evaluator.question.id
-    known = set(project.store.labels(question).on(question).targets)
+    known = set(project.rated(evaluator.question.id).targets)
     if old := [str(target) for target in fresh.targets if target in known]:
         raise BadInput(
             f"{options.certify}: {old[0]} has labels in the store already; fresh ones are used for nothing else"

@@ -178,7 +178,7 @@ def _check_enough(project: Project, note: Callable[[str], None]) -> None:
     if aside := project.synthetic_said():
         note(aside)
     main, needed = project.rubric.main, 2 * project.config.folds
-    rated = len({target.conversation for target in project.store.labels(main).on(main).targets})
+    rated = len({target.conversation for target in project.rated(main).targets})
     if rated < needed:
         raise BadInput(
             f"{rated} conversations are rated on {main!r}, too few to learn from some and try it on others; rate at "
@@ -235,8 +235,7 @@ def positions_said(positions: Sequence[str]) -> str:
 def _samples(project: Project, fitted: Fitted) -> Iterator[Sample]:
     """Every turn that is rated, and every other reply once, in however many conversations it stands."""
     rated: dict[str, set[int]] = {}
-    question = fitted.evaluator.question.id
-    for target in project.store.labels(question).on(question).targets:
+    for target in project.rated(fitted.evaluator.question.id).targets:
         if target.turn is not None:
             rated.setdefault(target.conversation, set()).add(target.turn)
     seen = {
