@@ -20,12 +20,17 @@ ORIGIN = """
 import contextlib, gc, importlib, json, os, runpy, socket, sys, types
 control = socket.socket(fileno=int(sys.argv[1]))
 for name in ("accord.cli.commands", "accord.project.project", "accord.evidence.rubric_answers", "accord.models.judging",
-             "accord.store.store", "accord.learning.loading", "accord.live.service.workers", "accord.testing", "openai",
-             "scipy.optimize", "sklearn.linear_model", "alembic.command", "psycopg", "uvicorn", "fastapi"):
+             "accord.store.store", "accord.learning.loading", "accord.live.service.workers", "accord.live.following",
+             "accord.project.comparing", "accord.project.scoring", "accord.report.whole_run", "accord.workbench.app",
+             "accord.testing", "openai", "scipy.optimize", "sklearn.linear_model", "alembic.command", "psycopg",
+             "uvicorn", "fastapi"):
     try:
         importlib.import_module(name)
     except ImportError:
         pass
+from accord.evidence.source import sources
+from accord.learning.head import heads
+sources.names(), heads.names()  # what a plug-in's module imports
 assert len(os.listdir("/proc/self/task")) == 1, "what has threads cannot be forked"
 gc.collect()
 gc.freeze()  # no child goes through what it has inherited, or copies its pages to do so

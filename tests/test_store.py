@@ -340,7 +340,7 @@ WRITER = """
 import sys
 from accord import Conversation, Label, Store, Target, Turn
 store, name = Store(sys.argv[1]), sys.argv[2]
-for i in range(300):
+for i in range(100):
     shared, own = f"shared-{i}", f"{name}-{i}"
     store.add_conversations([Conversation(c, (Turn("user", c),)) for c in (shared, own)])
     store.add_labels([Label(Target(own), "Q0", name, 3)])
@@ -354,8 +354,8 @@ def test_processes_that_write_at_once_lose_nothing(store: Store) -> None:
     for writer in writers:
         _, errors = writer.communicate(timeout=PATIENCE)
         assert writer.returncode == 0, errors.decode()
-    assert store.count_conversations() == 300 + 3 * 300
-    assert len(store.labels()) == 900
+    assert store.count_conversations() == 100 + 3 * 100
+    assert len(store.labels()) == 300
 
 
 REVERSED = """
