@@ -25,9 +25,13 @@ from accord.learning import (
     SLOPE,
     TEXT,
     Calibration,
+    Layout,
     MixedDesign,
     MixedEffects,
     OrdinalLink,
+    RatingDesign,
+    best_ratios,
+    in_equations,
     make_head,
     predict_panel,
     shrunk_covariance,
@@ -106,8 +110,9 @@ def in_groups(text: np.ndarray) -> np.ndarray:
         ([0.3, 0.5, 0.1, 0.2, 0.4, 0.7, 0.05], True),
     ],
 )
+@pytest.mark.parametrize("kind", [MixedDesign, RatingDesign])
 def test_the_criterion_effects_gradient_and_information_are_those_of_the_definition(
-    ratios: list[float], grouped: bool
+    ratios: list[float], grouped: bool, kind: type[MixedDesign | RatingDesign]
 ) -> None:
     X, y, annotator, text = small()
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
@@ -116,7 +121,7 @@ def test_the_criterion_effects_gradient_and_information_are_those_of_the_definit
     group = in_groups(text) if grouped else None
     of_group = np.unique(group, return_inverse=True)[1] if grouped else None
     source = np.array([0, 1]) if len(ratios) == 7 else None
-    design = MixedDesign.of(Z, y, who, len(people), which, True, of_group, source)
+    design = kind.of(Z, y, who, len(people), which, True, of_group, source)
     at = np.array(ratios)
     solved = design.solve(at)
     criterion, P, noise = restricted(y, covariance(Z, annotator, text, at, group))
@@ -124,6 +129,10 @@ def test_the_criterion_effects_gradient_and_information_are_those_of_the_definit
     assert solved.noise == pytest.approx(noise, rel=1e-8)
     same_person = annotator[:, None] == people
     assert solved.effects[design.block == OFFSET] == pytest.approx(at[OFFSET] * same_person.T @ P @ y, rel=1e-6)
+    first = Z if source is None else Z[:, source == 0]
+    assert solved.effects[design.block == SLOPE] == pytest.approx(at[SLOPE] * first.T @ P @ y, rel=1e-6)
+    left = at[OFFSET] - at[OFFSET] ** 2 * np.diag(same_person.T @ P @ same_person)
+    assert design.learn(at).errors == pytest.approx(np.sqrt(noise * left), rel=1e-6)
     for effect in np.flatnonzero(at):
         step = np.zeros(len(at))
         step[effect] = 1e-4
@@ -140,13 +149,16 @@ def test_the_criterion_effects_gradient_and_information_are_those_of_the_definit
 @pytest.mark.parametrize("grouped", [False, True])
 @pytest.mark.parametrize("annotators", [False, True])
 @pytest.mark.parametrize("noise", [0.01, 0.6, 30.0])
-def test_nobody_finds_likelier_variance_ratios(noise: float, annotators: bool, grouped: bool) -> None:
+@pytest.mark.parametrize("kind", [MixedDesign, RatingDesign])
+def test_nobody_finds_likelier_variance_ratios(
+    kind: type[MixedDesign | RatingDesign], noise: float, annotators: bool, grouped: bool
+) -> None:
     X, y, annotator, text = small()
     y = y + np.random.default_rng(1).normal(scale=noise, size=len(y))
     who = np.unique(annotator, return_inverse=True)[1] if annotators else np.zeros(0, dtype=int)
     which, of = (np.unique(names, return_inverse=True)[1] for names in (text, in_groups(text)))
     people, group, columns = int(who.max(initial=-1)) + 1, of if grouped else None, np.array([0, 1])
-    design = MixedDesign.of(X, y, who, people, which, annotators, group, columns)
+    design = kind.of(X, y, who, people, which, annotators, group, columns)
     present = design.present()
 
     def loss(logs: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
@@ -161,6 +173,22 @@ def test_nobody_finds_likelier_variance_ratios(noise: float, annotators: bool, g
     better = [optimize.minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds) for start in others]
     assert min(each.fun for each in better) > loss(others[0])[0] - 1e-5
     assert (found[present] >= np.exp(-12) * (1 - 1e-9)).all() and (found[present] <= np.exp(4) * (1 + 1e-9)).all()
+
+
+def test_a_crowd_is_learned_from_over_its_ratings_and_of_many_from_those_of_some() -> None:
+    rng = np.random.default_rng(0)
+    n, people = 1000, 400
+    Z, who = rng.normal(size=(n, 3)), np.append(np.arange(people), rng.integers(people, size=n - people))
+    y = Z @ [0.8, 0.3, 0.0] + rng.normal(size=people)[who] + rng.normal(size=n)
+    design = in_equations(Layout.of(Z, y, who, people, np.arange(n) // 2, own_slopes=True))
+    assert isinstance(design, RatingDesign)
+    found, all_ratings, start = best_ratios(design), design.best_ratios(), np.array([0.05, 0.05, 0.05, 0.05, 0.0])
+    some, best, begun = (design.solve(ratios).criterion for ratios in (found, all_ratings, start))
+    assert 0 < some - best < 3 < 30 < begun - best
+    assert all_ratings[OFFSET] == pytest.approx(1.0, rel=0.3)
+    few = np.arange(people, people + 500)  # ratings
+    alone = in_equations(Layout.of(Z[few], y[few], np.unique(who[few], return_inverse=True)[1], people, few // 2, True))
+    assert (best_ratios(alone) == alone.best_ratios()).all()  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("rated", [[3.0] * 12, [1.0, 5.0] * 6, [1.0] * 11 + [5.0]])
@@ -187,12 +215,12 @@ def test_effects_of_a_draw_are_those_of_its_rows_written_out() -> None:
     assert found[3:] == pytest.approx(expected[3:], abs=1e-7)
 
 
-@pytest.mark.parametrize("effects", ["few", "many"])
+@pytest.mark.parametrize("effects", ["few", "many", "more than ratings"])
 @pytest.mark.parametrize("grouped", [False, True])
 def test_held_out_means_are_those_of_a_model_that_never_saw_the_group(grouped: bool, effects: str) -> None:
     X, y, annotator, text = small()
     # With fewer effects than ratings of a group the equations are solved on their other side.
-    annotator = annotator if effects == "many" else None
+    annotator = {"few": None, "many": annotator, "more than ratings": np.arange(60) % 30}[effects]
     group = in_groups(text) if grouped else None
     fitted = MixedEffects().fit(X, y, annotator, text, group, SOURCES)
     Z = fitted.standardised(X)

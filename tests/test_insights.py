@@ -21,6 +21,7 @@ from accord.learning import (
     System,
     band_width,
     bands,
+    best_ratios,
     held_out,
     importance,
     make_head,
@@ -374,7 +375,7 @@ def test_the_sparse_equations_give_the_dense_ones_effects() -> None:
     )
     assert (learned.errors <= dense.errors).all()  # they leave out what is not known of the shared effects
     assert np.corrcoef(learned.held_out_residuals, dense.held_out_residuals)[0, 1] > 0.98
-    sparse, full = large.best_ratios(), MixedDesign.of(Z, y, who, people, text, True).best_ratios()
+    sparse, full = best_ratios(large), MixedDesign.of(Z, y, who, people, text, True).best_ratios()
     assert np.log(sparse[:4]) == pytest.approx(np.log(full[:4]), abs=0.01) and sparse[4] == full[4] == 0.0
 
 

@@ -23,8 +23,9 @@ from .issue_labels import RIDGE as RIDGE, best_threshold as best_threshold, find
 from .issue_labels import labels_of as labels_of, learn_calibration as learn_calibration
 from .label_free import LabelFree as LabelFree, PMI as PMI
 from .labelling import suggest_labels as suggest_labels
-from .large_equations import LargeDesign as LargeDesign
-from .layout import GROUP as GROUP, OFFSET as OFFSET, OWN_SLOPE as OWN_SLOPE, SLOPE as SLOPE, TEXT as TEXT
+from .large_equations import LargeDesign as LargeDesign, best_ratios as best_ratios, in_equations as in_equations
+from .layout import GROUP as GROUP, Layout as Layout, OFFSET as OFFSET, OWN_SLOPE as OWN_SLOPE, SLOPE as SLOPE
+from .layout import TEXT as TEXT
 from .link import OrdinalLink as OrdinalLink
 from .loading import load_evaluator as load_evaluator, make_evaluator as make_evaluator
 from .mixed import MixedCore as MixedCore
@@ -38,6 +39,7 @@ from .other_questions import other_sheets as other_sheets
 from .out_of_fold import out_of_fold as out_of_fold
 from .panel import RULES as RULES, predict_panel as predict_panel
 from .plausibility import KINDS as KINDS, Plausibility as Plausibility, fakes as fakes
+from .rating_equations import RatingDesign as RatingDesign
 from .presets import EVIDENCE as EVIDENCE, EvaluatorSettings as EvaluatorSettings, Level as Level
 from .presets import PRESETS as PRESETS
 from .trained_on import Levels as Levels, MOST_LEVELS as MOST_LEVELS, shrunk_covariance as shrunk_covariance

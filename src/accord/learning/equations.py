@@ -9,8 +9,7 @@ w_t = 1/(n_t + 1/r_t), a_t = 1 - n_t·w_t, s_g = Σ_t n_t·a_t and k_g = 1/(s_g 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -24,31 +23,14 @@ from accord.learning.layout import (
     TEXT,
     Floats,
     Indices,
-    Layout,
     Rows,
     dense,
     weighed,
 )
-from accord.learning.newton import minimum
+from accord.learning.reml import Design, Learned, Solved, inverted
 
-LOG_RATIO_BOUNDS = (-12.0, 4.0)
-_START, _TRUST = 0.05, 0.25
-SAMPLED_EFFECTS, SAMPLED_ROWS = 600, 12_000
-"""With more effects the variance ratios are found on the ratings of some annotators, of about so many rows at most."""
 _ROWS_AT_ONCE = 1024
 _DENSE_CELLS = 4_000_000
-
-
-@dataclass(frozen=True)
-class Solved:
-    """The mixed model equations solved at given ratios: effects (q,), their covariance over s² (q, q), s²."""
-
-    ratios: Floats
-    effects: Floats
-    covariance: Floats
-    noise: float
-    criterion: float
-    gradient: Floats
 
 
 @dataclass(frozen=True)
@@ -64,24 +46,7 @@ class Eliminated:
     summed: Floats
 
 
-@dataclass(frozen=True)
-class Learned:
-    """What a design says at given ratios.
-
-    Attributes:
-        effects: (q,) as `block` orders them.
-        noise: s².
-        errors: (A,) standard error of each annotator's level.
-        held_out_residuals: (n,) what each rating differs from its prediction by other texts.
-    """
-
-    effects: Floats
-    noise: float
-    errors: Floats
-    held_out_residuals: Floats
-
-
-class MixedDesign(Layout):
+class MixedDesign(Design):
     """Few enough effects to solve their equations densely, from cross products of x = [w, y] (q + 1 columns)."""
 
     @cached_property
@@ -138,33 +103,10 @@ class MixedDesign(Layout):
         """(q,) for each kind of random effect which of all effects are of it."""
         return {effect: self.block == effect for effect in np.unique(self.block[self.block != FIXED]).tolist()}
 
-    @property
-    def _freedom(self) -> float:
-        return max(len(self.y) - 1.0, 1.0)
-
-    def present(self) -> list[int]:
-        """The random effects that this design has; texts that were rated once each say nothing of their own."""
-        return sorted({*self.block[self.block != FIXED].tolist(), *self.nesting.present})
-
-    def of_present(self, ratios: Floats) -> Floats:
-        """The given ratios, 0 for an effect that this design does not have."""
-        least = np.exp(LOG_RATIO_BOUNDS[0])
-        given = np.append(ratios, np.zeros(max(self.count - len(ratios), 0)))[: self.count]
-        return np.where(np.isin(np.arange(self.count), self.present()), np.maximum(given, least), 0.0)
-
-    def best_ratios(self) -> Floats:
-        """The variance ratios with the highest restricted likelihood; 0 for an absent effect."""
-        present = self.present()
-        if not present:
-            return np.zeros(self.count)
-        if len(self.block) > SAMPLED_EFFECTS and (sample := of_some_annotators(self)).people < self.people:
-            return self.of_present(sample.best_ratios())
-        return minimum(_At(self, np.array(present), np.full(len(present), np.log(_START)))).solved.ratios
-
     def learn(self, ratios: Floats) -> Learned:
         """All that the given ratios make of the ratings."""
         solved = self.solve(ratios)
-        errors = np.sqrt(solved.noise * np.diag(solved.covariance)[self.block == OFFSET])
+        errors = np.sqrt(solved.noise * np.diag(solved.inverse)[self.block == OFFSET])
         return Learned(solved.effects, solved.noise, errors, self.held_out_residuals(solved))
 
     def drawn_effects(self, ratios: Floats, draws: Floats, units: Floats) -> Floats:
@@ -181,9 +123,9 @@ class MixedDesign(Layout):
         """Henderson's equations at the given ratios; the criterion is -log restricted likelihood, by log r."""
         eliminated = self._eliminated(ratios)
         system, right, own = self._system(ratios, eliminated)
-        factor, covariance = _inverted(system)
+        factor, covariance = inverted(system)
         effects = covariance @ right
-        noise = max(float(own - right @ effects) / self._freedom, 1e-12)
+        noise = max(float(own - right @ effects) / self.freedom, 1e-12)
         log_det = 2 * np.log(np.diag(factor)).sum()
         for effect, members in self._members.items():
             log_det += np.count_nonzero(members) * np.log(ratios[effect])
@@ -191,7 +133,7 @@ class MixedDesign(Layout):
             log_det += np.log1p(ratios[TEXT] * self.nesting.size).sum()
         if ratios[GROUP] > 0:
             log_det += np.log1p(ratios[GROUP] * eliminated.s).sum()
-        criterion = 0.5 * (log_det + self._freedom * np.log(noise))
+        criterion = 0.5 * (log_det + self.freedom * np.log(noise))
         gradient = self._gradient(ratios, eliminated, effects, covariance, noise)
         return Solved(ratios, effects, covariance, noise, criterion, gradient)
 
@@ -270,8 +212,8 @@ class MixedDesign(Layout):
             spread[kinds] = x @ by_text
             left[np.ix_(kinds, kinds)] = (x * size) @ whitened.T
             from_w[:, kinds] = -(self._texts.T @ whitened.T)[:-1]
-        left -= from_w.T @ solved.covariance @ from_w
-        return np.asarray(0.5 * (left / noise - np.outer(spread, spread) / (noise**2 * self._freedom)))
+        left -= from_w.T @ solved.inverse @ from_w
+        return np.asarray(0.5 * (left / noise - np.outer(spread, spread) / (noise**2 * self.freedom)))
 
     def held_out_residuals(self, solved: Solved) -> Floats:
         """(n,) what each rating differs from its prediction by all other groups: P_gg⁻¹ (P y)_g.
@@ -279,16 +221,9 @@ class MixedDesign(Layout):
         P = V⁻¹ - V⁻¹ W C⁻¹ Wᵀ V⁻¹, so that no model is fitted again.
         """
         residuals = self.y - self.rows @ solved.effects
-        of_row = self.nesting.group_of_row
-        size = np.bincount(of_row, minlength=self.nesting.groups)
-        if self.nesting.groups == 1:  # of a single group no other can speak: its texts are left out in turn
-            of_row, size = self.nesting.text, self.nesting.size.astype(np.intp)
         held_out: Floats = np.empty_like(residuals)
-        order = np.argsort(of_row, kind="stable")
-        starts = np.concatenate([[0], np.cumsum(size)]).astype(int)
-        for each in np.unique(size):
-            members = order[starts[np.flatnonzero(size == each)][:, None] + np.arange(int(each))]
-            wide = each > len(self.block)
+        for members in self.nesting.left_out():
+            wide = members.shape[1] > len(self.block)
             found = self._without(solved, members) if wide else self._held_out(solved, members, residuals)
             held_out[members.ravel()] = found.ravel()
         return held_out
@@ -302,7 +237,7 @@ class MixedDesign(Layout):
             whiten = self._whitening(solved.ratios, rows)
             W = self.rows[rows.ravel()]
             wide = (*rows.shape, -1)
-            known = (W @ solved.covariance).reshape(wide) @ W.toarray().reshape(wide).transpose(0, 2, 1)
+            known = (W @ solved.inverse).reshape(wide) @ W.toarray().reshape(wide).transpose(0, 2, 1)
             P = whiten - whiten @ known @ whiten
             Py = whiten @ residuals[rows][..., None]
             found[start : start + few] = (np.linalg.pinv(P, hermitian=True) @ Py)[..., 0]
@@ -328,63 +263,3 @@ class MixedDesign(Layout):
         kept = a[text]
         shared = k[self.nesting.group[text[:, 0]]][:, None, None] * kept[:, :, None] * kept[:, None, :]
         return np.asarray(np.eye(rows.shape[1]) - w[text][:, :, None] * same - shared)
-
-
-@dataclass(frozen=True)
-class _At:
-    """Where the search for the variance ratios is: the logs of those that are present, in their bounds."""
-
-    design: MixedDesign
-    present: Indices
-    logs: Floats
-
-    @cached_property
-    def solved(self) -> Solved:
-        """The equations there."""
-        ratios = np.zeros(self.design.count)
-        ratios[self.present] = np.exp(self.logs)
-        return self.design.solve(ratios)
-
-    @property
-    def loss(self) -> float:
-        """-log restricted likelihood."""
-        return self.solved.criterion
-
-    def step(self) -> tuple[Callable[[float], _At], float]:
-        """Newton's step by the average information, no further than the bounds."""
-        slope = self.solved.gradient[self.present]
-        # A ratio on its way to nothing has hardly any information left: its slope says how far.
-        curve = self.design.information(self.solved)[np.ix_(self.present, self.present)]
-        curve += np.diag(_TRUST * np.abs(slope) + 1e-9)
-        least, most = LOG_RATIO_BOUNDS
-        free = np.flatnonzero(np.where(slope > 0, self.logs > least, self.logs < most))
-        step = np.zeros(len(slope))
-        step[free] = -np.linalg.solve(curve[np.ix_(free, free)], slope[free])
-        step = np.clip(self.logs + step, least, most) - self.logs
-        return lambda share: replace(self, logs=self.logs + share * step), max(float(-slope @ step), 0.0)
-
-
-def _inverted(system: Floats) -> tuple[Floats, Floats]:
-    """The lower Cholesky factor of a positive definite matrix, and its inverse: LAPACK's own, a hundred times a fit.
-
-    Raises:
-        numpy.linalg.LinAlgError: It is not positive definite.
-    """
-    factor, wrong = scipy.linalg.lapack.dpotrf(system, lower=True)
-    inverse, also_wrong = scipy.linalg.lapack.dpotri(factor, lower=True)
-    if wrong or also_wrong:
-        raise np.linalg.LinAlgError("the mixed model equations are not positive definite")
-    return np.asarray(factor), np.asarray(inverse + np.tril(inverse, -1).T)  # above the diagonal LAPACK left zeros
-
-
-def of_some_annotators(laid: Layout) -> MixedDesign:
-    """The ratings of some annotators drawn at random, about so many that `SAMPLED_EFFECTS` are not exceeded."""
-    most = max(2, SAMPLED_EFFECTS // (laid.Z.shape[1] + 1 if laid.own_slopes else 1) - 2)
-    order = np.random.default_rng(0).permutation(laid.people)
-    size = np.bincount(laid.who, minlength=laid.people)[order]
-    chosen = order[: min(most, int(np.searchsorted(np.cumsum(size), SAMPLED_ROWS)) + 1)]
-    kept = np.flatnonzero(np.isin(laid.who, chosen))
-    who = np.unique(laid.who[kept], return_inverse=True)[1].astype(np.intp)
-    few, slopes = laid.nesting.take(kept), laid.own_slopes
-    group = few.group_of_row
-    return MixedDesign.of(laid.Z[kept], laid.y[kept], who, len(chosen), few.text, slopes, group, laid.source)

@@ -1,4 +1,4 @@
-"""The mixed model's equations where there are more effects than can be solved densely."""
+"""The mixed model's equations by how many ratings and effects there are: over either, or too many of both."""
 
 from __future__ import annotations
 
@@ -8,17 +8,57 @@ from functools import cached_property
 import numpy as np
 import scipy
 
-from accord.learning.equations import Learned, of_some_annotators
+from accord.learning.equations import MixedDesign
 from accord.learning.layout import FIXED, GROUP, OFFSET, TEXT, Floats, Indices, Layout, own_effects
+from accord.learning.rating_equations import RatingDesign
+from accord.learning.reml import Design, Learned
 
 DENSE = 2000
-"""The most effects that are solved densely."""
+"""The most effects, or ratings, over which equations are solved densely."""
+SAMPLED, SAMPLED_ROWS = 600, 12_000
+"""With more effects, and more ratings, the variance ratios are found on the ratings of some annotators.
+
+Of so many effects they have `SAMPLED_ROWS` ratings at most.
+"""
 _FOLDS = 5
 _TOLERANCE = 1e-7
 
 
+def in_equations(rows: Layout) -> Design | LargeDesign:
+    """The ratings in the equations that suit their number: over the fewer of effects and ratings, if not too many."""
+    too_many = min(len(rows.block), len(rows.y)) > DENSE
+    return rows.as_kind(LargeDesign) if too_many else _solved_whole(rows)
+
+
+def best_ratios(design: Design | LargeDesign) -> Floats:
+    """The variance ratios with the highest restricted likelihood, of many ratings those of some annotators."""
+    few = len(design.block) <= SAMPLED or len(design.y) <= SAMPLED
+    sample = design if few and isinstance(design, Design) else _solved_whole(_some_annotators(design))
+    return design.of_present(sample.best_ratios())
+
+
+def _solved_whole(rows: Layout) -> Design:
+    return rows.as_kind(MixedDesign if len(rows.block) <= len(rows.y) else RatingDesign)
+
+
+def _some_annotators(laid: Layout) -> Layout:
+    """The ratings of annotators drawn at random: few effects, or few ratings, whichever are more people."""
+    most = max(2, SAMPLED // (laid.Z.shape[1] + 1 if laid.own_slopes else 1) - 2)
+    if not laid.people or (laid.people <= most and len(laid.y) <= SAMPLED_ROWS):
+        return laid
+    order = np.random.default_rng(0).permutation(laid.people)
+    rated = np.cumsum(np.bincount(laid.who, minlength=laid.people)[order])
+    few_effects = min(most, int(np.searchsorted(rated, SAMPLED_ROWS)) + 1)
+    chosen = order[: max(few_effects, int(np.searchsorted(rated, SAMPLED, side="right")))]
+    kept = np.flatnonzero(np.isin(laid.who, chosen))
+    who = np.unique(laid.who[kept], return_inverse=True)[1].astype(np.intp)
+    few, slopes = laid.nesting.take(kept), laid.own_slopes
+    group = few.group_of_row
+    return Layout.of(laid.Z[kept], laid.y[kept], who, len(chosen), few.text, slopes, group, laid.source)
+
+
 class LargeDesign(Layout):
-    """More effects than that: by conjugate gradients, the variance ratios from a sample of whole annotators."""
+    """Too many of both: by conjugate gradients."""
 
     @cached_property
     def text_design(self) -> scipy.sparse.csr_array:
@@ -29,14 +69,6 @@ class LargeDesign(Layout):
     def text_sum(self) -> Floats:
         """(T,) y summed by text."""
         return np.asarray(self.nesting.by_text() @ self.y)
-
-    def best_ratios(self) -> Floats:
-        """The ratios with the highest restricted likelihood on a sample of whole annotators."""
-        return of_some_annotators(self).best_ratios()
-
-    def of_present(self, ratios: Floats) -> Floats:
-        """The given ratios, 0 for those that are not given."""
-        return np.append(ratios, np.zeros(max(self.count - len(ratios), 0)))[: self.count]
 
     def learn(self, ratios: Floats) -> Learned:
         """All that the given ratios make of the ratings; an annotator's error is that of their labels alone."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import scipy
@@ -18,6 +19,7 @@ Rows = Floats | Any
 SLOPE, OFFSET, OWN_SLOPE, TEXT, GROUP = range(5)
 """Places of the variance ratios; a second source's slopes and own slopes come after them, then a third's."""
 FIXED = -1
+LOG_RATIO_BOUNDS = (-12.0, 4.0)
 
 
 @dataclass(frozen=True)
@@ -84,11 +86,24 @@ class Nesting:
         texts = np.arange(len(self.group))
         return scipy.sparse.csr_array((np.ones(len(texts)), (self.group, texts)), shape=(self.groups, len(texts)))
 
+    def left_out(self) -> Iterator[Indices]:
+        """(G, m) the ratings of each group, the groups of one size together; of a single group, of each text."""
+        of_row, size = self.group_of_row, np.bincount(self.group_of_row, minlength=self.groups)
+        if self.groups == 1:  # no other group can speak
+            of_row, size = self.text, self.size.astype(np.intp)
+        order = np.argsort(of_row, kind="stable")
+        starts = np.concatenate([[0], np.cumsum(size)]).astype(int)
+        for each in np.unique(size):
+            yield order[starts[np.flatnonzero(size == each)][:, None] + np.arange(int(each))]
+
     def take(self, kept: Indices) -> Nesting:
         """Of some of the ratings."""
         text = np.unique(self.text[kept], return_inverse=True)[1].astype(np.intp)
         group = np.unique(self.group_of_row[kept], return_inverse=True)[1].astype(np.intp)
         return Nesting.of(len(kept), text, group)
+
+
+L = TypeVar("L", bound="Layout")
 
 
 @dataclass(frozen=True)
@@ -135,6 +150,20 @@ class Layout:
         W, block, count = _laid_out(Z, who, people, own_slopes, source)
         nesting = Nesting.of(len(y), text, np.zeros(0, dtype=np.intp) if group is None else group)
         return cls(W, y, block, count, Z, who, people, nesting, own_slopes, source)
+
+    def as_kind(self, kind: type[L]) -> L:
+        """The same ratings for the equations of another kind."""
+        return kind(**{field.name: getattr(self, field.name) for field in fields(Layout)})
+
+    def present(self) -> list[int]:
+        """The random effects that this design has; texts that were rated once each say nothing of their own."""
+        return sorted({*self.block[self.block != FIXED].tolist(), *self.nesting.present})
+
+    def of_present(self, ratios: Floats) -> Floats:
+        """The given ratios, 0 for an effect that this design does not have."""
+        least = np.exp(LOG_RATIO_BOUNDS[0])
+        given = np.append(ratios, np.zeros(max(self.count - len(ratios), 0)))[: self.count]
+        return np.where(np.isin(np.arange(self.count), self.present()), np.maximum(given, least), 0.0)
 
 
 def own_effects(p: int, source: Indices | None, own_slopes: bool) -> tuple[Indices, Indices, int]:

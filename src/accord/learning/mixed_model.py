@@ -5,8 +5,8 @@
 z_s is the evidence of source s, standardised on the training rows; a the annotator, t the text, c its group (the
 conversation of a turn). The variance ratios r_k maximise the restricted likelihood (Patterson & Thompson, 1971);
 everything else follows in closed form (Henderson's mixed model equations). Each source has a ratio of its own, so that
-many columns that say nothing are shrunk together and leave a good judge alone (docs/decisions/0028). Effects of texts
-and groups are eliminated first, so the work grows with the number of annotators and features, not of texts.
+many columns that say nothing are shrunk together and leave a good judge alone (docs/decisions/0028). It is solved over
+the fewer of effects and ratings (docs/decisions/0046).
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accord.evidence import by_row
-from accord.learning.equations import MixedDesign
-from accord.learning.large_equations import DENSE, LargeDesign
-from accord.learning.layout import OFFSET, Floats, Indices, in_order, own_effects, standardisation
+from accord.learning.large_equations import best_ratios, in_equations
+from accord.learning.layout import OFFSET, Floats, Indices, Layout, in_order, own_effects, standardisation
 
 
 class MixedModel:
@@ -74,10 +73,8 @@ class MixedModel:
         (_, which), (_, of_group) = _indexed(text), _indexed(group)
         people, features = len(self.annotators_), Z.shape[1]
         self.sources_ = in_order(source, features)
-        large = 1 + features + people * (1 + features * self.own_slopes) > DENSE
-        kind = LargeDesign if large else MixedDesign
-        design = kind.of(Z, rated, who, people, which, self.own_slopes, of_group, self.sources_)
-        ratios = design.best_ratios() if self.ratios is None else design.of_present(np.asarray(self.ratios))
+        design = in_equations(Layout.of(Z, rated, who, people, which, self.own_slopes, of_group, self.sources_))
+        ratios = best_ratios(design) if self.ratios is None else design.of_present(np.asarray(self.ratios))
         learned = design.learn(ratios)
         self.ratios_, self.noise_ = ratios, learned.noise
         self.intercept_ = float(learned.effects[0])
