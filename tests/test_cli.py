@@ -894,6 +894,8 @@ def test_run_on_one_table_with_transcripts_and_scores_to_a_hundred(project: Path
     ]
     done = whole(write("calls.csv", "id,transcript,score\n" + "\n".join(lines) + "\n"))
     assert done["imported"]["labels"]["new"] == 24 and done["scored"]["scored"] == 24
+    assert "Learned: how one annotator answers score." in Path("out/report.html").read_text()
+    assert "24 ratings of 24 conversations by 1 annotator (α" in accord("run", "calls.csv", "--out", "out", *QUICK)
 
 
 @pytest.mark.slow

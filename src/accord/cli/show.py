@@ -222,8 +222,8 @@ def comparison_text(result: Mapping[str, Any]) -> str:
     alpha = "–" if result["alpha"] is None else f"{result['alpha']:.2f}"
     about = (
         f"{result['question']}: {result['ratings']} ratings of {result['conversations']} conversations by "
-        f"{result['annotators']} annotators (α = {alpha}); {_folds(result)}, "
-        f"seed {result['seed']}; 95 % intervals"
+        f"{result['annotators']} {'annotator' if result['annotators'] == 1 else 'annotators'} (α = {alpha}); "
+        f"{_folds(result)}, seed {result['seed']}; 95 % intervals"
     )
     if result["seen"]:
         about += f"\n{result['seen']} conversations that the rubric was learned on are learned from and not tested on"

@@ -245,7 +245,9 @@ def _data(tried: Compared, rubric: Rubric | None) -> RatedData:
 def verdict(found: Comparison) -> str:
     """What the first system learned, how far it can be trusted, and which baselines it beats by how much."""
     best, rated = found.results[0], found.ratings
-    said = f"Learned: how {len(set(rated.annotator))} annotators answer {found.question.id}. "
+    people = len(set(rated.annotator))
+    answered = "one annotator answers" if people == 1 else f"{people} annotators answer"
+    said = f"Learned: how {answered} {found.question.id}. "
     said += f"On {best.n} ratings of conversations it has not seen, {best.system} misses a person's answer by "
     said += f"{_with_interval(best, 'rmse')} on average (RMSE)"
     if best.values["pearson"] is not None:
