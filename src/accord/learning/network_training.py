@@ -35,7 +35,7 @@ HALF_THE_EFFORT = {"xla_backend_optimization_level": 1}
 """Of the compiler, which costs these programs nothing: they train as quickly, and to the same networks."""
 _TINY = 1e-12
 _NUMBERS = ("rate", "pooling", "decay")
-_WIDTH, _ROUND = 16, 128
+_WIDTH, _ROUND = 4, 128
 """Least places by annotator, and rows; more come in steps (`_rounded`), so that folds share one compiled program."""
 
 
