@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from importlib.resources import files
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import numpy as np
@@ -422,6 +423,17 @@ def test_processes_that_open_a_new_store_at_once_migrate_it_once(tmp_path: Path)
     for process in opened:
         out, errors = process.communicate(timeout=PATIENCE)
         assert out == b"0\n", errors.decode()
+
+
+def test_a_new_store_waits_until_another_process_has_made_its_file(tmp_path: Path) -> None:
+    other = sqlite3.connect(tmp_path / "new.db", isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    done = Timer(0.3, other.rollback)
+    done.start()
+    with closing(Store(f"sqlite:///{tmp_path}/new.db")) as store:
+        assert store.count_conversations() == 0 and done.finished.is_set()
+    done.join()
+    other.close()
 
 
 def test_a_full_disk_is_one_clear_line_and_keeps_what_was_written(tmp_path: Path) -> None:

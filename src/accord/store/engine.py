@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -24,6 +26,7 @@ from accord.values import AccordError, BadInput, MissingExtra, keep_url_secrets
 logging.getLogger("sqlalchemy").addHandler(logging.NullHandler())
 
 LOCK_WAIT_MS = 60_000
+_LOCK_LOOK = 0.02
 CHECKPOINT = "wal_autocheckpoint=16000"
 """Pages (64 MB) that wait in a file's log: written back together, a page of an index that many rows touch goes once."""
 _MIGRATION_LOCK = 0xACC0D
@@ -103,7 +106,20 @@ def connected(url: str) -> Engine:
 def _sqlite_settings(connection: Any, _: Any) -> None:
     connection.isolation_level = None  # transactions begin where `_sqlite_begin` says, not where the driver guesses
     for pragma in (f"busy_timeout={LOCK_WAIT_MS}", "journal_mode=WAL", "synchronous=NORMAL", CHECKPOINT):
-        connection.execute(f"PRAGMA {pragma}")
+        _set(connection, pragma)
+
+
+def _set(connection: Any, pragma: str) -> None:
+    """A new file's mode is changed by one at a time, and of all locks this is the one that SQLite does not wait for."""
+    until = time.monotonic() + LOCK_WAIT_MS / 1000
+    while True:
+        try:
+            connection.execute(f"PRAGMA {pragma}")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > until:
+                raise
+            time.sleep(_LOCK_LOOK)
 
 
 def _sqlite_begin(connection: Connection) -> None:
