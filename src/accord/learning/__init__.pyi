@@ -39,7 +39,7 @@ from .other_questions import other_sheets as other_sheets
 from .out_of_fold import out_of_fold as out_of_fold
 from .panel import RULES as RULES, predict_panel as predict_panel
 from .plausibility import KINDS as KINDS, Plausibility as Plausibility, fakes as fakes
-from .rating_equations import RatingDesign as RatingDesign
 from .presets import EVIDENCE as EVIDENCE, EvaluatorSettings as EvaluatorSettings, Level as Level
 from .presets import PRESETS as PRESETS
+from .rating_equations import RatingDesign as RatingDesign
 from .trained_on import Levels as Levels, MOST_LEVELS as MOST_LEVELS, shrunk_covariance as shrunk_covariance

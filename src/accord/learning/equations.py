@@ -14,10 +14,8 @@ from functools import cached_property
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from accord.learning.layout import (
-    FIXED,
     GROUP,
     OFFSET,
     TEXT,
@@ -98,11 +96,6 @@ class MixedDesign(Design):
         """(G, q + 1) x summed by group, the texts weighed by `weight` (T,)."""
         return dense(self.nesting.by_group @ weighed(self._texts, weight))
 
-    @cached_property
-    def _members(self) -> dict[int, NDArray[np.bool_]]:
-        """(q,) for each kind of random effect which of all effects are of it."""
-        return {effect: self.block == effect for effect in np.unique(self.block[self.block != FIXED]).tolist()}
-
     def learn(self, ratios: Floats) -> Learned:
         """All that the given ratios make of the ratings."""
         solved = self.solve(ratios)
@@ -116,7 +109,7 @@ class MixedDesign(Design):
         if ratios[TEXT] > 0:
             shared = draws**2 / (draws * self.nesting.size + 1.0 / ratios[TEXT])
             crossed = crossed - dense(self._texts.T @ weighed(self._texts, shared))
-        system = crossed[:-1, :-1] + np.diag(self._penalty(ratios) * units**2 + 1e-10)
+        system = crossed[:-1, :-1] + np.diag(self.penalty(ratios) * units**2 + 1e-10)
         return np.asarray(scipy.linalg.solve(system, crossed[:-1, -1], assume_a="pos"))
 
     def solve(self, ratios: Floats) -> Solved:
@@ -127,7 +120,7 @@ class MixedDesign(Design):
         effects = covariance @ right
         noise = max(float(own - right @ effects) / self.freedom, 1e-12)
         log_det = 2 * np.log(np.diag(factor)).sum()
-        for effect, members in self._members.items():
+        for effect, members in self.members.items():
             log_det += np.count_nonzero(members) * np.log(ratios[effect])
         if ratios[TEXT] > 0:
             log_det += np.log1p(ratios[TEXT] * self.nesting.size).sum()
@@ -149,13 +142,8 @@ class MixedDesign(Design):
         if ratios[GROUP] > 0:
             crossed = crossed - eliminated.summed.T @ (eliminated.k[:, None] * eliminated.summed)
         # A column of zeros (an annotator whose evidence never varied) must not stop the factorisation.
-        system = crossed[:-1, :-1] + np.diag(self._penalty(ratios) + 1e-10)
+        system = crossed[:-1, :-1] + np.diag(self.penalty(ratios) + 1e-10)
         return system, crossed[:-1, -1], float(crossed[-1, -1])
-
-    def _penalty(self, ratios: Floats) -> Floats:
-        """(q,) the diagonal of D⁻¹; nothing for the level."""
-        fixed = self.block == FIXED
-        return np.where(fixed, 0.0, 1.0 / np.where(fixed, 1.0, ratios[self.block]))
 
     def _gradient(
         self, ratios: Floats, eliminated: Eliminated, effects: Floats, covariance: Floats, noise: float
@@ -167,7 +155,7 @@ class MixedDesign(Design):
         """
         gradient = np.zeros(self.count)
         uncertainty = np.diag(covariance)
-        for effect, members in self._members.items():
+        for effect, members in self.members.items():
             spread = uncertainty[members].sum() + (effects[members] @ effects[members]) / noise
             gradient[effect] = 0.5 * (np.count_nonzero(members) - spread / ratios[effect])
         b = np.append(-effects, 1.0)
@@ -197,7 +185,7 @@ class MixedDesign(Design):
         """
         ratios, effects, noise = solved.ratios, solved.effects, solved.noise
         left, from_w = np.zeros((self.count, self.count)), np.zeros((len(effects), self.count))
-        for effect, members in self._members.items():
+        for effect, members in self.members.items():
             from_w[members, effect] = effects[members] / ratios[effect]
             left[effect, effect] = effects[members] @ from_w[members, effect]
         spread = np.diag(left).copy()

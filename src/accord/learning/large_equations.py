@@ -9,7 +9,7 @@ import numpy as np
 import scipy
 
 from accord.learning.equations import MixedDesign
-from accord.learning.layout import FIXED, GROUP, OFFSET, TEXT, Floats, Indices, Layout, own_effects
+from accord.learning.layout import GROUP, OFFSET, TEXT, Floats, Indices, Layout, own_effects
 from accord.learning.rating_equations import RatingDesign
 from accord.learning.reml import Design, Learned
 
@@ -76,7 +76,7 @@ class LargeDesign(Layout):
         w, a, _, k = self.nesting.weights(ratios)
         group_sum = self.nesting.by_group @ (a * self.text_sum)
         explained = self.text_sum @ (w * self.text_sum) + group_sum @ (k * group_sum) + self._right(ratios) @ effects
-        noise = max(float(self.y @ self.y - explained) / max(len(self.y) - 1.0, 1.0), 1e-12)
+        noise = max(float(self.y @ self.y - explained) / self.freedom, 1e-12)
         errors = np.sqrt(noise * self._level_variance(ratios))
         return Learned(effects, noise, errors, self._held_out_residuals(ratios, effects))
 
@@ -123,7 +123,7 @@ class LargeDesign(Layout):
     def _effects(self, ratios: Floats, start: Floats | None) -> Floats:
         """(q,) by conjugate gradients, preconditioned by the diagonal."""
         w, a, _, k = self.nesting.weights(ratios)
-        penalty = np.where(self.block == FIXED, 0.0, 1.0 / np.maximum(ratios[np.maximum(self.block, 0)], 1e-9))
+        penalty = self.penalty(ratios)
 
         def product(v: Floats) -> Floats:
             said = self.text_design @ v

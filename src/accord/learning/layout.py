@@ -155,9 +155,24 @@ class Layout:
         """The same ratings for the equations of another kind."""
         return kind(**{field.name: getattr(self, field.name) for field in fields(Layout)})
 
+    @cached_property
+    def members(self) -> dict[int, NDArray[np.bool_]]:
+        """(q,) for each kind of random effect which of all effects are of it."""
+        return {effect: self.block == effect for effect in np.unique(self.block[self.block != FIXED]).tolist()}
+
+    @property
+    def freedom(self) -> float:
+        """How many ratings there are, less one for the level."""
+        return max(len(self.y) - 1.0, 1.0)
+
+    def penalty(self, ratios: Floats) -> Floats:
+        """(q,) the diagonal of D⁻¹, with D the effects' variances over s²; nothing for the level."""
+        fixed = self.block == FIXED
+        return np.where(fixed, 0.0, 1.0 / np.where(fixed, 1.0, ratios[self.block]))
+
     def present(self) -> list[int]:
         """The random effects that this design has; texts that were rated once each say nothing of their own."""
-        return sorted({*self.block[self.block != FIXED].tolist(), *self.nesting.present})
+        return sorted({*self.members, *self.nesting.present})
 
     def of_present(self, ratios: Floats) -> Floats:
         """The given ratios, 0 for an effect that this design does not have."""

@@ -24,10 +24,10 @@ class RatingDesign(Design):
     @cached_property
     def _shared(self) -> dict[int, Rows]:
         """(n, n) for each effect W_k·W_kᵀ: what it has two ratings share; sparse where most pairs share nothing."""
-        columns = {effect: self.rows[:, self.block == effect] for effect in np.unique(self.block[self.block != FIXED])}
+        columns = {effect: self.rows[:, members] for effect, members in self.members.items()}
         nested = {TEXT: self.nesting.text, GROUP: self.nesting.group_of_row}
         columns |= {effect: _indicators(nested[effect]) for effect in self.nesting.present}
-        shared = {int(effect): (W @ W.T).tocsr() for effect, W in columns.items()}
+        shared = {effect: (W @ W.T).tocsr() for effect, W in columns.items()}
         return {effect: K if K.nnz < _DENSE_SHARE * np.prod(K.shape) else dense(K) for effect, K in shared.items()}
 
     def solve(self, ratios: Floats) -> Solved:

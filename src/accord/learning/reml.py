@@ -72,11 +72,6 @@ class Design(Layout):
     def learn(self, ratios: Floats) -> Learned:
         """All that the given ratios make of the ratings."""
 
-    @property
-    def freedom(self) -> float:
-        """N less the level."""
-        return max(len(self.y) - 1.0, 1.0)
-
     def best_ratios(self) -> Floats:
         """The variance ratios with the highest restricted likelihood; 0 for an absent effect."""
         present = self.present()
