@@ -16,7 +16,7 @@ from typing import Any, cast
 import pytest
 from waiting import until
 
-from accord.live import Follower, Ingestor, Message, RowLog, logfiles
+from accord.live import Follower, Ingestor, Message, RowLog, logfiles, rotation
 from accord.live import following as room
 from accord.values import BadInput
 
@@ -551,6 +551,33 @@ def test_rotated_under_a_reader(
         world.write(1)
         wait_for(world, world.said)
     assert world.found() == list(range(world.said)) and not world.told
+
+
+@pytest.mark.parametrize("pack", ["", ".gz"])
+def test_rotated_between_a_look_at_the_folder_and_the_opening_of_the_log(
+    tmp_path: Path, running: Callable[[World], None], pack: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new log has the number of the one that was seen: disks give numbers again."""
+    world, rotated = World(tmp_path, "number", pack), threading.Event()
+
+    def opens(path: Path, number: int = 0, is_moved: bool = False) -> logfiles.LogFile:
+        if path == world.log and number == 1 and not rotated.is_set():
+            packed_away(world.copy(), pack)
+            world.write(1, "w")
+            rotated.set()
+        return logfiles.LogFile(path, number, is_moved)
+
+    monkeypatch.setattr(rotation, "LogFile", opens)
+    world.write(2)
+    running(world)
+    wait_for(world, 2)
+    coming = world.folder / "coming"
+    coming.write_text(world.line() + world.line())
+    world.rotate()
+    coming.rename(world.log)
+    assert rotated.wait(60)
+    wait_for(world, world.said)
+    assert world.found() == list(range(world.said))
 
 
 def test_a_writer_that_is_slow_to_leave_a_file_is_heard(

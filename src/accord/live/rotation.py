@@ -153,8 +153,10 @@ class Chain:
                     self._closed[number] = replace(self._closed[number], state="done")
             missing = self._missing(there, known)
             opened = None if missing and time.monotonic() < until else self._opened(known, self._new(there, known))
-            if opened is not None:
+            if opened is not None and _names(there) == _names(self._listed()):
                 break
+            for file in opened or ():  # another may be called as it was, even have its number, and one stand before it
+                file.close()
             time.sleep(0.02)  # a rotation is under way
         self._tell(there, known, missing)
         self._cut = None
@@ -306,6 +308,11 @@ class Chain:
 def waits(error: BadInput) -> str:
     """What to say of a rotated file that cannot be read."""
     return f"{error}. The place stays before it: unpack or repair it, or move it away to go on without it"
+
+
+def _names(there: Sequence[Entry]) -> set[tuple[Path, int]]:
+    """What the log and its rotated files are called."""
+    return {(entry.path, entry.inode) for entry in there if entry.stamp is not None}
 
 
 def _is_since(entry: Entry, wrote: int) -> bool:
