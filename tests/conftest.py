@@ -81,6 +81,11 @@ class Sharing(LoadScopeScheduling):
         for node in self.nodes:
             self._reschedule(node)
 
+    def _reschedule(self, node: WorkerController) -> None:
+        """One that takes the place of another is told what to do once it has looked at all tests, not before."""
+        if node in self.registered_collections:
+            super()._reschedule(node)
+
 
 @functools.cache
 def _shares(path: Path) -> bool:

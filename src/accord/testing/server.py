@@ -95,6 +95,7 @@ def decisions(model: str, answers: Sequence[Mapping[str, Any]]) -> Wire:
 
 class _Quiet(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 128  # of http.server five: whoever connects beside more waits a second, or is turned away
 
     def handle_error(self, *_: Any) -> None:
         """Say nothing of clients that went away: tests make them do so."""
