@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
-import signal
+import subprocess
 import threading
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
-from waiting import until
+from processes import Forked
 
 from accord.store import LOOSE, MART, Mart, MartRow, StoreError, bundle_of, mart_folder, mart_schema
 from accord.values import BadInput
@@ -72,29 +71,30 @@ def test_what_a_writer_wrote_is_there_at_once_and_once_when_it_is_sealed(tmp_pat
     assert not list(tmp_path.glob("live-*")) and values(reader) == {"a": 1.0, "b": 3.0, "c": None}
 
 
-def _write_until_killed(folder: str, name: str, noted: Any) -> None:
-    writer = Mart(folder).writer()
-    for place in range(100_000):
-        writer.write([row(f"{name}-{place}")])
-        noted.value = place + 1
+WRITER = """
+import json, sys
+from accord.store import Mart
+folder, name, row = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+writer = Mart(folder).writer()
+for place in range(100_000):
+    writer.write([{**row, "conversation": f"{name}-{place}"}])
+    print(place, flush=True)
+"""
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="Windows knows no SIGKILL")
 def test_a_writer_that_is_killed_loses_nothing_that_was_written(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    noted = [context.Value("q", 0, lock=False) for _ in range(3)]  # whoever is killed would keep its lock
-    writers = [
-        context.Process(target=_write_until_killed, args=(str(tmp_path), f"w{place}", each))
-        for place, each in enumerate(noted)
-    ]
+    names, wanted = ("w0", "w1", "w2"), set[str]()
+    arguments = [["-c", WRITER, str(tmp_path), name, json.dumps(row(name))] for name in names]
+    writers = [Forked(each, stdout=subprocess.PIPE, text=True) for each in arguments]
     for each in writers:
-        each.start()
-    until(lambda: all(each.value > 50 for each in noted))
+        assert [each.stdout.readline() for _ in range(50)][-1] == "49\n"
     for each in writers:
-        os.kill(each.pid, signal.SIGKILL)  # type: ignore[arg-type]
-        each.join()
-    wanted = {f"w{place}-{n}" for place, each in enumerate(noted) for n in range(each.value)}
+        each.kill()
+    for each, name in zip(writers, names, strict=True):
+        last = each.communicate()[0].splitlines()[-1:] or ["49"]
+        wanted |= {f"{name}-{place}" for place in range(int(last[0]) + 1)}
     mart = Mart(tmp_path)
     assert wanted <= values(mart).keys()
     mart.seal()
