@@ -400,8 +400,9 @@ except AccordError as error:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("then", "said"), [("read on", "the store ("), ("let go", "nothing")])
-def test_a_connection_that_is_cut_off_is_one_line(postgres: str, then: str, said: str) -> None:
-    ended = run(["-c", CUT_OFF, postgres, then], text=True, timeout=PATIENCE)
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+def test_a_connection_that_is_cut_off_is_one_line(database: str, then: str, said: str) -> None:
+    ended = run(["-c", CUT_OFF, database, then], text=True, timeout=PATIENCE)
     assert ended.stdout.startswith(said) and ended.stdout.count("\n") == 1 and ended.stderr == ""
 
 
