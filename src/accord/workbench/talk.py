@@ -224,20 +224,20 @@ async def _finished(found: OpenTalk, id: str) -> None:
 
 async def _events(found: OpenTalk, id: str) -> AsyncIterator[str]:
     """Server-Sent Events: `all` of the reply so far, `more` of it, `end`. Data is JSON: text is only ever text."""
-    sent, until = "", monotonic() + STREAM_SECONDS
+    sent, until, last = "", monotonic() + STREAM_SECONDS, None
     yield _event("all", "")
     while monotonic() < until:
         writing = found.writing(id)
+        last = writing or last  # one that has ended since may have had more to say
+        text = "" if last is None else last.shown
+        if not text.startswith(sent):
+            yield _event("all", text)
+        elif text != sent:
+            yield _event("more", text[len(sent) :])
+        sent = text
         if writing is None:
             yield _event("end", "")
             return
-        text = writing.shown
-        if text.startswith(sent):
-            if text != sent:
-                yield _event("more", text[len(sent) :])
-        else:
-            yield _event("all", text)
-        sent = text
         await asyncio.sleep(LOOK_SECONDS)
 
 
