@@ -21,7 +21,7 @@ import re
 import stat
 import sys
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
@@ -300,9 +300,14 @@ def listed(log: Path, not_these: Collection[Path] = ()) -> list[Entry]:
     found = _listing(log, not_these)
     for _ in range(10):
         before, found = found, _listing(log, not_these)
-        if {(e.path, e.inode) for e in before} == {(e.path, e.inode) for e in found}:
+        if names(before) == names(found):
             break
     return sorted(found, key=_order(found))
+
+
+def names(entries: Iterable[Entry]) -> set[tuple[Path, int]]:
+    """What files are called, each with its number on the disk: two looks agree where these do."""
+    return {(entry.path, entry.inode) for entry in entries}
 
 
 def _listing(log: Path, not_these: Collection[Path]) -> list[Entry]:
@@ -318,8 +323,8 @@ def _listing(log: Path, not_these: Collection[Path]) -> list[Entry]:
     rotated = re.compile(f"(?:{'|'.join(forms)})(?:{endings})?", re.IGNORECASE)
     found: dict[int, Entry] = {}
     links = {each.name: each.is_symlink() for each in os.scandir(real.parent)} if real.parent.is_dir() else {}
-    names = sorted(links, key=lambda name: (name != real.name, links[name], name))  # of several, the file's own name
-    for name in names:
+    # Of several names the file's own is taken.
+    for name in sorted(links, key=lambda name: (name != real.name, links[name], name)):
         path, match = real.parent / name, rotated.fullmatch(name)
         is_near = name.startswith(real.stem) and path not in not_these
         if is_near and (name == unpacked_name(name) or unpacked_name(name) not in links):  # else it is being packed

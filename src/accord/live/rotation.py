@@ -15,7 +15,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from accord.live.logfiles import SECOND, Entry, LogFile, Mark, listed
+from accord.live.logfiles import SECOND, Entry, LogFile, Mark, listed, names
 from accord.values import BadInput, regular, unpacked_name
 
 KEPT = 32
@@ -66,6 +66,14 @@ class Chain:
         with suppress(FileNotFoundError):
             regular(self.path)
         return listed(self.path, self.not_these)
+
+    def _is_still(self, there: Sequence[Entry]) -> bool:
+        """Whether the log and its rotated files are called as they were: what was opened by name is what was meant.
+
+        A new log may have the number of the one that was seen, which then stands before it.
+        """
+        before, now = ([entry for entry in each if entry.stamp is not None] for each in (there, self._listed()))
+        return names(before) == names(now)
 
     @property
     def marks(self) -> list[Mark]:
@@ -153,9 +161,9 @@ class Chain:
                     self._closed[number] = replace(self._closed[number], state="done")
             missing = self._missing(there, known)
             opened = None if missing and time.monotonic() < until else self._opened(known, self._new(there, known))
-            if opened is not None and _names(there) == _names(self._listed()):
+            if opened == [] or (opened and self._is_still(there)):
                 break
-            for file in opened or ():  # another may be called as it was, even have its number, and one stand before it
+            for file in opened or ():
                 file.close()
             time.sleep(0.02)  # a rotation is under way
         self._tell(there, known, missing)
@@ -295,9 +303,9 @@ class Chain:
             )
             self._is_copied = False
         if missing:
-            names = ", ".join(f"{self.path.name}.{number}" for number in reversed(missing))
+            gone = ", ".join(f"{self.path.name}.{number}" for number in reversed(missing))
             self._lose(
-                f"rotated files that were never read are gone, {len(missing)} in all ({names}); they are not scored"
+                f"rotated files that were never read are gone, {len(missing)} in all ({gone}); they are not scored"
             )
 
     def _lose(self, text: str) -> None:
@@ -308,11 +316,6 @@ class Chain:
 def waits(error: BadInput) -> str:
     """What to say of a rotated file that cannot be read."""
     return f"{error}. The place stays before it: unpack or repair it, or move it away to go on without it"
-
-
-def _names(there: Sequence[Entry]) -> set[tuple[Path, int]]:
-    """What the log and its rotated files are called."""
-    return {(entry.path, entry.inode) for entry in there if entry.stamp is not None}
 
 
 def _is_since(entry: Entry, wrote: int) -> bool:
