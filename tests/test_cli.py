@@ -569,12 +569,14 @@ def test_several_evaluators_are_fitted_one_after_the_other(project: Path) -> Non
 
 
 @pytest.mark.slow
-def test_fit_the_best_is_what_compare_says_to_use(project: Path) -> None:
+def test_fit_best_learns_the_evaluator_that_compare_decides_for(project: Path) -> None:
     Path("accord.yaml").write_text(FEW)
     imported("Q0")
     compared = json.loads(accord("compare", "--json"))
-    best = compared["rows"][0]["system"]
-    assert compared["advice"].startswith(f"use {best}: ")
+    decision = compared["decision"]
+    best = decision["evaluator"]
+    assert decision["status"] == "not enough labels" and best == "constant", "40 conversations, nothing predicts them"
+    assert decision["text"] in accord("compare")
     assert f"saved in evaluators/{best}" in accord("fit", "--best")
     assert [path.name for path in Path("evaluators").iterdir()] == [best]
 
@@ -623,7 +625,7 @@ def test_evaluators_are_compared_in_processes_of_their_own(project: Path) -> Non
     systems = [row["system"] for row in one["rows"]]
     assert {"plain", "curved"} < set(systems) and not {"calibration", "mixture"} & set(systems)
     alone = accord("compare", "--only", "curved")
-    assert "curved" in alone and "plain" not in alone and "use curved: " in alone
+    assert "\ncurved " in alone and "\nplain " not in alone and "not enough labels: on 127 ratings" in alone
     everything = accord("compare")
     assert "not compared: mixture: the same as curved" in everything
     assert "not compared: in-context: nobody has the role 'scorer': models: {scorer: {model: NAME}}" in everything
@@ -1024,10 +1026,11 @@ def test_what_a_leak_would_have_gained_is_told_where_groups_join_samples(project
     alone = json.loads(accord("compare", "--only", "plain", "--json"))
     assert alone["leak"] is None and alone["common"] == 127 and alone["draws"] == 50
     joined = json.loads(accord("compare", "--only", "plain", "--set", "group_by=[system]", "--json"))
-    leak, line = joined["leak"], joined["rows"][0]
+    leak = joined["leak"]
+    [line], [single] = ([row for row in each["rows"] if row["system"] == "plain"] for each in (joined, alone))
     assert leak["system"] == "plain" and leak["samples"] == 40 and leak["groups"] == joined["groups"]["groups"]
     assert leak["honest_rmse"] == line["rmse"]
-    assert leak["rmse"] == pytest.approx(alone["rows"][0]["rmse"], rel=0.2), "single conversations were the folds there"
+    assert leak["rmse"] == pytest.approx(single["rmse"], rel=0.2), "single conversations were the folds there"
     assert (leak["said"] in joined["remarks"]) == leak["is_large"]
 
 

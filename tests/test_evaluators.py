@@ -353,7 +353,7 @@ def test_compare_finds_the_better_method_and_says_so_with_intervals() -> None:
     ours = {d.against: d for d in found.differences if d.statistic == "rmse"}
     assert all(is_better(d) and d.p_holm < 0.05 for d in ours.values())
     assert {line.system for line in found.results} == {
-        "calibration", "constant", "annotator-mean", "random", "judge-argmax", "judge-expected",
+        "calibration", "constant", "annotator-mean", "random", "best-column", "judge-argmax", "judge-expected",
     }  # fmt: skip
     assert found.people is not None and found.people.system == "other people"
     rows = found.to_json()["rows"]
@@ -446,7 +446,7 @@ def test_the_unit_of_the_scale_changes_nothing() -> None:
         labels = Labels(Label(x.target, "main", x.annotator, factor * x.value) for x in corpus.labels)  # type: ignore[operator]
         scaled = compare(corpus.evidence, labels, question, folds=2, draws=20)["calibration"].values
         for name, value in plain.items():
-            times = factor if name in {"rmse", "mae"} else 1
+            times = factor if name in {"rmse", "rmse_new_annotator", "mae"} else 1
             assert scaled[name] == pytest.approx(value * times, rel=1e-3), (factor, name)  # type: ignore[operator]
 
 

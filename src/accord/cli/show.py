@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from accord.models import Budget
 
 _PLAIN_SECONDS = 5.0
-_STATISTICS = {"rmse": "RMSE", "pearson": "r", "spearman": "ρ", "kendall": "τ", "log_loss": "log loss"}
+_STATISTICS = {"rmse": "RMSE", "rmse_new_annotator": "RMSE, new annotator", "pearson": "r", "spearman": "ρ",
+               "kendall": "τ", "log_loss": "log loss"}  # fmt: skip
 
 
 def show(result: Mapping[str, Any], as_json: bool, text: Callable[[Mapping[str, Any]], str]) -> None:

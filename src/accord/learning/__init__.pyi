@@ -1,7 +1,7 @@
 from .adaptive import AdaptiveRubric as AdaptiveRubric
-from .baselines import AnnotatorMean as AnnotatorMean, Constant as Constant, JudgeArgmax as JudgeArgmax
-from .baselines import JudgeExpected as JudgeExpected, LowestTurn as LowestTurn, MeanTurn as MeanTurn
-from .baselines import RandomDraw as RandomDraw
+from .baselines import AnnotatorMean as AnnotatorMean, BestColumn as BestColumn, Constant as Constant
+from .baselines import JudgeArgmax as JudgeArgmax, JudgeExpected as JudgeExpected, LowestTurn as LowestTurn
+from .baselines import MeanTurn as MeanTurn, RandomDraw as RandomDraw
 from .calibration import Calibration as Calibration, FEWEST_LABELS as FEWEST_LABELS
 from .conformal import band_width as band_width, bands as bands, groups_needed as groups_needed
 from .core import matrix as matrix
@@ -40,6 +40,6 @@ from .out_of_fold import out_of_fold as out_of_fold
 from .panel import RULES as RULES, predict_panel as predict_panel
 from .plausibility import KINDS as KINDS, Plausibility as Plausibility, fakes as fakes
 from .presets import EVIDENCE as EVIDENCE, EvaluatorSettings as EvaluatorSettings, Level as Level
-from .presets import PRESETS as PRESETS
+from .presets import PRESETS as PRESETS, SIMPLE as SIMPLE
 from .rating_equations import RatingDesign as RatingDesign
 from .trained_on import Levels as Levels, MOST_LEVELS as MOST_LEVELS, shrunk_covariance as shrunk_covariance

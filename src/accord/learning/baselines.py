@@ -1,15 +1,17 @@
-"""What evaluators share that repeat somebody else's answer: nothing is learned, nothing is saved."""
+"""Baselines: heads that repeat the ratings' or the judge's answers, or fit a line on one column."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
-from accord.evidence import Arrays, EvidenceTable, options_of, ratings
+from accord.evidence import Arrays, Column, EvidenceTable, Ratings, by_row, options_of, ratings
 from accord.learning.head import Head, heads
 from accord.methods import LOWEST_SCORE, NOT_ASSESSED, SCORE
 from accord.values import (
@@ -169,24 +171,58 @@ class RandomDraw(_LabelsAlone):
 
 
 class _JudgeAlone(Unlearned):
-    """A baseline that repeats what the judge said to the main question, and learns nothing."""
+    """A baseline that repeats the judge's answer and learns no weights.
+
+    A judge that was not asked the question itself is read on the question whose answers correlate most with the
+    ratings of the training side; its scale is stretched linearly, and reversed if the correlation is negative.
+    """
+
+    def __init__(self, question: Question) -> None:
+        super().__init__(question)
+        self.answered_ = question.id
+        self.is_reversed_ = False
 
     def fit(self, evidence: EvidenceTable, labels: Labels) -> Self:
-        """Check that the judge was asked the question.
+        """Find the judge's question to read.
 
         Raises:
-            BadInput: It was not.
+            BadInput: The evidence holds no answers of a judge, or none that vary with the ratings.
         """
-        evidence.distribution(self.question.id)
+        if any(column.question == self.question.id for column in evidence.columns) or self.question.compares:
+            evidence.distribution(self.question.id)
+            return self
+        answers = evidence.expected()
+        judged = [place for place, column in enumerate(answers.columns) if column.question is not None]
+        found = _closest_column(answers, ratings(evidence, labels, self.question), judged)
+        if found is None:
+            raise BadInput(f"no judge answered {self.question.id!r}, or a question that varies with its ratings")
+        self.answered_, self.is_reversed_ = str(answers.columns[found.place].question), found.slope < 0
+        return self
+
+    def choices(self) -> list[str]:
+        """The judge's question that is read, if it is another one."""
+        if self.answered_ == self.question.id:
+            return []
+        return [f"{self.method} reads the judge's {self.answered_!r}{' reversed' if self.is_reversed_ else ''}"]
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        """The judge's question that is read."""
+        return {"answered": self.answered_, "reversed": self.is_reversed_}, {}
+
+    def restore(self, card: Mapping[str, Any], arrays: Arrays) -> Self:
+        """The inverse of `state`."""
+        self.answered_, self.is_reversed_ = str(card["answered"]), bool(card["reversed"])
         return self
 
     @abstractmethod
     def _answer(self, shares: Floats) -> Floats:
-        """(K,) what this baseline makes of the judge's distribution (K,)."""
+        """The prediction (K,) that this baseline makes of the judge's distribution (K,)."""
 
     def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
-        """The judge's answer, whoever is asked for."""
-        _, shares, known = evidence.distribution(self.question.id)
+        """The judge's answer, the same for every annotator."""
+        options, shares, known = evidence.distribution(self.answered_)
+        if self.answered_ != self.question.id:
+            shares = shares @ _stretched(np.array(options), self.options_, self.is_reversed_)
         signature = Signature.of(self.method, question=self.question.id, version=__version__)
         scores: list[Score | Unscored] = []
         for row, (target, name) in enumerate(zip(evidence.targets, annotators, strict=True)):
@@ -195,14 +231,32 @@ class _JudgeAlone(Unlearned):
                     score_from(target, name or POPULATION, self.options_, self._answer(shares[row]), signature)
                 )
             else:
-                reason = evidence.absences.get((target, self.question.id), "the judge gave no answer")
+                reason = evidence.absences.get((target, self.answered_), "the judge gave no answer")
                 scores.append(Unscored(target, name or POPULATION, reason, signature))
         return scores
 
 
+def _stretched(own: Floats, options: Floats, is_reversed: bool) -> Floats:
+    """(K', K) matrix that moves mass from a judge's options (K',) to the two nearest of the question's options (K,)."""
+    low, high = (own.max(), own.min()) if is_reversed else (own.min(), own.max())
+    if low == high:
+        raise BadInput("the judge's question has a single option")
+    at = options[0] + (own - low) / (high - low) * (options[-1] - options[0])
+    return np.array([_between(place, options) for place in at])
+
+
+def _between(at: float, options: Floats) -> Floats:
+    """(K,) all mass on the two options around a position on the scale, so that the mean is that position."""
+    above = int(np.clip(np.searchsorted(options, at), 1, len(options) - 1))
+    share = float(np.clip((at - options[above - 1]) / (options[above] - options[above - 1]), 0.0, 1.0))
+    shares = np.zeros(len(options))
+    shares[above - 1], shares[above] = 1.0 - share, share
+    return shares
+
+
 @heads.register("judge-expected")
 class JudgeExpected(_JudgeAlone):
-    """The judge's distribution as it is; its value is the expected answer."""
+    """The judge's distribution, unchanged; its value is the expected answer."""
 
     method = "judge-expected"
 
@@ -212,12 +266,140 @@ class JudgeExpected(_JudgeAlone):
 
 @heads.register("judge-argmax")
 class JudgeArgmax(_JudgeAlone):
-    """The judge's likeliest option, with all the mass on it."""
+    """The judge's most probable option, with all the mass on it."""
 
     method = "judge-argmax"
 
     def _answer(self, shares: Floats) -> Floats:
         return np.asarray(np.eye(len(shares))[int(shares.argmax())])
+
+
+class _Line(NamedTuple):
+    """A least-squares line of the ratings on one column: its place, its slope, the means of column and ratings."""
+
+    place: int
+    slope: float
+    center: float
+    mean: float
+
+
+def _closest_column(table: EvidenceTable, rated: Ratings, places: Iterable[int]) -> _Line | None:
+    """The column that explains most of the ratings' variance; ratings without it count as unexplained."""
+    best, most = None, 0.0
+    for place in places:
+        rows = np.flatnonzero(table.present[rated.row, place])
+        x, y = table.values[rated.row[rows], place], rated.value[rows]
+        if len(rows) < _LEAST_RATINGS or np.ptp(x) == 0 or np.ptp(y) == 0:
+            continue
+        slope, r = float(np.cov(x, y)[0, 1] / np.var(x, ddof=1)), float(np.corrcoef(x, y)[0, 1])
+        if r * r * len(rows) > most:
+            best, most = _Line(place, slope, float(x.mean()), float(y.mean())), r * r * len(rows)
+    return best
+
+
+_LEAST_RATINGS = 3
+"""A line through two points explains everything."""
+
+
+@heads.register("best-column")
+class BestColumn(_LabelsAlone):
+    """Least squares on the single evidence column that explains most of the ratings' variance.
+
+    The distribution is the one closest to all ratings' (in Kullback-Leibler divergence) that has the predicted mean.
+    A conversation without that column gets the mean of all ratings.
+    """
+
+    method = "best-column"
+
+    def __init__(self, question: Question) -> None:
+        super().__init__(question)
+        self.columns_: tuple[Column, ...] = ()
+        self.line_ = (0.0, 0.0, 0.0)
+
+    def fit(self, evidence: EvidenceTable, labels: Labels) -> Self:
+        """Choose the column and fit the line.
+
+        Raises:
+            BadInput: There is no label with evidence, or no column varies with the ratings.
+        """
+        super().fit(evidence, labels)
+        answers = evidence.expected()
+        found = _closest_column(answers, ratings(evidence, labels, self.question), range(len(answers.columns)))
+        if found is None:
+            raise BadInput(f"no column of the evidence varies with the ratings of {self.question.id!r}")
+        chosen = answers.columns[found.place]
+        self.columns_ = tuple(
+            column for column in evidence.columns if chosen.name in (column.name, column.option and column.question)
+        )
+        self.line_ = (found.slope, found.center, found.mean)
+        return self
+
+    @property
+    def columns(self) -> tuple[Column, ...] | None:
+        """The chosen column, or the options of the chosen question."""
+        return self.columns_ or None
+
+    @property
+    def annotators(self) -> list[str]:
+        """None: the prediction is the same for every annotator."""
+        return []
+
+    def choices(self) -> list[str]:
+        """The chosen column."""
+        return [f"{self.method} is {self._name}"]
+
+    @property
+    def _name(self) -> str:
+        first = self.columns_[0]
+        return first.name if first.option is None else str(first.question)
+
+    def describe(self) -> dict[str, Any]:
+        """The chosen column and its slope."""
+        return {"method": self.method, "column": self._name, "slope": self.line_[0]}
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        """The shares, the column and the line."""
+        card, arrays = super().state()
+        return {**card, "columns": [asdict(column) for column in self.columns_], "line": list(self.line_)}, arrays
+
+    def restore(self, card: Mapping[str, Any], arrays: Arrays) -> Self:
+        """The inverse of `state`."""
+        slope, center, mean = map(float, card["line"])
+        self.columns_, self.line_ = tuple(Column(**column) for column in card["columns"]), (slope, center, mean)
+        return super().restore(card, arrays)
+
+    def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
+        """The line's prediction for every row, the same for every annotator."""
+        shown = evidence.align(self.columns_).expected()
+        slope, center, mean = self.line_
+        base = self.shares_[_EVERYONE]
+        at = np.where(shown.present[:, 0], mean + slope * (shown.values[:, 0] - center), base @ self.options_)
+        rows = tilted(base, self.options_, at)
+        names = (name or POPULATION for name in annotators)
+        return self._scores(evidence, list(zip(names, rows, strict=True)))
+
+
+def tilted(base: Floats, options: Floats, means: Floats) -> Floats:
+    """The distributions (n, K) closest to `base` (K,) that have given means (n,), moved inside the scale.
+
+    Each is base · exp(λ · option), normalized, with λ found by bisection.
+
+    >>> tilted(np.array([0.25, 0.5, 0.25]), np.array([1.0, 2.0, 3.0]), np.array([2.0])).round(3).tolist()
+    [[0.25, 0.5, 0.25]]
+    """
+    width = float(np.ptp(options))
+    targets = np.clip(means, options[0] + 0.01 * width, options[-1] - 0.01 * width)
+    place, log_base = (options - options[0]) / width, np.log(np.maximum(base, 1e-12))
+    low, high = np.full(len(targets), -_STEEPEST), np.full(len(targets), _STEEPEST)
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        shares = softmax(log_base + middle[:, None] * place, axis=1)
+        is_below = by_row(shares, options) < targets
+        low, high = np.where(is_below, middle, low), np.where(is_below, high, middle)
+    return np.asarray(shares)
+
+
+_STEEPEST, _BISECTIONS = 2000.0, 60
 
 
 class _TurnScores(Unlearned):
@@ -255,15 +437,10 @@ class _TurnScores(Unlearned):
             )
         return names.index(self.column)
 
-    def _shares(self, score: float) -> Any:
-        """(K,) all mass on the two options around where 1 to 5 lies on the question's scale."""
-        options = self.options_
-        at = options[0] + (score - LOWEST) / (HIGHEST - LOWEST) * (options[-1] - options[0])
-        above = int(np.clip(np.searchsorted(options, at), 1, len(options) - 1))
-        share = (at - options[above - 1]) / (options[above] - options[above - 1])
-        shares = np.zeros(len(options))
-        shares[above - 1], shares[above] = 1.0 - share, share
-        return shares
+    def _shares(self, score: float) -> Floats:
+        """(K,) all mass on the two options around the place of 1 to 5 on the question's scale."""
+        low, high = self.options_[0], self.options_[-1]
+        return _between(low + (score - LOWEST) / (HIGHEST - LOWEST) * (high - low), self.options_)
 
 
 @heads.register("mean-turn")

@@ -63,6 +63,10 @@ class Head(ABC):
         """Sentences on what was learned that whoever reads the scores should know."""
         return []
 
+    def choices(self) -> list[str]:
+        """Return one phrase per choice that `fit` made from the labels; `compare` counts them over the folds."""
+        return []
+
     @abstractmethod
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """What was learned, as JSON and as arrays: all that `restore` needs."""

@@ -46,3 +46,10 @@ PRESETS: Mapping[str, EvaluatorSettings] = {
     "label-free": EvaluatorSettings(sources=("likelihood",), head="label-free"),
 }
 """LLM-RUBRIC, MoE-CIU, its paper's SVR, SODA-EVAL, RUBICON, ADOROR as sources with a head; a score without labels."""
+
+SIMPLE: Mapping[str, EvaluatorSettings] = {
+    "constant": EvaluatorSettings(sources=(), head="constant"),
+    "best-column": EvaluatorSettings(head="best-column"),
+    "judge-expected": EvaluatorSettings(sources=("rubric",), head="judge-expected"),
+}
+"""Baselines that can be fitted as evaluators; `compare` recommends them if nothing better is shown to be."""

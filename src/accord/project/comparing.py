@@ -4,31 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from accord.evidence import EvidenceTable, Ratings, Source, Training, joined
-from accord.learning import Evaluator, OneFold, System, learns, out_of_fold, unscored
+from accord.learning import Evaluator, Factory, OneFold, System, learns, make_head, out_of_fold, unscored
 from accord.models import run
 from accord.project.at_once import AtOnce
 from accord.project.fitting import in_question, leak_of, synthetic_in
 from accord.project.insights import groups_of as agreement_by
 from accord.project.insights import speakers_of
 from accord.project.keeping import Kept, calm, settings_of
-from accord.statistics import STATISTICS, Clusters, MeanStatistic, Split, paired_test
-from accord.validation import Comparison, Group, baselines, compared, folds_of
-from accord.values import AccordError, BadInput, UnknownName
+from accord.statistics import Split
+from accord.validation import (
+    BEST_COLUMN,
+    CONSTANT,
+    JUDGE_ALONE,
+    Comparison,
+    Cost,
+    Decision,
+    Gain,
+    Group,
+    Leak,
+    baselines,
+    compared,
+    decide,
+    folds_of,
+    gain_curve,
+)
+from accord.values import AccordError, BadInput, Labels, UnknownName
 
 if TYPE_CHECKING:
     from accord.project.project import Project
 
 OnStep = Callable[[str], None]
-Cost = tuple[int, int, int]
 MOST_COPIED = 10_000
 """With more ratings nobody but `--jobs` has other processes hold a copy of the evidence, some hundred MB."""
-SURE = 0.05
-"""Below this p one evaluator is taken to be worse than another."""
 
 
 def compare(
@@ -43,8 +54,8 @@ def compare(
         on_step: Called with the name of what is learned next.
 
     Returns:
-        The comparison with the evaluator to use as its first system, the evidence of the sources that do not learn, and
-        what was learned from.
+        The comparison, with the decision and the system that it is about first; the evidence of the sources that do not
+        learn; and the training data.
 
     Raises:
         BadInput: Nobody has rated the main question, or nothing at all can be made.
@@ -73,21 +84,60 @@ def compare(
         kept, names = Kept(project.store, whole, train.labels, question, splits), [system.name for system in systems]
         others = baselines(whole, train.labels, question, rated, splits, config.seed, without=names, keep=kept)
         on_step("intervals")
-        costs = {system.name: _cost(made[system.name]) for system in systems}
-        first, why = recommended(systems, costs, rated, config.draws, config.seed)
-        shown = [first, *(each for each in systems if each is not first), *others]
+        decision = _decision(project, systems, others, work, rated, splits, whole, train.labels)
+        first = next(each for each in (*systems, *others) if each.name == decision.tested)
+        shown = [first, *(each for each in (*systems, *others) if each is not first)]
         speakers = speakers_of(rated, singles.samples)
         found = compared(question, rated, shown, config.folds, config.seed, config.draws, seen, speakers, at_once)
         if len(set(rated.group)) < len(set(rated.target)):
             on_step("folds of single samples")
-        best, known, own_train = work[first.name]
-
-        def learned(single: Training, tested: Ratings, folds: Sequence[Split]) -> System:
-            return _learned_at_once({first.name: (best, known, single)}, tested, folds, at_once)[first.name]
-
-        leak = leak_of(project, best, known, own_train, found, learned)
+        leak = _leak(project, shown, work, found, at_once)
     count = synthetic_in(singles)
-    return replace(found, groups=groups, unmade=unmade, advice=why, leak=leak, synthetic=count), whole, train
+    return replace(found, groups=groups, unmade=unmade, decision=decision, leak=leak, synthetic=count), whole, train
+
+
+def _leak(project: Project, shown: Sequence[System], work: Work, found: Comparison, at_once: AtOnce) -> Leak | None:
+    """Agreement that folds of single samples would show for the first evaluator."""
+    name = next(each.name for each in shown if each.name in work)
+    evaluator, known, train = work[name]
+
+    def learned(single: Training, tested: Ratings, folds: Sequence[Split]) -> System:
+        return _learned_at_once({name: (evaluator, known, single)}, tested, folds, at_once)[name]
+
+    return leak_of(project, evaluator, known, train, found, learned)
+
+
+def _decision(
+    project: Project,
+    systems: Sequence[System],
+    others: Sequence[System],
+    work: Work,
+    rated: Ratings,
+    splits: Sequence[Split],
+    whole: EvidenceTable,
+    labels: Labels,
+) -> Decision:
+    """The evaluator to use, among those made, the raw judge and the best column."""
+    simple = [each for each in others if each.name in (JUDGE_ALONE, BEST_COLUMN)]
+    costs: dict[str, Cost] = {system.name: _cost(work[system.name][0]) for system in systems}
+    costs |= {each.name: (-1,) for each in simple}
+    constant = next(each for each in others if each.name == CONSTANT)
+
+    def curve(system: System) -> list[Gain]:
+        own = work.get(system.name)
+        if own is not None and any(map(learns, own[0].sources)):
+            return []
+        make: Factory = (lambda question: own[0].fitting) if own else partial(make_head, system.name, settings={})
+        table, train = (own[1], own[2].labels) if own else (whole, labels)
+        seed, question = project.config.seed, project.question
+        kept = Kept(project.store, table, train, question, splits)
+        about = ["gain", system.name, settings_of(own[0]) if own else None, seed]
+        rows = kept.rows(
+            about, lambda: [each._asdict() for each in gain_curve(make, question, table, train, rated, splits, seed)]
+        )
+        return [Gain(**row) for row in rows]
+
+    return decide([*systems, *simple], costs, constant, rated, project.config.seed, curve)
 
 
 def _none_of(unmade: Mapping[str, str]) -> BadInput:
@@ -241,32 +291,3 @@ def _learned_each_fold(
         return run(out_of_fold(evaluator, train, rated, tried, known), project.kept)
     except AccordError as error:
         return str(error)
-
-
-def recommended(
-    systems: Sequence[System], costs: Mapping[str, Cost], rated: Ratings, draws: int, seed: int
-) -> tuple[System, str]:
-    """The evaluator to use, and why: the best one by squared error, or the first that costs less and is no worse.
-
-    RMSE is that on the ratings which all of them scored. No worse means that the paired test over groups does not show
-    it, on the ratings that both scored.
-    """
-    statistic = STATISTICS["rmse"]
-    assert isinstance(statistic, MeanStatistic)
-    common = np.logical_and.reduce([each.scored for each in systems])
-    shared = {each.name: np.flatnonzero(common if common.any() else each.scored) for each in systems}
-    scores = {each.name: statistic(each.paired(rated).take(shared[each.name])) for each in systems}
-    best = min(systems, key=lambda system: np.inf if (score := scores[system.name]) is None else score)
-    cheaper = [system for system in systems if costs[system.name] < costs[best.name]]
-    for system in sorted(cheaper, key=lambda system: costs[system.name]):
-        rows = np.flatnonzero(system.scored & best.scored)
-        if not len(rows):
-            continue
-        one, other = ([each.paired(rated).take(rows)] for each in (system, best))
-        test = paired_test(Clusters(rated.group[rows]), statistic, one, other, draws, seed)
-        if test is not None and test.p > SURE:
-            return system, (
-                f"use {system.name}: RMSE {scores[system.name]:.3f}, not shown to be worse than that of {best.name} "
-                f"({scores[best.name]:.3f}; p = {test.p:.2f}), which costs more"
-            )
-    return best, f"use {best.name}: the lowest RMSE out of fold, {scores[best.name]:.3f}"

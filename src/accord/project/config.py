@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from accord.learning import PRESETS, EvaluatorSettings
+from accord.learning import PRESETS, SIMPLE, EvaluatorSettings
 from accord.models import ASSISTANT, FINDER, JUDGE, LIKELIHOOD, SCORER, USER, WRITER, ModelSettings
 from accord.statistics import DRAWS, FOLDS
 from accord.synth import SynthSettings
@@ -180,9 +180,10 @@ class Config(_Strict):
         Raises:
             UnknownName: Neither knows it.
         """
-        if evaluator not in {**PRESETS, **self.evaluators}:
-            raise UnknownName("evaluator", evaluator, [*self.evaluators, *PRESETS])
-        return {**PRESETS, **self.evaluators}[evaluator]
+        known = {**SIMPLE, **PRESETS, **self.evaluators}
+        if evaluator not in known:
+            raise UnknownName("evaluator", evaluator, [*self.evaluators, *PRESETS, *SIMPLE])
+        return known[evaluator]
 
 
 def _without_secrets(value: Any) -> Any:

@@ -284,7 +284,7 @@ def leak_of(
         return None
     if leaking is None or not leaking.scored.any():
         return None
-    return Leak.of(leaking, found.results[0], tested, groups=len(set(rated.group)))
+    return Leak.of(leaking, found[evaluator.name], tested, groups=len(set(rated.group)))
 
 
 def _held_out(

@@ -48,7 +48,7 @@ class Compared:
     """A comparison with what it was made from.
 
     Attributes:
-        comparison: The table; the evaluator to use comes first.
+        comparison: The table; the system that the decision is about comes first.
         evidence: Of the sources that do not learn.
         train: What was rated.
         groups: Agreement of the first system by group, where it was asked for.
@@ -61,8 +61,9 @@ class Compared:
 
     @property
     def best(self) -> str:
-        """The evaluator to use."""
-        return self.comparison.systems[0].name
+        """The evaluator to fit: the recommended one, or the best guess while there are too few labels."""
+        found = self.comparison
+        return found.systems[0].name if found.decision is None else found.decision.evaluator
 
     def to_json(self) -> dict[str, Any]:
         """The table and the groups."""

@@ -40,10 +40,10 @@ SURE = 0.05
 """A difference with a smaller p, corrected by Holm's method, is beyond chance."""
 WORST_SHOWN = 8
 ANNOTATORS_SHOWN = 24
-COLUMNS = ("rmse", "pearson", "spearman", "kendall", "within_one", "weighted_kappa", "log_loss")
+COLUMNS = ("rmse", "rmse_new_annotator", "pearson", "spearman", "kendall", "within_one", "weighted_kappa", "log_loss")
 TITLES = {
-    "rmse": "RMSE", "pearson": "r", "spearman": "ρ", "kendall": "τ", "within_one": "within 1",
-    "weighted_kappa": "κ", "log_loss": "log loss",
+    "rmse": "RMSE", "rmse_new_annotator": "RMSE, new annotator", "pearson": "r", "spearman": "ρ", "kendall": "τ",
+    "within_one": "within 1", "weighted_kappa": "κ", "log_loss": "log loss",
 }  # fmt: skip
 SAID, PREDICTED, JUDGE = "said", "predicted", "judge's raw answer"
 

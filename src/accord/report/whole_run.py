@@ -157,7 +157,7 @@ def whole_run(
         if name is None:
             compared = project.compare(on_step=lambda step: on_stage(f"comparing: {step}"))
             name = compared.best
-            note(compared.comparison.advice or f"use {name}")
+            note(str(compared.comparison.decision))
         fitted = project.fit(name, out=files["evaluator"], on_stage=lambda step: on_stage(f"learning {step}"))
         on_stage("scoring")
         scored = score(

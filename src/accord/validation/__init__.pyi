@@ -16,4 +16,8 @@ from .issue_labels import rows_of as rows_of
 from .judge_audit import Finding as Finding, PADDING as PADDING, Probe as Probe, audit as audit
 from .judge_audit import audit_requests as audit_requests, injections as injections, ways_to_ask as ways_to_ask
 from .learning_curve import Asked as Asked, Point as Point, adaptive_curve as adaptive_curve
-from .learning_curve import learning_curve as learning_curve
+from .learning_curve import gain_curve as gain_curve, learning_curve as learning_curve
+from .recommendation import BEST_COLUMN as BEST_COLUMN, CONSTANT as CONSTANT, Cost as Cost, Decision as Decision
+from .recommendation import Gain as Gain
+from .recommendation import JUDGE_ALONE as JUDGE_ALONE, decide as decide, gain_over as gain_over
+from .recommendation import labels_needed as labels_needed

@@ -37,6 +37,8 @@ SMECE_DRAWS = 100
 """Draws for the intervals of calibration errors."""
 CORRELATIONS = ("pearson", "spearman", "kendall", "weighted_kappa", "alpha", "kappa")
 """Statistics that mean nothing of a prediction that is the same for everything in a fold."""
+NEW = "rmse_new_annotator"
+"""RMSE of the prediction for a new annotator, which `accord score` makes unless an annotator is named."""
 NOTHING = Interval(None, None)
 
 
@@ -74,7 +76,8 @@ class Result:
         system: Its name.
         n: Ratings that the line is made from: those common to the table, as far as it scored them.
         unscored: How many of all ratings it has no score for; `reasons` says why.
-        values: Statistics by name; on a scale of two options also `kappa`, `tpr`, `tnr` and `base_rate`.
+        values: Statistics by name; on a scale of two options also `kappa`, `tpr`, `tnr` and `base_rate`. All are about
+            the prediction for the rating's own annotator, except `rmse_new_annotator`.
         intervals: Of each, over conversations.
         smece: The calibration error of each option, or of each range of a long scale.
         smece_intervals: Of each.
@@ -220,19 +223,29 @@ class Table:
         is_constant = not self.moves(system, rows)
         told = {name: each for name, each in statistics.items() if not (is_constant and name in CORRELATIONS)}
         intervals = bootstrap_all(clusters, told, [paired], self.draws, self.seed)
+        served = self._served(system, rows)
         errors = {str(option): smece_of(option) for option in range(len(shown.options))}
         around = bootstrap_all(clusters, errors, [shown], min(self.draws, SMECE_DRAWS), self.seed)
         return Result(
             system=system.name,
             n=len(rows),
             unscored=len(rated) - int(system.scored.sum()),
-            values={name: told[name](paired) if name in told else None for name in statistics},
-            intervals={name: intervals.get(name, NOTHING) for name in statistics},
+            values={name: told[name](paired) if name in told else None for name in statistics} | {NEW: served[0]},
+            intervals={name: intervals.get(name, NOTHING) for name in statistics} | {NEW: served[1]},
             smece=smece_by_option(paired),
             smece_intervals=list(around.values()),
             reasons=system.reasons,
             within={by: self._within(system, rows, names[rows]) for by, names in self.groupings.items()},
         )
+
+    def _served(self, system: System, rows: Indices) -> tuple[float | None, Interval]:
+        """RMSE of the predictions for a new annotator, with its interval."""
+        known = rows[np.isfinite(system.anybody[rows])]
+        if not len(known):
+            return None, NOTHING
+        paired, rmse = system.paired_new(self.rated).take(known), STATISTICS["rmse"]
+        found = bootstrap_all(self.clusters(known), {NEW: rmse}, [paired], self.draws, self.seed)
+        return rmse(paired), found[NEW]
 
     def _within(self, system: System, rows: Indices, names: NDArray[np.object_]) -> Within:
         groups = len(set(names))

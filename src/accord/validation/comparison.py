@@ -28,10 +28,12 @@ from accord.statistics import (
     paired_test,
 )
 from accord.validation.agreement import CORRELATIONS, Leak, Result, Table, other_people, people_alpha
+from accord.validation.recommendation import BEST_COLUMN, CONSTANT, JUDGE_ALONE, Decision
 from accord.values import ISSUE, BadInput, Labels, Question, UnknownName
 
 BASELINES = (
-    "constant", "annotator-mean", "random", "label-free", "judge-argmax", "judge-expected", "mean-turn", "lowest-turn",
+    CONSTANT, "annotator-mean", "random", "label-free", BEST_COLUMN, "judge-argmax", JUDGE_ALONE, "mean-turn",
+    "lowest-turn",
 )  # fmt: skip
 TESTED = ("rmse", "pearson", "log_loss")
 Keep = Callable[[str, Any, Callable[[], System]], System]
@@ -80,7 +82,7 @@ class Comparison:
         seen: Groups that are learned from and not tested on.
         groups: What splits keep together, and why.
         unmade: Evaluators that could not be made from what is there, with the reason.
-        advice: Which evaluator to use, and why.
+        decision: The evaluator to use, and whether the labels support it; `None` if none was asked for.
         common: How many ratings the lines are made from, where every system of them scored these.
         draws: Bootstrap samples and permutations.
         leak: What folds of single samples would have read, where groups join samples.
@@ -98,7 +100,7 @@ class Comparison:
     seen: frozenset[str] = frozenset()
     groups: Groups | None = None
     unmade: Mapping[str, str] = field(default_factory=dict)
-    advice: str | None = None
+    decision: Decision | None = None
     common: int = 0
     draws: int = DRAWS
     leak: Leak | None = None
@@ -116,6 +118,7 @@ class Comparison:
                 f"compared on the {self.common} of {len(self.ratings)} ratings that every system scored; a system with "
                 "a smaller n scored fewer of them, and paired tests take those that both scored"
             )
+        said += [_choice(phrase, count, self.folds) for each in self.systems for phrase, count in each.remarks.items()]
         said += [_no_better_than_shares(line, *self.worse_than_constant[line.system]) for line in self.results
                  if line.system in self.worse_than_constant]  # fmt: skip
         if self.leak is not None and self.leak.is_large:
@@ -151,7 +154,7 @@ class Comparison:
             "seen": len(self.seen),
             "groups": None if self.groups is None else self.groups.to_json(),
             "unmade": dict(self.unmade),
-            "advice": self.advice,
+            "decision": None if self.decision is None else self.decision.to_json(),
             "common": self.common,
             "draws": self.draws,
             "leak": None if self.leak is None else self.leak.to_json(),
@@ -161,6 +164,10 @@ class Comparison:
             "people": None if self.people is None else self.people.to_json(),
             "differences": [difference.to_json() for difference in self.differences],
         }
+
+
+def _choice(phrase: str, count: int, folds: int) -> str:
+    return phrase if folds == 1 else f"{phrase} in {count} of {folds} folds"
 
 
 def _no_better_than_shares(line: Result, loss: float, least: float) -> str:
@@ -352,10 +359,12 @@ def compare_held_out(
 def _possible(evidence: EvidenceTable, question: Question) -> list[str]:
     """The baselines that have something to go by in this evidence."""
     columns = {column.name for column in evidence.columns}
-    asked = any(column.question == question.id and column.option is not None for column in evidence.columns)
+    judged = {column.question for column in evidence.columns if column.option is not None}
+    asked = question.id in judged if question.compares else bool(judged)
     is_mark = f"{ISSUE}{question.id.removeprefix(ISSUE)}" in columns  # more is worse: no score of turns says it
     turns = {"mean-turn": SCORE in columns and not is_mark, "lowest-turn": LOWEST_SCORE in columns and not is_mark}
-    needed = {"label-free": PMI in columns, **turns}
+    has_columns = bool(columns) and not question.compares
+    needed = {"label-free": PMI in columns, BEST_COLUMN: has_columns, **turns}
     return [name for name in BASELINES if needed.get(name, asked or not name.startswith("judge-"))]
 
 

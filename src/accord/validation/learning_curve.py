@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accord.evidence import EvidenceTable, Ratings
-from accord.learning import AdaptiveRubric, Factory, Head, System, held_out
+from accord.learning import AdaptiveRubric, Constant, Factory, Head, System, held_out
 from accord.statistics import (
     FOLDS,
     STATISTICS,
@@ -25,9 +25,12 @@ from accord.statistics import (
     summary,
 )
 from accord.validation.comparison import Keep
+from accord.validation.recommendation import Gain, gain_over
 from accord.values import Labels, Question
 
 SHARES = (0.1, 0.25, 0.5, 0.75)
+GAIN_SHARES = (0.5, 0.75)
+"""Smaller shares of few labels often hold too little to learn from."""
 DRAWS = 500
 SHOWN = ("rmse", "pearson", "log_loss")
 
@@ -106,6 +109,38 @@ def _point(share: float, count: float, run: System, rated: Ratings, draws: int) 
     paired, clusters = run.paired(rated).take(rows), Clusters(rated.group[rows])
     intervals = bootstrap_all(clusters, {name: STATISTICS[name] for name in SHOWN}, [paired], min(DRAWS, draws), 0)
     return Point(share, count, summary(paired, SHOWN), intervals)
+
+
+def gain_curve(
+    make: Factory,
+    question: Question,
+    evidence: EvidenceTable,
+    labels: Labels,
+    rated: Ratings,
+    splits: Sequence[Split],
+    seed: int = 0,
+    shares: Sequence[float] = GAIN_SHARES,
+) -> list[Gain]:
+    """Gain over the constant for a new annotator, from growing random shares of each fold's training groups.
+
+    Args:
+        make: Returns the unfitted evaluator.
+        question: The question that is predicted.
+        evidence: Evidence of everything that is rated.
+        labels: All labels, with their groups.
+        rated: The ratings to predict.
+        splits: The folds; the last point of the curve, that from all groups, is left to the caller.
+        seed: Random seed of the shares.
+        shares: Shares of the groups, each in (0, 1).
+    """
+    gains = []
+    for share in shares:
+        thin = [_thinned(split, share, seed + place) for place, split in enumerate(splits)]
+        ours = held_out("curve", make, question, evidence, labels, rated, thin)
+        constant = held_out("constant", Constant, question, evidence, labels, rated, thin)
+        count = sum(name in split.train for split in thin for name in rated.group) / len(thin)
+        gains.append(gain_over(constant, ours, rated, count))
+    return [gain for gain in gains if gain is not None]
 
 
 Floats = NDArray[np.float64]

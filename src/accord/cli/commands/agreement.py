@@ -51,7 +51,7 @@ def _compare_text(result: Mapping[str, Any]) -> str:
         parts.append(groups_text(result["groups_by"]))
     if result["unmade"]:
         parts.append("\n".join(f"not compared: {name}: {why}" for name, why in result["unmade"].items()))
-    return "\n\n".join([*parts, result["advice"]])
+    return "\n\n".join([*parts, result["decision"]["text"]])
 
 
 label = typer.Typer(help="Decide what people should label.", no_args_is_help=True, rich_markup_mode=None)

@@ -73,7 +73,7 @@ def _best(project: Project) -> str:
     """The evaluator that a comparison says to use."""
     with Steps() as steps:
         found = project.compare(on_step=steps.stage)
-    note(found.comparison.advice or found.best)
+    note(str(found.comparison.decision))
     return found.best
 
 

@@ -1,0 +1,265 @@
+"""Which evaluator to use: a decision from held-out predictions, or "not enough labels".
+
+The decision is about the prediction that `accord score` makes by default, that for a new annotator. Candidates are the
+evaluators, the raw judge and the best single column. A candidate is supported if a paired permutation test over groups
+shows it to be better than the constant, with p corrected for the number of candidates by Holm's method. Among the
+supported ones the one-standard-error rule (Breiman et al. 1984, section 3.4.3) picks the simplest whose mean squared
+error is within one standard error of the lowest; the standard error is that of the paired difference, over groups.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accord.evidence import Ratings
+from accord.learning import System
+from accord.statistics import DRAWS, STATISTICS, Clusters, MeanStatistic, PairedTest, holm, paired_test
+
+CONSTANT, JUDGE_ALONE, BEST_COLUMN = "constant", "judge-expected", "best-column"
+SURE = 0.05
+"""A choice is supported below this p."""
+DETECTED = 2.8
+"""Standard errors by which an effect must exceed 0 to be found at p < 0.05 with a probability of 80%."""
+MOST_TIMES = 50
+"""Estimates above this multiple of the labels at hand are not printed."""
+_RMSE = cast(MeanStatistic, STATISTICS["rmse"])
+
+Cost = tuple[int, ...]
+Floats = NDArray[np.float64]
+
+
+class Gain(NamedTuple):
+    """Mean squared error of the constant minus that of a candidate, learned from some number of labels."""
+
+    labels: float
+    value: float
+    error: float
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The evaluator to use, and whether the labels support using it.
+
+    Attributes:
+        evaluator: The evaluator to fit. Without support it is the one to look at meanwhile, perhaps `constant`.
+        is_supported: True if it predicts a new annotator better than the constant does, beyond chance.
+        rmse: RMSE for a new annotator by system, on the ratings that all candidates scored, in units of the scale.
+        tests: Paired tests of the RMSE for a new annotator: `tested` against the constant, the best column and the
+            judge. The p of the test against the constant is corrected for the number of candidates.
+        tested: The evaluator; without support, the candidate with the lowest error.
+        labels: Number of ratings.
+        labels_needed: Further ratings needed to see a difference from the constant; `None` if no number can be given.
+        known: Evaluator with a lower RMSE for annotators whose ratings it learned from, with both RMSEs.
+    """
+
+    evaluator: str
+    is_supported: bool
+    rmse: Mapping[str, float]
+    tests: Mapping[str, PairedTest]
+    tested: str
+    labels: int
+    labels_needed: int | None = None
+    known: tuple[str, float, float] | None = None
+
+    @property
+    def status(self) -> str:
+        """`recommended` or `not enough labels`."""
+        return "recommended" if self.is_supported else "not enough labels"
+
+    def to_json(self) -> dict[str, Any]:
+        """The decision as JSON, with its text."""
+        return {
+            "status": self.status,
+            "evaluator": self.evaluator,
+            "rmse_new_annotator": dict(self.rmse),
+            "tests": [
+                {"system": self.tested, "against": name, "difference": test.difference, "low": test.low,
+                 "high": test.high, "p": test.p}
+                for name, test in self.tests.items()
+            ],
+            "labels": self.labels,
+            "labels_needed": self.labels_needed,
+            "text": str(self),
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        return self._recommended() if self.is_supported else self._undecided()
+
+    def _recommended(self) -> str:
+        parts = [f"use {self.evaluator}: RMSE for a new annotator {self.rmse[self.evaluator]:.3f}"]
+        parts += [self._against(name, test) for name, test in self.tests.items()]
+        text = "; ".join(parts)
+        if self.known is not None:
+            name, better, own = self.known
+            text += f". For the annotators in the labels {name} has the lower RMSE ({better:.3f} against {own:.3f})"
+        return text
+
+    def _against(self, name: str, test: PairedTest) -> str:
+        verb = "not shown to differ from" if test.p >= SURE else "better than" if test.difference < 0 else "worse than"
+        return f"{verb} {name} ({self.rmse[name]:.3f}, p = {test.p:.2g})"
+
+    def _undecided(self) -> str:
+        compared = ""
+        if CONSTANT in self.tests:
+            ours, constant, p = self.rmse[self.tested], self.rmse[CONSTANT], self.tests[CONSTANT].p
+            compared = (
+                f" on {self.labels} ratings {self.tested} is not shown to be better than the constant (RMSE for a new "
+                f"annotator {ours:.3f} and {constant:.3f}, p = {p:.2g});"
+            )
+        needed = (
+            f" about {self.labels_needed} more ratings are needed"
+            if self.labels_needed is not None
+            else f" rate at least {max(self.labels, 10)} more, or add evidence: a judge under models: in accord.yaml"
+        )
+        meanwhile = (
+            "until then every score is the mean rating"
+            if self.evaluator == CONSTANT
+            else f"{self.evaluator} is the best guess until then"
+        )
+        return f"not enough labels:{compared}{needed}; {meanwhile}"
+
+
+def decide(
+    candidates: Sequence[System],
+    costs: Mapping[str, Cost],
+    constant: System,
+    rated: Ratings,
+    seed: int,
+    curve: Callable[[System], Sequence[Gain]] = lambda system: (),
+) -> Decision:
+    """Choose among candidates by their error for a new annotator.
+
+    Args:
+        candidates: Held-out predictions of the evaluators, the raw judge and the best column; at least one.
+        costs: How much each candidate asks for and learns, by name; lower is simpler.
+        constant: Held-out predictions of the constant.
+        rated: The n ratings that were predicted.
+        seed: Random seed of the permutations and bootstrap samples, `DRAWS` of each.
+        curve: Returns the gain of a candidate over the constant for growing numbers of labels; called only if the
+            labels do not support a choice.
+    """
+    rows = _shared_rows([*candidates, constant])
+    candidates = [each for each in candidates if np.isfinite(each.anybody[rows]).all()]
+    clusters = Clusters(rated.group[rows])
+    errors = {each.name: (each.anybody - rated.value)[rows] ** 2 for each in (*candidates, constant)}
+    rmse = {name: math.sqrt(float(error.mean())) for name, error in errors.items()}
+    order = sorted((each.name for each in candidates), key=lambda name: (costs[name], rmse[name]))
+    paired = {each.name: each.paired_new(rated).take(rows) for each in (*candidates, constant)}
+
+    def tested(name: str, against: str) -> PairedTest | None:
+        return paired_test(clusters, _RMSE, [paired[name]], [paired[against]], DRAWS, seed)
+
+    over_constant = {name: test for name in order if (test := tested(name, CONSTANT)) is not None}
+    corrected = dict(zip(over_constant, holm([test.p for test in over_constant.values()]), strict=True))
+    over_constant = {name: replace(test, p=corrected[name]) for name, test in over_constant.items()}
+    supported = [name for name in order if (test := over_constant.get(name)) and test.difference < 0 and test.p < SURE]
+    lowest = min(candidates, key=lambda each: rmse[each.name])
+    chosen = _simplest_within_one_error(supported, errors, clusters) if supported else lowest.name
+    tests = {CONSTANT: over_constant[chosen]} if chosen in over_constant else {}
+    for name in (BEST_COLUMN, JUDGE_ALONE):
+        if name in paired and name != chosen and (test := tested(chosen, name)) is not None:
+            tests[name] = test
+    decision = Decision(chosen, bool(supported), rmse, tests, chosen, len(rated))
+    if supported:
+        return replace(decision, known=_better_for_known(chosen, candidates, rated, rows))
+    gain, error = _gain(errors[CONSTANT], errors[lowest.name], clusters)
+    needed = labels_needed([*curve(lowest), Gain(len(rated), gain, error)])
+    meanwhile = _simplest_within_one_error(order, errors, clusters) if gain > error else CONSTANT
+    return replace(decision, evaluator=meanwhile, labels_needed=needed)
+
+
+def gain_over(constant: System, system: System, rated: Ratings, labels: float) -> Gain | None:
+    """How much lower a system's squared error for a new annotator is than the constant's; `None` without predictions.
+
+    Args:
+        constant: Predictions of the constant.
+        system: Predictions of the system.
+        rated: The ratings that both predict.
+        labels: The number of ratings that both learned from, on average over the folds.
+    """
+    rows = _shared_rows([constant, system])
+    if not len(rows):
+        return None
+    ours, other = ((each.anybody - rated.value)[rows] ** 2 for each in (system, constant))
+    return Gain(labels, *_gain(other, ours, Clusters(rated.group[rows])))
+
+
+def labels_needed(curve: Sequence[Gain]) -> int | None:
+    """Estimate how many further ratings show the gain over the constant, from a learning curve.
+
+    The gain from n ratings is taken to be a - b / n with b >= 0, fitted by least squares weighted by n. Its standard
+    error shrinks with the square root of n.
+
+    Args:
+        curve: Gains for growing numbers of ratings; the last is that from all of them.
+
+    Returns:
+        The number of ratings beyond the last point's, rounded up to two digits; `None` if the curve does not rise
+        above 0, or more than `MOST_TIMES` as many would be needed.
+
+    >>> labels_needed([Gain(50, 0.10, 0.10), Gain(100, 0.15, 0.10)])
+    150
+    >>> labels_needed([Gain(100, -0.1, 0.1)]) is None
+    True
+    """
+    n, value = (np.array([getattr(point, name) for point in curve], dtype=float) for name in ("labels", "value"))
+    last = curve[-1]
+    limit, slope = float(np.average(value, weights=n)), 0.0
+    if len(curve) > 1:
+        root = np.sqrt(n)
+        (fitted, falling), *_ = np.linalg.lstsq(np.column_stack([root, -root / n]), root * value, rcond=None)
+        limit, slope = (float(fitted), float(falling)) if falling > 0 else (limit, 0.0)
+    for total in np.geomspace(last.labels, MOST_TIMES * last.labels, 400):
+        if limit - slope / total >= DETECTED * last.error * math.sqrt(last.labels / total):
+            more = max(total - last.labels, 1.0)
+            digits = 10 ** max(int(math.log10(more)) - 1, 0)
+            return int(math.ceil(more / digits) * digits)
+    return None
+
+
+def _shared_rows(systems: Sequence[System]) -> NDArray[np.intp]:
+    """The ratings that every system predicts for a new annotator which predicts at least half as many as any."""
+    known = {system.name: np.isfinite(system.anybody) for system in systems}
+    most = max(int(each.sum()) for each in known.values())
+    return np.flatnonzero(np.logical_and.reduce([each for each in known.values() if 2 * each.sum() >= most]))
+
+
+def _gain(other: Floats, ours: Floats, clusters: Clusters) -> tuple[float, float]:
+    """Mean of `other` - `ours` (n,), and its standard error over groups."""
+    difference = other - ours
+    mean = float(difference.mean())
+    groups = len(clusters)
+    if groups < 2:
+        return mean, math.inf
+    sums = clusters.sums((difference - mean)[:, None])[:, 0]
+    return mean, math.sqrt(groups / (groups - 1) * float(sums @ sums)) / len(difference)
+
+
+def _simplest_within_one_error(order: Sequence[str], errors: Mapping[str, Floats], clusters: Clusters) -> str:
+    """The first of `order`, the simplest first, whose error is within one standard error of the lowest."""
+    lowest = min(order, key=lambda name: float(errors[name].mean()))
+    for name in order:
+        worse, error = _gain(errors[name], errors[lowest], clusters)
+        if name == lowest or worse <= error:
+            return name
+    return lowest
+
+
+def _better_for_known(
+    chosen: str, candidates: Sequence[System], rated: Ratings, rows: NDArray[np.intp]
+) -> tuple[str, float, float] | None:
+    """The candidate that is better for known annotators by over one standard error, with both RMSEs."""
+    errors = {each.name: (each.value - rated.value)[rows] ** 2 for each in candidates if each.scored[rows].all()}
+    if chosen not in errors:
+        return None
+    best = min(errors, key=lambda name: float(errors[name].mean()))
+    better, error = _gain(errors[chosen], errors[best], Clusters(rated.group[rows]))
+    if better <= error:
+        return None
+    return best, math.sqrt(float(errors[best].mean())), math.sqrt(float(errors[chosen].mean()))
