@@ -30,7 +30,7 @@ from accord.version import __version__
 
 
 class Unlearned(Head):
-    """A baseline without anything to learn: it imitates no one, and is always ready."""
+    """A baseline without learned parameters."""
 
     def __init__(self, question: Question) -> None:
         super().__init__(question)
@@ -38,12 +38,12 @@ class Unlearned(Head):
 
     @property
     def is_fitted(self) -> bool:
-        """Always: there is nothing to learn."""
+        """Always True: there is nothing to learn."""
         return True
 
     @property
     def annotators(self) -> list[str]:
-        """Nobody."""
+        """None: a baseline imitates no annotator."""
         return []
 
     def describe(self) -> dict[str, Any]:
@@ -63,7 +63,7 @@ Floats = NDArray[np.float64]
 
 
 class _LabelsAlone(Head):
-    """A baseline that never looks at the evidence: it knows how often each option was chosen, and by whom."""
+    """A baseline that ignores the evidence: it counts the options that each annotator chose."""
 
     def __init__(self, question: Question) -> None:
         super().__init__(question)
@@ -90,16 +90,16 @@ class _LabelsAlone(Head):
 
     @property
     def is_fitted(self) -> bool:
-        """Whether `fit` or `restore` has run."""
+        """True after `fit` or `restore`."""
         return bool(self.shares_)
 
     @property
     def annotators(self) -> list[str]:
-        """Everyone who rated something."""
+        """The annotators of the training ratings, sorted."""
         return sorted(name for name in self.shares_ if name != _EVERYONE)
 
     def describe(self) -> dict[str, Any]:
-        """How often each option was chosen."""
+        """The share of each option, by annotator."""
         return {"method": self.method, "shares": {name: shares.tolist() for name, shares in self.shares_.items()}}
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
@@ -126,7 +126,7 @@ _EVERYONE = ""
 
 @heads.register("constant")
 class Constant(_LabelsAlone):
-    """Says of everything what people say on the whole."""
+    """Predicts the distribution of all training ratings for every row."""
 
     method = "constant"
 
@@ -137,12 +137,12 @@ class Constant(_LabelsAlone):
 
 @heads.register("annotator-mean")
 class AnnotatorMean(_LabelsAlone):
-    """Says of everything what this annotator says on the whole."""
+    """Predicts the distribution of the annotator's own training ratings for every row."""
 
     method = "annotator-mean"
 
     def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
-        """Each annotator's own distribution; everyone's for a person nobody met."""
+        """Each annotator's own distribution; that of all ratings for a new annotator."""
         everyone = self.shares_[_EVERYONE]
         return self._scores(
             evidence, [(name or POPULATION, self.shares_.get(name or _EVERYONE, everyone)) for name in annotators]
@@ -151,7 +151,7 @@ class AnnotatorMean(_LabelsAlone):
 
 @heads.register("random")
 class RandomDraw(_LabelsAlone):
-    """Draws an answer as people give them, without looking."""
+    """Draws an option at random with the shares of the training ratings."""
 
     method = "random"
 
@@ -160,7 +160,7 @@ class RandomDraw(_LabelsAlone):
         self.random_state = random_state
 
     def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
-        """A distribution with all its mass on the option that was drawn."""
+        """A distribution with all mass on the drawn option."""
         draws = np.random.default_rng(self.random_state).choice(
             len(self.options_), size=len(annotators), p=self.shares_[_EVERYONE]
         )
@@ -403,7 +403,7 @@ _STEEPEST, _BISECTIONS = 2000.0, 60
 
 
 class _TurnScores(Unlearned):
-    """Repeats what a model said of turns, moved to the question's scale, and learns nothing."""
+    """Stretches a model's score of the turns to the question's scale, without learning."""
 
     column: ClassVar[str]
 
@@ -417,7 +417,7 @@ class _TurnScores(Unlearned):
         return self
 
     def predict_each(self, evidence: EvidenceTable, annotators: Sequence[str | None]) -> list[Score | Unscored]:
-        """The turns' score, between the two nearest options, whoever is asked for."""
+        """The turns' score, between the two nearest options, the same for every annotator."""
         place = self._place(evidence)
         signature = Signature.of(self.method, question=self.question.id, version=__version__)
         found: list[Score | Unscored] = []
@@ -445,13 +445,13 @@ class _TurnScores(Unlearned):
 
 @heads.register("mean-turn")
 class MeanTurn(_TurnScores):
-    """Says of a dialogue the mean of what a model said of its turns."""
+    """The mean of the scores that a model gave to the turns of a dialogue."""
 
     method, column = "mean-turn", SCORE
 
 
 @heads.register("lowest-turn")
 class LowestTurn(_TurnScores):
-    """Says of a dialogue the lowest of what a model said of its turns: one critical error spoils it."""
+    """The lowest of the scores that a model gave to the turns of a dialogue."""
 
     method, column = "lowest-turn", LOWEST_SCORE

@@ -1,4 +1,4 @@
-"""Which evaluator to use: a decision from held-out predictions, or "not enough labels".
+"""The recommendation of `compare`: an evaluator to use, or "not enough labels".
 
 The decision is about the prediction that `accord score` makes by default, that for a new annotator. Candidates are the
 evaluators, the raw judge and the best single column. A candidate is supported if a paired permutation test over groups
@@ -27,7 +27,7 @@ SURE = 0.05
 DETECTED = 2.8
 """Standard errors by which an effect must exceed 0 to be found at p < 0.05 with a probability of 80%."""
 MOST_TIMES = 50
-"""Estimates above this multiple of the labels at hand are not printed."""
+"""Estimates above this multiple of the present labels are not printed."""
 _RMSE = cast(MeanStatistic, STATISTICS["rmse"])
 
 Cost = tuple[int, ...]
@@ -175,7 +175,7 @@ def decide(
 
 
 def gain_over(constant: System, system: System, rated: Ratings, labels: float) -> Gain | None:
-    """How much lower a system's squared error for a new annotator is than the constant's; `None` without predictions.
+    """Mean squared error of the constant minus a system's, for a new annotator; `None` without predictions.
 
     Args:
         constant: Predictions of the constant.
@@ -197,7 +197,7 @@ def labels_needed(curve: Sequence[Gain]) -> int | None:
     error shrinks with the square root of n.
 
     Args:
-        curve: Gains for growing numbers of ratings; the last is that from all of them.
+        curve: Gains for growing numbers of ratings; the last one from all ratings.
 
     Returns:
         The number of ratings beyond the last point's, rounded up to two digits; `None` if the curve does not rise

@@ -1,0 +1,176 @@
+"""The first hour of a new user: rows that go missing, documented commands that fail, recommendations that do harm.
+
+    python benchmarks/first_hour.py [--only rows,recommended,documented] [--quick] --json OUT
+
+- `rows-missing`: conversations of a folder without a row in the output of `accord run` and without a stated reason.
+  30% of the rated conversations of each shared data set lose their ratings, so that part of the folder is unrated.
+- `recommended-worse-than-constant`: planted sets on which `compare` recommends an evaluator whose scores of unrated
+  conversations are further from an unseen annotator's ratings (by RMSE) than the mean of the training ratings is.
+  20 sets each of 11, 30 and 100 ratings; in a quarter of them nothing predicts the ratings. The baseline is the rule of
+  earlier versions, the lowest RMSE for the annotators in the labels, which always recommends something.
+- `documented-commands-failed`: commands of the README and the quickstart that end with an error when they are run in
+  their order in one folder.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from harness import Row, chosen, data_folder, finish, options
+
+from accord.project import Config, Project
+
+PARTS = ("rows", "recommended", "documented")
+COLUMNS = ["what", "set", "size", "value", "of", "recommended", "baseline"]
+SETS = (("topical_usr", "Overall"), ("llm_rubric_real", "Q0"), ("llm_rubric_synth", "Q0"), ("abc_eval", "irrelevant"))
+SIZES, DRAWN = (11, 30, 100), 20
+STRENGTHS = (0.0, 0.4, 0.8, 1.2)
+"""How strongly the planted ratings follow the length of the reply and the words that it repeats."""
+CONVERSATIONS, WORDS = 250, 60
+RATERS = {"nora": -0.4, "sam": 0.0, "ann": 0.4}
+
+
+# --- rows ---------------------------------------------------------------------------------------------------------
+
+
+def row_rows(data: Path, quick: bool) -> Iterator[Row]:
+    """One row per data set."""
+    for name, question in SETS[:1] if quick else SETS:
+        with tempfile.TemporaryDirectory() as folder:
+            items = _partly_rated(data / name, Path(folder), question)
+            command = ["accord", "run", "data", "--out", "out", "--main", question, "--json"]
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+            if done.returncode:
+                raise SystemExit(f"{name}: {done.stderr}")
+            scores = Path(folder, "out", "scores.jsonl").read_text(encoding="utf-8").splitlines()
+            known = {json.loads(line)["conversation"] for line in scores}
+        yield {"what": "rows-missing", "set": name, "value": len(items - known), "of": len(items)}
+
+
+def _partly_rated(source: Path, folder: Path, question: str) -> set[str]:
+    """Copy a data set at the level of most ratings, without the ratings of 30% of its items; return all ids."""
+    (folder / "data").mkdir()
+    rng = np.random.default_rng(0)
+    with gzip.open(source / "items.jsonl.gz", "rt", encoding="utf-8") as file:
+        items = [json.loads(line) for line in file]
+    rated = [item["level"] for item in items if any(each["question"] == question for each in item["ratings"])]
+    level = max(set(rated), key=rated.count)
+    items = [item for item in items if item["level"] == level]
+    with gzip.open(folder / "data" / "items.jsonl.gz", "wt", encoding="utf-8") as file:
+        for item in items:
+            kept = item if rng.random() > 0.3 else {**item, "ratings": []}
+            file.write(json.dumps(kept) + "\n")
+    for other in ("judgments.jsonl.gz", "questions.json"):
+        if (source / other).exists():
+            (folder / "data" / other).write_bytes((source / other).read_bytes())
+    return {item["id"] for item in items}
+
+
+# --- recommended --------------------------------------------------------------------------------------------------
+
+
+def recommended_rows(count: int) -> Iterator[Row]:
+    """One row per number of ratings, over `count` planted sets."""
+    for size in SIZES:
+        made = [_planted_set(size, seed) for seed in range(count)]
+        recommended = [ours for ours, _ in made if ours is not None]
+        yield {
+            "what": "recommended-worse-than-constant", "size": size, "of": count, "recommended": len(recommended),
+            "value": sum(ratio > 1 for ratio in recommended), "baseline": sum(ratio > 1 for _, ratio in made),
+        }  # fmt: skip
+
+
+def _planted_set(size: int, seed: int) -> tuple[float | None, float]:
+    """RMSE over the constant's: of the recommended evaluator, if any, and of the lowest for known annotators."""
+    rng = np.random.default_rng([seed, size])
+    chats, quality = _chats(rng, STRENGTHS[seed % len(STRENGTHS)])
+    truth = _rating(quality + rng.normal(0, 0.4) + rng.normal(0, 0.7, len(quality)))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        labels = [_label(rng, place, quality[place]) for place in range(size)]
+        _write(folder / "chats.jsonl", chats)
+        _write(folder / "labels.jsonl", labels)
+        _write(folder / "new.jsonl", chats[size:])
+        (folder / "rubric.yaml").write_text(
+            "name: planted\nmain: overall\nquestions:\n- {id: overall, text: 'How good is it?', scale: ordinal, options: [1, 2, 3, 4, 5]}\n"
+        )
+        config = Config(store=f"sqlite:///{folder / 'accord.db'}", rubric=str(folder / "rubric.yaml"), draws=200)
+        with Project(config) as project:
+            project.import_([folder / "chats.jsonl", folder / "labels.jsonl"])
+            done = project.compare(jobs=1)
+            decision = done.comparison.decision
+            assert decision is not None
+            made = [each for each in done.comparison.systems if each.name in project.evaluator_names()]
+            lines = {each.name: done.comparison[each.name].values["rmse"] or np.inf for each in made}
+            names = (decision.evaluator if decision.is_supported else None, min(lines, key=lambda name: lines[name]))
+            constant = float(np.mean([label["value"] for label in labels]))
+            ours, earlier = (_ratio(project, folder, each, truth[size:], constant) for each in names)
+    assert earlier is not None
+    return ours, earlier
+
+
+def _ratio(project: Project, folder: Path, name: str | None, truth: np.ndarray, constant: float) -> float | None:
+    """RMSE of an evaluator's scores of the unrated conversations, over that of the constant."""
+    if name is None:
+        return None
+    fitted = project.fit(name, out=folder / f"evaluator-{name}")
+    project.score(folder / "new.jsonl", folder / f"{name}.jsonl", fitted.evaluator)
+    lines = (folder / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+    values = np.array([json.loads(line)["value"] for line in lines])
+    return float(np.sqrt(np.mean((values - truth) ** 2) / np.mean((constant - truth) ** 2)))
+
+
+def _chats(rng: np.random.Generator, strength: float) -> tuple[list[Row], np.ndarray]:
+    """Conversations of one question and one reply, and how good each reply is."""
+    words = [f"word{chr(97 + n // 26)}{chr(97 + n % 26)}" for n in range(WORDS)]
+    chats, features = [], []
+    for place in range(CONVERSATIONS):
+        asked = rng.choice(words, 8, replace=False)
+        repeated, length = int(rng.integers(0, 8)), int(rng.integers(4, 40))
+        reply = [*asked[:repeated], *rng.choice(words, length)]
+        messages = [{"role": "user", "content": " ".join(asked)}, {"role": "assistant", "content": " ".join(reply)}]
+        chats.append({"id": f"c{place:03d}", "messages": messages})
+        features.append([repeated, length])
+    shape = np.array(features, dtype=float)
+    shape = (shape - shape.mean(axis=0)) / shape.std(axis=0)
+    return chats, 3 + strength * shape @ np.array([0.8, 0.6])
+
+
+def _label(rng: np.random.Generator, place: int, quality: float) -> Row:
+    name = str(rng.choice(list(RATERS)))
+    value = int(_rating(np.array([quality + RATERS[name] + rng.normal(0, 0.7)]))[0])
+    return {"conversation": f"c{place:03d}", "question": "overall", "annotator": name, "value": value}
+
+
+def _rating(worth: np.ndarray) -> np.ndarray:
+    return np.clip(np.round(worth), 1, 5)
+
+
+def _write(path: Path, rows: list[Row]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def main() -> None:
+    """Run the chosen parts."""
+    parser = options("first_hour", "The first hour of a new user.", PARTS)
+    given = parser.parse_args()
+    rows: list[Row] = []
+    for part in chosen(parser, given.only, PARTS):
+        if part == "rows":
+            rows += row_rows(data_folder(parser, given.data), given.quick)
+        elif part == "recommended":
+            rows += recommended_rows(4 if given.quick else given.limit or DRAWN)
+        else:
+            rows += documented_rows()
+    finish("first_hour", rows, COLUMNS, given.json)
+
+
+if __name__ == "__main__":
+    main()
