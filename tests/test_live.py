@@ -390,7 +390,9 @@ def test_what_cannot_score_live_is_said(chats: list[Conversation], evaluator: Ev
     try:
         slow = learned(chats, (*BANK, "test-length"))
         for refused in (LiveScorer, Reward):
-            with pytest.raises(BadInput, match="its source 'metrics' asks an endpoint, or reads the whole conversation"):
+            with pytest.raises(
+                BadInput, match="its source 'metrics' asks an endpoint, or reads the whole conversation"
+            ):
                 refused(slow)
     finally:
         metrics.forget("test-length")
@@ -558,7 +560,9 @@ def test_whoever_asks_a_model_is_refused_unless_told_otherwise(monkeypatch: pyte
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     evaluator = unlearned(Asks({}, CONTEXT))
     for refused in (LiveScorer, Reward):
-        with pytest.raises(BadInput, match=r"its source 'asks' asks the scorer about every reply. Allow that with --ask"):
+        with pytest.raises(
+            BadInput, match=r"its source 'asks' asks the scorer about every reply. Allow that with --ask"
+        ):
             refused(evaluator)
         with pytest.raises(BadInput, match="'asks'"):
             refused(replace(unlearned(Exclamations({}, CONTEXT)), also=(evaluator,)))
