@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -890,3 +891,57 @@ def test_the_command_serves_watches_and_stops_when_told(
     [day] = json.loads(shown.stdout)["days"]
     assert day["system"] == "bot" and day["replies"] == 40 and day["low"] == pytest.approx(day["mean"]) == day["high"]
     assert "set ACCORD_TOKEN" in ended(run(tmp_path, "serve", "--host", "0.0.0.0", ACCORD_TOKEN=""), 1)
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        ("missing", "holds no evaluator: evaluator.json is missing; fit one: accord fit"),
+        ("damaged", "holds a damaged evaluator"),
+        ("not live", "'mixture' cannot score live: it has no source of evidence"),
+    ],
+)
+@pytest.mark.slow
+def test_serve_starts_without_live_evaluator_and_says_why(
+    evaluator: Evaluator, tmp_path: Path, state: str, reason: str
+) -> None:
+    folder = tmp_path / "evaluators" / "mixture"
+    if state != "missing":
+        replace(evaluator, sources=() if state == "not live" else evaluator.sources).save(folder)
+    if state == "damaged":
+        (folder / "evaluator.json").write_text("{")
+    (tmp_path / "accord.yaml").write_text("evaluator: mixture\nstudies: {look: {title: First look}}\n")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    client = Client(port)
+
+    def is_up() -> bool:
+        try:
+            return client.ask("GET", "/healthz")[1] == {"status": "degraded"}
+        except OSError:
+            return False
+
+    process = run(tmp_path, "serve", "--port", str(port))
+    try:
+        until(is_up)
+        assert client.ask("GET", "/")[0] == 303 and client.ask("GET", "/static/lead.css")[0] == 200
+        for method, path in (("POST", "/v1/scores"), ("POST", "/v1/traces"), ("GET", "/metrics"), ("GET", "/docs")):
+            status, answer, _ = client.ask(method, path, b"{}" if method == "POST" else None, JSON)
+            assert status == 503 and answer["error"].startswith("live scoring is off: ") and reason in answer["error"]
+        assert client.ask("GET", "/healthz", None, {"Host": "evil.example"})[0] == 421
+    finally:
+        process.send_signal(signal.SIGTERM)
+    said = ended(process, 0)
+    assert said.count("live scoring is off") == 1 and reason in said and f"http://127.0.0.1:{port}/: look" in said
+
+
+@pytest.mark.parametrize("arguments", [["--host", "0.0.0.0"], ["--evaluator", "evaluators/none"]])
+def test_serve_refuses_to_start_where_it_would_serve_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ACCORD_TOKEN", TOKEN)
+    Path("accord.yaml").write_text("models: {}\n")
+    result = CliRunner().invoke(app, ["serve", *arguments])
+    assert result.exit_code == 1 and "holds no evaluator: evaluator.json is missing" in result.stderr
