@@ -28,7 +28,7 @@ from accord.formats.parquet import row_groups
 from accord.formats.reading import OnBadRow, detect, first_row, is_part, read, read_together, record_of
 from accord.formats.record import Fields, Record, Row, WrongShape, formats
 from accord.formats.rows import begins_with_lines, line_rows, suffix
-from accord.values import MB, BadInput, BadRow, Conversation, content_hash
+from accord.values import MB, BadInput, BadRow, Conversation, content_hash, sendable
 
 PIECE_ROWS = 20_000
 PIECE_BYTES = 64 * MB
@@ -116,11 +116,11 @@ def pieces_of(files: Sequence[File], format: str = "auto", columns: Mapping[str,
 
 def _stems(files: Sequence[File]) -> list[str]:
     """What ids begin with: a file's name, with all its folders where several that were named have one name."""
-    short = [file.stem for file in files]
+    short = [sendable(file.stem) for file in files]
     if len(set(short)) == len(short):
         return short
     return [
-        str(PurePosixPath(file.url).with_name(PurePosixPath(file.stem).name)).rpartition("://")[2].lstrip("/")
+        sendable(str(PurePosixPath(file.url).with_name(PurePosixPath(file.stem).name)).rpartition("://")[2].lstrip("/"))
         for file in files
     ]
 
