@@ -336,7 +336,7 @@ def test_shards_share_the_work_and_together_do_all_of_it(tmp_path, scorer, small
     assert ids(tmp_path / "out") == sorted(row["id"] for row in scaled.drawn(1200))
 
 
-@pytest.mark.parametrize("text", ["0/3", "4/3", "3", "a/b", "1/0", "-1/3", "1/3/5"])
+@pytest.mark.parametrize("text", ["0/3", "4/3", "3", "a/b", "1/0", "-1/3", "1/3/5", "\u0661/\u0663", "1/\u00b2", "1/" + "9" * 5000])
 def test_a_shard_that_is_none_is_refused(text):
     with pytest.raises(BadInput, match="from 1/N to N/N"):
         Shard.named(text)

@@ -334,3 +334,10 @@ def test_modules_are_named_by_their_content(tmp_path: Path) -> None:
     found = re.search(r'from "/static/outbox\.js\?([0-9a-f]{12})"', content)
     assert found is not None and found[1] == (static_file("outbox.js") or ("", "", ""))[2]
     assert static_file("../app.py") is None and static_file("unheard.js") is None
+
+
+def test_file_that_is_not_there_is_404_however_long_its_name_is(tmp_path: Path) -> None:
+    with project(tmp_path) as opened, served(opened) as port:
+        browser = Browser(port)
+        for name in ("unheard.js", "a" * 3000, "a" * 3000 + ".js", "%00.js", "..", ".js", "%2e%2e%2fapp.py"):
+            assert browser.ask("GET", f"/static/{name}")[0] == 404, name

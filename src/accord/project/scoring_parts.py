@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -27,7 +26,7 @@ from accord.formats import (
 from accord.project.batch_scorer import BatchScorer
 from accord.project.engines import engine as engine_named
 from accord.project.parts import Counts, Job, Part, begin, conclude, finished, part_url, read_manifest, summed
-from accord.values import ROW, BadInput, written
+from accord.values import ROW, BadInput, whole_number, written
 
 if TYPE_CHECKING:
     import polars as pl
@@ -54,10 +53,11 @@ class Shard:
         """
         if text is None:
             return cls()
-        found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text.strip())
-        if found is None or not 1 <= int(found[1]) <= int(found[2]):
+        first, _, last = text.strip().partition("/")
+        number, of = whole_number(first), whole_number(last)
+        if number is None or of is None or not 1 <= number <= of:
             raise BadInput(f"--shard is a share of the work, from 1/N to N/N, got {text!r}; for example 3/16")
-        return cls(int(found[1]), int(found[2]))
+        return cls(number, of)
 
     def holds(self, piece: Piece) -> bool:
         """Whether a piece belongs to it."""

@@ -12,6 +12,7 @@ r"""Checks on everything that comes in: files, text and times. The one edge for 
 | zstd, lz4, zip or compress | an error that names the tool to unpack it |
 | NUL or half a surrogate pair in text (`"\ud800"` in JSON) | replaced by U+FFFD (`sendable`) |
 | the same in an id, or in YAML | an error: replacing them could make two ids equal |
+| digits of another script than ASCII, or more than nine, in place of a number | an error (`whole_number`) |
 | a time outside the years 1 to 9999 UTC | dropped from files, refused in live messages (`in_calendar`) |
 
 Each error is one `BadInput`, raised before the content is in memory, and reading never waits: a pipe or a device is
@@ -286,6 +287,17 @@ def sendable_json(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {sendable_json(key): sendable_json(each) for key, each in value.items()}
     return value
+
+
+def whole_number(text: str) -> int | None:
+    """Return the number that one to nine ASCII digits write; None for any other text.
+
+    `int` and `str.isdigit` accept the digits of every script, and fail at thousands of them.
+
+    >>> whole_number("12"), whole_number("\u0661\u0662"), whole_number("-1")
+    (12, None, None)
+    """
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
 
 FIRST_MOMENT, LAST_MOMENT = -62_135_596_800_000, 253_402_300_799_999
