@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from accord.formats import is_remote, shown_place, storage_options
 from accord.learning import QUESTIONS
-from accord.project.parts import Part, part_url, read_manifest
+from accord.project.parts import check_parts, part_url, read_manifest, reading_part
 from accord.store import BATCH_ROWS, DAMAGED, MartRow, Store, batches, bundle_of, frames_of, mart_schema, row_key
 from accord.values import (
     BadInput,
@@ -280,10 +280,10 @@ def _folder_frames(store: Store, folder: str, question: str) -> list[pl.DataFram
 
 
 def _named_frames(store: Store, folder: str, question: str) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Each part of a folder of scores as a table of the mart, with a name that follows from what it holds.
+    """Yield each part of a folder of scores as a table of the mart, with a name that follows from its content.
 
     Raises:
-        BadInput: The folder holds no scores in parts.
+        BadInput: The folder holds no scores in parts, or a part is damaged.
     """
     import polars as pl
 
@@ -296,11 +296,13 @@ def _named_frames(store: Store, folder: str, question: str) -> Iterator[tuple[st
     )  # fmt: skip
     where = folder if is_remote(folder) else str(Path(folder).resolve())
     scored = int(time.time() * 1000)
-    for part in (Part.from_json(row) for row in manifest["parts"]):
+    for part in check_parts(folder, [row["key"] for row in manifest["parts"]], manifest):
         url = part_url(folder, part.key)
         named = blake2b(f"{where} {manifest['made_from']} {part.key}".encode(), digest_size=12).hexdigest()
-        rows = pl.read_parquet(url, storage_options=storage_options(url), glob=False)
-        yield named, _from_parts(store, rows.filter(pl.col("status") != "bad-row"), about, scored)
+        with reading_part(folder, part.key):
+            rows = pl.read_parquet(url, storage_options=storage_options(url), glob=False)
+            frame = _from_parts(store, rows.filter(pl.col("status") != "bad-row"), about, scored)
+        yield named, frame
 
 
 _NUMBER, _NAME = r":\s*([-+0-9.eE]+)", r'"([-+0-9.eE]+)"\s*:'

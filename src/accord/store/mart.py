@@ -28,7 +28,7 @@ from typing import IO, TYPE_CHECKING, Self, TypeVar
 
 from accord.store.engine import StoreError, is_in_memory, parsed_url
 from accord.store.mart_rows import MartRow, frame_of, frames_of, in_calendar_only, lines_of, mart_schema, read_line
-from accord.values import BadInput, open_regular, regular
+from accord.values import BadInput, first_line, open_regular, regular, unreadable_parquet
 
 if TYPE_CHECKING:
     import polars as pl
@@ -169,8 +169,8 @@ class Mart:
         """Raise `StoreError` with the reason if the mart cannot be written."""
         try:
             yield
-        except _unreadable(BadInput) as error:
-            why = error.strerror if isinstance(error, OSError) and error.strerror else _first_line(error)
+        except unreadable_parquet(BadInput) as error:
+            why = error.strerror if isinstance(error, OSError) and error.strerror else first_line(error)
             raise StoreError(
                 f"the mart {self.folder} cannot be written: {why}; make room, or name another folder under mart: in "
                 "accord.yaml"
@@ -234,11 +234,10 @@ class Mart:
             try:
                 rows, state = self.scan()
                 return query(rows), state
-            except _unreadable() as error:
+            except unreadable_parquet() as error:
                 if left == 0:
                     raise StoreError(
-                        f"the mart {self.folder} cannot be read ({_first_line(error)}); "
-                        "rebuild it: accord board rebuild"
+                        f"the mart {self.folder} cannot be read ({first_line(error)}); rebuild it: accord board rebuild"
                     ) from None
                 if left == _TRIES - 2:  # the same failure twice: compaction is not the cause
                     self._look_through()
@@ -273,8 +272,8 @@ class Mart:
                     _scan(self.folder / key[0]).select(column).collect()
             except FileNotFoundError:
                 continue  # compacted at this moment
-            except _unreadable() as error:
-                self._broken[key[0], key[1]] = f"{key[0]} cannot be read: {_first_line(error)}"
+            except unreadable_parquet() as error:
+                self._broken[key[0], key[1]] = f"{key[0]} cannot be read: {first_line(error)}"
 
     def _fault(self, key: tuple[str, int, int], part: _Part) -> str:
         return part.fault or self._broken.get(key[:2], "")
@@ -292,10 +291,10 @@ class Mart:
                 )
             except FileNotFoundError:
                 raise
-            except _unreadable() as error:
+            except unreadable_parquet() as error:
                 with suppress(OSError):
                     size = (self.folder / name).stat().st_size
-                    self._broken[name, size] = f"{name} cannot be read: {_first_line(error)}"
+                    self._broken[name, size] = f"{name} cannot be read: {first_line(error)}"
         return pl.concat(frames).sort("scored", maintain_order=True).unique("key", keep="last", maintain_order=True)
 
     def _of(self, name: str) -> _Part:
@@ -516,13 +515,6 @@ class MartWriter:
 _PASSED_OVER = "it is not read. Rebuild the mart: accord board rebuild"
 
 
-def _unreadable(*others: type[Exception]) -> tuple[type[BaseException], ...]:
-    """Return the exceptions of a file that Polars cannot read (it panics at some damaged pages), and others."""
-    import polars as pl
-
-    return OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException, *others
-
-
 def _scan(path: Path) -> pl.LazyFrame:
     import polars as pl
 
@@ -545,8 +537,8 @@ def _about(path: Path) -> _Part:
         return _Part(fault=f"{name} is no part of a mart")
     except FileNotFoundError:
         raise
-    except _unreadable(ValueError, TypeError, RecursionError) as error:
-        return _Part(fault=f"{name} is cut short or no Parquet ({_first_line(error)})")
+    except unreadable_parquet(ValueError, TypeError, RecursionError) as error:
+        return _Part(fault=f"{name} is cut short or no Parquet ({first_line(error)})")
     if rows != part.rows:
         return _Part(fault=f"{name} holds {rows:,} rows, and says that they are {part.rows:,}")
     wrong = next((column for column, kind in mart_schema().items() if schema.get(column) != kind), None)
@@ -556,10 +548,6 @@ def _about(path: Path) -> _Part:
     if foreign is not None:
         return _Part(fault=f"{name} replaces {foreign!r}, which is no file of a mart")
     return part
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:120]
 
 
 def _sync(path: Path) -> None:

@@ -14,6 +14,7 @@ from .incoming import ARRAYS_BYTES as ARRAYS_BYTES, CARD_BYTES as CARD_BYTES, DE
 from .incoming import FREE_BYTES as FREE_BYTES, MB as MB, PACKED_ENDINGS as PACKED_ENDINGS, RATIO as RATIO
 from .incoming import FIRST_MOMENT as FIRST_MOMENT, LAST_MOMENT as LAST_MOMENT, in_calendar as in_calendar
 from .incoming import is_sendable as is_sendable, sendable as sendable, sendable_json as sendable_json
+from .incoming import first_line as first_line, unreadable_parquet as unreadable_parquet
 from .incoming import whole_number as whole_number
 from .incoming import is_too_deep as is_too_deep, open_regular as open_regular, open_unpacked as open_unpacked
 from .incoming import read_card as read_card, read_text as read_text, read_whole as read_whole, regular as regular

@@ -319,6 +319,18 @@ def in_calendar(time: datetime) -> bool:
     return True
 
 
+def unreadable_parquet(*others: type[Exception]) -> tuple[type[BaseException], ...]:
+    """Return the exceptions of reading a damaged Parquet file (Polars panics at some pages), and others."""
+    import polars as pl
+
+    return OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException, *others
+
+
+def first_line(error: BaseException, most: int = 120) -> str:
+    """Return the beginning of the first line of an error, or its type if it says nothing."""
+    return (str(error).splitlines() or [type(error).__name__])[0][:most]
+
+
 def is_too_deep(value: Any, deepest: int = DEEPEST) -> bool:
     """Whether lists and objects stand inside each other more than `deepest` times.
 
