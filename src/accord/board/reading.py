@@ -109,7 +109,7 @@ class Reader:
 
         Raises:
             UnknownName: No scores answer such a question, or are of such an evaluator.
-            StoreError: The mart, or every file in it, cannot be read.
+            StoreError: The mart or every file in it is unreadable.
         """
         with self._lock:
             state, labelled = self.state()

@@ -114,9 +114,9 @@ class Format:
 
 
 def admitted(record: Record) -> Record:
-    """Return the record in the form that every later stage accepts, whatever its format.
+    """Return the record in the form that every later stage accepts.
 
-    Values beside the text of a conversation become JSON: a date, bytes or an infinite number becomes text, and NaN, the
+    Metadata become JSON: a date, bytes or an infinite number becomes text, and NaN, the
     empty cell of a table, becomes null. NUL and halves of surrogate pairs become U+FFFD in every text.
 
     Raises:

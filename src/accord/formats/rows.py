@@ -412,7 +412,7 @@ def _more(text: IO[str], window: str, line: int) -> str:
 
 
 def _says_more(text: IO[str]) -> bool:
-    """Read a text to its end, and return True if anything but white space stands in it."""
+    """Read a text to its end and return True unless it is white space."""
     return any([bool(piece.strip()) for piece in iter(lambda: text.read(_CHUNK), "")])
 
 

@@ -457,7 +457,7 @@ def _read_part(out: str, key: str) -> Part:
 
 @contextmanager
 def reading_part(out: str, key: str) -> Iterator[None]:
-    """Raise `BadInput` that names the part for whatever reading it raises.
+    """Turn every error of reading a part into a `BadInput` that names the part.
 
     Raises:
         BadInput: It cannot be read, or is no part.
@@ -467,7 +467,7 @@ def reading_part(out: str, key: str) -> Iterator[None]:
     except FileNotFoundError:
         raise BadInput(f"part-{key}.parquet is gone; run the same accord score again") from None
     except unreadable_parquet(BadInput, LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
-        why = _reason(error) if isinstance(error, Exception) else first_line(error)
+        why = _reason(error).partition("; ")[0] if isinstance(error, Exception) else first_line(error)
         raise _not_a_part(out, key, why) from None
 
 

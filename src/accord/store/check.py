@@ -79,7 +79,7 @@ class Checked:
 
 
 def check_store(url: str, mart: Path | None = None) -> Checked:
-    """Check a store and everything in it.
+    """Check a store and all its tables.
 
     Args:
         url: The store.
@@ -112,8 +112,8 @@ def check_store(url: str, mart: Path | None = None) -> Checked:
 
 
 def _check_mart(folder: Path, found: Checked) -> None:
-    again = "accord board rebuild; rows of live scoring in it stand nowhere else, so go back to a copy if there is one"
-    found.damage += [Damage(f"mart: {fault.partition(';')[0]}", again) for fault in Mart(folder).faults()]
+    again = "accord board rebuild; rows of live scoring have no other copy, so restore the file from a backup if you have one"
+    found.damage += [Damage(f"mart: {fault}", again) for fault in Mart(folder).faults()]
     aside = sorted(folder.glob(f"*{DAMAGED}")) if folder.is_dir() else []
     found.notes += [f"{each} was set aside because it could not be read; nothing reads it" for each in aside]
 

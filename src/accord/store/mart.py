@@ -7,8 +7,8 @@ A row has the columns of `MART`, and a `key`: of rows with the same key the one 
 becomes a part of the same name; compaction writes one part that names those it replaces. So whatever is killed, no row
 is lost that was written, and none counts twice.
 
-A file that is not a regular file, or whose rows or columns differ from what it says of itself, is never read. It is a
-fault that the board and `accord store check` name, and `accord board rebuild` renames it to `NAME.damaged`.
+A file that is not a regular file, or whose rows or columns differ from its own metadata, is never read. The board and
+`accord store check` name it, and `accord board rebuild` renames it to `NAME.damaged`.
 """
 
 from __future__ import annotations
@@ -244,11 +244,11 @@ class Mart:
         raise AssertionError("a query is tried at least once")
 
     def faults(self) -> tuple[str, ...]:
-        """Read every part whole and return what is wrong, a sentence per file."""
+        """Read every part whole and return one sentence per damaged file."""
         with self._lock:
             self.state()
             self._look_through()
-            return self.state().faults
+            return tuple(fault.removesuffix(f"; {_PASSED_OVER}") for fault in self.state().faults)
 
     def set_aside(self) -> list[str]:
         """Rename files that cannot be read to `NAME.damaged`, and return their names."""

@@ -279,7 +279,7 @@ def sendable(text: str) -> str:
 
 
 def sendable_json(value: Any) -> Any:
-    """Return a JSON value with `sendable` applied to every text in it, keys included."""
+    """Return a JSON value with `sendable` applied to all its texts and keys."""
     if isinstance(value, str):
         return sendable(value)
     if isinstance(value, list):
@@ -292,7 +292,7 @@ def sendable_json(value: Any) -> Any:
 def whole_number(text: str) -> int | None:
     """Return the number that one to nine ASCII digits write; None for any other text.
 
-    `int` and `str.isdigit` accept the digits of every script, and fail at thousands of them.
+    `int` and `str.isdigit` accept the digits of every script; `int` fails at thousands of digits.
 
     >>> whole_number("12"), whole_number("\u0661\u0662"), whole_number("-1")
     (12, None, None)
