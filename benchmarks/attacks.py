@@ -18,6 +18,7 @@ from pathlib import Path
 
 import attack_files as files
 import attack_pages as texts
+import attack_scores as scores
 import attack_service
 import attack_wires as wires
 import attack_workbench
@@ -28,7 +29,8 @@ AREAS: dict[str, Area] = {
     "readers": files.readers, "yaml": files.yamls, "evaluator-folders": files.folders, "stores": files.stores,
     "follow": files.follow, "replies": wires.replies, "endpoints": wires.endpoints, "budgets": wires.budgets,
     "secrets": wires.secrets, "webhooks": wires.webhooks, "serve": attack_service.serve, "pages": texts.pages,
-    "terminal": texts.terminal, "workbench": attack_workbench.workbench,
+    "terminal": texts.terminal, "workbench": attack_workbench.workbench, "parts": scores.parts, "mart": scores.mart,
+    "texts": scores.texts, "killed": scores.killed,
 }  # fmt: skip
 AT_ONCE = 3
 """Areas that are tried side by side."""

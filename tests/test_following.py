@@ -231,14 +231,17 @@ def test_what_was_watched_is_settled_before_the_place_is_noted(evaluator: Evalua
     order: list[str] = []
 
     def settle() -> None:
-        order.append("settled" if not (tmp_path / "place").exists() else "too late")
+        noted = room.Place.read(tmp_path / "place")
+        assert noted is not None
+        order.append("too late" if noted.files[-1].offset else "settled")
 
     with RowLog(tmp_path / "rows.jsonl") as rows:
         rows.write = lambda some: order.append("kept")
         Follower(tmp_path / "log.jsonl", Ingestor(LiveScorer(evaluator), settle=settle), rows, tmp_path / "place").run(
             True
         )
-    assert order == ["kept", "settled"] and (tmp_path / "place").exists()
+    noted = room.Place.read(tmp_path / "place")
+    assert order == ["kept", "settled"] and noted is not None and noted.files[-1].offset > 0
 
 
 def test_conversations_of_many_turns_are_told_again_and_again() -> None:

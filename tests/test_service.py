@@ -163,7 +163,8 @@ def test_one_bad_message_of_a_batch_costs_the_others_nothing(client: Client) -> 
     ]  # fmt: skip
     status, found = client.post({"messages": poison})
     assert status == 200
-    assert [row["status"] for row in found["scores"]] == ["refused", "refused", "heard", "scored", "refused", "scored"]
+    assert [row["status"] for row in found["scores"]] == ["refused"] * 5 + ["scored"]
+    assert "outside the years 1 to 9999" in found["scores"][2]["error"] + found["scores"][3]["error"]
     status, row = client.post(said("b1", "narrator", "x"))
     assert status == 422 and row["status"] == "refused"
 
@@ -181,6 +182,10 @@ def test_one_bad_message_of_a_batch_costs_the_others_nothing(client: Client) -> 
         (b"{}", {"Content-Type": "text/plain"}, 400, "send application/json"),
         (b"{}", {**JSON, "Content-Encoding": "br"}, 415, "allowed: gzip"),
         (b"{}", {**JSON, "Content-Encoding": "gzip"}, 400, "is not"),
+        (gzip.compress(b"{}", mtime=0)[:-8], {**JSON, "Content-Encoding": "gzip"}, 400, "truncated"),
+        (gzip.compress(b"{}", mtime=0)[:12], {**JSON, "Content-Encoding": "gzip"}, 400, "truncated"),
+        (gzip.compress(b"{}", mtime=0) * 2, {**JSON, "Content-Encoding": "gzip"}, 400, "other bytes"),
+        (b"{}", {**JSON, "Host": "localhost:\u0661".encode().decode("latin-1")}, 421, "this machine's own name"),
         (gzip.compress(b" " * 50_000_000, mtime=0), {**JSON, "Content-Encoding": "gzip"}, 413, "unpacks to more than 4 MB"),
         (b" " * 50_000_000, JSON, 413, "larger than 4 MB"),
         (b"{}", {**JSON, "Host": "rebound.example"}, 421, "this machine's own name"),
@@ -192,6 +197,31 @@ def test_what_is_wrong_with_a_request_is_said(
     found, answer, _ = client.ask("POST", "/v1/scores", body, headers)
     assert found == status and reason in answer["error"]
     assert client.ask("GET", "/healthz")[0] == 200
+
+
+@pytest.mark.parametrize("name", [b"Host", b"Authorization", b"Content-Encoding", b"Content-Type"])
+def test_header_that_decides_and_comes_twice_is_refused(name: bytes) -> None:
+    """Called as ASGI: some servers refuse two hosts themselves."""
+    sent = list[Any]()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        sent.append("served")
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(event: Any) -> None:
+        sent.append(event)
+
+    first = {b"Host": b"evil.example", b"Content-Encoding": b"gzip"}.get(name, b"x")
+    last = {b"Host": b"localhost", b"Content-Encoding": b"identity"}.get(name, b"y")
+    for names in ((name, name.lower()), (name.lower(), name)):
+        sent.clear()
+        host = [] if name == b"Host" else [(b"host", b"localhost")]
+        headers = [*host, *zip(names, (first, last), strict=True)]
+        scope = {"type": "http", "method": "GET", "path": "/v1/scores", "query_string": b"", "headers": headers}
+        asyncio.run(Guard(app)(scope, receive, send))
+        assert sent[0]["status"] == 400 and name.title() + b" twice" in sent[1]["body"]
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from accord.board.selection import DIMENSIONS, Selection
 from accord.learning import RULES
 from accord.project import Project
-from accord.store import MartState, Watched, labels_state
+from accord.store import MartState, StoreError, Watched, labels_state
 from accord.values import POPULATION, Question, UnknownName
 
 if TYPE_CHECKING:
@@ -105,11 +105,11 @@ class Reader:
         return self.mart.state(), labels_state(self.project.store)
 
     def texts(self, selection: Selection) -> Texts | None:
-        """The rows of a selection; `None` where the mart holds none at all.
+        """Return the rows of a selection, or None if the mart holds none at all.
 
         Raises:
             UnknownName: No scores answer such a question, or are of such an evaluator.
-            StoreError: The mart cannot be read.
+            StoreError: The mart or every file in it is unreadable.
         """
         with self._lock:
             state, labelled = self.state()
@@ -147,6 +147,8 @@ class Reader:
             self._choices = state, found
         per_question = self._choices[1]
         if not per_question:
+            if state.faults:
+                raise StoreError(f"no scores can be read: {'; '.join(state.faults)}")
             return None
         main = self.project.question.id
         question = selection.question or (main if main in per_question else next(iter(per_question)))

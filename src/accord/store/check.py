@@ -1,4 +1,4 @@
-"""Checking a store: the database's own checks, its version, its tables, and whether every row can be read.
+"""Checks of a store: the database's own checks, its version, its tables, and every row; and every part of the mart.
 
 | what is looked at | what is said |
 |---|---|
@@ -7,6 +7,7 @@
 | the number of the last migration | whether an older or a newer Accord wrote it |
 | tables and columns | which are missing |
 | every row | which cannot be read, and why |
+| every file of the mart of scores, if there is one | which cannot be read, and why |
 
 Nothing is written, and a store that cannot be opened otherwise is checked as far as it can be read.
 """
@@ -34,6 +35,7 @@ from accord.store.engine import (
     said,
     version_of,
 )
+from accord.store.mart import DAMAGED, Mart
 from accord.store.paid import spool_folders
 from accord.store.parts import COMPUTED, VECTOR, check_vector
 from accord.store.rows import annotation_from
@@ -76,8 +78,12 @@ class Checked:
         return {**asdict(self), "damage": [each._asdict() for each in self.damage]}
 
 
-def check_store(url: str) -> Checked:
-    """Check a store, and everything in it.
+def check_store(url: str, mart: Path | None = None) -> Checked:
+    """Check a store and all its tables.
+
+    Args:
+        url: The store.
+        mart: The folder of its mart of scores, which is checked too.
 
     Raises:
         BadInput: There is no store of that name.
@@ -98,9 +104,18 @@ def check_store(url: str) -> Checked:
         found.damage.append(Damage(str(error), _recover(file)))
     finally:
         engine.dispose()
+    if mart is not None:
+        _check_mart(mart, found)
     waiting = [folder for folder in spool_folders(url) if any(folder.glob("*.jsonl"))]
     found.notes += [f"answers that were paid for wait in {each}; the next command takes them in" for each in waiting]
     return found
+
+
+def _check_mart(folder: Path, found: Checked) -> None:
+    again = "accord board rebuild; rows of live scoring have no other copy, so restore the file from a backup if you have one"
+    found.damage += [Damage(f"mart: {fault}", again) for fault in Mart(folder).faults()]
+    aside = sorted(folder.glob(f"*{DAMAGED}")) if folder.is_dir() else []
+    found.notes += [f"{each} was set aside because it could not be read; nothing reads it" for each in aside]
 
 
 def _look(connection: Connection, found: Checked, file: Path | None) -> None:

@@ -16,7 +16,7 @@ from math import ceil
 from time import monotonic
 from typing import Any
 
-from accord.values import BadInput, MissingExtra
+from accord.values import BadInput, MissingExtra, whole_number
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -152,6 +152,7 @@ class Guard:
         headers = {name.lower(): value for name, value in scope["headers"]}
         held = _Held(self)
         try:
+            _check_headers(scope)
             self._check_sender(scope, headers)
             content = await self._content(receive, headers, held)
             await self.app(scope, _replayed(content, receive), send)
@@ -165,8 +166,7 @@ class Guard:
 
     def _check_sender(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
         if self.token is None:
-            host = headers.get(b"host", b"").decode("latin-1")
-            if not is_loopback(host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host):
+            if not is_loopback(host_name(headers)):
                 raise Refused(421, "this service has no token and answers requests to this machine's own name alone")
         elif scope["path"] not in self.open_paths:
             given, reason = headers.get(b"authorization"), "name the service's token: Authorization: Bearer TOKEN"
@@ -214,7 +214,34 @@ class Guard:
             raise Refused(400, "the request says it is gzip, and is not") from None
         if len(found) > self.body:
             raise Refused(413, f"the request unpacks to more than {_megabytes(self.body)}; send less at once")
+        if content and not packed.eof:
+            raise Refused(400, "the gzip body of the request is truncated; send it whole")
+        if packed.unused_data:
+            raise Refused(400, "the request holds other bytes after its gzip stream; send one stream")
         return found
+
+
+_ONCE = (b"host", b"authorization", b"content-encoding", b"content-type", b"origin", b"x-accord-form")
+"""Headers that decide who may ask and how a body is read; with two of one, each reader may take another."""
+
+
+def _check_headers(scope: Scope) -> None:
+    """Refuse a request that has one of these headers twice.
+
+    Raises:
+        Refused: With 400.
+    """
+    names = [name.lower() for name, _ in scope["headers"]]
+    twice = next((name for name in _ONCE if names.count(name) > 1), None)
+    if twice is not None:
+        raise Refused(400, f"the request has the header {twice.decode().title()} twice; send it once")
+
+
+def host_name(headers: dict[bytes, bytes]) -> str:
+    """Return the host that a request is addressed to, in lower case and without its port."""
+    host = headers.get(b"host", b"").decode("latin-1").lower()
+    name, _, port = host.rpartition(":")
+    return host if whole_number(port) is None else name
 
 
 class _Held:
