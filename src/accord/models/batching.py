@@ -20,6 +20,7 @@ from accord.models.model import CallFailed, Prompt, Reply
 from accord.models.replies import MALFORMED, an_error_code, an_object, chat_reply, parsed, short
 from accord.models.wrappers import decode_reply, kept_key
 from accord.store import Store
+from accord.values import redacted
 
 ENDPOINT: Final = "/v1/chat/completions"
 WINDOW: Final = "24h"
@@ -208,8 +209,8 @@ def _count(value: Any) -> int:
 
 
 def _is_name(value: Any) -> bool:
-    """Whether a value can stand in an address and on a line: an id, a status."""
-    return isinstance(value, str) and _NAME.fullmatch(value) is not None
+    """Return True for an id or a status that is safe in a URL and on a line and holds no part of a secret."""
+    return isinstance(value, str) and _NAME.fullmatch(value) is not None and redacted(value) == value
 
 
 def read_batch(content: bytes, model: str) -> Iterable[tuple[str, Reply | str]]:

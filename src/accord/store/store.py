@@ -46,6 +46,7 @@ from accord.values import (
     Labels,
     Synthetic,
     canonical_json,
+    redacted_json,
 )
 
 PERSON, MODEL = "person", "model"
@@ -395,8 +396,8 @@ class Store:
             connection.execute(update(runs).where(runs.c.id == run).values(settings=canonical_json(settings)))
 
     def finish_run(self, run: str, status: str, results: Mapping[str, Any]) -> None:
-        """Note how a run ended (`done`, `failed`, `interrupted`) and what it found."""
-        change = {"status": status, "results": canonical_json(results), "finished": now()}
+        """Record the end of a run: its status (`done`, `failed`, `interrupted`) and its results, redacted."""
+        change = {"status": status, "results": canonical_json(redacted_json(results)), "finished": now()}
         with said(self.url), self._engine.begin() as connection:
             connection.execute(update(runs).where(runs.c.id == run).values(**change))
 

@@ -29,7 +29,7 @@ from .score import INTERVAL_MASS as INTERVAL_MASS, POPULATION as POPULATION, ROW
 from .score import Signature as Signature, Unscored as Unscored, central_interval as central_interval
 from .score import decision as decision, decode as decode, least_cost as least_cost, score_from as score_from
 from .secrets import is_secret_name as is_secret_name, keep_secret as keep_secret, keep_url_secrets as keep_url_secrets
-from .secrets import redacted as redacted, redacted_message as redacted_message
+from .secrets import redacted as redacted, redacted_json as redacted_json, redacted_message as redacted_message
 from .strict_yaml import check as check, is_web_address as is_web_address, load_yaml as load_yaml
 from .strict_yaml import parse_yaml as parse_yaml, plain_url as plain_url, reasons as reasons
 from .study import Items as Items, Order as Order, ROUNDS as ROUNDS, Stage as Stage, StudyName as StudyName
