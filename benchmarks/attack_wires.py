@@ -283,7 +283,7 @@ def webhooks(shop: Workshop) -> Iterator[Case]:
         (folder / "accord.yaml").rename(folder / "kept.yaml")
         ran = accord(folder, "watch", "--config", "kept.yaml")
         (folder / "kept.yaml").unlink()
-        fell = ran.fell((1,), says="the webhook took no alarm") or repeats_key(ran.out, ran.err, _written(folder))
+        fell = ran.fell((1,), says="the webhook took no alarm") or repeats_key(ran.out, ran.err, written(folder))
         return fell or (f"{count()} requests where {tries} may be" if count() > tries else "")
 
     def wire(answer: Wire) -> str:
@@ -399,7 +399,8 @@ def secrets(shop: Workshop) -> Iterator[Case]:
     yield "in a setting of another type", partial(_in_settings, shop)
 
 
-def _written(folder: Path) -> str:
+def written(folder: Path) -> str:
+    """Return the content of every file under a folder."""
     return "".join(path.read_bytes().decode(errors="replace") for path in folder.rglob("*") if path.is_file())
 
 
@@ -408,7 +409,7 @@ def _leaked(shop: Workshop, respond: Callable[[Mapping[str, Any]], Wire], mode: 
         folder = shop.learned(models=judge_at(server.url, mode))
         ran = accord(folder, "judge", "--limit", "3", "--source", "rubric")
         reported = accord(folder, "report", "--json") if mode == "decisions" else ran
-    return ran.fell((0, 1, 5)) or repeats_key(ran.out, ran.err, reported.out, reported.err, _written(folder))
+    return ran.fell((0, 1, 5)) or repeats_key(ran.out, ran.err, reported.out, reported.err, written(folder))
 
 
 def _checked(shop: Workshop) -> str:
@@ -430,7 +431,7 @@ def _in_url(shop: Workshop) -> str:
     written = folder / "accord.yaml"
     ran = accord(folder, "judge", "--limit", "2", "--source", "rubric", OPENAI_API_KEY="another-key-of-some-length")
     written.unlink()
-    return ran.fell((1, 5)) or repeats_key(ran.out, ran.err, _written(folder))
+    return ran.fell((1, 5)) or repeats_key(ran.out, ran.err, written(folder))
 
 
 def _in_settings(shop: Workshop) -> str:
