@@ -1,11 +1,13 @@
-"""Hostile batch providers: keys and escapes in batch replies, and submissions whose answers are lost."""
+"""Attacks on paid work: keys and escapes in batch replies, submissions without an answer, claims of a wrong clock."""
 
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from functools import partial
+from threading import Event
 from typing import Any
 
 from attack_wires import written
@@ -79,6 +81,8 @@ def batches(shop: Workshop) -> Iterator[Case]:
         for name, seconds in (("cut off", 0.0), ("timeout", 3.0)):
             yield f"submission {name}, listed at look {listed_at}", partial(_paid_twice, shop, listed_at, seconds)
 
+    yield "a judge killed while its clock was ahead", partial(_claimed_until_2099, shop)
+
 
 def _leaked(shop: Workshop, place: str) -> str:
     with ChatServer(Repeating(place)) as server:
@@ -105,3 +109,22 @@ def _paid_twice(shop: Workshop, listed_at: int, seconds: float) -> str:
                 return fell
         fell = accord(folder, *COMMAND).fell((0,))
     return fell or (f"{len(provider.batches)} batches were paid for" if len(provider.batches) > 1 else "")
+
+
+def _claimed_until_2099(shop: Workshop) -> str:
+    """Kill a judge that waits for replies, move its claims to 2099, and judge again."""
+    is_silent = Event()
+    is_silent.set()
+
+    def respond(request: Mapping[str, Any]) -> Wire:
+        return Wire({}, after=30) if is_silent.is_set() else answer_any(request)
+
+    with ChatServer(respond) as server:
+        folder = shop.learned(models=judge_at(server.url))
+        command = ("judge", "--limit", LIMIT, "--source", "rubric")
+        accord(folder, *command, deadline=8)
+        is_silent.clear()
+        with closing(sqlite3.connect(folder / "accord.db")) as database, database:
+            moved = database.execute("UPDATE claims SET until = '2099-01-01T00:00:00.000+00:00'").rowcount
+        ran = accord(folder, *command, deadline=60)
+    return ran.fell((0,)) or ("" if moved else "the attack itself failed: the killed judge held no claim")
