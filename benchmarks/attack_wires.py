@@ -311,6 +311,31 @@ def webhooks(shop: Workshop) -> Iterator[Case]:
     yield "a host that is none", partial(told, "http://[::1", 3)
 
 
+URLS = (
+    "http://{}127.0.0.1:9/a.jsonl{}", "https://{}127.0.0.1:9/a.jsonl{}", "ftp://{}127.0.0.1:9/a", "sftp://{}127.0.0.1/a",
+    "github://{}repo/a", "git://{}repo", "smb://{}127.0.0.1/a", "hf://{}a", "memory://a", "file:///etc/passwd", "zip://a",
+    "simplecache::s3://{}bucket/a", "s3://bucket/a::http://{}127.0.0.1:9/a{}", "s3://{}bucket/a{}", "gs://{}bucket/a{}",
+    "abfs://{}account/a{}", "s3://[::1/a", "\x1b[31m://{}a",
+)  # fmt: skip
+"""Places of conversations and scores, with a user and a query."""
+
+
+def urls(shop: Workshop) -> Iterator[Case]:
+    """Places that are no local path: one line, without the user, the password and the query of the URL."""
+    for url in URLS:
+        named = url.format(f"ada:{KEY}@", f"?X-Amz-Signature={KEY}")
+        commands: list[tuple[str, ...]] = [("score", named, "--out", "parts")]
+        if url.startswith(("http:", "s3://{}")):
+            commands += [("score", "chats.jsonl", "--out", named), ("import", named)]
+        for command in commands:
+            yield " ".join(each.replace(named, url) for each in command), partial(_not_opened, shop, command)
+
+
+def _not_opened(shop: Workshop, command: tuple[str, ...]) -> str:
+    ran = accord(shop.learned(), *command, deadline=60)
+    return ran.fell() or repeats_key(ran.out, ran.err)
+
+
 LIES: dict[str, object] = {
     "nothing": {}, "null": None, "one token": {"input_tokens": 1, "output_tokens": 0},
     "NaN": {"input_tokens": math.nan},

@@ -28,7 +28,7 @@ from harness import Row, chosen, finish, options
 AREAS: dict[str, Area] = {
     "readers": files.readers, "yaml": files.yamls, "evaluator-folders": files.folders, "stores": files.stores,
     "follow": files.follow, "replies": wires.replies, "endpoints": wires.endpoints, "budgets": wires.budgets,
-    "batches": attack_batches.batches,
+    "batches": attack_batches.batches, "urls": wires.urls,
     "secrets": wires.secrets, "webhooks": wires.webhooks, "serve": attack_service.serve, "pages": texts.pages,
     "terminal": texts.terminal, "workbench": attack_workbench.workbench,
 }  # fmt: skip

@@ -28,7 +28,11 @@ VARIABLES = ("OPENAI_API_KEY", "ACCORD_TOKEN", "PGPASSWORD")
 
 _kept: set[str] = set()
 _SECRET_NAME = re.compile(r"key|token|secret|pass|pwd|sig|auth|credential|webhook", re.IGNORECASE)
-_USER = re.compile(r"(://)[^/\s@'\"]+@")
+_USER = re.compile(r"(\b[a-z][a-z0-9+.-]+:/{1,3})[^/\s'\"]+@", re.IGNORECASE)
+"""User and password of a URL; a URL that was read as a path has one slash."""
+_QUERY = re.compile(
+    r"([?&;][^\s=&;?'\"]*(?:key|token|secret|pass|pwd|sig|auth|credential)[^\s=&;?'\"]*=)[^\s&;'\"]+", re.IGNORECASE
+)
 _GIVEN = re.compile(
     r"\b((?:ssl)?password|passwd|pwd|api[-_]?key|access[-_]token|client[-_]secret)=([^\s&'\"]+)", re.IGNORECASE
 )
@@ -100,8 +104,11 @@ def redacted_message(text: str) -> str:
 
     >>> redacted_message("postgresql://ada:lovelace@host/db?password=byron is down")
     'postgresql://[secret]@host/db?password=[secret] is down'
+    >>> redacted_message("no file https:/ada:lovelace@host/a?X-Amz-Signature=byron&part=2")
+    'no file https:/[secret]@host/a?X-Amz-Signature=[secret]&part=2'
     """
-    return redacted(_GIVEN.sub(rf"\1={HIDDEN}", _USER.sub(rf"\1{HIDDEN}@", text)))
+    without_urls = _QUERY.sub(rf"\1{HIDDEN}", _USER.sub(rf"\1{HIDDEN}@", text))
+    return redacted(_GIVEN.sub(rf"\1={HIDDEN}", without_urls))
 
 
 def _without(text: str, spans: list[tuple[int, int]]) -> str:
