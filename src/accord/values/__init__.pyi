@@ -13,7 +13,8 @@ from .errors import NotFitted as NotFitted, UnknownName as UnknownName, Unmeasur
 from .incoming import ARRAYS_BYTES as ARRAYS_BYTES, CARD_BYTES as CARD_BYTES, DEEPEST as DEEPEST
 from .incoming import FREE_BYTES as FREE_BYTES, MB as MB, PACKED_ENDINGS as PACKED_ENDINGS, RATIO as RATIO
 from .incoming import is_too_deep as is_too_deep, open_regular as open_regular, open_unpacked as open_unpacked
-from .incoming import read_card as read_card, read_text as read_text, read_whole as read_whole, regular as regular
+from .incoming import is_plain_json as is_plain_json, read_card as read_card, read_text as read_text
+from .incoming import read_whole as read_whole, regular as regular
 from .incoming import shown_size as shown_size, unpacked_name as unpacked_name
 from .json_types import Json as Json, JsonSchema as JsonSchema
 from .labels import Label as Label, Labels as Labels, check_label as check_label, check_value as check_value

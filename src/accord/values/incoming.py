@@ -6,6 +6,7 @@
 | a file that is read whole (YAML, a card, learned arrays) and larger than such files are | its size and the most |
 | JSON that is nested deeper than `DEEPEST` | that it is |
 | NaN or an infinite number in a card | that it is no JSON |
+| a number beyond 1e100 or half a surrogate pair in a card | that a text or a number is out of range |
 | text that is not UTF-8 | that it is not |
 | gzip, bzip2 or xz that unpacks to more than `RATIO` times its size | that it does: no log is as even as that |
 | gzip, bzip2 or xz that ends too early, or whose data or checksum are broken | which of them |
@@ -271,6 +272,25 @@ def is_too_deep(value: Any, deepest: int = DEEPEST) -> bool:
         if not level:
             return False
     return True
+
+
+LARGEST_NUMBER = 1e100
+"""The largest number in a card: its square is finite, and nothing that is learned comes close."""
+
+
+def is_plain_json(value: Any) -> bool:
+    r"""Return True if every text can be written as UTF-8 and every number is finite and at most `LARGEST_NUMBER`.
+
+    >>> is_plain_json({"a": [1.5, "text"]}), is_plain_json([10**101]), is_plain_json("\ud800")
+    (True, False, False)
+    """
+    if isinstance(value, str):
+        return not any("\ud800" <= letter <= "\udfff" for letter in value)
+    if isinstance(value, int | float):
+        return -LARGEST_NUMBER <= value <= LARGEST_NUMBER
+    if isinstance(value, dict):
+        return all(is_plain_json(key) and is_plain_json(each) for key, each in value.items())
+    return all(map(is_plain_json, value)) if isinstance(value, list) else True
 
 
 def _size(path: Path, found: os.stat_result) -> int:
