@@ -23,6 +23,8 @@ from accord.values import Question, redacted, redacted_json, redacted_message, s
 MALFORMED, NO_DISTRIBUTION, NO_OPTION = "malformed", "no distribution", "no option"
 ROUNDING = 1e-3
 """How far probabilities may pass 1, each and together: what 16-bit arithmetic rounds."""
+LEAST_MASS = 1e-6
+"""The least probability on all options together that is an answer; below it, a reply says nothing of them."""
 LONGEST_NAME = 200
 """Characters of a model's name; and of what a message repeats of a reply."""
 
@@ -208,17 +210,17 @@ def no_distribution(numbers: Iterable[Any], tolerance: float = ROUNDING) -> str 
 def answered(
     question: Question, mass: Mapping[str, Any], version: str = "", tolerance: float = ROUNDING
 ) -> Answer | Unanswered:
-    """A question's answer from a probability per option; what else has a probability, and the rest, is outside.
+    """Return a question's answer from a probability per option; the mass of everything else is outside.
 
-    Where rounding alone carries the sum past 1, all are divided by it. The question is unanswered with `no
-    distribution` where not all are finite and from 0 to 1, or they sum to more than 1; with `no option` where none of
-    its options has a probability.
+    If rounding alone carries the sum past 1, all are divided by it. The question is unanswered with `no distribution`
+    if a number is not finite or not from 0 to 1, or if they sum to more than 1; with `no option` if its options have
+    less than `LEAST_MASS` together.
     """
     wrong = no_distribution(mass.values(), tolerance)
     if wrong is not None:
         return Unanswered(question.id, NO_DISTRIBUTION, f"{question.id!r}: {wrong}")
     inside = {str(option): float(mass.get(str(option), 0.0)) for option in question.scale.options}
-    if not sum(inside.values()):
+    if sum(inside.values()) < LEAST_MASS:
         return Unanswered(question.id, NO_OPTION, f"no probability on any option of {question.id!r}")
     scale = max(1.0, sum(mass.values()))
     probabilities = {option: p / scale for option, p in inside.items()}

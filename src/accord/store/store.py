@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Table, func, select, update
 
 from accord.store.bulk import add_rows, takes_rows
 from accord.store.conditions import counts, is_about, last_said
-from accord.store.engine import StoreError, is_in_memory, open_engine, read_json, said
+from accord.store.engine import StoreError, has_one_connection, open_engine, read_json, said
 from accord.store.rows import (
     BATCH,
     Added,
@@ -459,7 +459,7 @@ class Store:
         try:
             with said(self.url), self._engine.connect() as connection:
                 reading = connection.execution_options(reading=True, yield_per=BATCH)
-                if is_in_memory(self._engine.url):  # whoever reads row by row may ask for others between two of them
+                if has_one_connection(self._engine):  # a caller may run other queries between two rows
                     found = reading.execute(query).all()
                     connection.close()
                     yield from found
