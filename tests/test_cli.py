@@ -5,8 +5,11 @@ from __future__ import annotations
 import html
 import io
 import json
+import os
 import re
+import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -538,19 +541,47 @@ def test_an_interrupt_in_the_middle_keeps_what_was_done_and_the_command_goes_on(
 def test_a_full_disk_ends_in_one_line(project: Path) -> None:
     row = json.loads(Path(CHATS).read_text().splitlines()[0])
     Path("many.jsonl").write_text("".join(json.dumps({**row, "id": f"c{i}"}) + "\n" for i in range(5000)))
-    # The process limits itself: between a fork and a call no code of this one may run, which has threads by now.
-    limits = (
-        "import resource, runpy, signal\n"
-        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, 2**20))\n"
-        "runpy.run_module('accord', run_name='__main__')"
-    )
-    limited = subprocess.run(
-        [sys.executable, "-c", limits, "import", "many.jsonl"], capture_output=True, text=True, check=False
-    )
+    limited = run_with_full_disk(2**20, "import", "many.jsonl")
     assert limited.returncode == 1
     assert "Traceback" not in limited.stderr and limited.stderr.count("\n") == 1, limited.stderr
     assert "What was written before is kept" in limited.stderr
+
+
+def run_with_full_disk(size: int, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process that can make no file larger than `size` bytes."""
+    # The process limits itself: after a fork, no code of this process may run, because it has threads.
+    limits = (
+        "import resource, runpy, signal\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, {size}))\n"
+        "runpy.run_module('accord', run_name='__main__')"
+    )
+    command = [sys.executable, "-B", "-c", limits, *arguments]  # -B: no bytecode file is cut off
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("has_log", [False, True], ids=["closed", "with-log"])
+def test_store_is_readable_on_a_full_disk(project: Path, has_log: bool) -> None:
+    imported()
+    database = sqlite3.connect("accord.db", isolation_level=None)
+    if has_log:  # as a process that was killed leaves it
+        database.execute("PRAGMA wal_autocheckpoint=0")
+        database.execute("INSERT INTO claims VALUES ('s256:x', 'killed', '2026-01-01T00:00:00.000+00:00')")
+        shutil.copytree(".", "copy")
+        os.chdir("copy")
+        Path("accord.db-shm").unlink()
+        assert Path("accord.db-wal").stat().st_size
+    database.close()
+    limit = 20_000  # the index that processes share has 32 kB
+    exported = run_with_full_disk(limit, "export", "small.csv", "--kind", "metric")
+    assert exported.returncode == 0 and "it is opened for reading" in exported.stderr, exported.stderr
+    checked = run_with_full_disk(limit, "store", "check", "--json")
+    rows = json.loads(checked.stdout)["rows"]
+    assert rows["conversations"] and rows["claims"] == has_log, "what waits in the log is read too"
+    reported = run_with_full_disk(limit, "report", "--json", "--out", "/dev/null")
+    assert "the store" not in reported.stderr.replace("the store cannot be written", ""), reported.stderr
+    assert run_with_full_disk(2**30, "store", "check").returncode == 0
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ Who wrote the folder is not known. What is wrong with it is one line when it is 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -110,7 +111,7 @@ def _check_scores(head: Head, level: Level | None) -> None:
     What was learned in arrays of a wrong shape or type is found out here, and not amid somebody's conversations.
 
     Raises:
-        Exception: One of `DAMAGED`: it cannot score, or a score is none.
+        Exception: One of `DAMAGED`: it cannot score, or a score or its description holds a number that is not finite.
     """
     speakers = [None, *head.annotators]
     targets = tuple(Target(f"trial {place}", 0 if level == "turn" else None) for place in range(2 * len(speakers)))
@@ -121,8 +122,11 @@ def _check_scores(head: Head, level: Level | None) -> None:
         with np.errstate(all="ignore"):
             trial = EvidenceTable(targets, columns, 0.5 * present, present)
             scores = head.predict_each(trial, speakers * 2)
+            elsewhere = head.in_new_domain().predict_each(trial, speakers * 2)
             head.seen(trial)
-            head.describe()
+            head.state()
+            said = [head.describe(), head.remarks(), *(each.to_json() for each in (*scores, *elsewhere))]
+            json.dumps(said, allow_nan=False)
     except BadInput as error:
         if head.columns is None:
             return  # it learned no columns, and asks for those that it needs

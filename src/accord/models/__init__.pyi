@@ -1,5 +1,6 @@
 from .batching import AGAIN as AGAIN, Batch as Batch, BatchEndpoint as BatchEndpoint, Batched as Batched
-from .batching import batch_files as batch_files, read_batch as read_batch
+from .batching import GRACE as GRACE, UNCONFIRMED as UNCONFIRMED, batch_files as batch_files
+from .batching import may_have_started as may_have_started, read_batch as read_batch
 from .budget import Budget as Budget, Budgeted as Budgeted, Caps as Caps, Price as Price, load_prices as load_prices
 from .client import ChatCompletions as ChatCompletions, EmbeddingsEndpoint as EmbeddingsEndpoint, Texts as Texts
 from .embedded.catalogue import CATALOGUE as CATALOGUE, Published as Published, is_pulled as is_pulled

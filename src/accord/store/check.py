@@ -28,10 +28,10 @@ from sqlalchemy.exc import DBAPIError
 from accord.store.engine import (
     RECOVER,
     StoreError,
-    connected,
     migrations,
     newest_migration,
     parsed_url,
+    reachable,
     said,
     version_of,
 )
@@ -94,16 +94,18 @@ def check_store(url: str, mart: Path | None = None) -> Checked:
     if file is not None and not file.is_file():
         raise BadInput(f"there is no store {file} to check; name one in accord.yaml: store: sqlite:///FILE")
     found = Checked(parsed.render_as_string(hide_password=True))
-    engine = connected(url)
     try:
-        with said(url), engine.connect().execution_options(reading=True) as connection:
-            _look(connection, found, file)
+        with said(url):
+            engine = reachable(url)
+            try:
+                with engine.connect().execution_options(reading=True) as connection:
+                    _look(connection, found, file)
+            finally:
+                engine.dispose()
     except StoreError as error:
         if file is None:
             raise
         found.damage.append(Damage(str(error), _recover(file)))
-    finally:
-        engine.dispose()
     if mart is not None:
         _check_mart(mart, found)
     waiting = [folder for folder in spool_folders(url) if any(folder.glob("*.jsonl"))]

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Table, func, select, update
 
 from accord.store.bulk import add_rows, takes_rows
 from accord.store.conditions import counts, is_about, last_said
-from accord.store.engine import StoreError, is_in_memory, open_engine, read_json, said
+from accord.store.engine import StoreError, has_one_connection, open_engine, read_json, said
 from accord.store.rows import (
     BATCH,
     Added,
@@ -46,6 +46,7 @@ from accord.values import (
     Labels,
     Synthetic,
     canonical_json,
+    redacted_json,
 )
 
 PERSON, MODEL = "person", "model"
@@ -395,8 +396,8 @@ class Store:
             connection.execute(update(runs).where(runs.c.id == run).values(settings=canonical_json(settings)))
 
     def finish_run(self, run: str, status: str, results: Mapping[str, Any]) -> None:
-        """Note how a run ended (`done`, `failed`, `interrupted`) and what it found."""
-        change = {"status": status, "results": canonical_json(results), "finished": now()}
+        """Record the end of a run: its status (`done`, `failed`, `interrupted`) and its results, redacted."""
+        change = {"status": status, "results": canonical_json(redacted_json(results)), "finished": now()}
         with said(self.url), self._engine.begin() as connection:
             connection.execute(update(runs).where(runs.c.id == run).values(**change))
 
@@ -458,7 +459,7 @@ class Store:
         try:
             with said(self.url), self._engine.connect() as connection:
                 reading = connection.execution_options(reading=True, yield_per=BATCH)
-                if is_in_memory(self._engine.url):  # whoever reads row by row may ask for others between two of them
+                if has_one_connection(self._engine):  # a caller may run other queries between two rows
                     found = reading.execute(query).all()
                     connection.close()
                     yield from found

@@ -17,7 +17,8 @@ from .incoming import is_sendable as is_sendable, sendable as sendable, sendable
 from .incoming import first_line as first_line, unreadable_parquet as unreadable_parquet
 from .incoming import whole_number as whole_number
 from .incoming import is_too_deep as is_too_deep, open_regular as open_regular, open_unpacked as open_unpacked
-from .incoming import read_card as read_card, read_text as read_text, read_whole as read_whole, regular as regular
+from .incoming import is_plain_json as is_plain_json, read_card as read_card, read_text as read_text
+from .incoming import read_whole as read_whole, regular as regular
 from .incoming import shown_size as shown_size, unpacked_name as unpacked_name
 from .json_types import Json as Json, JsonSchema as JsonSchema
 from .labels import Label as Label, Labels as Labels, check_label as check_label, check_value as check_value
@@ -33,7 +34,7 @@ from .score import INTERVAL_MASS as INTERVAL_MASS, POPULATION as POPULATION, ROW
 from .score import Signature as Signature, Unscored as Unscored, central_interval as central_interval
 from .score import decision as decision, decode as decode, least_cost as least_cost, score_from as score_from
 from .secrets import is_secret_name as is_secret_name, keep_secret as keep_secret, keep_url_secrets as keep_url_secrets
-from .secrets import redacted as redacted, redacted_message as redacted_message
+from .secrets import redacted as redacted, redacted_json as redacted_json, redacted_message as redacted_message
 from .strict_yaml import check as check, is_web_address as is_web_address, load_yaml as load_yaml
 from .strict_yaml import parse_yaml as parse_yaml, plain_url as plain_url, reasons as reasons
 from .study import BrokenStudy as BrokenStudy, Items as Items, Order as Order, ROUNDS as ROUNDS, Stage as Stage

@@ -5,7 +5,7 @@ r"""Checks on everything that comes in: files, text and times. The one edge for 
 | a directory, a named pipe, a device or a socket (or a link to one) instead of a file | an error that names it |
 | a file that is read whole (YAML, a card, learned arrays) and exceeds its limit | an error with both sizes |
 | JSON nested deeper than `DEEPEST` | an error |
-| NaN or an infinite number in a card | an error |
+| NaN, an infinite number, a number beyond 1e100 or half a surrogate pair in a card | an error |
 | a file that is not UTF-8 | an error |
 | gzip, bzip2 or xz that unpacks to more than `RATIO` times its size | an error; no log compresses this well |
 | gzip, bzip2 or xz that is truncated, or whose data or checksum are damaged | an error that names which |
@@ -349,6 +349,25 @@ def is_too_deep(value: Any, deepest: int = DEEPEST) -> bool:
         if not level:
             return False
     return True
+
+
+LARGEST_NUMBER = 1e100
+"""The largest number in a card: its square is finite, and nothing that is learned comes close."""
+
+
+def is_plain_json(value: Any) -> bool:
+    r"""Return True if every text can be written as UTF-8 and every number is finite and at most `LARGEST_NUMBER`.
+
+    >>> is_plain_json({"a": [1.5, "text"]}), is_plain_json([10**101]), is_plain_json("\ud800")
+    (True, False, False)
+    """
+    if isinstance(value, str):
+        return not any("\ud800" <= letter <= "\udfff" for letter in value)
+    if isinstance(value, int | float):
+        return -LARGEST_NUMBER <= value <= LARGEST_NUMBER
+    if isinstance(value, dict):
+        return all(is_plain_json(key) and is_plain_json(each) for key, each in value.items())
+    return all(map(is_plain_json, value)) if isinstance(value, list) else True
 
 
 def _size(path: Path, found: os.stat_result) -> int:
