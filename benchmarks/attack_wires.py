@@ -453,9 +453,9 @@ def _password(shop: Workshop, url: str) -> str:
 
 def _in_url(shop: Workshop) -> str:
     folder = shop.learned(models=judge_at(f"http://ada:{KEY}@127.0.0.1:9/v1?api-key={KEY}"))
-    written = folder / "accord.yaml"
+    settings = folder / "accord.yaml"
     ran = accord(folder, "judge", "--limit", "2", "--source", "rubric", OPENAI_API_KEY="another-key-of-some-length")
-    written.unlink()
+    settings.unlink()
     return ran.fell((1, 5)) or repeats_key(ran.out, ran.err, written(folder))
 
 
