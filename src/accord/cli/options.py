@@ -23,7 +23,7 @@ Columns = Annotated[
 ]
 EvaluatorFolder = Annotated[
     Path | None,
-    typer.Option("--evaluator", help="Folder of the fitted evaluator; default: where `accord fit` saves it."),
+    typer.Option("--evaluator", help="Folder of a fitted evaluator; default: the one fitted last."),
 ]
 Annotator = Annotated[str | None, typer.Option("--annotator", help="Predict this annotator's answers.")]
 RowsOut = typer.Option("--out", "-o", help="Append one JSON line per reply to this file.")
@@ -95,6 +95,16 @@ def open_project(config_file: Path | None, settings: list[str] | None = None, qu
     from accord.project import Project, load_config, with_settings
 
     return Project(with_settings(load_config(config_file), settings or ()), question=question)
+
+
+def evaluator_folder(project: Project, named: Path | None) -> Path:
+    """Return the folder of the evaluator to use: the named one, else the one fitted last. Print which one it is."""
+    from accord.cli.show import note
+
+    folder = named or project.folder()
+    if folder.is_dir():
+        note(f"evaluator: {folder}")
+    return folder
 
 
 def role_map(pairs: list[str] | None) -> dict[str, str]:

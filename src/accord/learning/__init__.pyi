@@ -11,7 +11,7 @@ from .evaluator import Evaluator as Evaluator, learns as learns, with_notes as w
 from .experts import ExpertParameters as ExpertParameters, parts as parts
 from .fitting import Fitting as Fitting, OneFold as OneFold, level_of as level_of
 from .fitting import predict_unseen as predict_unseen
-from .folder import QUESTIONS as QUESTIONS, saved_as as saved_as
+from .folder import CARD as CARD, QUESTIONS as QUESTIONS, saved_as as saved_as
 from .head import Head as Head, check_settings as check_settings, heads as heads, make_head as make_head
 from .head import settings_of as settings_of
 from .held_out import Choice as Choice, Factory as Factory, HeldOut as HeldOut, System as System, held_out as held_out

@@ -16,7 +16,7 @@ from accord.values import ARRAYS_BYTES, BadInput, Json, read_card, read_whole
 from accord.version import __version__
 
 FOLDER_FORMAT = 4
-_CARD, _ARRAYS = "evaluator.json", "arrays.safetensors"
+CARD, _ARRAYS = "evaluator.json", "arrays.safetensors"
 _WITH_ABSENCES = (".history", ".seen")
 """How arrays of kept evidence are called, where NaN is an absence."""
 DAMAGED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
@@ -71,7 +71,7 @@ def write_folder(folder: Path, card: Card, arrays: Arrays, files: Mapping[str, s
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
     (folder / _ARRAYS).write_bytes(save({name: np.ascontiguousarray(array) for name, array in arrays.items()}))
-    (folder / _CARD).write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
+    (folder / CARD).write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
 
 
 def saved_as(folder: str | Path) -> Card:
@@ -81,10 +81,10 @@ def saved_as(folder: str | Path) -> Card:
         BadInput: The folder holds none, or one that this Accord does not read.
     """
     try:
-        about: Card = read_card(Path(folder) / _CARD)
+        about: Card = read_card(Path(folder) / CARD)
         number = int(about["format"])
     except FileNotFoundError:
-        raise BadInput(f"{folder} holds no evaluator: {_CARD} is missing; fit one: accord fit") from None
+        raise BadInput(f"{folder} holds no evaluator: {CARD} is missing; fit one: accord fit") from None
     except BadInput as error:
         raise BadInput(f"{folder} holds a damaged evaluator: {error}; fit it again") from None
     except DAMAGED as error:

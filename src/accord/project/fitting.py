@@ -70,7 +70,7 @@ def fit(
         BudgetReached: The budget is spent; the same call goes on from there.
         ModelError: No call can succeed.
     """
-    evaluator = project.evaluator(name)
+    evaluator = project.evaluator(name or project.config.evaluator)
     folder = _folder(project, evaluator, out)
     with project.store.run("fit", project.config.shown()) as kept:
 
@@ -81,7 +81,8 @@ def fit(
         fitted = replace(found, folder=folder)
         fitted.evaluator.save(folder)
         fitted = replace(fitted, spent=project.budget.to_json())
-        kept.results.update(fitted.to_json())
+        last = {"question": evaluator.question.id, "folder": str(folder.resolve())}
+        kept.results.update({**fitted.to_json(), **last})
     return fitted
 
 
@@ -139,7 +140,7 @@ def learned(
 
 def plan_fit(project: Project, name: str | None) -> Plan:
     """What `fit` would ask and cost; nobody is asked."""
-    evaluator = project.evaluator(name)
+    evaluator = project.evaluator(name or project.config.evaluator)
     train, _ = project.training(evaluator)
     side = next((split for source in evaluator.sources if (split := source.hold_out(train))), None)
 

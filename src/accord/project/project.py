@@ -16,7 +16,7 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from accord import evidence, learning, models, statistics
 from accord import project as steps
@@ -42,7 +42,16 @@ if TYPE_CHECKING:  # opening a project imports nothing that learns, asks or coun
 
 ALL = "all"
 """The evaluator that has every source at once."""
+EVALUATORS = Path("evaluators")
+"""Folder of fitted evaluators in a project folder."""
 MEASURED_AT_ONCE = 500
+
+
+class LastFit(NamedTuple):
+    """Evaluator that was fitted last: its name, and the folder that holds it."""
+
+    name: str
+    folder: Path
 
 
 def open_project(path: str | Path | None = None) -> Project:
@@ -194,12 +203,12 @@ class Project:
         return evidence.make_source(name, self.config.settings_of(name), self.context)
 
     def evaluator(self, name: str | None = None) -> Evaluator:
-        """An evaluator of the project, or a preset, before it learns.
+        """An evaluator of the project, or a preset, before it learns; by default the one in use.
 
         Raises:
             UnknownName: There is none of that name.
         """
-        named = name or self.config.evaluator
+        named = name or self.evaluator_in_use
         about = self._everything() if named == ALL and ALL not in self.config.evaluators else self.config.about(named)
         wanted = dict.fromkeys((*about.sources, *self.evidence))
         settings = {each: self.config.settings_of(each) for each in wanted}
@@ -216,12 +225,36 @@ class Project:
         """Every evaluator that the project names, each preset, and all sources together."""
         return list(dict.fromkeys([*self.config.evaluators, *learning.PRESETS, ALL]))
 
+    @property
+    def _last_fit(self) -> LastFit | None:
+        """The evaluator of the project's question that was fitted last and still exists.
+
+        A project folder may be moved or copied, so an evaluator in its folder `evaluators` is found there by name.
+        """
+        for run in reversed(self.store.runs("fit")):
+            found = run["results"] or {}
+            if run["status"] != "done" or found.get("question") != self.question.id:
+                continue
+            saved = Path(found["folder"])
+            here = [EVALUATORS / saved.name] if saved.parent.name == EVALUATORS.name else []
+            folder = next((each for each in (*here, saved) if (each / learning.CARD).is_file()), None)
+            if folder is not None:
+                return LastFit(str(found["evaluator"]["name"]), folder)
+        return None
+
+    @property
+    def evaluator_in_use(self) -> str:
+        """Name of the evaluator that was fitted last; without one, the setting `evaluator`."""
+        last = self._last_fit
+        return last.name if last is not None and last.name in self.evaluator_names() else self.config.evaluator
+
     def folder(self, name: str | None = None) -> Path:
-        """Where `fit` puts an evaluator, and `score` looks for it, unless told otherwise."""
-        return Path("evaluators") / (name or self.config.evaluator)
+        """Folder of a fitted evaluator: `evaluators/NAME`; without a name, of the evaluator that was fitted last."""
+        last = self._last_fit if name is None else None
+        return EVALUATORS / (name or self.config.evaluator) if last is None else last.folder
 
     def load(self, folder: str | Path | None = None) -> Evaluator:
-        """A fitted evaluator.
+        """Load a fitted evaluator; by default the one that was fitted last.
 
         Raises:
             BadInput: The folder holds none.

@@ -276,7 +276,7 @@ def counted(run: Mapping[str, Any]) -> str:
 
 def latest(store: Store, *commands: str, synthetic: Synthetic = WITHOUT) -> dict[str, Any] | None:
     """The last finished run of some commands on such conversations; `None` where there is none."""
-    done = [run for run in store.runs() if run["status"] == "done" and run["command"] in commands]
+    done = [run for run in store.runs(*commands) if run["status"] == "done"]
     mine = [run for run in done if counted(run) == synthetic]
     return dict(mine[-1]) if mine else None
 

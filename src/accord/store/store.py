@@ -414,11 +414,14 @@ class Store:
             raise
         self.finish_run(run.id, "done", run.results)
 
-    def runs(self) -> list[dict[str, Any]]:
-        """All runs, oldest first, with their settings and results."""
+    def runs(self, *commands: str) -> list[dict[str, Any]]:
+        """Runs with their settings and results, oldest first: of some commands, or all."""
+        query = select(runs).order_by(runs.c.started, runs.c.id)
+        if commands:
+            query = query.where(runs.c.command.in_(commands))
         return [
             {**row._mapping, "settings": read_json(row.settings), "results": read_json(row.results or "null")}
-            for row in self._stream(select(runs).order_by(runs.c.started, runs.c.id))
+            for row in self._stream(query)
         ]
 
     def add_scores(self, run: str, rows: Iterable[Mapping[str, Any]], start: int = 0) -> None:

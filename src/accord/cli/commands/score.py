@@ -22,6 +22,7 @@ from accord.cli.options import (
     Synthetic,
     chosen,
     column_map,
+    evaluator_folder,
     open_project,
 )
 from accord.cli.show import Progress, show
@@ -113,6 +114,7 @@ def score(
     is_file = _is_file(out)
     _check_place(is_file, out, sources, (engine, workers, shard), skip_bad_rows)
     with open_project(config_file, chosen(synthetic)) as project, Progress("scored") as progress:
+        evaluator = evaluator_folder(project, evaluator)
         if is_file:
             on_total = progress.expect if sys.stderr.isatty() else None
             done = project.score(

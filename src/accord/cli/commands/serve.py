@@ -16,6 +16,7 @@ from accord.cli.options import (
     EvaluatorFolder,
     IsWatched,
     RowsOut,
+    evaluator_folder,
     open_project,
 )
 from accord.cli.show import note
@@ -85,7 +86,7 @@ def serve(
     check_installed()
     token = os.environ.get("ACCORD_TOKEN") or None
     with open_project(config_file) as project, ExitStack() as open_:
-        config, folder = project.config, evaluator or project.folder()
+        config, folder = project.config, evaluator_folder(project, evaluator)
         is_scoring = evaluator is not None or not config.studies or folder.exists()
         proxies = checked_proxies(proxy or ())
         if is_scoring:
