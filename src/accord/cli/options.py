@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from accord.project import Project
+    from accord.project import Project, Turns
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="Project file; default: accord.yaml in this folder.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
@@ -54,6 +54,24 @@ MaxMoney = Annotated[float | None, typer.Option("--max-money", help="Budget: at 
 Setting = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="A setting for this run, e.g. sources.issues.by=judge; repeat."),
+]
+
+
+InTraining = Annotated[
+    bool,
+    typer.Option(
+        "--include-training", help="Count conversations that the evaluator learned from; left out by default."
+    ),
+]
+
+
+ScoredTurns = Annotated[
+    str,
+    typer.Option(
+        "--turns",
+        help="Turns that an evaluator of turns scores: rated (those that people rated; of a conversation without any, "
+        "the turn that its file marks, else all replies), all, or last.",
+    ),
 ]
 
 
@@ -105,6 +123,21 @@ def evaluator_folder(project: Project, named: Path | None) -> Path:
     if folder.is_dir():
         note(f"evaluator: {folder}")
     return folder
+
+
+def turn_choice(turns: str) -> Turns:
+    """Return the choice of turns that `--turns` names.
+
+    Raises:
+        UnknownName: There is no such choice.
+    """
+    from accord.project import TURNS
+    from accord.values import UnknownName
+
+    found = next((each for each in TURNS if each == turns), None)
+    if found is None:
+        raise UnknownName("choice of turns", turns, TURNS)
+    return found
 
 
 def role_map(pairs: list[str] | None) -> dict[str, str]:

@@ -42,4 +42,5 @@ from .plausibility import KINDS as KINDS, Plausibility as Plausibility, fakes as
 from .presets import EVIDENCE as EVIDENCE, EvaluatorSettings as EvaluatorSettings, Level as Level
 from .presets import PRESETS as PRESETS
 from .rating_equations import RatingDesign as RatingDesign
+from .training_set import TrainingSet as TrainingSet, digest_of as digest_of
 from .trained_on import Levels as Levels, MOST_LEVELS as MOST_LEVELS, shrunk_covariance as shrunk_covariance

@@ -21,7 +21,7 @@ _WITH_ABSENCES = (".history", ".seen")
 """How arrays of kept evidence are called, where NaN is an absence."""
 DAMAGED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 """What building an evaluator from a card raises that is not of its shape."""
-HELD_OUT = "held-out"
+HELD_OUT, TRAINING_SET = "held-out", "training-set"
 QUESTIONS = "questions"
 """Where evaluators of the rubric's other questions stand in a folder, and what they say in the notes of a score."""
 

@@ -16,6 +16,7 @@ from accord.learning import (
     EvaluatorSettings,
     HeldOut,
     System,
+    TrainingSet,
     learns,
     make_evaluator,
     out_of_fold,
@@ -194,7 +195,10 @@ def _with_labels(project: Project, evaluator: Evaluator, models: Models, step: S
             fitted, found = _held_out(project, evaluator, train, known, side, models, step, on_stage)
     others, rows = own or ([], [])
     tried_on = HeldOut.of(found.comparison.systems[0], found.comparison.ratings)
-    fitted = replace(fitted, also=tuple(others), held_out=tried_on)
+    used = train.targets if side is None else train.only(side.train).targets
+    rated = train.labels.on(train.question.id).targets
+    trained_on = TrainingSet.of(train.samples, rated, used)
+    fitted = replace(fitted, also=tuple(others), held_out=tried_on, trained_on=trained_on)
     findings = {source.name: said for source in fitted.sources if (said := source.findings())}
     cautions = [line for said in findings.values() for line in said.cautions]
     cautions += _beaten(found.comparison) if side is not None else []

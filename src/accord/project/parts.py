@@ -47,7 +47,7 @@ from accord.version import __version__
 if TYPE_CHECKING:
     import polars as pl
 
-MANIFEST, FORMAT = "manifest.json", 1
+MANIFEST, FORMAT = "manifest.json", 2
 _ABOUT = "accord"
 """Under this name a part's own metadata says what it holds."""
 _ROWS_AT_ONCE = 2000

@@ -27,7 +27,7 @@ from accord.values import WITHOUT, BadInput, Labels, Question, Rubric, Sample, T
 if TYPE_CHECKING:  # opening a project imports nothing that learns, asks or counts
     from accord.evidence import EvidenceTable, Source, SourceContext, Training
     from accord.learning import Evaluator, EvaluatorSettings, Level
-    from accord.models import Budget, Models, Plan, Step
+    from accord.models import Budget, Models, ModelSettings, Plan, Recording, Step
     from accord.project.at_once import AtOnce
     from accord.project.importing import Imported
     from accord.project.insights import Insights
@@ -173,8 +173,26 @@ class Project:
         """The same, asking nobody: what the store holds is all there is."""
         return self._models(asks=False)
 
+    @cached_property
+    def recordings(self) -> Mapping[str, Recording]:
+        """Answers of all recorded models, by model; empty unless the judge is a recorded one."""
+        judge = self.config.models.get(models.JUDGE)
+        is_recorded = judge is not None and judge.mode == "recorded" and models.JUDGE not in self.given
+        return models.read_recordings(judge.paths) if judge is not None and is_recorded else {}
+
+    @cached_property
+    def model_settings(self) -> Mapping[str, ModelSettings]:
+        """Settings of the models by role; of several recorded judges one is named (`chosen_recording`)."""
+        found = self.config.models
+        if not self.recordings:
+            return found
+        judge, main = found[models.JUDGE], self.rubric.main
+        samples = self.samples(self.rated(main).targets) if judge.model is None and len(self.recordings) > 1 else ()
+        chosen = steps.chosen_recording(self.recordings, main, samples, judge.model)
+        return {**found, models.JUDGE: judge.model_copy(update={"model": chosen.model})}
+
     def _models(self, asks: bool, in_batches: bool = False) -> Models:
-        made = models.Models(self.config.models, self.store, self.budget, asks, in_batches, self.given)
+        made = models.Models(self.model_settings, self.store, self.budget, asks, in_batches, self.given)
         self._open.append(made)
         return made
 
@@ -184,8 +202,12 @@ class Project:
 
     @property
     def context(self) -> SourceContext:
-        """What sources are told of the project."""
-        return evidence.SourceContext(self.rubric, self.config.seed)
+        """Settings of the project that its sources share."""
+        recorded: tuple[Question, ...] = ()
+        if self.recordings:
+            judge = str(self.model_settings[models.JUDGE].model)
+            recorded = steps.recorded_questions(self.rubric, self.recordings, judge)
+        return evidence.SourceContext(self.rubric, self.config.seed, recorded)
 
     @property
     def evidence(self) -> tuple[str, ...]:

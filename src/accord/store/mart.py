@@ -207,7 +207,7 @@ class Mart:
                 if (seen := self.state()) != state:  # what could not be read is known now
                     state = seen if seen.files == state.files else state
             fresh = self._fresh[1]
-        scans = [pl.scan_parquet(self.folder / name, glob=False).select(list(mart_schema())) for name in base]
+        scans = [_with_all_columns(pl.scan_parquet(self.folder / name, glob=False)) for name in base]
         if len(fresh):
             newer = fresh["key"].implode()
             scans = [scan.filter(~pl.col("key").is_in(newer)) for scan in scans]
@@ -243,7 +243,7 @@ class Mart:
                 if name.endswith(".jsonl"):
                     frames.append(self._logs[name].table())
                 else:
-                    frames.append(pl.read_parquet(self.folder / name, glob=False).select(list(mart_schema())))
+                    frames.append(_with_all_columns(pl.scan_parquet(self.folder / name, glob=False)).collect())
             except FileNotFoundError:
                 raise
             except (OSError, pl.exceptions.PolarsError) as error:
@@ -428,6 +428,16 @@ class MartWriter:
 
 
 # --- rows as tables, files as parts ----------------------------------------------------------------------
+
+
+def _with_all_columns(rows: pl.LazyFrame) -> pl.LazyFrame:
+    """The columns of `MART`; those that were added since a part was written are null."""
+    import polars as pl
+
+    there, schema = rows.collect_schema().names(), mart_schema()
+    return rows.with_columns(pl.lit(None, kind).alias(n) for n, kind in schema.items() if n not in there).select(
+        list(schema)
+    )
 
 
 def _about(path: Path) -> _Part:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from accord.cli.app import app, command, guarded
-from accord.cli.options import AsJson, ConfigFile, Setting, Synthetic, chosen, open_counted, open_project
+from accord.cli.options import AsJson, ConfigFile, InTraining, Setting, Synthetic, chosen, open_counted, open_project
 from accord.cli.show import Steps, comparison_text, figure_text, groups_text, note, show, table
 
 
@@ -165,15 +165,21 @@ def gate(
         float, typer.Option("--max-unscored", min=0, max=1, help="Maximum share of the latest scores that are missing.")
     ] = 0.0,
     synthetic: Synthetic = None,
+    include_training: InTraining = False,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Fail (exit 3) where the latest comparison or the latest scores do not meet the given conditions."""
+    """Fail (exit 3) if the latest comparison or the latest scores do not meet the given conditions.
+
+    Scores of conversations that the evaluator learned from do not count, unless --include-training is given.
+    """
     from accord.report import check_gate
     from accord.values import GateFailed
 
     with open_project(config_file, chosen(synthetic)) as project:
-        checks = check_gate(project.store, min_agreement, min_mean, max_unscored, min_within, project.config.synthetic)
+        checks = check_gate(
+            project.store, min_agreement, min_mean, max_unscored, min_within, project.config.synthetic, include_training
+        )
     show({"checks": [each.to_json() for each in checks]}, as_json, lambda _: "\n".join(map(str, checks)))
     failed = [str(each) for each in checks if not each.passed]
     if failed:

@@ -18,14 +18,17 @@ from accord.cli.options import (
     ConfigFile,
     EvaluatorFolder,
     Format,
+    InTraining,
+    ScoredTurns,
     SkipBadRows,
     Synthetic,
     chosen,
     column_map,
     evaluator_folder,
     open_project,
+    turn_choice,
 )
-from accord.cli.show import Progress, show
+from accord.cli.show import Progress, show, training_text
 
 if TYPE_CHECKING:
     from accord.project import Moved, Spread
@@ -68,10 +71,7 @@ def score(
         str,
         typer.Option("--loss", help="Report the value with the lowest expected loss: squared, absolute or zero-one."),
     ] = "squared",
-    turns: Annotated[
-        str,
-        typer.Option("--turns", help="For an evaluator of turns: score all replies, or the last of each conversation."),
-    ] = "all",
+    turns: ScoredTurns = "rated",
     agree: Annotated[
         float | None,
         typer.Option(
@@ -99,6 +99,7 @@ def score(
         str | None, typer.Option("--shard", metavar="I/N", help="Into parts: score the I-th of N shares, from 1/N on.")
     ] = None,
     synthetic: Synthetic = None,
+    include_training: InTraining = False,
     config_file: ConfigFile = None,
     format: Format = "auto",
     columns: Columns = None,
@@ -109,7 +110,9 @@ def score(
     from accord.project import Perspective, ScoreOptions
 
     speaker = Perspective.named(annotator, tuple(panel or ()), rule)
-    options = ScoreOptions(new_domain, ask, until, loss, turns, agree, good, certify, adapt)  # type: ignore[arg-type]
+    options = ScoreOptions(
+        new_domain, ask, until, loss, turn_choice(turns), agree, good, certify, adapt, training=include_training
+    )
     names = column_map(columns)
     is_file = _is_file(out)
     _check_place(is_file, out, sources, (engine, workers, shard), skip_bad_rows)
@@ -232,6 +235,7 @@ def _parts_text(result: Mapping[str, Any]) -> str:
     mean = "–" if counts["mean"] is None else f"{counts['mean']:.3f}"
     made = f"{result['made']} parts made, {result['there']} were there, {result['left']} left of {result['parts']}"
     lines = [f"{counts['scored']} {result['level']}s scored, mean {mean}, in {result['out']}", f"  {made}"]
+    lines += [f"  {sentence}" for sentence in training_text(result)]
     lines += [f"  {count} unscored: {reason}" for reason, count in counts["unscored"].items()]
     lines += [f"  {counts['bad_rows']} bad rows"] if counts["bad_rows"] else []
     lines += [f"  {count} with a warning: {warning}" for warning, count in counts["warnings"].items()]
