@@ -160,8 +160,8 @@ def training_text(scored: Mapping[str, Any]) -> list[str]:
         lines.append(f"{rated} of {of_all} scored turns are rated by people; column `rated`")
     if known := scored["in_training"]:
         lines.append(
-            f"{known} of {scored['conversations']} scored conversations were used in training; their scores look better "
-            "than they are (column `in_training`)"
+            f"{known} of {scored['conversations']} scored conversations were used in training; "
+            "their scores look better than they are (column `in_training`)"
         )
     return lines
 

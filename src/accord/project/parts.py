@@ -65,6 +65,7 @@ class Counts:
         scored: Those with a value.
         total: The sum of the values.
         unscored: Why others have none, counted; bad rows are counted apart.
+        in_training: Rows of conversations that the evaluator learned from.
         bad_rows: Rows of the input that hold no conversation.
         warnings: By their kind, counted.
         spent: Requests, tokens, money.
@@ -74,6 +75,7 @@ class Counts:
     scored: int = 0
     total: float = 0.0
     unscored: Mapping[str, int] = field(default_factory=dict)
+    in_training: int = 0
     bad_rows: int = 0
     warnings: Mapping[str, int] = field(default_factory=dict)
     spent: Mapping[str, float] = field(default_factory=dict)
@@ -86,7 +88,8 @@ class Counts:
         kinds = [warning.split(":")[0] for warning in table["warning"].drop_nulls()]
         scored = table["value"].drop_nulls()
         return cls(
-            len(table), len(scored), float(scored.sum()), dict(Counter(reasons)), int(bad.sum()), dict(Counter(kinds))
+            len(table), len(scored), float(scored.sum()), dict(Counter(reasons)), int(table["in_training"].sum()),
+            int(bad.sum()), dict(Counter(kinds)),
         )  # fmt: skip
 
     def plus(self, other: Counts) -> Counts:
@@ -95,8 +98,8 @@ class Counts:
         spent = {name: self.spent.get(name, 0) + other.spent.get(name, 0) for name in sorted(names)}
         return Counts(
             self.rows + other.rows, self.scored + other.scored, self.total + other.total,
-            dict(Counter(self.unscored) + Counter(other.unscored)), self.bad_rows + other.bad_rows,
-            dict(Counter(self.warnings) + Counter(other.warnings)), spent,
+            dict(Counter(self.unscored) + Counter(other.unscored)), self.in_training + other.in_training,
+            self.bad_rows + other.bad_rows, dict(Counter(self.warnings) + Counter(other.warnings)), spent,
         )  # fmt: skip
 
     @property

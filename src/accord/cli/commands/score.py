@@ -235,7 +235,11 @@ def _parts_text(result: Mapping[str, Any]) -> str:
     mean = "–" if counts["mean"] is None else f"{counts['mean']:.3f}"
     made = f"{result['made']} parts made, {result['there']} were there, {result['left']} left of {result['parts']}"
     lines = [f"{counts['scored']} {result['level']}s scored, mean {mean}, in {result['out']}", f"  {made}"]
-    lines += [f"  {sentence}" for sentence in training_text(result)]
+    if known := counts["in_training"]:
+        lines.append(
+            f"  {known:,} of {counts['rows']:,} rows are of conversations used in training; their scores look better "
+            "than they are (column `in_training`)"
+        )
     lines += [f"  {count} unscored: {reason}" for reason, count in counts["unscored"].items()]
     lines += [f"  {counts['bad_rows']} bad rows"] if counts["bad_rows"] else []
     lines += [f"  {count} with a warning: {warning}" for warning, count in counts["warnings"].items()]
@@ -246,6 +250,7 @@ def _parts_text(result: Mapping[str, Any]) -> str:
 def _text(result: Mapping[str, Any]) -> str:
     mean = "–" if result["mean"] is None else f"{result['mean']:.3f}"
     lines = [f"{result['scored']} {result['level']}s scored, mean {mean}, in {result['out']}"]
+    lines += [f"  {sentence}" for sentence in training_text(result)]
     lines += [f"  {count} unscored: {reason}" for reason, count in result["unscored"].items()]
     lines += [f"  {result[name]['said']}" for name in ("selection", "certificate") if result.get(name)]
     lines += [f"  {count} with a warning: {warning}" for warning, count in result["warnings"].items()]
