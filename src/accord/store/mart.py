@@ -22,7 +22,7 @@ from threading import Lock
 from typing import IO, TYPE_CHECKING, Self, TypeVar
 
 from accord.store.engine import StoreError, is_in_memory, parsed_url
-from accord.store.mart_rows import MartRow, frame_of, frames_of, lines_of, mart_schema, read_line
+from accord.store.mart_rows import LATER_COLUMNS, MartRow, frame_of, frames_of, lines_of, mart_schema, read_line
 from accord.values import BadInput
 
 if TYPE_CHECKING:
@@ -431,13 +431,12 @@ class MartWriter:
 
 
 def _with_all_columns(rows: pl.LazyFrame) -> pl.LazyFrame:
-    """The columns of `MART`; those that were added since a part was written are null."""
+    """The columns of `MART`; those that a part may lack, since it was written before there were any, are null."""
     import polars as pl
 
     there, schema = rows.collect_schema().names(), mart_schema()
-    return rows.with_columns(pl.lit(None, kind).alias(n) for n, kind in schema.items() if n not in there).select(
-        list(schema)
-    )
+    added = [pl.lit(None, schema[name]).alias(name) for name in LATER_COLUMNS if name not in there]
+    return rows.with_columns(added).select(list(schema))
 
 
 def _about(path: Path) -> _Part:

@@ -22,6 +22,8 @@ MART: Mapping[str, str] = {
     "synthetic": "flag", "in_training": "flag", "input": "text", "origin": "text", "bundle": "whole", "key": "key",
 }  # fmt: skip
 """The columns and what they hold; a time is in milliseconds since 1970."""
+LATER_COLUMNS = ("in_training",)
+"""Columns that parts of earlier versions lack."""
 BUNDLES = 512
 """Conversations fall into so many bundles by their hash: resampling a million of them is resampling these."""
 MartRow = dict[str, Any]
