@@ -27,6 +27,7 @@ from .project import (
 )
 from .recordings import RecordedAgreement as RecordedAgreement, chosen_recording as chosen_recording
 from .recordings import recorded_agreement as recorded_agreement, recorded_questions as recorded_questions
+from .recordings import with_judge_named as with_judge_named
 from .registering import recordings_among as recordings_among, register_recordings as register_recordings
 from .results import Compared as Compared, Estimates as Estimates, Fitted as Fitted, JudgeRun as JudgeRun
 from .results import NextLabel as NextLabel, ScoreRun as ScoreRun

@@ -6,12 +6,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from accord.evidence import EvidenceTable, Ratings, Training, in_pairs, joined, ratings
 from accord.learning import (
+    CARD,
     Evaluator,
     EvaluatorSettings,
     HeldOut,
@@ -85,6 +86,35 @@ def fit(
         last = {"question": evaluator.question.id, "folder": str(folder.resolve())}
         kept.results.update({**fitted.to_json(), **last})
     return fitted
+
+
+class LastFit(NamedTuple):
+    """Evaluator that was fitted last: its name, and the folder that holds it."""
+
+    name: str
+    folder: Path
+
+
+def last_fit(project: Project) -> LastFit | None:
+    """Return the evaluator of the project's question that was fitted last and still exists, or None.
+
+    A project folder may be moved or copied, so an evaluator in its folder `evaluators` is found there by name.
+    """
+    for each in reversed(project.store.runs("fit")):
+        found = each["results"] or {}
+        if each["status"] != "done" or found.get("question") != project.question.id:
+            continue
+        saved, name = Path(found["folder"]), str(found["evaluator"]["name"])
+        own = project.folder(saved.name)
+        folder = next((one for one in (own, saved) if _holds(one, saved, own.parent.name)), None)
+        if folder is not None:
+            return LastFit(name, folder)
+    return None
+
+
+def _holds(folder: Path, saved: Path, evaluators: str) -> bool:
+    """Return True if a folder may stand for where an evaluator was saved, and holds one."""
+    return (folder == saved or saved.parent.name == evaluators) and (folder / CARD).is_file()
 
 
 def tried(project: Project, evaluator: Evaluator, every_question: bool = False) -> Fitted:

@@ -16,7 +16,7 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from accord import evidence, learning, models, statistics
 from accord import project as steps
@@ -45,13 +45,6 @@ ALL = "all"
 EVALUATORS = Path("evaluators")
 """Folder of fitted evaluators in a project folder."""
 MEASURED_AT_ONCE = 500
-
-
-class LastFit(NamedTuple):
-    """Evaluator that was fitted last: its name, and the folder that holds it."""
-
-    name: str
-    folder: Path
 
 
 def open_project(path: str | Path | None = None) -> Project:
@@ -176,20 +169,13 @@ class Project:
     @cached_property
     def recordings(self) -> Mapping[str, Recording]:
         """Answers of all recorded models, by model; empty unless the judge is a recorded one."""
-        judge = self.config.models.get(models.JUDGE)
-        is_recorded = judge is not None and judge.mode == "recorded" and models.JUDGE not in self.given
-        return models.read_recordings(judge.paths) if judge is not None and is_recorded else {}
+        judge = None if models.JUDGE in self.given else self.config.models.get(models.JUDGE)
+        return models.read_recordings(judge.paths) if judge is not None and judge.mode == "recorded" else {}
 
     @cached_property
     def model_settings(self) -> Mapping[str, ModelSettings]:
         """Settings of the models by role; of several recorded judges one is named (`chosen_recording`)."""
-        found = self.config.models
-        if not self.recordings:
-            return found
-        judge, main = found[models.JUDGE], self.rubric.main
-        samples = self.samples(self.rated(main).targets) if judge.model is None and len(self.recordings) > 1 else ()
-        chosen = steps.chosen_recording(self.recordings, main, samples, judge.model)
-        return {**found, models.JUDGE: judge.model_copy(update={"model": chosen.model})}
+        return steps.with_judge_named(self) if self.recordings else self.config.models
 
     def _models(self, asks: bool, in_batches: bool = False) -> Models:
         made = models.Models(self.model_settings, self.store, self.budget, asks, in_batches, self.given)
@@ -203,10 +189,7 @@ class Project:
     @property
     def context(self) -> SourceContext:
         """Settings of the project that its sources share."""
-        recorded: tuple[Question, ...] = ()
-        if self.recordings:
-            judge = str(self.model_settings[models.JUDGE].model)
-            recorded = steps.recorded_questions(self.rubric, self.recordings, judge)
+        recorded = steps.recorded_questions(self) if self.recordings else ()
         return evidence.SourceContext(self.rubric, self.config.seed, recorded)
 
     @property
@@ -248,31 +231,14 @@ class Project:
         return list(dict.fromkeys([*self.config.evaluators, *learning.PRESETS, ALL]))
 
     @property
-    def _last_fit(self) -> LastFit | None:
-        """The evaluator of the project's question that was fitted last and still exists.
-
-        A project folder may be moved or copied, so an evaluator in its folder `evaluators` is found there by name.
-        """
-        for run in reversed(self.store.runs("fit")):
-            found = run["results"] or {}
-            if run["status"] != "done" or found.get("question") != self.question.id:
-                continue
-            saved = Path(found["folder"])
-            here = [EVALUATORS / saved.name] if saved.parent.name == EVALUATORS.name else []
-            folder = next((each for each in (*here, saved) if (each / learning.CARD).is_file()), None)
-            if folder is not None:
-                return LastFit(str(found["evaluator"]["name"]), folder)
-        return None
-
-    @property
     def evaluator_in_use(self) -> str:
         """Name of the evaluator that was fitted last; without one, the setting `evaluator`."""
-        last = self._last_fit
+        last = steps.fitting.last_fit(self)
         return last.name if last is not None and last.name in self.evaluator_names() else self.config.evaluator
 
     def folder(self, name: str | None = None) -> Path:
         """Folder of a fitted evaluator: `evaluators/NAME`; without a name, of the evaluator that was fitted last."""
-        last = self._last_fit if name is None else None
+        last = steps.fitting.last_fit(self) if name is None else None
         return EVALUATORS / (name or self.config.evaluator) if last is None else last.folder
 
     def load(self, folder: str | Path | None = None) -> Evaluator:
@@ -297,16 +263,9 @@ class Project:
     ) -> Imported:
         """Read files of conversations and of labels into the store; see `import_files`."""
         return steps.import_files(
-            self.store,
-            self.rubric,
-            paths,
-            format,
-            columns,
-            skip_bad_rows,
-            on_progress,
-            reading or steps.Reading(),
+            self.store, self.rubric, paths, format, columns, skip_bad_rows, on_progress, reading or steps.Reading(),
             workers,
-        )
+        )  # fmt: skip
 
     def samples(self, targets: Iterable[Target]) -> list[Sample]:
         """Targets with their conversations, by conversation id and turn."""

@@ -6,14 +6,17 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from accord.models import Answer, RecordedJudge, Recording, question_of, recorded_item, wait
+from accord.models import JUDGE, Answer, ModelSettings, RecordedJudge, Recording, question_of, recorded_item, wait
 from accord.project.inferring import Observed, rubric_for
 from accord.statistics import pearson
 from accord.values import BadInput, Labels, Question, Rubric, Sample, Scale, Target, UnknownName
+
+if TYPE_CHECKING:
+    from accord.project.project import Project
 
 
 @dataclass(frozen=True)
@@ -70,13 +73,24 @@ def chosen_recording(
     return recordings[model] if model is not None else max(recordings.values(), key=rank)
 
 
-def recorded_questions(rubric: Rubric, recordings: Mapping[str, Recording], judge: str) -> tuple[Question, ...]:
-    """Questions that recorded models alone answered, on the scales that their answers fit.
+def with_judge_named(project: Project) -> dict[str, ModelSettings]:
+    """Settings of a project's models, in which the recorded judge names its model (`chosen_recording`)."""
+    found = project.config.models
+    judge, main, recordings = found[JUDGE], project.rubric.main, project.recordings
+    has_choice = judge.model is None and len(recordings) > 1
+    samples = project.samples(project.rated(main).targets) if has_choice else ()
+    chosen = chosen_recording(recordings, main, samples, judge.model)
+    return {**found, JUDGE: judge.model_copy(update={"model": chosen.model})}
+
+
+def recorded_questions(project: Project) -> tuple[Question, ...]:
+    """Questions that a project's recorded models alone answered, on the scales that their answers fit.
 
     Answers of the judge to questions of the rubric are not among them. Those of another model are questions of their
     own (`question_of`); an ordered scale has its two ends as options, between which an answer is an expected value.
     """
-    asked = {question.id.casefold() for question in rubric.questions}
+    recordings, judge = project.recordings, project.model_settings[JUDGE].model
+    asked = {question.id.casefold() for question in project.rubric.questions}
     found: list[Question] = []
     for model in sorted(recordings, key=lambda name: name != judge):
         for name in recordings[model].questions:

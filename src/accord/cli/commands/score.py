@@ -24,11 +24,10 @@ from accord.cli.options import (
     Synthetic,
     chosen,
     column_map,
-    evaluator_folder,
     open_project,
     turn_choice,
 )
-from accord.cli.show import Progress, show, training_text
+from accord.cli.show import Progress, note, show, training_text
 
 if TYPE_CHECKING:
     from accord.project import Moved, Spread
@@ -117,7 +116,7 @@ def score(
     is_file = _is_file(out)
     _check_place(is_file, out, sources, (engine, workers, shard), skip_bad_rows)
     with open_project(config_file, chosen(synthetic)) as project, Progress("scored") as progress:
-        evaluator = evaluator_folder(project, evaluator)
+        evaluator = evaluator or project.folder()
         if is_file:
             on_total = progress.expect if sys.stderr.isatty() else None
             done = project.score(
@@ -129,6 +128,7 @@ def score(
             parts = project.score_parts(
                 sources, out, evaluator, speaker, options, spread, format, names, _moved(progress)
             )
+    note(f"evaluator: {evaluator}")
     if is_file:
         _end_of_file(done.to_json(), as_json)
     else:
