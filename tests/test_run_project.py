@@ -105,7 +105,7 @@ def test_run_leaves_a_project_that_other_commands_use(folder: Path, monkeypatch:
     settings = yaml.safe_load(Path("out/accord.yaml").read_text())
     assert settings["store"] == "sqlite:///accord.db" and settings["rubric"] == "rubric.yaml"
     assert settings["models"]["judge"]["paths"] == [str((folder / "data/judge.jsonl").resolve())]
-    shutil.move("out", "moved")  # a project is its folder, wherever that is
+    shutil.move("out", "moved")
     monkeypatch.chdir(folder / "moved")
     used = load_evaluator(Path("evaluators") / settings["evaluator"])
     scored = accord("score", f"../{new}", "--out", "x.jsonl")

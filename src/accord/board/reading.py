@@ -52,7 +52,7 @@ class Texts:
         low, high: The ends of the scale.
         options: Answers that have a probability.
         left_out: Scores of synthetic conversations that are not in it.
-        in_training: Scores of conversations that the evaluator learned from, in it or not.
+        in_training: Number of scores of training conversations, included or left out.
         choices: What else could be chosen.
         state: Of the mart.
         said: What to know about the choice, in sentences.

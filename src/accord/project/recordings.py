@@ -50,8 +50,8 @@ def chosen_recording(
     Args:
         recordings: Answers of each model.
         main: The main question.
-        samples: Samples that people rated. Models are ranked by how many of them they answered the main question about,
-            then by how many they answered any question about, then by the number of their answers.
+        samples: Rated samples. Models are ranked by the number of samples with an answer to the main question, then by
+            the number with an answer to any question, then by the number of their answers.
         model: Name of the model.
 
     Raises:

@@ -24,13 +24,13 @@ class Registered:
         models: Recorded models, by the number of their answers.
         entry: Entry of the project file that names the judgements, as YAML.
         written: True if the entry was written; False if it was there already, or is left to the user.
-        said: A sentence on what was done, and on what is left to do.
+        message: A sentence on the outcome, with the next step if one is left.
     """
 
     models: dict[str, int]
     entry: str
     written: bool
-    said: str
+    message: str
 
 
 def recordings_among(files: Sequence[Path]) -> list[Path]:
@@ -41,7 +41,7 @@ def recordings_among(files: Sequence[Path]) -> list[Path]:
 def register_recordings(paths: Sequence[Path], project_file: Path | None = None) -> Registered:
     """Make recorded judgements the judge of a project, if its file names no judge.
 
-    Settings are never changed: if the file names a judge already, the result says what to write in its place.
+    Settings are never changed: if the file names a judge already, the message has the entry to write in its place.
 
     Args:
         paths: Files of judgements, or folders that hold one.

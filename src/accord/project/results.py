@@ -141,9 +141,9 @@ class ScoreRun:
         drift: How far each feature moved from what was learned from, and a sentence on it.
         selection: What was promised of selective scores, and what that rests on (`Selection.to_json`).
         certificate: What fresh labels said of the bands in a new domain (`Certificate.to_json`).
-        rated: How many rows are about what people had rated when the evaluator was fitted.
-        conversations: How many conversations have a row.
-        in_training: How many of them the evaluator learned from.
+        rated: Number of rows whose target people had rated when the evaluator was fitted.
+        conversations: Number of conversations with a row.
+        in_training: Number of training conversations among them.
         left_out: Conversations that were not looked at, for nobody held them (or people did, where only those that
             nobody held were asked for).
     """

@@ -119,13 +119,13 @@ NO_REPLY = "no reply to score"
 def samples_of(
     conversation: Conversation, level: Level | None, turns: Turns = "rated", trained_on: TrainingSet | None = None
 ) -> list[Sample]:
-    """Return what an evaluator scores of a conversation: the whole, or some of its turns.
+    """Return the samples of a conversation that an evaluator scores: the whole, or some turns.
 
     Args:
         conversation: The conversation.
         level: Level of the evaluator.
         turns: See `ScoreOptions`.
-        trained_on: Tells which turns people had rated.
+        trained_on: Training set, with the rated turns.
     """
     if level != "turn":
         return [Sample(conversation)]
@@ -143,7 +143,7 @@ def samples_of(
 
 
 def _marked_turn(conversation: Conversation, replies: Sequence[int]) -> int | None:
-    """The turn that a conversation's file says it is about (`response_index`, or `level: turn` for the last reply)."""
+    """The turn that a file marks in a conversation (`response_index`, or `level: turn` for the last reply)."""
     about = conversation.metadata
     place = about.get("response_index")
     if isinstance(place, int) and not isinstance(place, bool) and 0 <= place < len(conversation.turns):
@@ -219,7 +219,7 @@ class Scorer:
         return scores if self.selection is None else [self.selection.call(score) for score in scores]
 
     def samples(self, conversation: Conversation) -> list[Sample]:
-        """Return what is scored of a conversation."""
+        """Return the samples of a conversation to score."""
         return samples_of(conversation, self.evaluator.level, self._turns, self.evaluator.trained_on)
 
     def _flagged(self, samples: Sequence[Sample], scores: Scores) -> Scores:

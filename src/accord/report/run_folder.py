@@ -1,4 +1,4 @@
-"""Output folder of `accord run`: a complete project, whose files a later run replaces only if nobody edited them."""
+"""Output folder of `accord run`: a complete project. A later run keeps the files that were edited."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class RunFolder:
         return self.folder / name
 
     def is_edited(self, name: str) -> bool:
-        """Return True if a file exists and differs from what a run wrote."""
+        """Return True if a file exists and differs from the text that a run wrote."""
         path = self.path(name)
         return path.is_file() and content_hash(
             path.read_text(encoding="utf-8", errors="replace")
@@ -72,7 +72,7 @@ class RunSettings(NamedTuple):
 def run_settings(out: Path, config_file: Path | None = None, is_named: bool = False) -> RunSettings:
     """Settings of `accord run`: of a project file that is named or in the working folder, or the defaults.
 
-    If an earlier run wrote the output folder and somebody edited the project file there, that file is used.
+    If the output folder is that of an earlier run and its project file was edited since, that file is used.
 
     Args:
         out: The output folder, which holds the store.
@@ -139,7 +139,7 @@ def _relative(path: str, folder: Path) -> str:
 
 
 def _unfilled(value: Any, template: Any) -> Any:
-    """The value with the template's variables in place of what they stand for, so that no secret is written."""
+    """The value with the template's `${VARIABLES}` in place of their values, so that no secret is written."""
     if isinstance(value, dict):
         known = template if isinstance(template, Mapping) else {}
         return {key: _unfilled(each, known.get(key)) for key, each in value.items()}

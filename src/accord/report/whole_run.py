@@ -100,7 +100,7 @@ def whole_run(
 ) -> Whole:
     """Import, judge, compare, fit, score everything and report, in one folder that is a complete project.
 
-    Running it again continues in that folder; its project file and rubric are kept if somebody edited them.
+    Running it again continues in that folder; its project file and rubric are kept if they were edited.
 
     Args:
         config: Settings of the project; the store is in the folder.
@@ -175,7 +175,7 @@ def whole_run(
 def _with_edited_rubric(
     folder: RunFolder, config: Config, options: RunOptions, note: Callable[[str], None]
 ) -> tuple[Config, RunOptions]:
-    """The settings and options with the folder's rubric, if somebody edited it.
+    """The settings and options with the folder's rubric, if it was edited.
 
     Raises:
         BadInput: The options name another main question.

@@ -126,7 +126,7 @@ class Rubric(Frozen):
         return self
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return a copy with some fields changed, without what was computed of the fields before."""
+        """Return a copy with some fields changed and no cached values of the original."""
         copied = super().model_copy(update=update, deep=deep)
         for name in ("_by_id", "hash"):
             copied.__dict__.pop(name, None)

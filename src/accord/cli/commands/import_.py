@@ -101,7 +101,7 @@ def import_(
     for reason in [*(f"passed over: {reason}" for reason in passed), *result["other_files"]]:
         note(reason)
     if registered is not None:
-        note(registered.said)
+        note(registered.message)
     files_said = " ".join(str(path) for path in sources)
     if result["other_questions"]:
         note(f"a rubric that asks what these labels answer: accord init --from {files_said}")
