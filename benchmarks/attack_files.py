@@ -12,7 +12,7 @@ import random
 import shutil
 import sqlite3
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -219,6 +219,16 @@ def _file(name: str, write: Write) -> Write:
 
 
 CARD, ARRAYS = "evaluator.json", "arrays.safetensors"
+ODD_COLUMNS: Mapping[str, Sequence[Any]] = {
+    "name": ([1], {}, 7),
+    "signature": (None, [1]),
+    "centre": ([1], {}, "x", True, 1e308),
+    "question": ([1], 7),
+    "option": ("x", [1]),
+    "source": ([1],),
+    "part_of": ({},),
+    "more": (1,),
+}
 FOLDERS: dict[str, Write] = {
     "NaN in weights": _arrays(lambda a: a * np.nan, "f"),
     "endless weights": _arrays(lambda a: a + np.inf, "f"),
@@ -254,16 +264,7 @@ FOLDERS: dict[str, Write] = {
     "metrics that are numbers": _card(sources__0__learned__names=[7]),
     **{
         f"columns: {field} is {value!r}"[:60]: _card(**{f"head__learned__trained_on__columns__0__{field}": value})
-        for field, values in {
-            "name": ([1], {}, 7),
-            "signature": (None, [1]),
-            "centre": ([1], {}, "x", True, 1e308),
-            "question": ([1], 7),
-            "option": ("x", [1]),
-            "source": ([1],),
-            "part_of": ({},),
-            "more": (1,),
-        }.items()
+        for field, values in ODD_COLUMNS.items()
         for value in values
     },
 }

@@ -136,7 +136,8 @@ def mart(shop: Workshop) -> Iterator[Case]:
 
     for name, write in {**DAMAGED, **OF_MART}.items():
         yield f"part of the mart: {name}", partial(healed, write)
-    for name, write in {"a pipe": os.mkfifo, "a folder": Path.mkdir, "a device": linked("/dev/zero")}.items():
+    beside: dict[str, Write] = {"a pipe": os.mkfifo, "a folder": Path.mkdir, "a device": linked("/dev/zero")}
+    for name, write in beside.items():
         yield f"live log: {name}", partial(_beside, shop, "live-00.jsonl", write)
 
 

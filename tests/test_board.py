@@ -408,3 +408,19 @@ def test_little_and_odd_scores_have_their_figures(tmp_path: Path, rows: list[Mar
     with board(tmp_path, rows) as opened:
         for query in ("", "view=each", "answers=given", "by=topic", "synthetic=with"):
             figures(opened, query)
+
+
+def test_scores_of_training_conversations_are_left_out_unless_there_are_no_others(tmp_path: Path) -> None:
+    rows = [row(f"c{place}", 1.0 + place % 3, in_training=place < 10) for place in range(30)]
+    with board(tmp_path / "some", rows) as opened:
+        found, _ = figures(opened)
+        assert len(found.rows) == 20 and found.in_training == 10
+        assert "10 scores of conversations used in training are left out" in found.said
+        every, _ = figures(opened, "training=with")
+        assert len(every.rows) == 30
+        assert "10 scores are of conversations used in training; they look better than they are" in every.said
+        with pytest.raises(UnknownName, match="choice of 'training'"):
+            Selection.from_query("training=maybe")
+    with board(tmp_path / "all", rows[:10]) as opened:
+        alone, _ = figures(opened)
+        assert len(alone.rows) == 10 and "they look better than they are" in alone.said[-1]

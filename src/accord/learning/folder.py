@@ -18,7 +18,7 @@ from accord.values import ARRAYS_BYTES, BadInput, is_plain_json, one_line, read_
 from accord.version import __version__
 
 FOLDER_FORMAT = 4
-_CARD, _ARRAYS = "evaluator.json", "arrays.safetensors"
+CARD, _ARRAYS = "evaluator.json", "arrays.safetensors"
 _WITH_ABSENCES = (".history", ".seen")
 """How arrays of kept evidence are called, where NaN is an absence."""
 DAMAGED = (
@@ -26,7 +26,7 @@ DAMAGED = (
     MemoryError,
 )  # fmt: skip
 """Exceptions that restoring an evaluator raises if its card or its arrays are not what `save` wrote."""
-HELD_OUT = "held-out"
+HELD_OUT, TRAINING_SET = "held-out", "training-set"
 QUESTIONS = "questions"
 """Where evaluators of the rubric's other questions stand in a folder, and what they say in the notes of a score."""
 
@@ -88,7 +88,7 @@ def write_folder(folder: Path, card: Card, arrays: Arrays, files: Mapping[str, s
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
     (folder / _ARRAYS).write_bytes(save({name: np.ascontiguousarray(array) for name, array in arrays.items()}))
-    (folder / _CARD).write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
+    (folder / CARD).write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
 
 
 def saved_as(folder: str | Path) -> Card:
@@ -98,14 +98,14 @@ def saved_as(folder: str | Path) -> Card:
         BadInput: The folder holds none, or one that this Accord does not read.
     """
     try:
-        about = read_card(Path(folder) / _CARD)
+        about = read_card(Path(folder) / CARD)
     except FileNotFoundError:
-        raise BadInput(f"{folder} holds no evaluator: {_CARD} is missing; fit one: accord fit") from None
+        raise BadInput(f"{folder} holds no evaluator: {CARD} is missing; fit one: accord fit") from None
     except BadInput as error:
         raise BadInput(f"{folder} holds a damaged evaluator: {error}; fit it again") from None
     number = about.get("format") if isinstance(about, dict) else None
     if type(number) is not int:
-        raise BadInput(f"{folder} holds a damaged evaluator ({_CARD} names no format); fit it again")
+        raise BadInput(f"{folder} holds a damaged evaluator ({CARD} names no format); fit it again")
     if number != FOLDER_FORMAT:
         newer = "Upgrade Accord." if number > FOLDER_FORMAT else "Fit it again: accord fit."
         raise BadInput(
@@ -113,13 +113,13 @@ def saved_as(folder: str | Path) -> Card:
             f"{one_line(str(number), 40)}; this Accord ({__version__}) reads {FOLDER_FORMAT}. {newer}"
         )
     if not is_plain_json(about):
-        raise BadInput(f"{folder} holds a damaged evaluator ({_CARD}: text or number out of range); fit it again")
+        raise BadInput(f"{folder} holds a damaged evaluator ({CARD}: text or number out of range); fit it again")
     try:
         _CARDS.validate_python(about)
     except ValidationError as error:
         first = error.errors()[0]
         where = one_line(".".join(map(str, first["loc"])), 100)
-        raise BadInput(f"{folder} holds a damaged evaluator ({_CARD}: {where}: {first['msg']}); fit it again") from None
+        raise BadInput(f"{folder} holds a damaged evaluator ({CARD}: {where}: {first['msg']}); fit it again") from None
     return about  # type: ignore[no-any-return]
 
 

@@ -14,11 +14,12 @@ import numpy as np
 
 from accord.evidence import Arrays, EvidenceTable, Source, SourceContext, State, make_source
 from accord.learning.evaluator import Evaluator
-from accord.learning.folder import DAMAGED, HELD_OUT, QUESTIONS, SourceCard, read_arrays, saved_as, under
+from accord.learning.folder import DAMAGED, HELD_OUT, QUESTIONS, TRAINING_SET, SourceCard, read_arrays, saved_as, under
 from accord.learning.head import Head, make_head
 from accord.learning.held_out import HeldOut
 from accord.learning.plausibility import Plausibility
 from accord.learning.presets import EVIDENCE, EvaluatorSettings, Level
+from accord.learning.training_set import TrainingSet
 from accord.models import ModelSettings
 from accord.values import CARD_BYTES, BadInput, Question, Rubric, Score, Target, read_text
 
@@ -92,6 +93,8 @@ def _loaded(folder: str | Path, depth: int) -> Evaluator:
             raise ValueError("other questions than its card names")
         tried = under(HELD_OUT, arrays)
         held_out = HeldOut.restored(tried) if tried else None
+        known = under(TRAINING_SET, arrays)
+        trained_on = TrainingSet.restored(known) if known else None
         learned = about.get("plausibility")
         gate = None if learned is None else Plausibility.from_json(learned)
     except FileNotFoundError as error:
@@ -100,7 +103,7 @@ def _loaded(folder: str | Path, depth: int) -> Evaluator:
         raise BadInput(f"{folder} holds a damaged evaluator ({type(error).__name__}); fit it again") from None
     return Evaluator(
         question, parts, head, about["name"], about["head"]["name"], about["level"], models, also, questions,
-        held_out=held_out,
+        held_out=held_out, trained_on=trained_on,
         checks_plausibility=gate is not None, plausibility=gate,
     )  # fmt: skip
 

@@ -62,7 +62,7 @@ from accord.version import __version__
 if TYPE_CHECKING:
     import polars as pl
 
-MANIFEST, FORMAT = "manifest.json", 1
+MANIFEST, FORMAT = "manifest.json", 2
 _ABOUT = "accord"
 """Under this name a part's own metadata says what it holds."""
 _ROWS_AT_ONCE = 2000
@@ -84,6 +84,7 @@ class Counts:
         scored: Those with a value.
         total: The sum of the values.
         unscored: Why others have none, counted; bad rows are counted apart.
+        in_training: Rows of conversations that the evaluator learned from.
         bad_rows: Rows of the input that hold no conversation.
         warnings: By their kind, counted.
         spent: Requests, tokens, money.
@@ -93,6 +94,7 @@ class Counts:
     scored: _Count = 0
     total: Annotated[float, Field(allow_inf_nan=False)] = 0.0
     unscored: Mapping[str, _Count] = field(default_factory=dict)
+    in_training: _Count = 0
     bad_rows: _Count = 0
     warnings: Mapping[str, _Count] = field(default_factory=dict)
     spent: Mapping[str, _Amount] = field(default_factory=dict)
@@ -105,7 +107,8 @@ class Counts:
         kinds = [warning.split(":")[0] for warning in table["warning"].drop_nulls()]
         scored = table["value"].drop_nulls()
         return cls(
-            len(table), len(scored), float(scored.sum()), dict(Counter(reasons)), int(bad.sum()), dict(Counter(kinds))
+            len(table), len(scored), float(scored.sum()), dict(Counter(reasons)), int(table["in_training"].sum()),
+            int(bad.sum()), dict(Counter(kinds)),
         )  # fmt: skip
 
     def plus(self, other: Counts) -> Counts:
@@ -114,8 +117,8 @@ class Counts:
         spent = {name: self.spent.get(name, 0) + other.spent.get(name, 0) for name in sorted(names)}
         return Counts(
             self.rows + other.rows, self.scored + other.scored, self.total + other.total,
-            dict(Counter(self.unscored) + Counter(other.unscored)), self.bad_rows + other.bad_rows,
-            dict(Counter(self.warnings) + Counter(other.warnings)), spent,
+            dict(Counter(self.unscored) + Counter(other.unscored)), self.in_training + other.in_training,
+            self.bad_rows + other.bad_rows, dict(Counter(self.warnings) + Counter(other.warnings)), spent,
         )  # fmt: skip
 
     @property

@@ -132,7 +132,8 @@ class Scoring:
         row: MartRow = {
             "conversation": score.target.conversation, "turn": score.target.turn, "question": self.question,
             "annotator": score.annotator, "evaluator": self.evaluator, "signature": _signature(score.signature),
-            "scored": scored, "input": input, "origin": self.origin, **facts.to_row(),
+            "scored": scored, "input": input, "origin": self.origin, "in_training": score.in_training,
+            **facts.to_row(),
         }  # fmt: skip
         if isinstance(score, Unscored):
             return {**row, "unscored": score.reason}
@@ -237,7 +238,8 @@ def rebuild(project: Project, folders: Sequence[str | Path] = ()) -> Rebuilt:
 def _rows_of(row: Mapping[str, Any], about: Scoring, scored: int) -> list[MartRow]:
     """A row of the store's scores as those of the mart, their conversation's own columns still empty."""
     found: MartRow = {
-        **{name: row.get(name) for name in ("conversation", "turn", "annotator", "signature")}, **_said(row),
+        **{name: row.get(name) for name in ("conversation", "turn", "annotator", "signature", "in_training")},
+        **_said(row),
         "question": about.question, "evaluator": about.evaluator, "origin": about.origin, "scored": scored,
         "attributions": json.dumps(row["attributions"]) if row.get("attributions") else None,
     }  # fmt: skip

@@ -39,7 +39,7 @@ SEALED = 20_000
 """Rows of a live log from which on it becomes a part."""
 LOOSE = 50_000
 """Rows in parts that were not compacted from which on they are."""
-_FORMAT, _ABOUT = "1", "accord-mart"
+_FORMAT, _ABOUT = "2", "accord-mart"
 _TRIES, _ABANDONED = 5, 3600.0
 """How often a query is tried while parts are compacted, and seconds after which a file beside is nobody's."""
 DAMAGED = ".damaged"
@@ -529,7 +529,7 @@ def _about(path: Path) -> _Part:
     try:
         about = json.loads(pl.read_parquet_metadata(path)[_ABOUT])
         if about["format"] != _FORMAT:
-            return _Part(fault=f"{name} is of a newer Accord")
+            return _Part(fault=f"{name} was written by another version of Accord; rebuild the mart: accord board rebuild")
         part = _Part(int(about["rows"]), bool(about["base"]), frozenset(map(str, about["replaces"])))
         scan = pl.scan_parquet(path, glob=False)
         schema, rows = scan.collect_schema(), int(scan.select(pl.len()).collect().item())

@@ -19,7 +19,7 @@ MART: Mapping[str, str] = {
     "signature": "text", "value": "number", "low": "number", "high": "number", "options": "numbers",
     "probabilities": "numbers", "warning": "text", "unscored": "text", "attributions": "text", "system": "text",
     "version": "text", "topic": "text", "user_group": "text", "language": "text", "time": "time", "scored": "time",
-    "synthetic": "flag", "input": "text", "origin": "text", "bundle": "whole", "key": "key",
+    "synthetic": "flag", "in_training": "flag", "input": "text", "origin": "text", "bundle": "whole", "key": "key",
 }  # fmt: skip
 """The columns and what they hold; a time is in milliseconds since 1970."""
 BUNDLES = 512
@@ -126,6 +126,7 @@ class _Line(msgspec.Struct):
     time: Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)] | None = None
     scored: Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)] | None = None
     synthetic: bool = False
+    in_training: bool = False
     input: str | None = None
     origin: str | None = None
 

@@ -407,19 +407,17 @@ class Store:
         run = Run(self.start_run(command, settings), {})
         try:
             yield run
-        except KeyboardInterrupt:
-            self.finish_run(run.id, "interrupted", run.results)
-            raise
-        except BaseException:
-            self.finish_run(run.id, "failed", run.results)
+        except BaseException as error:
+            self.finish_run(run.id, "interrupted" if isinstance(error, KeyboardInterrupt) else "failed", run.results)
             raise
         self.finish_run(run.id, "done", run.results)
 
-    def runs(self) -> list[dict[str, Any]]:
-        """All runs, oldest first, with their settings and results."""
+    def runs(self, *commands: str) -> list[dict[str, Any]]:
+        """Runs with their settings and results, oldest first: of some commands, or all."""
+        of_these = [runs.c.command.in_(commands)] if commands else []
         return [
             {**row._mapping, "settings": read_json(row.settings), "results": read_json(row.results or "null")}
-            for row in self._stream(select(runs).order_by(runs.c.started, runs.c.id))
+            for row in self._stream(select(runs).where(*of_these).order_by(runs.c.started, runs.c.id))
         ]
 
     def add_scores(self, run: str, rows: Iterable[Mapping[str, Any]], start: int = 0) -> None:

@@ -18,6 +18,7 @@ from accord.cli.options import (
     EvaluatorFolder,
     IsWatched,
     RowsOut,
+    evaluator_folder,
     note_broken_studies,
     open_project,
 )
@@ -92,7 +93,7 @@ def serve(
     check_installed()
     token = os.environ.get("ACCORD_TOKEN") or None
     with open_project(config_file) as project, ExitStack() as open_:
-        config, folder = project.config, evaluator or project.folder()
+        config, folder = project.config, evaluator_folder(project, evaluator)
         proxies = checked_proxies(proxy or ())
         opening = Opening(
             config, folder, annotator, out, conversations, minutes * 60, watch, ask, token, int(max_body * 2**20),
