@@ -1,6 +1,7 @@
 from .batching import AGAIN as AGAIN, Batch as Batch, BatchEndpoint as BatchEndpoint, Batched as Batched
 from .batching import batch_files as batch_files, read_batch as read_batch
-from .budget import Budget as Budget, Budgeted as Budgeted, Caps as Caps, Price as Price, load_prices as load_prices
+from .budget import Budget as Budget, Budgeted as Budgeted, Caps as Caps, Price as Price, is_unsent as is_unsent
+from .budget import load_prices as load_prices
 from .client import ChatCompletions as ChatCompletions, EmbeddingsEndpoint as EmbeddingsEndpoint, Texts as Texts
 from .embedded.catalogue import CATALOGUE as CATALOGUE, Published as Published, is_pulled as is_pulled
 from .embedded.catalogue import is_ready as is_ready, list_models as list_models, models_folder as models_folder

@@ -23,6 +23,7 @@ from accord.models import (
     Prompt,
     batch_files,
     estimated_usage,
+    is_unsent,
     paid_reply,
     plan,
     run,
@@ -31,7 +32,7 @@ from accord.models import (
 from accord.project.results import JudgeRun
 from accord.store import Claims, Store, add_paid, batches
 from accord.validation import Finding, Probe, audit, audit_requests, injections, ways_to_ask
-from accord.values import BadInput, BudgetReached, Conversation, Rubric, Sample, Target
+from accord.values import AccordError, BadInput, BudgetReached, Conversation, ModelError, Rubric, Sample, Target
 
 if TYPE_CHECKING:
     from accord.project.project import Project
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 NOT_PEOPLE = "a speaker that is no person"
 DIALOGUES_AT_ONCE = 100
 OnStep = Callable[[], None]
+OnStop = Callable[[JudgeRun], None]
 
 
 class Selected(NamedTuple):
@@ -81,32 +83,46 @@ def judge(
     selected: Selected = Selected(),
     on_step: OnStep = lambda: None,
     models: Models | None = None,
+    on_stop: OnStop = lambda _: None,
 ) -> JudgeRun:
-    """Ask the sources that need a model; every answer is kept as it comes, and none is asked for twice.
+    """Ask the sources that need a model; every answer is stored as it arrives, and none is requested twice.
+
+    `on_stop` gets the counts so far before BudgetReached or ModelError is raised.
 
     Raises:
-        BadInput: No source asks anybody.
-        BudgetReached: The budget is spent; what was answered is kept.
-        ModelError: No call can succeed.
+        BadInput: No source asks a model.
+        BudgetReached: The budget is spent; answers so far are stored.
+        ModelError: No request can succeed.
     """
     sources, asked = asking_sources(project, names), models or project.models
     came = {source.name: Gathered() for source in sources}
     passed_over = Counter[str]()
     samples = 0
+
+    def counts(stopped: str | None = None) -> JudgeRun:
+        return JudgeRun(
+            samples,
+            {name: each.known for name, each in came.items()},
+            sum(each.answered for each in came.values()),
+            dict(asked.asked),
+            dict(sum((each.unanswered for each in came.values()), Counter())),
+            dict(passed_over),
+            {name: each.counts for name, each in came.items() if each.counts is not None},
+            project.budget.to_json(),
+            stopped,
+        )
+
     for batch in _batches(project, selected, passed_over):
         samples += len(batch)
-        for source in sources:
-            came[source.name].plus(run(source.gather(batch), asked, lambda _: on_step()))
-    return JudgeRun(
-        samples,
-        {name: each.known for name, each in came.items()},
-        sum(each.answered for each in came.values()),
-        dict(asked.asked),
-        dict(sum((each.unanswered for each in came.values()), Counter())),
-        dict(passed_over),
-        {name: each.counts for name, each in came.items() if each.counts is not None},
-        project.budget.to_json(),
-    )
+        for place, source in enumerate(sources):
+            try:
+                came[source.name].plus(run(source.gather(batch), asked, lambda _: on_step()))
+            except (BudgetReached, ModelError) as error:
+                for left in sources[place:]:
+                    came[left.name].plus(run(left.gather(batch), project.kept))
+                on_stop(counts(str(error)))
+                raise
+    return counts()
 
 
 def _batches(project: Project, selected: Selected, passed_over: Counter[str]) -> Iterator[list[Sample]]:
@@ -265,7 +281,12 @@ async def _handed_in(
         for keys, lines in batch_files(fresh, model.name):
             about = {"batch": "", "endpoint": model.endpoint, "model": model.name, "keys": keys}
             noted = store.start_run(BATCHES, about)
-            state = await endpoint.submit(lines, mark=noted)
+            try:
+                state = await endpoint.submit(lines, mark=noted)
+            except AccordError as error:
+                for prompt in fresh.values() if is_unsent(error) and not states else ():
+                    budget.settle(model.name, estimated_usage(prompt), None)
+                raise
             store.change_run(noted, {**about, "batch": state.id})
             states.append(state)
     return states, len(fresh)

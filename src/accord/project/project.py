@@ -346,10 +346,14 @@ class Project:
     # --- verbs --------------------------------------------------------------------------------------------------
 
     def judge(
-        self, sources: Sequence[str] = (), selected: Selected | None = None, on_step: Callable[[], None] = lambda: None
+        self,
+        sources: Sequence[str] = (),
+        selected: Selected | None = None,
+        on_step: Callable[[], None] = lambda: None,
+        on_stop: Callable[[JudgeRun], None] = lambda run: None,
     ) -> JudgeRun:
         """Ask the sources that need a model; see `accord.project.judging.judge`."""
-        return steps.judging.judge(self, sources, selected or steps.Selected(), on_step)
+        return steps.judging.judge(self, sources, selected or steps.Selected(), on_step, on_stop=on_stop)
 
     def plan_judge(self, sources: Sequence[str] = (), selected: Selected | None = None) -> Plan:
         """What `judge` would cost; nobody is asked."""

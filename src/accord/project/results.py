@@ -9,6 +9,7 @@ from typing import Any
 
 from accord.evidence import Counts, EvidenceTable, Findings, Training
 from accord.learning import Evaluator
+from accord.models import IN_BATCH, NOT_RECORDED
 from accord.validation import CalledRow, Comparison, Estimate, Gap, Group
 
 Spent = Mapping[str, float | int | None]
@@ -16,17 +17,18 @@ Spent = Mapping[str, float | int | None]
 
 @dataclass(frozen=True)
 class JudgeRun:
-    """What asking the sources came to.
+    """Counts of a run of `judge`.
 
     Attributes:
-        samples: How many were looked at.
-        known: By source, how many samples it knows something of.
-        answered: How many answers there are by now.
-        asked: By role, how many of them were asked for now.
-        unanswered: Why something is missing, counted.
-        passed_over: Dialogues that were not looked at, with the reason.
-        counts: By source, what it counts beyond that.
+        samples: Samples in the run.
+        known: Samples with any evidence, by source.
+        answered: Questions with an answer, including answers of earlier runs.
+        asked: Answers requested in this run, by role.
+        unanswered: Questions without an answer, by reason.
+        passed_over: Conversations that were excluded, by reason.
+        counts: Further counts, by source.
         spent: Requests, tokens, money.
+        stopped: Error that ended the run early, if any.
     """
 
     samples: int
@@ -37,10 +39,17 @@ class JudgeRun:
     passed_over: Mapping[str, int] = field(default_factory=dict)
     counts: Mapping[str, Counts] = field(default_factory=dict)
     spent: Spent = field(default_factory=dict)
+    stopped: str | None = None
+
+    @property
+    def failed(self) -> int:
+        """Questions without an answer that another run may get: neither left out of a recording nor in a batch."""
+        return sum(count for reason, count in self.unanswered.items() if reason not in {NOT_RECORDED, IN_BATCH})
 
     def to_json(self) -> dict[str, Any]:
-        """Everything."""
-        return {**vars(self), "counts": {name: each.to_json() for name, each in self.counts.items()}}
+        """Return all counts."""
+        counts = {name: each.to_json() for name, each in self.counts.items()}
+        return {**vars(self), "failed": self.failed, "counts": counts}
 
 
 @dataclass(frozen=True)

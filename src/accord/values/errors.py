@@ -66,6 +66,10 @@ class ModelError(AccordError):
     """A model or its endpoint cannot do what was asked of it."""
 
 
+class NotSent(ModelError):
+    """A request could not be sent: the API key is missing, or the endpoint accepts no connection."""
+
+
 class NotFitted(AccordError):
     """An evaluator was asked to predict before it learned anything."""
 
