@@ -15,8 +15,20 @@ from typer.testing import CliRunner, Result
 from waiting import PATIENCE
 
 from accord.cli import app, commands  # noqa: F401 - registers the commands
-from accord.models import Budget, Budgeted, Caps, CallFailed, ClientOptions, Failure, Prompt, ScriptedModel, asked_on
-from accord.models import ChatCompletions, ChatMessage, wait
+from accord.models import (
+    Budget,
+    Budgeted,
+    CallFailed,
+    Caps,
+    ChatCompletions,
+    ChatMessage,
+    ClientOptions,
+    Failure,
+    Prompt,
+    ScriptedModel,
+    asked_on,
+    wait,
+)
 from accord.testing import ChatServer, Wire, answer_any
 from accord.values import BudgetReached, NotSent
 

@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cached_property
 from importlib import import_module
-from urllib.parse import urlsplit
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+from urllib.parse import urlsplit
 
 from accord.models.model import CallFailed, Prompt, Reply, Usage
 from accord.models.receiving import ENCODINGS, MOST_BYTES, receiver
