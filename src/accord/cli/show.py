@@ -196,18 +196,31 @@ def figure_text(value: float | None, low: float | None, high: float | None, digi
 
 
 def plan_text(plan: Mapping[str, Any]) -> str:
-    """What would be asked, of how much, at what cost."""
-    about = f"{plan['samples']} to look at, " if plan["samples"] else ""
-    known = f"{plan['questions']} to answer for, {plan['answered']} of them answered already"
+    """Describe a plan: samples, questions, requests and their cost."""
+    about = f"{plan['samples']} samples, " if plan["samples"] else ""
+    known = f"{plan['questions']} questions, {plan['answered']} of them answered already"
     return f"{about}{known}\n{cost_text(plan)}"
 
 
 def cost_text(plan: Mapping[str, Any]) -> str:
-    """What a plan would cost: requests, tokens, money."""
-    cost = f"{plan['requests']} requests, about {plan['input_tokens']} tokens in, at most {plan['output_tokens']} out"
+    """Describe the cost of a plan: the range of requests, tokens, money."""
+    fewest, most = plan["fewest_requests"], plan["most_requests"]
+    lines = [
+        f"{fewest} to {most} requests; {plan['requests']} expected, about {plan['input_tokens']} tokens in, at most "
+        f"{plan['output_tokens']} out"
+        if most > fewest
+        else f"{plan['requests']} requests, about {plan['input_tokens']} tokens in, at most {plan['output_tokens']} out"
+    ]
+    if most > plan["requests"]:
+        lines.append("a reply that cannot be used leads to further requests")
+    if plan["attempts"] > 1 and most:
+        lines.append(f"a request that fails is sent up to {plan['attempts']} times; each time counts")
     if plan["unpriced"]:
-        return f"{cost}\nprice of {plan['unpriced']!r} unknown; add it to prices.yaml to see it in money"
-    return cost if plan["money"] is None else f"{cost}\nabout {plan['money']:.4f} in money"
+        lines.append(f"price of {plan['unpriced']!r} unknown; add it to prices.yaml to see it in money")
+    elif plan["money"] is not None:
+        upper = f", at most {plan['most_money']:.4f}" if most > plan["requests"] else ""
+        lines.append(f"about {plan['money']:.4f}{upper} in money")
+    return "\n".join(lines)
 
 
 def spent_text(spent: Mapping[str, Any]) -> str:

@@ -30,6 +30,7 @@ from .ledger import Lease as Lease, Ledger as Ledger
 from .likelihood import EmbeddedLikelihood as EmbeddedLikelihood, Likelihood as Likelihood
 from .likelihood import LikelihoodModel as LikelihoodModel, Measured as Measured, Passage as Passage
 from .listed import Form as Form, PROSE as PROSE, ask_for_list as ask_for_list, listed as listed, strict as strict
+from .listed import twice as twice
 from .model import Answer as Answer, CallFailed as CallFailed, ChatMessage as ChatMessage, ChatModel as ChatModel
 from .model import Failure as Failure, HF as HF, Judge as Judge, Prompt as Prompt, Reply as Reply
 from .model import Unanswered as Unanswered, Usage as Usage, estimated_usage as estimated_usage
@@ -50,6 +51,7 @@ from .requests import NOT_ASKED as NOT_ASKED, NOT_YET as NOT_YET
 from .requests import Questions as Questions, Recall as Recall, SCORER as SCORER, STORE as STORE, Text as Text
 from .requests import USER as USER, WRITER as WRITER, Who as Who
 from .running import Models as Models, Step as Step, memory_models as memory_models, plan as plan, run as run
+from .running import plan_range as plan_range
 from .scripted import ScriptedJudge as ScriptedJudge, ScriptedModel as ScriptedModel
 from .settings import Mode as Mode, ModelSettings as ModelSettings
 from .streaming import CUT_OFF as CUT_OFF, Heard as Heard, Pieces as Pieces, StreamingChat as StreamingChat

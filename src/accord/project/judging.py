@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,7 +26,7 @@ from accord.models import (
     estimated_usage,
     is_unsent,
     paid_reply,
-    plan,
+    plan_range,
     run,
     wait,
 )
@@ -149,12 +150,12 @@ def _people(found: Iterable[Conversation], speakers: Speakers, passed_over: Coun
 
 
 def plan_judge(project: Project, names: Sequence[str] = (), selected: Selected = Selected()) -> Plan:
-    """What `judge` would cost with the same arguments; nobody is asked."""
+    """Plan `judge` with the same arguments, without asking a model."""
     sources, whole = asking_sources(project, names), Plan()
     samples = 0
     for batch in _batches(project, selected, Counter()):
         samples += len(batch)
-        whole.plus(plan(measure_all(sources, batch), project.kept))
+        whole.plus(plan_range(partial(measure_all, sources, batch), project.kept))
     whole.samples = samples
     whole.price(project.budget)
     return whole
@@ -329,7 +330,8 @@ def plan_audit(project: Project, limit: int) -> Plan:
     """What `audit_judge` would cost with the same arguments."""
     judge, samples = _audited(project, limit)
     found = Plan(samples=len(samples))
-    found.add(judge.name, audit_requests(judge, project.rubric, samples, probes_of(judge, project.rubric)))
+    requests = audit_requests(judge, project.rubric, samples, probes_of(judge, project.rubric))
+    found.add(JUDGE, judge.name, requests, project.models.role(JUDGE).options.attempts)
     found.price(project.budget)
     return found
 

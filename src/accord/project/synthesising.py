@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accord.evidence import SourceContext, make_source
 from accord.formats import ConversationWriter
-from accord.models import Plan, Step, plan, run
+from accord.models import Plan, Step, plan_range, run
 from accord.project.results import Spent
 from accord.statistics import Texts, groups_of
 from accord.store import Store
@@ -77,7 +78,8 @@ def settings_of(project: Project, changes: Mapping[str, Any]) -> SynthSettings:
 def plan_synth(project: Project, settings: SynthSettings) -> Plan:
     """What making them would cost at the most: every conversation as long as it may be; nobody is asked."""
     kept = _Kept(project.store)
-    return plan(making(settings, _library(settings), project.config.seed, kept.is_there), project.kept)
+    make = partial(making, settings, _library(settings), project.config.seed, kept.is_there)
+    return plan_range(make, project.kept)
 
 
 def synth(
