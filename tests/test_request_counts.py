@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from scripted_models import Finder
 from small_sample import sources
 from typer.testing import CliRunner, Result
 from waiting import PATIENCE
@@ -29,7 +31,7 @@ from accord.models import (
     asked_on,
     wait,
 )
-from accord.testing import ChatServer, Wire, answer_any
+from accord.testing import ChatServer, Wire, answer_any, completion
 from accord.values import BudgetReached, NotSent
 
 QUESTIONS = 9
@@ -150,3 +152,76 @@ def test_a_refused_connection_is_retried_only_if_the_endpoint_has_answered() -> 
             assert len(model.asked) == attempts
             attempts += 1
         assert budget.requests == (script[0] == "yes")
+
+
+# --- plans --------------------------------------------------------------------------------------------------------
+
+
+def is_dialogue(request: Any) -> bool:
+    return "turns" in request.get("response_format", {}).get("json_schema", {}).get("schema", {}).get("properties", {})
+
+
+def verdict_of_unknown_kind(request: Any) -> Wire:
+    """No verdict on a dialogue; on a turn one with a loss and with an issue of an unknown kind; no list of kinds."""
+    issue = {"type": "bad manners", "comment": str(hash(request["messages"][0]["content"])), "quote": ""}
+    return completion("?" if is_dialogue(request) else json.dumps({"issues": [issue, 1], "comment": "", "score": 2}))
+
+
+class Failing:
+    """Fails each request with a 503 until it is sent for the last time."""
+
+    def __init__(self, respond: Callable[[Any], Wire], attempts: int) -> None:
+        self.respond, self.attempts, self.sent = respond, attempts, Counter[str]()
+        self.lock = threading.Lock()
+
+    def __call__(self, request: Any) -> Wire:
+        with self.lock:
+            key = json.dumps(request)
+            self.sent[key] += 1
+            fails = self.sent[key] % self.attempts
+        return Wire({"error": {}}, status=503, headers={"Retry-After": "0"}) if fails else self.respond(request)
+
+
+FINDER = "finder: {{model: m1, base_url: '{url}', attempts: 2}}"
+JUDGE = "judge: {{mode: {mode}, samples: 3, model: m1, base_url: '{url}', attempts: 2}}"
+
+
+@pytest.mark.parametrize(
+    ("models", "respond", "expected"),
+    [
+        (FINDER, lambda: Finder(), "fewest"),
+        (FINDER, lambda: lambda request: completion("I cannot say."), "between"),
+        (FINDER, lambda: verdict_of_unknown_kind, "most"),
+        (FINDER, lambda: Failing(verdict_of_unknown_kind, 2), "retried"),
+        (JUDGE.replace("{mode}", "sampling"), lambda: answer_any, "fewest"),
+        (JUDGE.replace("{mode}", "sampling"), lambda: lambda request: completion("I cannot say."), "fewest"),
+        (JUDGE.replace("{mode}", "verbalised"), lambda: answer_any, "fewest"),
+        (JUDGE.replace("{mode}", "verbalised"), lambda: lambda request: completion("?"), "fewest"),
+        (JUDGE.replace("{mode}", "verbalised"), lambda: Failing(answer_any, 2), "retried"),
+    ],
+)
+def test_a_run_sends_as_many_requests_as_its_plan_states(
+    models: str, respond: Callable[[], Callable[[Any], Wire]], expected: str
+) -> None:
+    with ChatServer(respond()) as server:
+        configure(models.format(url=server.url))
+        planned = run("judge", "--plan", "--json", "--source", "issues" if models is FINDER else "rubric")
+        plan = json.loads(planned.stdout)
+        assert not server.requests
+        done = json.loads(run("judge", "--json", "--source", "issues" if models is FINDER else "rubric").stdout)
+        spent = done["spent"]["requests"]
+    fewest, most = plan["fewest_requests"], plan["most_requests"]
+    assert spent == len(server.requests) and plan["attempts"] == 2
+    assert {
+        "fewest": spent == fewest == plan["requests"],
+        "between": fewest < spent < most,
+        "most": spent == most > fewest,
+        "retried": spent == 2 * most,
+    }[expected], (fewest, spent, most)
+
+
+def test_a_plan_states_its_range_as_text() -> None:
+    configure(FINDER.format(url=f"http://{REFUSED}/v1"))
+    said = run("judge", "--plan").stdout
+    assert "6 to " in said and " requests; 6 expected" in said
+    assert "a request that fails is sent up to 2 times; each time counts" in said

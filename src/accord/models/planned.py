@@ -10,7 +10,6 @@ from typing import Any, Literal
 from accord.models.budget import Budget
 from accord.models.model import Usage, estimated_usage, in_process
 
-
 Assumed = Literal["stand_in", "fewest", "most"]
 Asked = tuple[str, str]
 """A role and its model."""
