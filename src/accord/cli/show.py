@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from accord.models import Budget
 
 _PLAIN_SECONDS = 5.0
-_STATISTICS = {"rmse": "RMSE", "pearson": "r", "spearman": "ρ", "kendall": "τ", "log_loss": "log loss"}
 
 
 def show(result: Mapping[str, Any], as_json: bool, text: Callable[[Mapping[str, Any]], str]) -> None:
@@ -280,14 +279,16 @@ def _folds(result: Mapping[str, Any]) -> str:
 
 
 def rows_text(lines: Sequence[Mapping[str, Any]]) -> str:
-    """A line a system, and why some ratings have no score."""
-    header = ["system", "n", *_STATISTICS.values()]
-    rows = [[line["system"], str(line["n"]), *(_cell(line, name) for name in _STATISTICS)] for line in lines]
-    return "\n".join([table(header, rows), *_notes(lines)])
+    """Format a line per system, and the reasons for ratings without a score."""
+    from accord.evidence import comparison_table
+
+    return "\n".join([table(*comparison_table(lines)), *_notes(lines)])
 
 
 def _cell(line: Mapping[str, Any], name: str) -> str:
-    return figure_text(line[name], line[f"{name}_low"], line[f"{name}_high"], 3)
+    from accord.evidence import statistic
+
+    return statistic(line, name)
 
 
 def groups_text(groups: Iterable[Mapping[str, Any]]) -> str:

@@ -19,7 +19,7 @@ from accord.formats.label_files import mapped
 from accord.formats.messages import checked_id, is_storable, turn_index
 from accord.formats.record import Fields, WrongShape
 from accord.formats.row_writer import RowWriter
-from accord.formats.rows import TABLE_SUFFIXES, locate, read_rows, suffix
+from accord.formats.rows import TABLE_SUFFIXES, Source, locate, read_rows, suffix
 from accord.values import (
     ANNOTATOR_KINDS,
     ISSUE,
@@ -57,7 +57,7 @@ def looks_like_annotations(fields: Fields) -> bool:
 
 
 def read_annotations(
-    path: str | Path,
+    path: str | Source,
     rubric: Rubric,
     columns: Mapping[str, str] | None = None,
     on_bad_row: Callable[[BadInput], None] | None = None,

@@ -72,10 +72,8 @@ def to(
         prompts = next(flow)
         while True:
             assumed = [[make(prompt) if make else None for make in makers] for prompt in prompts]
-            requests = zip(prompts, assumed, strict=True)
-            prompts = flow.send(
-                (yield [Request(role, prompt, about, purpose, *replies) for prompt, replies in requests])
-            )
+            asked = zip(prompts, assumed, strict=True)
+            prompts = flow.send((yield [Request(role, prompt, about, purpose, *replies) for prompt, replies in asked]))
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
 

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from accord.evidence import SourceContext, make_source
+from accord.evidence import Readable, SourceContext, make_source
 from accord.formats import ConversationWriter
 from accord.models import Plan, Step, plan_range, run
 from accord.project.results import Spent
@@ -26,9 +26,9 @@ BANK = {"names": ["lexical", "bank"]}
 TOPIC = "topic"
 
 
-@dataclass(frozen=True)
-class SynthRun:
-    """What making conversations came to.
+@dataclass(frozen=True, repr=False)
+class SynthRun(Readable):
+    """Counts of a run that makes synthetic conversations.
 
     Attributes:
         planned: How many there are to be.
@@ -58,6 +58,11 @@ class SynthRun:
     turns: int
     spent: Spent = field(default_factory=dict)
     out: str | None = None
+
+    def summary(self) -> dict[str, Any]:
+        """Return the counts of conversations, lost ones by reason, and the file."""
+        counts = {"planned": self.planned, "there": self.there, "made": self.made, "lost": self.lost or None}
+        return {**counts, "systems": self.systems, "out": self.out}
 
     def to_json(self) -> dict[str, Any]:
         """Everything."""
