@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from accord.formats.label_files import mapped
+from accord.formats.memory import Source
 from accord.formats.messages import checked_id, is_storable, turn_index
 from accord.formats.record import Fields, WrongShape
 from accord.formats.row_writer import RowWriter
-from accord.formats.rows import TABLE_SUFFIXES, Source, locate, read_rows, suffix
+from accord.formats.rows import TABLE_SUFFIXES, locate, read_rows, suffix
 from accord.values import (
     ANNOTATOR_KINDS,
     ISSUE,

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from accord.formats.beside import UNNAMED, answers_in, number_in
+from accord.formats.memory import Source
 from accord.formats.messages import checked_answer, checked_id, is_storable, turn_index
 from accord.formats.record import ANNOTATOR_KEYS, Fields, Row, WrongShape, under_our_names
-from accord.formats.rows import TABLE_SUFFIXES, Source, locate, read_rows, suffix
+from accord.formats.rows import TABLE_SUFFIXES, locate, read_rows, suffix
 from accord.formats.table import ALIASES as OF_TEXT
 from accord.formats.table import holds_text
 from accord.values import BadInput, BadRow, Kind, Label, Question, Rubric, Target, check_label, written

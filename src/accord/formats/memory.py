@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from accord.values import BadInput
+from accord.values import DEEPEST, BadInput, BadRow
 
 if TYPE_CHECKING:
     import polars as pl
@@ -43,6 +43,9 @@ class MemoryTable:
             BadInput: It is none of these, or a mapping of several tables.
         """
         self.kind = type(data).__name__
+        if _is_pandas(data) and not data.columns.is_unique:
+            twice = str(data.columns[data.columns.duplicated()][0])
+            raise BadInput(f"the {self.kind} has two columns called {twice!r}; rename one")
         self._pandas = data if _is_pandas(data) else None
         self._frame = None if self._pandas is not None else _polars_of(data)
         self._rows: Iterable[Any] = ()
@@ -61,10 +64,24 @@ class MemoryTable:
     def __str__(self) -> str:
         return f"<{self.kind}>"
 
-    def __iter__(self) -> Iterator[Any]:
+    def rows(self) -> Iterator[dict[str, Any] | BadRow]:
+        """Iterate over the rows, with the values that JSON has; one that is none is a `BadRow`."""
+        for number, row in enumerate(self._all(), 1):
+            try:
+                yield _plain_row(row)
+            except TypeError as error:
+                yield BadRow(str(self), number, str(error))
+            except RecursionError:
+                yield BadRow(str(self), number, f"nested deeper than {DEEPEST} levels")
+
+    def _all(self) -> Iterable[Any]:
         if self._pandas is not None:
             return _pandas_rows(self._pandas)
-        return iter(self._rows) if self._frame is None else self._frame.iter_rows(named=True)
+        return self._rows if self._frame is None else self._frame.iter_rows(named=True)
+
+
+Source = Path | MemoryTable
+"""A file, or a table in memory that is read like one."""
 
 
 def tables_of(given: Any) -> list[Path | MemoryTable]:
@@ -97,12 +114,14 @@ def source_of(given: Any) -> Path | MemoryTable:
     return Path(given) if isinstance(given, str | Path) else MemoryTable(given)
 
 
-def plain_row(row: Mapping[Any, Any]) -> dict[str, Any]:
+def _plain_row(row: Any) -> dict[str, Any]:
     """Return a row with the values that JSON has; missing ones are None.
 
     Raises:
-        TypeError: A cell has none of them; the message names its column.
+        TypeError: It is no mapping, or a cell has no such value; the message names its column.
     """
+    if not isinstance(row, Mapping):
+        raise TypeError(f"expected a dict, got {type(row).__name__}")
     found = {}
     for name, cell in row.items():
         try:
@@ -165,6 +184,8 @@ def _converted(cell: Any) -> Any:
         return None
     if hasattr(cell, "isoformat"):
         return cell.isoformat()
+    if isinstance(cell, bytes):
+        return cell.decode("utf-8", "replace")
     if isinstance(cell, Decimal):
         return int(cell) if cell == cell.to_integral_value() else float(cell)
     if isinstance(cell, UUID | timedelta | Path):

@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 
 from accord.formats.annotations import looks_like_annotations
 from accord.formats.label_files import looks_like_labels, mapped, read_labels
+from accord.formats.memory import Source
 from accord.formats.record import Fields, Format, Record, Row, WrongShape, admitted, formats, grouped
-from accord.formats.rows import Lines, Source, line_chunks, locate, read_rows, rows_of_lines
+from accord.formats.rows import Lines, line_chunks, locate, read_rows, rows_of_lines
 from accord.values import BadInput, BadRow
 
 __all__ = ["Record", "columns_of", "detect", "formats", "is_label_file", "read", "read_labels"]
@@ -66,7 +67,7 @@ def read(
     raise BadInput(f"{path} holds no row in a format that can be told; name one with --format")
 
 
-def chunks_of_lines(path: str | Source, format: str, most: int, size: int) -> tuple[str, Iterator[Lines]] | None:
+def chunks_of_lines(path: str | Path, format: str, most: int, size: int) -> tuple[str, Iterator[Lines]] | None:
     """A file's format and its lines, some at a time, where every line is a conversation; `None` where it is not so.
 
     So many lines at `most`, or about `size` bytes of them, come at a time.

@@ -17,7 +17,7 @@ from typing import IO, Any, overload
 
 import msgspec
 
-from accord.formats.memory import MemoryTable, plain_row
+from accord.formats.memory import MemoryTable, Source
 from accord.formats.parquet import COLUMNS, ROW_VALUES, parquet_rows
 from accord.formats.record import Row
 from accord.values import DEEPEST, MB, BadInput, BadRow, is_too_deep, open_unpacked, regular, shown_size, unpacked_name
@@ -41,10 +41,6 @@ _OF_CONVERSATIONS = ("conversations", "dialogues", "chats", "sessions", "records
 _OPENS_WRAPPER = re.compile(rb'\s*\{\s*"(?:' + "|".join((*_WRAPPERS, *_OF_CONVERSATIONS)).encode() + rb')"\s*:\s*\[')
 _MESSAGES = ("messages", "turns", "transcript", "dialogue", "dialog")
 _ITEMS_FILE = "items.jsonl.gz"
-
-
-Source = Path | MemoryTable
-"""A file, or a table in memory that is read like one."""
 
 
 @overload
@@ -87,7 +83,8 @@ def read_rows(path: Source) -> Iterator[Row | BadRow]:
     kind, bad = suffix(path), 0
     rows: Iterator[Row | BadRow]
     if isinstance(path, MemoryTable):
-        rows = (_memory_row(path, number, row) for number, row in enumerate(path, 1))
+        found = enumerate(path.rows(), 1)
+        rows = (row if isinstance(row, BadRow) else _table_row(path, number, row) for number, row in found)
     elif kind == ".parquet":
         rows = (_table_row(path, number, fields) for number, fields in enumerate(parquet_rows(path), 1))
     else:
@@ -206,13 +203,13 @@ Lines = list[tuple[int, bytes | BadRow]]
 """Lines of a file with their numbers; one that is too long is the error it is."""
 
 
-def line_chunks(path: Source, most: int, size: int) -> Iterator[Lines] | None:
+def line_chunks(path: Path, most: int, size: int) -> Iterator[Lines] | None:
     """A file's lines, `most` or `size` bytes at a time, where each is a row of its own; `None` where its first is not.
 
     Raises:
         BadInput: As `read_rows`.
     """
-    if isinstance(path, MemoryTable) or suffix(path) in TABLE_SUFFIXES:
+    if suffix(path) in TABLE_SUFFIXES:
         return None
     with _open(path) as stream:
         raw = stream.readline(ROW_BYTES + 1).removeprefix(_BOM)
@@ -346,17 +343,6 @@ def decoded_json(text: bytes | str) -> Any:
         return _FAST.decode(text)
     except (msgspec.MsgspecError, RecursionError, ValueError):
         return json.loads(text if isinstance(text, str) else text.decode("utf-8"))
-
-
-def _memory_row(table: MemoryTable, number: int, row: Any) -> Row | BadRow:
-    if not isinstance(row, Mapping):
-        return BadRow(str(table), number, f"expected a dict, got {type(row).__name__}")
-    try:
-        return _table_row(table, number, plain_row(row))
-    except TypeError as error:
-        return BadRow(str(table), number, str(error))
-    except RecursionError:
-        return BadRow(str(table), number, f"nested deeper than {DEEPEST} levels")
 
 
 def _row(path: Source, line: int, fields: Any, may_be_deep: bool = True) -> Row | BadRow:

@@ -222,7 +222,8 @@ class ScoreRun(Tabular):
     def summary(self) -> dict[str, Any]:
         """Return the counts, the mean and the file."""
         unscored = sum(self.unscored.values())
-        return {"scored": self.scored, "unscored": unscored, "mean": self.mean, "level": self.level, "out": self.out}
+        counts = {"scored": self.scored, "unscored": unscored, "skipped": self.skipped or None}
+        return {**counts, "mean": self.mean, "level": self.level, "out": self.out}
 
     def shown_rows(self) -> list[dict[str, Any]]:
         """Return the scores with their intervals and warnings."""

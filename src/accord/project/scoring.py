@@ -184,8 +184,8 @@ def score(
         project.mart.tidy()
         moved = watch.found()
         done = ScoreRun(
-            **counts, level=evaluator.level or "conversation", out=None if out is None else str(out), run=kept.id, skipped=skipped.skipped,
-            bad_rows=tuple(skipped.bad_rows), drift=[shift.to_json() for shift in moved],
+            **counts, level=evaluator.level or "conversation", out=None if out is None else str(out), run=kept.id,
+            skipped=skipped.skipped, bad_rows=tuple(skipped.bad_rows), drift=[shift.to_json() for shift in moved],
             drift_said=said(moved) if moved else None,
             selection=None if scorer.selection is None else scorer.selection.to_json(),
             certificate=None if certificate is None else certificate.to_json(), left_out=len(left_out),
