@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from decimal import Decimal
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -142,7 +143,11 @@ def _polars_of(data: Any) -> pl.DataFrame | None:
     try:
         if hasattr(data, "__arrow_c_stream__"):
             return pl.DataFrame(data)
-        return pl.from_dataframe(data) if hasattr(data, "__dataframe__") else None
+        if hasattr(data, "__dataframe__"):
+            return pl.DataFrame(import_module("pyarrow.interchange").from_dataframe(data))
+        return None
+    except ImportError:
+        raise BadInput(f"reading a {type(data).__name__} needs pyarrow. Install it: pip install pyarrow") from None
     except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
         raise BadInput(f"cannot read a {type(data).__name__}: {(str(error).splitlines() or ['?'])[0]}") from None
 

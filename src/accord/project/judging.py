@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from accord.evidence import Gathered, Source, measure_all
+from accord.evidence import Gathered, Readable, Source, measure_all
 from accord.methods import Speakers, largest
 from accord.models import (
     AGAIN,
@@ -166,13 +167,22 @@ def plan_judge(project: Project, names: Sequence[str] = (), selected: Selected =
 BATCHES = "batch"
 
 
-class BatchRun(NamedTuple):
-    """One step of judging by batches: what is answered by now, what was handed in, the state of every batch."""
+@dataclass(frozen=True, repr=False)
+class BatchRun(Readable):
+    """One step of judging by batches: the answers so far, the requests submitted now, the state of every batch."""
 
     judged: JudgeRun
     handed_in: int
     dropped: Mapping[str, int]
     batches: Sequence[Batch]
+
+    def summary(self) -> dict[str, Any]:
+        """Return the counts of answers and of submitted requests."""
+        return {**self.judged.summary(), "handed_in": self.handed_in, "batches": len(self.batches)}
+
+    def shown_rows(self) -> list[dict[str, Any]]:
+        """Return the state of each batch."""
+        return [state.to_json() for state in self.batches]
 
     def to_json(self) -> dict[str, Any]:
         """Everything."""
@@ -298,8 +308,9 @@ async def _handed_in(
 AUDIT = "audit"
 
 
-class AuditRun(NamedTuple):
-    """How much the judge's answers change under edits that should not matter."""
+@dataclass(frozen=True, repr=False)
+class AuditRun(Readable):
+    """Changes of a judge's answers under edits that should not matter."""
 
     judge: str
     mode: str
@@ -307,9 +318,18 @@ class AuditRun(NamedTuple):
     findings: Sequence[Finding]
     spent: Mapping[str, Any]
 
+    def summary(self) -> dict[str, Any]:
+        """Return the judge and the number of conversations and findings."""
+        about = {"judge": self.judge, "mode": self.mode, "conversations": self.conversations}
+        return {**about, "findings": len(self.findings)}
+
+    def shown_rows(self) -> list[dict[str, Any]]:
+        """Return a flat row per finding."""
+        return [finding.to_json() for finding in self.findings]
+
     def to_json(self) -> dict[str, Any]:
         """Everything."""
-        return {**self._asdict(), "findings": [finding.to_json() for finding in self.findings]}
+        return {**vars(self), "findings": [finding.to_json() for finding in self.findings]}
 
 
 def probes_of(judge: Judge, rubric: Rubric) -> list[Probe]:
