@@ -20,7 +20,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 class Readable:
-    """A result with a readable `repr` and an HTML table in notebooks. Names and texts in it are escaped."""
+    """Base class of results with a readable `repr` and an HTML table in notebooks; names and texts are escaped."""
 
     def summary(self) -> Mapping[str, Any]:
         """Return the figures that `repr` shows."""
@@ -65,7 +65,7 @@ class Tabular(Readable):
         return iter(self.records())
 
     def to_polars(self) -> pl.DataFrame:
-        """Return the rows as a Polars DataFrame; what is nested is JSON."""
+        """Return the rows as a Polars DataFrame; nested cells are JSON."""
         import polars as pl
 
         rows = [{name: _flat(cell) for name, cell in row.items()} for row in self.records()]

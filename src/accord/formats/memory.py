@@ -41,7 +41,7 @@ class MemoryTable:
                 `__arrow_c_stream__` or `__dataframe__`, or an iterable of mappings, such as a `datasets.Dataset`.
 
         Raises:
-            BadInput: It is none of these, or a mapping of several tables.
+            BadInput: The data has another type, or is a mapping of several tables.
         """
         self.kind = type(data).__name__
         if _is_pandas(data) and not data.columns.is_unique:
@@ -66,7 +66,7 @@ class MemoryTable:
         return f"<{self.kind}>"
 
     def rows(self) -> Iterator[dict[str, Any] | BadRow]:
-        """Iterate over the rows, with the values that JSON has; one that is none is a `BadRow`."""
+        """Iterate over the rows with values that JSON has; a row that cannot be read is a `BadRow`."""
         for number, row in enumerate(self._all(), 1):
             try:
                 yield _plain_row(row)
@@ -86,10 +86,10 @@ Source = Path | MemoryTable
 
 
 def tables_of(given: Any) -> list[Path | MemoryTable]:
-    """Return the paths and tables in what a caller passes: one source, or several of them in a list.
+    """Split an argument into paths and tables: a single source, or a list of sources.
 
     Raises:
-        BadInput: It is none that can be read, or a list that mixes rows with other sources.
+        BadInput: A source cannot be read, or a list mixes rows with other sources.
     """
     if isinstance(given, str | Path | MemoryTable):
         return [source_of(given)]
@@ -105,10 +105,10 @@ def tables_of(given: Any) -> list[Path | MemoryTable]:
 
 
 def source_of(given: Any) -> Path | MemoryTable:
-    """Return a path or a table in memory as one that can be read.
+    """Convert a path or a table to a readable source.
 
     Raises:
-        BadInput: It is neither.
+        BadInput: The argument is neither a path nor a table.
     """
     if isinstance(given, MemoryTable):
         return given
@@ -119,7 +119,7 @@ def _plain_row(row: Any) -> dict[str, Any]:
     """Return a row with the values that JSON has; missing ones are None.
 
     Raises:
-        TypeError: It is no mapping, or a cell has no such value; the message names its column.
+        TypeError: The row is not a mapping, or JSON has no value like a cell; the message names the column.
     """
     if not isinstance(row, Mapping):
         raise TypeError(f"expected a dict, got {type(row).__name__}")
@@ -133,7 +133,7 @@ def _plain_row(row: Any) -> dict[str, Any]:
 
 
 def _polars_of(data: Any) -> pl.DataFrame | None:
-    """Return a Polars frame of whatever has the interfaces of data frames; None of anything else."""
+    """Convert an object with an interface of data frames to a Polars frame; return None for other objects."""
     import polars as pl
 
     if isinstance(data, pl.LazyFrame):

@@ -34,7 +34,7 @@ def read(
     on_passed_over: OnPassedOver = lambda reason: None,
     stem: str | None = None,
 ) -> Iterator[Record]:
-    """Iterate over the conversations of a file or a table in memory, with the labels that stand beside each.
+    """Iterate over the conversations of a file or a table in memory, each with the labels of its row.
 
     Args:
         path: A file, which may be packed by gzip, a benchmark folder, or a table in memory.

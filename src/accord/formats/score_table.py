@@ -56,7 +56,7 @@ def score_table(scores: Sequence[Score | Unscored], bad: frozenset[int] = frozen
 
 
 def score_frame(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
-    """Make a table of rows as `Score.to_json` writes them; ids are left as they are, what is nested is JSON."""
+    """Make a table of rows from `Score.to_json`; ids stay unchanged, nested cells are JSON."""
     import polars as pl
 
     columns = {name: [_cell(name, row) for row in rows] for name in SCORE_TYPES}

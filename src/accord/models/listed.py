@@ -14,7 +14,7 @@ from accord.values import JsonSchema, sendable
 
 PROSE = "no list"
 _AGAIN: dict[str, Any] = {"temperature": 0.5, "repeat": 1}
-"""Changes of a prompt for a list that is asked for again."""
+"""Changes of a prompt for the second attempt."""
 
 _FENCED = re.compile(r"^\s*```(?:json)?\s*(.*?)\s*```\s*$", re.DOTALL)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")

@@ -77,7 +77,7 @@ class Failure:
     Attributes:
         reason: One word to count by: `refused`, `timeout`, ...
         detail: A sentence.
-        retry_after: Seconds until the endpoint accepts requests again, if it says so.
+        retry_after: Seconds until the endpoint accepts requests again, if known.
         is_sent: False if the request never left this machine, so that it does not count against a budget.
     """
 

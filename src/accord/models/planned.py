@@ -26,7 +26,7 @@ class Plan:
         samples: Samples in the run.
         steps: Number of progress reports of the run.
         questions: Questions to answer.
-        answered: Those of them that have an answer in the store.
+        answered: Questions that already have an answer in the store.
         requests: Requests if every reply is as expected.
         fewest_requests: Requests if replies lead to as few follow-up requests as possible.
         most_requests: Requests if replies lead to as many follow-up requests as possible, without failed attempts.

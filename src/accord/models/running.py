@@ -282,7 +282,7 @@ def plan_range(make: Callable[[], Flow[Any]], models: Models) -> Plan:
     """Plan a flow, with the range of its requests if replies decide about further requests.
 
     Args:
-        make: Makes the flow anew for each end of the range.
+        make: Function that returns a new flow, for each end of the range.
         models: Models of the flow; none is asked.
     """
     found = plan(make(), models)

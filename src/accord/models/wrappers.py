@@ -203,8 +203,8 @@ LONGEST_WAIT_SECONDS = 60.0
 class Retrying(Generic[Q, A]):
     """A model that asks again, up to `attempts` times in all.
 
-    A Retry-After longer than `longest` seconds ends the attempts: nobody waits an hour in silence. A connection that is
-    refused ends them at once if the endpoint has accepted none before; a server that restarts is waited for.
+    A Retry-After longer than `longest` seconds ends the attempts. A refused connection ends them at once, unless the
+    endpoint has answered before and may be restarting.
     """
 
     def __init__(

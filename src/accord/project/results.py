@@ -1,4 +1,4 @@
-"""Results of a project's methods: values that the command line, the report and the pages show alike."""
+"""Results of a project's methods, for the command line, the report, the pages and notebooks."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class JudgeRun(Readable):
         return sum(count for reason, count in self.unanswered.items() if reason not in {NOT_RECORDED, IN_BATCH})
 
     def summary(self) -> dict[str, Any]:
-        """Return the counts of samples and answers, and what was spent."""
+        """Return the counts of samples, answers and requests."""
         counts = {"samples": self.samples, "answered": self.answered, "failed": self.failed}
         return {**counts, "requests": self.spent.get("requests"), "stopped": self.stopped}
 
@@ -142,7 +142,7 @@ class Fitted(Readable):
         return None if self.tried is None else self.tried.comparison
 
     def summary(self) -> dict[str, Any]:
-        """Return the evaluator, its question, where it was saved and its accuracy on held-out ratings."""
+        """Return the evaluator, its question, its folder and its accuracy on held-out ratings."""
         values = {} if self.comparison is None else self.comparison.results[0].values
         about = {"evaluator": self.evaluator.name, "question": self.evaluator.question.id, "folder": self.folder}
         return {

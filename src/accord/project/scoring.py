@@ -79,7 +79,7 @@ def score_file(
         perspective: The annotators to predict.
         options: What else is done with scores.
         format: The conversations' format, or `auto`.
-        columns: Our column names to the source's, where they differ.
+        columns: Our column names to the source's, for columns with other names.
         skip_bad_rows: Skip bad rows instead of stopping at the first. A result in memory has an unscored row for each.
         on_scored: Called with the number of samples scored so far.
         on_total: Called with the number of samples, which are counted first.

@@ -241,7 +241,7 @@ def _to_writer(flow: PromptFlow[T], purpose: str, most: int) -> Flow[T]:
 
 
 def _stand_in(reasons: int, assertions: int, prompt: Prompt, repeats: bool = False) -> Reply:
-    """Return a list of so many reasons or assertions; no two prompts get a line in common.
+    """Return a list of reasons or assertions, with different lines for each prompt.
 
     With `repeats`, all assertions repeat the first.
     """
