@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from accord.models import Budget
 
 _PLAIN_SECONDS = 5.0
-_STATISTICS = {"rmse": "RMSE", "rmse_new_annotator": "RMSE, new annotator", "pearson": "r", "spearman": "ρ",
-               "kendall": "τ", "log_loss": "log loss"}  # fmt: skip
 
 
 def show(result: Mapping[str, Any], as_json: bool, text: Callable[[Mapping[str, Any]], str]) -> None:
@@ -210,18 +208,31 @@ def figure_text(value: float | None, low: float | None, high: float | None, digi
 
 
 def plan_text(plan: Mapping[str, Any]) -> str:
-    """What would be asked, of how much, at what cost."""
-    about = f"{plan['samples']} to look at, " if plan["samples"] else ""
-    known = f"{plan['questions']} to answer for, {plan['answered']} of them answered already"
+    """Describe a plan: samples, questions, requests and their cost."""
+    about = f"{plan['samples']} samples, " if plan["samples"] else ""
+    known = f"{plan['questions']} questions, {plan['answered']} of them answered already"
     return f"{about}{known}\n{cost_text(plan)}"
 
 
 def cost_text(plan: Mapping[str, Any]) -> str:
-    """What a plan would cost: requests, tokens, money."""
-    cost = f"{plan['requests']} requests, about {plan['input_tokens']} tokens in, at most {plan['output_tokens']} out"
+    """Describe the cost of a plan: the range of requests, tokens, money."""
+    fewest, most = plan["fewest_requests"], plan["most_requests"]
+    lines = [
+        f"{fewest} to {most} requests; {plan['requests']} expected, about {plan['input_tokens']} tokens in, at most "
+        f"{plan['output_tokens']} out"
+        if most > fewest
+        else f"{plan['requests']} requests, about {plan['input_tokens']} tokens in, at most {plan['output_tokens']} out"
+    ]
+    if most > plan["requests"]:
+        lines.append("a reply that cannot be used leads to further requests")
+    if plan["attempts"] > 1 and most:
+        lines.append(f"a request that fails is sent up to {plan['attempts']} times; each time counts")
     if plan["unpriced"]:
-        return f"{cost}\nprice of {plan['unpriced']!r} unknown; add it to prices.yaml to see it in money"
-    return cost if plan["money"] is None else f"{cost}\nabout {plan['money']:.4f} in money"
+        lines.append(f"price of {plan['unpriced']!r} unknown; add it to prices.yaml to see it in money")
+    elif plan["money"] is not None:
+        upper = f", at most {plan['most_money']:.4f}" if most > plan["requests"] else ""
+        lines.append(f"about {plan['money']:.4f}{upper} in money")
+    return "\n".join(lines)
 
 
 def spent_text(spent: Mapping[str, Any]) -> str:
@@ -281,14 +292,16 @@ def _folds(result: Mapping[str, Any]) -> str:
 
 
 def rows_text(lines: Sequence[Mapping[str, Any]]) -> str:
-    """A line a system, and why some ratings have no score."""
-    header = ["system", "n", *_STATISTICS.values()]
-    rows = [[line["system"], str(line["n"]), *(_cell(line, name) for name in _STATISTICS)] for line in lines]
-    return "\n".join([table(header, rows), *_notes(lines)])
+    """Format a line per system, and the reasons for ratings without a score."""
+    from accord.evidence import comparison_table
+
+    return "\n".join([table(*comparison_table(lines)), *_notes(lines)])
 
 
 def _cell(line: Mapping[str, Any], name: str) -> str:
-    return figure_text(line[name], line[f"{name}_low"], line[f"{name}_high"], 3)
+    from accord.evidence import statistic
+
+    return statistic(line, name)
 
 
 def groups_text(groups: Iterable[Mapping[str, Any]]) -> str:

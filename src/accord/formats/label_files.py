@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from accord.formats.beside import UNNAMED, answers_in, number_in
+from accord.formats.memory import Source
 from accord.formats.messages import checked_answer, checked_id, turn_index
 from accord.formats.record import ANNOTATOR_KEYS, Fields, Row, WrongShape, under_our_names
 from accord.formats.rows import TABLE_SUFFIXES, locate, read_rows, suffix
@@ -80,7 +80,7 @@ def is_exchange(fields: Fields) -> bool:
 
 
 def read_labels(
-    path: str | Path,
+    path: str | Source,
     rubric: Rubric,
     columns: Mapping[str, str] | None = None,
     on_bad_row: Callable[[BadRow], None] | None = None,
@@ -112,7 +112,7 @@ def read_labels(
             yield from labels
 
 
-def _rows(found: Path) -> Iterator[Row | BadRow]:
+def _rows(found: Source) -> Iterator[Row | BadRow]:
     """The rows of a file; those of a table without the apostrophes that keep cells from being run (`inert`)."""
     for row in read_rows(found):
         if isinstance(row, Row) and suffix(found) in TABLE_SUFFIXES:
@@ -165,7 +165,7 @@ def raw_answers(fields: Fields) -> tuple[Target, list[tuple[str, str, Any]]]:
 
 
 def raw_label_rows(
-    path: str | Path, columns: Mapping[str, str] | None = None
+    path: str | Source, columns: Mapping[str, str] | None = None
 ) -> Iterator[tuple[Target, list[tuple[str, str, Any]]]]:
     """Every row of a file of labels as `raw_answers` reads it; rows that cannot be read are passed over."""
     found = locate(path)

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from accord.formats.annotations import looks_like_annotations
 from accord.formats.label_files import looks_like_labels, mapped, read_labels
+from accord.formats.memory import Source
 from accord.formats.record import Fields, Format, Record, Row, WrongShape, admitted, formats, grouped
 from accord.formats.rows import Lines, line_chunks, locate, read_rows, rows_of_lines
 from accord.values import BadInput, BadRow, sendable
@@ -26,17 +27,17 @@ OnPassedOver = Callable[[str], None]
 
 
 def read(
-    path: str | Path,
+    path: str | Source,
     format: str = "auto",
     columns: Mapping[str, str] | None = None,
     on_bad_row: OnBadRow | None = None,
     on_passed_over: OnPassedOver = lambda reason: None,
     stem: str | None = None,
 ) -> Iterator[Record]:
-    """Every conversation of a file, one after another, with the labels that stand beside it.
+    """Iterate over the conversations of a file or a table in memory, each with the labels of its row.
 
     Args:
-        path: A file, or a benchmark folder. Gzip is read as it is.
+        path: A file, which may be packed by gzip, a benchmark folder, or a table in memory.
         format: A name of `accord plugins`, or `auto` to tell by the first readable row.
         columns: Our column name to the file's, for tables whose columns are called otherwise.
         on_bad_row: Called with each bad row, which is then skipped; without it a bad row is raised.
@@ -159,7 +160,7 @@ def _whole(format: Format, fields: Fields) -> bool | None:
     return False if format.is_whole is None else format.is_whole(fields)
 
 
-def is_label_file(path: str | Path, columns: Mapping[str, str] | None = None) -> bool:
+def is_label_file(path: str | Source, columns: Mapping[str, str] | None = None) -> bool:
     """Whether a file holds labels rather than conversations, told by its first readable row.
 
     Raises:
@@ -175,25 +176,25 @@ def is_label_file(path: str | Path, columns: Mapping[str, str] | None = None) ->
         raise BadInput(f"{path}: {error}") from None
 
 
-def is_annotation_file(path: str | Path, columns: Mapping[str, str] | None = None) -> bool:
+def is_annotation_file(path: str | Source, columns: Mapping[str, str] | None = None) -> bool:
     """Whether a file holds annotations as `accord export` writes them, told by its first readable row."""
     first = next(_good_rows(locate(path), columns, lambda _: None), None)
     return first is not None and looks_like_annotations(first.fields)
 
 
-def first_row(path: str | Path, columns: Mapping[str, str] | None = None) -> Fields | None:
+def first_row(path: str | Source, columns: Mapping[str, str] | None = None) -> Fields | None:
     """A file's first readable row, under our names; `None` where there is none."""
     first = next(_good_rows(locate(path), columns, lambda _: None), None)
     return None if first is None else first.fields
 
 
-def stands_alone(path: str | Path, columns: Mapping[str, str] | None = None) -> bool:
+def stands_alone(path: str | Source, columns: Mapping[str, str] | None = None) -> bool:
     """Whether a file holds a tool's answers about conversations of another file, told by its first readable row."""
     first = next(_good_rows(locate(path), columns, lambda _: None), None)
     return first is not None and any(kind.alone is not None and kind.alone(first.fields) for _, kind in formats)
 
 
-def columns_of(path: str | Path) -> set[str]:
+def columns_of(path: str | Source) -> set[str]:
     """The names in a file's first readable row."""
     first = next(_good_rows(locate(path), None, lambda _: None), None)
     return set() if first is None else set(first.fields)
@@ -203,7 +204,7 @@ def _raise(error: BadRow) -> None:
     raise error
 
 
-def _good_rows(path: Path, columns: Mapping[str, str] | None, complain: OnBadRow) -> Iterator[Row]:
+def _good_rows(path: Source, columns: Mapping[str, str] | None, complain: OnBadRow) -> Iterator[Row]:
     rows = read_rows(path)
     yield from _kept(mapped(rows, columns, str(path)) if columns else rows, complain)
 
@@ -217,7 +218,7 @@ def _kept(rows: Iterable[Row | BadRow], complain: OnBadRow) -> Iterator[Row]:
 
 
 def _records(
-    path: Path,
+    path: Source,
     format: Format,
     rows: Iterator[Row],
     complain: OnBadRow,
@@ -286,7 +287,7 @@ def _converted(format: Format, fields: Sequence[Fields], default_id: str) -> Rec
 
 
 def _keyed(
-    path: Path, format: Format, rows: Iterator[Row], complain: OnBadRow, passed_over: OnPassedOver
+    path: Source, format: Format, rows: Iterator[Row], complain: OnBadRow, passed_over: OnPassedOver
 ) -> Iterator[tuple[str | None, Row]]:
     """Rows, split where one bundles several, each with the id of its conversation."""
     key = format.key
@@ -302,7 +303,7 @@ def _keyed(
                 yield name[0], Row(row.line, part)
 
 
-def _guarded(path: Path, line: int, complain: OnBadRow, convert: Callable[..., T], *arguments: Any) -> T | None:
+def _guarded(path: Source, line: int, complain: OnBadRow, convert: Callable[..., T], *arguments: Any) -> T | None:
     """What `convert` makes of a row, or `None` after complaining of it."""
     try:
         return convert(*arguments)

@@ -13,10 +13,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, overload
 
 import msgspec
 
+from accord.formats.memory import MemoryTable, Source
 from accord.formats.parquet import COLUMNS, ROW_VALUES, parquet_rows
 from accord.formats.record import Row
 from accord.values import DEEPEST, MB, BadInput, BadRow, is_too_deep, open_unpacked, regular, shown_size, unpacked_name
@@ -42,12 +43,18 @@ _MESSAGES = ("messages", "turns", "transcript", "dialogue", "dialog")
 _ITEMS_FILE = "items.jsonl.gz"
 
 
-def locate(path: str | Path) -> Path:
-    """The file to read: `path` itself, or the items file of a benchmark folder.
+@overload
+def locate(path: str | Path) -> Path: ...
+@overload
+def locate(path: str | Source) -> Source: ...
+def locate(path: str | Source) -> Source:
+    """Return what to read: a table in memory, a file, or the items file of a benchmark folder.
 
     Raises:
         BadInput: There is no such file, it is empty, or it is a pipe, a device or a socket.
     """
+    if isinstance(path, MemoryTable):
+        return path
     found = Path(path)
     if found.is_dir():
         found = found / _ITEMS_FILE
@@ -62,20 +69,23 @@ def locate(path: str | Path) -> Path:
     return found
 
 
-def suffix(path: Path) -> str:
-    """The file's ending in lower case, without `.gz` and its like."""
+def suffix(path: Source) -> str:
+    """Return the file's ending in lower case, without `.gz` and its like; a table in memory has none."""
     return Path(unpacked_name(path.name.lower())).suffix
 
 
-def read_rows(path: Path) -> Iterator[Row | BadRow]:
-    """Every row of a file in order; a row that cannot be parsed is yielded as the error it is.
+def read_rows(path: Source) -> Iterator[Row | BadRow]:
+    """Iterate over the rows of a file or a table in order; a row that cannot be read is a `BadRow`.
 
     Raises:
         BadInput: The file as a whole cannot be read: unreadable, not UTF-8 text, a broken archive.
     """
     kind, bad = suffix(path), 0
     rows: Iterator[Row | BadRow]
-    if kind == ".parquet":
+    if isinstance(path, MemoryTable):
+        found = enumerate(path.rows(), 1)
+        rows = (row if isinstance(row, BadRow) else _table_row(path, number, row) for number, row in found)
+    elif kind == ".parquet":
         rows = (_table_row(path, number, fields) for number, fields in enumerate(parquet_rows(path), 1))
     else:
         rows = _csv_rows(path, "\t" if kind == ".tsv" else None) if kind in TABLE_SUFFIXES else _json_rows(path)
@@ -335,7 +345,7 @@ def decoded_json(text: bytes | str) -> Any:
         return json.loads(text if isinstance(text, str) else text.decode("utf-8"))
 
 
-def _row(path: Path, line: int, fields: Any, may_be_deep: bool = True) -> Row | BadRow:
+def _row(path: Source, line: int, fields: Any, may_be_deep: bool = True) -> Row | BadRow:
     if not isinstance(fields, dict):
         return BadRow(str(path), line, f"expected a JSON object, got {type(fields).__name__}")
     if may_be_deep and is_too_deep(fields):
@@ -343,7 +353,7 @@ def _row(path: Path, line: int, fields: Any, may_be_deep: bool = True) -> Row | 
     return Row(line, fields)
 
 
-def _table_row(path: Path, line: int, fields: Mapping[str, Any]) -> Row | BadRow:
+def _table_row(path: Source, line: int, fields: Mapping[str, Any]) -> Row | BadRow:
     if any(isinstance(cell, str | bytes) and len(cell) > ROW_BYTES for cell in fields.values()):
         return BadRow(str(path), line, _too_long("a row"))
     return _row(path, line, dict(fields))

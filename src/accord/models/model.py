@@ -72,22 +72,27 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A call that gave nothing: `reason` is one word to count by (`refused`, `timeout`, ...), `detail` a sentence.
+    """A failed call.
 
-    `retry_after` is how many seconds the endpoint asks to be left alone for.
+    Attributes:
+        reason: One word to count by: `refused`, `timeout`, ...
+        detail: A sentence.
+        retry_after: Seconds until the endpoint accepts requests again, if known.
+        is_sent: False if the request never left this machine, so that it does not count against a budget.
     """
 
     reason: str
     detail: str = ""
     retry_after: float | None = None
+    is_sent: bool = True
 
 
 class CallFailed(AccordError):
     """Raised at the edge by a model whose call failed; batches turn it into its `Failure`."""
 
-    def __init__(self, reason: str, detail: str, retry_after: float | None = None) -> None:
+    def __init__(self, reason: str, detail: str, retry_after: float | None = None, is_sent: bool = True) -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)
-        self.failure = Failure(redacted(reason), redacted_message(detail), retry_after)
+        self.failure = Failure(redacted(reason), redacted_message(detail), retry_after, is_sent)
 
 
 Q = TypeVar("Q", contravariant=True)

@@ -164,7 +164,8 @@ class Role:
                 plan.questions += len(new)
                 plan.answered += len(new) - len(missing)
                 groups = in_requests(judge, missing)
-                plan.add(judge.name, [request for group in groups for request in judge.requests(shown, group)])
+                requests = [request for group in groups for request in judge.requests(shown, group)]
+                plan.add(self.name, judge.name, requests, self.options.attempts)
         return [found[place] for place in range(len(asked))]
 
     # --- as a chat model
@@ -209,12 +210,14 @@ class Role:
         found: list[Reply | Failure] = []
         for request, key, kept in zip(asked, keys, self._kept(keys), strict=True):
             plan.steps += 1
-            # What is assumed may make requests the same that will differ: those are all counted.
-            if request.stand_in is not None or plan.is_new(key):
+            plan.has_follow_ups = plan.has_follow_ups or request.stand_in is not None
+            # Assumed replies may lead to equal requests where real replies differ: count all, unless for the lower end.
+            if (request.stand_in is not None and plan.assume != "fewest") or plan.is_new(key):
                 plan.questions += 1
                 plan.answered += kept is not None
-                plan.add(self.model, [request.content] if kept is None else [])
-            found.append(kept or request.stand_in or Failure(NOT_ASKED, f"the {self.name}"))
+                plan.add(self.name, self.model, [request.content] if kept is None else [], self.options.attempts)
+            assumed = getattr(request, plan.assume) or request.stand_in
+            found.append(kept or assumed or Failure(NOT_ASKED, f"the {self.name}"))
         return found
 
     async def replied(self, asked: Sequence[Request], step: Callable[[], None]) -> list[Reply | Failure]:
@@ -270,7 +273,8 @@ class Role:
                 plan.questions += 1
                 plan.answered += key in kept
                 plan.steps += key not in kept
-                plan.add(self.likelihood.name, [] if key in kept else self.likelihood.requests([passage]))
+                requests = [] if key in kept else self.likelihood.requests([passage])
+                plan.add(self.name, self.likelihood.name, requests, self.options.attempts)
         return [_likelihoods(kept[key]) if key in kept else Failure("not measured yet") for key in keys]
 
     async def measured(self, passages: Sequence[Passage], step: Callable[[], None]) -> list[Measured]:

@@ -9,10 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from accord.evidence import Readable
 from accord.formats import (
     VALUE_KEYS,
     AnnotationWriter,
     Record,
+    Source,
     answer_to,
     columns_of,
     is_annotation_file,
@@ -21,6 +23,7 @@ from accord.formats import (
     read_annotations,
     read_labels,
     stands_alone,
+    tables_of,
 )
 from accord.project.inferring import positions_among
 from accord.project.preparing import ROWS_AT_ONCE, Job, Prepared, Reading, Seen, prepared_parts
@@ -42,17 +45,17 @@ from accord.values import (
 )
 
 
-@dataclass
-class Imported:
-    """What an import kept, and what it skipped.
+@dataclass(repr=False)
+class Imported(Readable):
+    """Counts of an import.
 
     Attributes:
-        conversations: How many were new, and how many known.
-        labels: The same of labels.
-        assessments: Of assessments of turns.
-        annotations: Of annotations that were exported.
+        conversations: Conversations that were new, and that were in the store.
+        labels: The same counts of labels.
+        assessments: The same counts of assessments of turns.
+        annotations: The same counts of exported annotations.
         bad_rows: The first bad rows that were skipped.
-        skipped: How many there were.
+        skipped: Number of bad rows that were skipped.
         other_files: Files of labels that answer no question of the rubric, and were left out.
         seen: What was noticed on the way.
     """
@@ -73,6 +76,15 @@ class Imported:
         self.skipped += 1
         if len(self.bad_rows) < self._MOST_SHOWN:
             self.bad_rows.append(str(error))
+
+    def summary(self) -> dict[str, Any]:
+        """Return the counts of new conversations and labels, and of skipped rows."""
+        return {"conversations": self.conversations.new, "labels": self.labels.new, "skipped": self.skipped or None}
+
+    def shown_rows(self) -> list[dict[str, Any]]:
+        """Return the new and known rows of each kind."""
+        kinds = ("conversations", "labels", "assessments", "annotations")
+        return [{"kind": name, **getattr(self, name)._asdict()} for name in kinds if any(getattr(self, name))]
 
     def to_json(self) -> dict[str, Any]:
         """Counts, and the first bad rows."""
@@ -95,7 +107,7 @@ class Imported:
 def import_files(
     store: Store,
     rubric: Rubric,
-    paths: Iterable[str | Path],
+    paths: Any,
     format: str = "auto",
     columns: Mapping[str, str] | None = None,
     skip_bad_rows: bool = False,
@@ -103,12 +115,12 @@ def import_files(
     reading: Reading = Reading(),
     workers: int = 1,
 ) -> Imported:
-    """Read files of conversations, labels and annotations into the store; conversations first, whatever the order.
+    """Read conversations, labels and annotations into the store; conversations first, whatever the order.
 
     Args:
         store: Where they are kept.
         rubric: Labels on its questions are checked against its scales.
-        paths: Files, or benchmark folders.
+        paths: A file, a benchmark folder or a table in memory (see `accord.formats.MemoryTable`), or a list of them.
         format: The conversations' format, or `auto`.
         columns: Our column names to the files', where they differ; each file takes the part that speaks of it.
         skip_bad_rows: Count and report bad rows instead of stopping at the first.
@@ -123,7 +135,7 @@ def import_files(
     """
     done = Imported()
     on_bad_row = done.skip if skip_bad_rows else None
-    files = {Path(path): _columns_here(Path(path), columns) for path in paths}
+    files = {path: _columns_here(path, columns) for path in tables_of(paths)}
     _check_used(files, columns)
     exported = [path for path, here in files.items() if is_annotation_file(path, here)]
     of_labels = [path for path, here in files.items() if path not in exported and is_label_file(path, here)]
@@ -185,7 +197,7 @@ def export_annotations(
 def _import_annotations(
     store: Store,
     rubric: Rubric,
-    path: Path,
+    path: Source,
     columns: Mapping[str, str] | None,
     done: Imported,
     on_bad_row: Callable[[BadInput], None] | None,
@@ -204,7 +216,7 @@ def _import_annotations(
     done.annotations = done.annotations.plus(store.add_annotations(counted(), bad))
 
 
-def _columns_here(path: Path, columns: Mapping[str, str] | None) -> dict[str, str]:
+def _columns_here(path: Source, columns: Mapping[str, str] | None) -> dict[str, str]:
     """The part of a column map that speaks of this file: one map serves conversations and labels."""
     if not columns:
         return {}
@@ -212,7 +224,7 @@ def _columns_here(path: Path, columns: Mapping[str, str] | None) -> dict[str, st
     return {ours: theirs for ours, theirs in columns.items() if theirs in names}
 
 
-def _check_used(files: Mapping[Path, Mapping[str, str]], columns: Mapping[str, str] | None) -> None:
+def _check_used(files: Mapping[Source, Mapping[str, str]], columns: Mapping[str, str] | None) -> None:
     """Refuse a mapped column that no file has.
 
     Raises:
@@ -308,7 +320,7 @@ def _keep(store: Store, job: Job, part: Prepared, done: Imported, waiting: _Wait
         done.assessments = done.assessments.plus(IssueAnnotations(store).add(_located(store, kept)))
 
 
-def _unasked(path: Path, rubric: Rubric, columns: Mapping[str, str]) -> list[str]:
+def _unasked(path: Source, rubric: Rubric, columns: Mapping[str, str]) -> list[str]:
     """The questions that a file of labels answers, where the rubric asks none of them; else nothing."""
     found: Counter[str] = Counter()
     for place, (_, answers) in enumerate(raw_label_rows(path, columns)):
@@ -322,7 +334,7 @@ def _unasked(path: Path, rubric: Rubric, columns: Mapping[str, str]) -> list[str
     return [] if answered_alone else [name for name, _ in found.most_common()]
 
 
-def _not_asked(path: Path, names: Sequence[str], rubric: Rubric) -> str:
+def _not_asked(path: Source, names: Sequence[str], rubric: Rubric) -> str:
     shown = ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
     return (
         f"{path} answers {shown}, which the rubric {rubric.name!r} does not ask (it asks "
@@ -344,7 +356,7 @@ def _located(store: Store, records: Sequence[Record]) -> Iterator[IssueAnnotatio
 def _add_answers(
     store: Store,
     rubric: Rubric,
-    path: Path,
+    path: Source,
     said: Iterable[Annotation],
     done: Imported,
     on_bad_row: Callable[[BadInput], None] | None,
@@ -387,7 +399,7 @@ def _quoted(each: Annotation, turns: Sequence[Turn]) -> Annotation:
 
 
 def _add_labels(
-    store: Store, path: Path, labels: Iterable[Label], done: Imported, on_bad_row: Callable[[BadInput], None] | None
+    store: Store, path: Source, labels: Iterable[Label], done: Imported, on_bad_row: Callable[[BadInput], None] | None
 ) -> None:
     def unknown(label: Label) -> None:
         _complain(BadInput(f"{path}: {unknown_target(label)}"), on_bad_row)

@@ -25,6 +25,7 @@ from accord.formats import (
     UNNAMED,
     Lines,
     Record,
+    Source,
     answer_to,
     asked_beside,
     chunks_of_lines,
@@ -151,7 +152,7 @@ class Job:
     """What is read, and how; a worker is handed it once.
 
     Attributes:
-        path: The file.
+        path: The file, or a table in memory.
         rubric: Labels on its questions are checked against its scales.
         format: The conversations' format, or `auto`.
         columns: Our column names to the file's, where they differ.
@@ -160,7 +161,7 @@ class Job:
         is_alone: Whether the file holds answers about conversations of another one.
     """
 
-    path: Path
+    path: Source
     rubric: Rubric
     format: str = "auto"
     columns: Mapping[str, str] | None = None
@@ -212,8 +213,9 @@ def prepared_parts(job: Job, workers: int = 1) -> Iterator[Prepared]:
         BadInput: The file cannot be read as a whole. What is wrong with a row comes out with what stood before it.
         AccordError: A worker was killed.
     """
-    is_large = workers > 1 and not job.columns and locate(job.path).stat().st_size >= LARGE_BYTES
-    found = chunks_of_lines(job.path, job.format, ROWS_AT_ONCE, PART_BYTES) if is_large else None
+    found, path = None, locate(job.path)
+    if workers > 1 and not job.columns and isinstance(path, Path) and path.stat().st_size >= LARGE_BYTES:
+        found = chunks_of_lines(path, job.format, ROWS_AT_ONCE, PART_BYTES)
     yield from _here(job) if found is None else _elsewhere(replace(job, format=found[0]), found[1], workers)
 
 
@@ -356,6 +358,7 @@ def _work(lines: Lines) -> Prepared:
     """What some lines of the file hold."""
     job, done, over = _JOB, Prepared(), list[str]()
     assert job is not None
+    assert isinstance(job.path, Path)
     records = records_of_lines(job.path, job.format, lines, done.bad.append if job.skips else None, over.append)
     while not _prepare(records, job, done):
         pass  # the part is as large as the lines were

@@ -253,7 +253,7 @@ class Project:
 
     def import_(
         self,
-        paths: Iterable[str | Path],
+        paths: Any,
         format: str = "auto",
         columns: Mapping[str, str] | None = None,
         skip_bad_rows: bool = False,
@@ -261,7 +261,10 @@ class Project:
         reading: Reading | None = None,
         workers: int = 1,
     ) -> Imported:
-        """Read files of conversations and of labels into the store; see `import_files`."""
+        """Read conversations and labels into the store; see `import_files`.
+
+        `paths` is a file, a data frame, an Arrow table, a data set, a list of dicts, or a list of such sources.
+        """
         return steps.import_files(
             self.store, self.rubric, paths, format, columns, skip_bad_rows, on_progress, reading or steps.Reading(),
             workers,
@@ -360,10 +363,14 @@ class Project:
     # --- verbs --------------------------------------------------------------------------------------------------
 
     def judge(
-        self, sources: Sequence[str] = (), selected: Selected | None = None, on_step: Callable[[], None] = lambda: None
+        self,
+        sources: Sequence[str] = (),
+        selected: Selected | None = None,
+        on_step: Callable[[], None] = lambda: None,
+        on_stop: Callable[[JudgeRun], None] = lambda run: None,
     ) -> JudgeRun:
         """Ask the sources that need a model; see `accord.project.judging.judge`."""
-        return steps.judging.judge(self, sources, selected or steps.Selected(), on_step)
+        return steps.judging.judge(self, sources, selected or steps.Selected(), on_step, on_stop=on_stop)
 
     def plan_judge(self, sources: Sequence[str] = (), selected: Selected | None = None) -> Plan:
         """What `judge` would cost; nobody is asked."""
@@ -408,14 +415,17 @@ class Project:
 
     def score(
         self,
-        source: str | Path,
-        out: str | Path,
+        source: Any,
+        out: str | Path | None = None,
         evaluator: str | Path | Evaluator | None = None,
         perspective: Perspective | None = None,
         options: ScoreOptions | None = None,
         **reading: Any,
     ) -> ScoreRun:
-        """Score a file of conversations into another file; see `accord.project.scoring.score_file`."""
+        """Score the conversations of a file or a table in memory; see `accord.project.scoring.score_file`.
+
+        Without `out` the result holds the scores: iterate over it, or call `to_polars` or `to_pandas`.
+        """
         made = self.load(evaluator) if evaluator is None or isinstance(evaluator, str | Path) else evaluator
         return steps.scoring.score_file(
             self, made, source, out, perspective or steps.Perspective(), options or steps.ScoreOptions(), **reading

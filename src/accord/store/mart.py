@@ -529,7 +529,7 @@ def _about(path: Path) -> _Part:
     try:
         about = json.loads(pl.read_parquet_metadata(path)[_ABOUT])
         if about["format"] != _FORMAT:
-            return _Part(fault=f"{name} was written by another version of Accord; rebuild the mart: accord board rebuild")
+            return _Part(fault=f"{name} is of another version of Accord; rebuild the mart: accord board rebuild")
         part = _Part(int(about["rows"]), bool(about["base"]), frozenset(map(str, about["replaces"])))
         scan = pl.scan_parquet(path, glob=False)
         schema, rows = scan.collect_schema(), int(scan.select(pl.len()).collect().item())

@@ -9,7 +9,7 @@ from .conversation import Target as Target, Turn as Turn, WITHOUT as WITHOUT, ca
 from .conversation import content_hash as content_hash, text_hash as text_hash
 from .errors import AccordError as AccordError, BadInput as BadInput, BadRow as BadRow, BudgetReached as BudgetReached
 from .errors import GateFailed as GateFailed, MissingExtra as MissingExtra, ModelError as ModelError
-from .errors import NotFitted as NotFitted, UnknownName as UnknownName, Unmeasured as Unmeasured
+from .errors import NotFitted as NotFitted, NotSent as NotSent, UnknownName as UnknownName, Unmeasured as Unmeasured
 from .incoming import ARRAYS_BYTES as ARRAYS_BYTES, CARD_BYTES as CARD_BYTES, DEEPEST as DEEPEST
 from .incoming import FREE_BYTES as FREE_BYTES, MB as MB, PACKED_ENDINGS as PACKED_ENDINGS, RATIO as RATIO
 from .incoming import FIRST_MOMENT as FIRST_MOMENT, LAST_MOMENT as LAST_MOMENT, in_calendar as in_calendar

@@ -30,10 +30,11 @@ class BadInput(AccordError):
 
 
 class BadRow(BadInput):
-    """One row of an input file that cannot be read: where it stands and why."""
+    """A row of a file, or of a table in memory, that cannot be read: its place and the reason."""
 
     def __init__(self, path: str, line: int, reason: str) -> None:
-        super().__init__(f"{path}, line {line}: {reason}")
+        unit = "row" if path.startswith("<") or path.endswith(".parquet") else "line"
+        super().__init__(f"{path}, {unit} {line}: {reason}")
         self.path = path
         self.line = line
         self.reason = reason
@@ -64,6 +65,10 @@ class MissingExtra(AccordError):
 
 class ModelError(AccordError):
     """A model or its endpoint cannot do what was asked of it."""
+
+
+class NotSent(ModelError):
+    """A request could not be sent: the API key is missing, or the endpoint accepts no connection."""
 
 
 class NotFitted(AccordError):

@@ -155,10 +155,11 @@ def report(
 @command("gate")
 def gate(
     min_agreement: Annotated[
-        float | None, typer.Option("--min-agreement", help="Minimum lower bound of r with people.")
+        float | None, typer.Option("--min-agreement", help="Minimum lower bound of r with people, from -1 to 1.")
     ] = None,
     min_within: Annotated[
-        float | None, typer.Option("--min-within", help="Minimum lower bound of r with people within annotators.")
+        float | None,
+        typer.Option("--min-within", help="Minimum lower bound of r with people within annotators, from -1 to 1."),
     ] = None,
     min_mean: Annotated[float | None, typer.Option("--min-mean", help="Minimum mean of the latest scores.")] = None,
     max_unscored: Annotated[
@@ -177,10 +178,13 @@ def gate(
     from accord.values import GateFailed
 
     with open_project(config_file, chosen(synthetic)) as project:
+        question = project.question
+        scale = question.scale if question.scale.is_ordered and not question.compares else None
         checks = check_gate(
-            project.store, min_agreement, min_mean, max_unscored, min_within, project.config.synthetic, include_training
-        )
+            project.store, min_agreement, min_mean, max_unscored, min_within, project.config.synthetic,
+            include_training, scale,
+        )  # fmt: skip
     show({"checks": [each.to_json() for each in checks]}, as_json, lambda _: "\n".join(map(str, checks)))
-    failed = [str(each) for each in checks if not each.passed]
+    failed = sum(not each.passed for each in checks)
     if failed:
-        raise GateFailed("; ".join(failed))
+        raise GateFailed(f"gate failed: {failed} of {len(checks)} conditions not met")

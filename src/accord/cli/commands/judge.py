@@ -66,8 +66,13 @@ def judge(
             _brought(judge_in_batches(project, selected), as_json)
             return
         total = project.plan_judge(source or (), selected).steps if sys.stderr.isatty() else None
-        with spending(project.budget), Progress("judged", total) as progress:
-            done = project.judge(source or (), selected, progress.step)
+        stopped: list[JudgeRun] = []
+        try:
+            with spending(project.budget), Progress("judged", total) as progress:
+                done = project.judge(source or (), selected, progress.step, stopped.append)
+        finally:
+            for partial in stopped:
+                show(partial.to_json(), as_json, lambda _: _text(stopped[0]))
         show(done.to_json(), as_json, lambda _: _text(done))
         if not done.samples and not everything:
             note("nobody has rated a conversation yet, so none was judged; --all judges every one")
@@ -76,7 +81,7 @@ def judge(
         silent = done.unanswered.get(NOT_RECORDED, 0)
         if silent:
             note(f"{silent} questions were never recorded, and are asked by nobody: they stay missing evidence")
-        if silent < sum(done.unanswered.values()):
+        if done.failed:
             stop("some questions stayed unanswered; run the command again to ask for them alone", PARTLY_UNSCORED)
 
 
@@ -113,8 +118,10 @@ def _warn_of_small(model: str) -> None:
 
 def _text(done: JudgeRun) -> str:
     asked = sum(done.asked.values())
-    lines = [f"{done.samples} judged: {done.answered} answers, {asked} requests for them now"]
-    lines += [f"  {count} known to {source}" for source, count in done.known.items()]
+    lines = [
+        f"{done.samples} samples: {done.answered} answers ({asked} requested in this run), {done.failed} failed",
+        *(f"  {source}: evidence on {count} samples" for source, count in done.known.items()),
+    ]
     lines += [line for counts in done.counts.values() for line in counts.lines()]
     lines += [f"  {count} without an answer: {reason}" for reason, count in done.unanswered.items()]
     return "\n".join(lines)

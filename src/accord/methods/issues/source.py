@@ -234,7 +234,7 @@ class Issues(Source):
             if asking is None or not missing:
                 continue
             flows = [
-                to(FINDER, annotate(c, turns, asking, name), "dialogues assessed", stand_in=_stand_in)
+                to(FINDER, annotate(c, turns, asking, name), "dialogues assessed", stand_in=_stand_in, most=_worst)
                 for c, turns in missing
             ]
             found = [each for mine in (yield from together(flows)) for each in mine]
@@ -403,6 +403,16 @@ def _conversations(samples: Iterable[Sample]) -> list[Conversation]:
 
 def _why(each: Unannotated) -> str:
     return each.detail if each.reason == "no verdict" else each.reason
+
+
+def _worst(prompt: Prompt) -> Reply:
+    """Return the reply with the most follow-up requests.
+
+    For a dialogue it is unreadable, so that each turn is asked about alone. For a turn it has a loss, so that it is
+    asked for again, and an issue of an unknown kind, whose kind is asked for. For a list of kinds it is no list.
+    """
+    issue = {"type": "an unknown kind", "comment": "", "quote": ""}
+    return Reply(json.dumps({"issues": [issue, None], "comment": "", "score": 3}))
 
 
 def _stand_in(prompt: Prompt) -> Reply:
