@@ -88,7 +88,10 @@ class Tabular(Readable):
         return self.to_polars().__arrow_c_stream__(requested_schema)
 
 
-STATISTICS_SHOWN = {"rmse": "RMSE", "pearson": "r", "spearman": "ρ", "kendall": "τ", "log_loss": "log loss"}
+STATISTICS_SHOWN = {
+    "rmse": "RMSE", "rmse_new_annotator": "RMSE, new annotator", "pearson": "r", "spearman": "ρ", "kendall": "τ",
+    "log_loss": "log loss",
+}  # fmt: skip
 
 
 def comparison_table(lines: Rows) -> tuple[list[str], list[list[str]]]:
