@@ -112,7 +112,7 @@ def check_store(url: str, mart: Path | None = None) -> Checked:
 
 
 def _check_mart(folder: Path, found: Checked) -> None:
-    again = "accord board rebuild; rows of live scoring have no other copy, so restore the file from a backup if you have one"
+    again = "accord board rebuild; rows of live scoring have no other copy: restore the file from a backup if you can"
     found.damage += [Damage(f"mart: {fault}", again) for fault in Mart(folder).faults()]
     aside = sorted(folder.glob(f"*{DAMAGED}")) if folder.is_dir() else []
     found.notes += [f"{each} was set aside because it could not be read; nothing reads it" for each in aside]
