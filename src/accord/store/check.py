@@ -35,7 +35,8 @@ from accord.store.engine import (
     said,
     version_of,
 )
-from accord.store.mart import DAMAGED, Mart
+from accord.store.mart import Mart
+from accord.store.mart_files import DAMAGED
 from accord.store.paid import spool_folders
 from accord.store.parts import COMPUTED, VECTOR, check_vector
 from accord.store.rows import annotation_from
