@@ -35,7 +35,8 @@ from accord.store.engine import (
     said,
     version_of,
 )
-from accord.store.mart import DAMAGED, Mart
+from accord.store.mart import Mart
+from accord.store.mart_files import DAMAGED
 from accord.store.paid import spool_folders
 from accord.store.parts import COMPUTED, VECTOR, check_vector
 from accord.store.rows import annotation_from
@@ -114,7 +115,7 @@ def check_store(url: str, mart: Path | None = None) -> Checked:
 
 
 def _check_mart(folder: Path, found: Checked) -> None:
-    again = "accord board rebuild; rows of live scoring have no other copy: restore the file from a backup"
+    again = "accord board rebuild; rows of live scoring have no other copy: restore the file from a backup if you can"
     found.damage += [Damage(f"mart: {fault}", again) for fault in Mart(folder).faults()]
     aside = sorted(folder.glob(f"*{DAMAGED}")) if folder.is_dir() else []
     found.notes += [f"{each} was set aside because it could not be read; nothing reads it" for each in aside]
