@@ -23,7 +23,7 @@ from typing import IO, TYPE_CHECKING, Self, TypeVar
 
 from accord.store.engine import StoreError, is_in_memory, parsed_url
 from accord.store.mart_rows import MartRow, frame_of, frames_of, lines_of, mart_schema, read_line
-from accord.values import BadInput
+from accord.values import BadInput, make_private, open_private
 
 if TYPE_CHECKING:
     import polars as pl
@@ -175,7 +175,7 @@ class Mart:
         count = int(rows.select(pl.len()).collect().item())
         about = {"format": _FORMAT, "rows": count, "base": base, "replaces": sorted(replaces)}
         try:
-            rows.sink_parquet(beside, metadata={_ABOUT: json.dumps(about)}, row_group_size=100_000)
+            rows.sink_parquet(make_private(beside), metadata={_ABOUT: json.dumps(about)}, row_group_size=100_000)
             _sync(beside)
             os.replace(beside, self._place(name))
             _sync(self.folder)
@@ -335,7 +335,7 @@ class Mart:
         import polars as pl
 
         self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / "compacting.lock").open("ab") as stream:
+        with open_private(self.folder / "compacting.lock", "ab") as stream:
             if not try_lock(stream):
                 return False
             self.seal()
@@ -404,7 +404,7 @@ class MartWriter:
     def _open(self) -> IO[bytes]:
         self.mart.folder.mkdir(parents=True, exist_ok=True)
         self._path = self.mart.folder / f"live-{secrets.token_hex(12)}.jsonl"
-        self._stream = stream = self._path.open("ab", buffering=0)
+        self._stream = stream = open_private(self._path, "ab", buffering=0)
         try_lock(stream)
         self._rows = 0
         return stream
