@@ -20,7 +20,7 @@ from sqlalchemy.pool import QueuePool
 from sqlalchemy.schema import ExecutableDDLElement
 
 from accord.store.schema import metadata
-from accord.values import AccordError, BadInput, MissingExtra, keep_url_secrets
+from accord.values import AccordError, BadInput, MissingExtra, keep_url_secrets, make_private
 
 # A connection that is lost is one line of ours; SQLAlchemy's own log of it is for who asks for it.
 logging.getLogger("sqlalchemy").addHandler(logging.NullHandler())
@@ -147,6 +147,9 @@ def connected(url: str, access: Access = "shared") -> Engine:
     if engine.dialect.name == "sqlite":
         if not in_memory:
             Path(str(parsed.database)).parent.mkdir(parents=True, exist_ok=True)
+            if access == "shared":
+                with suppress(OSError):  # SQLite tells why a file cannot be made
+                    make_private(Path(str(parsed.database)))
         if access == "exclusive":
             event.listen(engine, "connect", _lock_exclusively)
         event.listen(engine, "connect", _read_only_settings if access == "immutable" else _sqlite_settings)

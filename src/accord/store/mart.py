@@ -28,7 +28,7 @@ from typing import IO, TYPE_CHECKING, Self, TypeVar
 from accord.store.engine import StoreError, is_in_memory, parsed_url
 from accord.store.mart_files import ABOUT, DAMAGED, FORMAT, PASSED_OVER, Part, about_part, scan_part, sync, try_lock
 from accord.store.mart_rows import MartRow, frame_of, frames_of, in_calendar_only, lines_of, mart_schema, read_line
-from accord.values import BadInput, first_line, open_regular, regular, unreadable_parquet
+from accord.values import BadInput, first_line, make_private, open_private, open_regular, regular, unreadable_parquet
 
 if TYPE_CHECKING:
     import polars as pl
@@ -169,7 +169,7 @@ class Mart:
         count = int(rows.select(pl.len()).collect().item())
         about = {"format": FORMAT, "rows": count, "base": base, "replaces": sorted(replaces)}
         try:
-            rows.sink_parquet(beside, metadata={ABOUT: json.dumps(about)}, row_group_size=100_000)
+            rows.sink_parquet(make_private(beside), metadata={ABOUT: json.dumps(about)}, row_group_size=100_000)
             sync(beside)
             os.replace(beside, self._place(name))
             sync(self.folder)
@@ -391,7 +391,7 @@ class Mart:
             lock = self.folder / _LOCK
             if lock.exists():
                 regular(lock)
-        with lock.open("ab") as stream:
+        with open_private(lock, "ab") as stream:
             if not try_lock(stream):
                 return False
             self.seal()
@@ -472,7 +472,7 @@ class MartWriter:
     def _open(self) -> IO[bytes]:
         self.mart.folder.mkdir(parents=True, exist_ok=True)
         self._path = self.mart.folder / f"live-{secrets.token_hex(12)}.jsonl"
-        self._stream = stream = self._path.open("ab", buffering=0)
+        self._stream = stream = open_private(self._path, "ab", buffering=0)
         try_lock(stream)
         self._rows = 0
         return stream

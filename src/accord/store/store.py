@@ -379,13 +379,8 @@ class Store:
     def start_run(self, command: str, settings: Mapping[str, Any]) -> str:
         """Note that a command began, after all others whatever the clock says; returns the run's id."""
         run = uuid.uuid4().hex[:12]
-        row = {
-            "id": run,
-            "command": command,
-            "settings": canonical_json(settings),
-            "status": "running",
-            "started": now(after=self._one(select(func.max(runs.c.started)))),
-        }
+        row = {"id": run, "command": command, "settings": canonical_json(settings), "status": "running"}
+        row["started"] = now(after=self._one(select(func.max(runs.c.started))))
         with said(self.url), self._engine.begin() as connection:
             self._add(connection, runs, [{**row, "results": None, "finished": None}])
         return run

@@ -17,7 +17,7 @@ import shutil
 import sqlite3
 import uuid
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from accord.store.parts import COMPUTED
 from accord.store.rows import batches
 from accord.store.schema import alarms, cache, claims, days, metadata, runs, scores
 from accord.store.store import Store
-from accord.values import BadInput
+from accord.values import BadInput, make_private
 
 ROWS_AT_ONCE = 5000
 """Rows of one transaction: short enough that others who write wait for less than a second."""
@@ -55,6 +55,8 @@ def backup(url: str, target: Path) -> dict[str, int]:
             with said(url), source.connect() as connection:
                 driver = connection.connection.driver_connection
                 assert driver is not None
+                with suppress(OSError):  # SQLite tells why a file cannot be made
+                    make_private(part)
                 with _named(f"cannot copy to {target}"):
                     driver.execute("VACUUM INTO ?", (str(part),))
         else:
@@ -127,7 +129,7 @@ def restore(url: str, source: Path, replace: bool = False) -> dict[str, int]:
             raise BadInput(f"the store holds {listed}; to put the copy in their place: --replace (back it up before)")
         if found.version != newest_migration():  # the copy stays as it is: a copy of it is brought up to date
             older = source.with_name(f".{source.name}.{uuid.uuid4().hex[:8]}")
-            shutil.copyfile(source, older)
+            shutil.copyfile(source, make_private(older))
             open_engine(str(older)).dispose()
         with said(url):
             _put_back(store, older or source)

@@ -23,8 +23,8 @@ from .incoming import shown_size as shown_size, unpacked_name as unpacked_name
 from .json_types import Json as Json, JsonSchema as JsonSchema
 from .labels import Label as Label, Labels as Labels, check_label as check_label, check_value as check_value
 from .outgoing import LONGEST_NAME as LONGEST_NAME, bounded as bounded, in_lines as in_lines, inert as inert
-from .outgoing import on_page as on_page, one_line as one_line, visible as visible, write_whole as write_whole
-from .outgoing import written as written
+from .outgoing import on_page as on_page, one_line as one_line, visible as visible, written as written
+from .output_files import make_private as make_private, open_private as open_private, write_whole as write_whole
 from .registry import Registry as Registry
 from .rubric import Applies as Applies, Question as Question, Reason as Reason, Rubric as Rubric, Side as Side
 from .rubric import dump_rubric as dump_rubric, load_rubric as load_rubric, read_rubric as read_rubric
