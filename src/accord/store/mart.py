@@ -414,8 +414,8 @@ class Mart:
         """Write everything that can be read into one part, and return the names of the files that it replaces."""
         import polars as pl
 
+        parts, _, _ = self._listed()  # before the rows are read: a part that comes later is not replaced
         there, _ = self.scan()
-        parts, _, _ = self._listed()
         before = {each for _, part in parts.values() for each in part.replaces if (self.folder / each).exists()}
         if replacing:
             there = there.filter(pl.col("origin") == LIVE_ROWS)
@@ -423,8 +423,9 @@ class Mart:
             made = pl.concat(list(rows)).unique("key", keep="last", maintain_order=True)
             there = pl.concat([there.filter(~pl.col("key").is_in(made["key"].implode())), made.lazy()])
         # Logs that are open stay: their rows come again, and take the place of these.
-        self._write(there, None, base=True, replaces=parts.keys() | before)
-        return parts.keys() | before
+        replaced = (parts.keys() | before) - {name for name, _ in self._broken}
+        self._write(there, None, base=True, replaces=replaced)
+        return replaced
 
 
 LIVE_ROWS, BATCH_ROWS = "live", "batch"

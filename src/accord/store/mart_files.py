@@ -73,7 +73,7 @@ def about_part(path: Path) -> Part:
 
 
 def sync(path: Path) -> None:
-    """See to it that a file, or a folder's list of files, is on the disk; Windows syncs no folders."""
+    """Flush a file, or the list of files of a folder, to the disk; Windows cannot flush folders."""
     if path.is_dir() and os.name == "nt":
         return
     file = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
@@ -84,7 +84,7 @@ def sync(path: Path) -> None:
 
 
 def try_lock(stream: IO[bytes]) -> bool:
-    """Lock an open file until it is closed, or its process is gone; whether nobody else holds it."""
+    """Lock an open file until it is closed or its process ends; return False if another process holds the lock."""
     try:
         if os.name == "nt":
             import msvcrt
