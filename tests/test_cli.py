@@ -31,9 +31,11 @@ from accord.cli import (
 from accord.evidence import Column, EvidenceTable, Learned, Source, Training
 from accord.evidence import sources as sources_of_evidence
 from accord.models import Flow, nothing
-from accord.store import Store
+from accord.project import with_settings
+from accord.store import Store, Studies
 from accord.testing import ChatServer, answer_any, completion, tokens_in
-from accord.values import Sample
+from accord.values import BadInput, Sample
+from accord.workbench import OpenStudy
 
 CHATS, RATINGS = map(str, sources())
 PLAIN = "folds: 3\ndraws: 50\nevaluators: {calibration: {head: mixed}}\n"
@@ -304,6 +306,35 @@ def test_wrong_input_ends_in_one_line(arguments: list[str], says: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("study", "error"),
+    [
+        ("a/b: {}", "study 'a/b': the name of a study is text of 1 to 60 letters"),
+        ("a: {items: {where: {system: 1}}}", "study 'a': items.where.system: Input should be a valid tuple, got 1"),
+        ("a: {per_itm: 2}", "study 'a': unknown key 'per_itm'. Did you mean 'per_item'?"),
+        ("a: {level: pair, marks: soda-eval}", "study 'a': issues are marked in turns of one conversation"),
+        ("a: {title: '${NOT_SET_ANYWHERE}'}", "study 'a': the environment variable NOT_SET_ANYWHERE is not set"),
+        ("a: null", "study 'a': Input should be a valid dictionary"),
+    ],
+)
+def test_a_broken_study_blocks_no_command_and_is_named_once(study: str, error: str) -> None:
+    Path("accord.yaml").write_text("models: {}\n")
+    imported()
+    Path("accord.yaml").write_text(f"studies:\n  {study}\n  good: {{title: Fine}}\n")
+    for arguments in (["users", "list", "--json"], ["watch", "--json"]):
+        result = CliRunner().invoke(app, arguments)
+        assert result.exit_code == 0, result.output
+        assert result.stderr.count(f"note: {error}") == 1 and "study '" not in result.stdout
+    with open_project() as opened:
+        assert list(opened.config.studies) == [yaml.safe_load(f"{{{study}}}").popitem()[0], "good"]
+        assert with_settings(opened.config, ["studies.good.per_item=2"]).broken_studies == opened.config.broken_studies
+        studies = Studies(opened.store)
+        assert OpenStudy(opened, "good", studies).title == "Fine"
+        with pytest.raises(BadInput, match=re.escape(error)):
+            OpenStudy(opened, *opened.config.broken_studies, studies)
+        studies.close()
+
+
+@pytest.mark.parametrize(
     ("config", "says"),
     [
         ("stor: x\n", "unknown key 'stor'. Did you mean 'store'?"),
@@ -329,8 +360,7 @@ def test_wrong_input_ends_in_one_line(arguments: list[str], says: str) -> None:
         ("evaluators: {mine: {sources: [rubrik]}}\n", "unknown source 'rubrik'. Did you mean 'rubric'?"),
         ("evaluators: {mine: {settings: {domain_corelation: 1}}}\n", "unknown setting of the head 'auto' 'domain_corelation'. Did you mean 'domain_correlation'?"),
         ("evaluators: {mine: {choose: {slopes: [true]}}}\n", "unknown setting of the head 'auto' 'slopes'. Did you mean 'own_slopes'?"),
-        ("studies: {a/b: {}}\n", "studies.a/b.[key]: String should match pattern"),
-        ("studies: {a: {items: {where: {system: 1}}}}\n", "studies.a.items.where.system: Input should be a valid tuple, got 1"),
+        ("studies: [a]\n", "studies: Input should be a valid dictionary"),
         ("- a list\n", "accord.yaml"),
         ("", "accord.yaml is empty"),
     ],

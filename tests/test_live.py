@@ -50,6 +50,7 @@ from accord.evidence import (
     Training,
     make_source,
     measure,
+    metrics,
     parsed_document,
     sources,
     word_count,
@@ -385,12 +386,16 @@ def test_one_message_sent_by_many_threads_counts_once(evaluator: Evaluator) -> N
 
 
 def test_what_cannot_score_live_is_said(chats: list[Conversation], evaluator: Evaluator) -> None:
-    slow = learned(chats, (*BANK, *LEXICAL))
-    for refused in (LiveScorer, Reward):
-        with pytest.raises(
-            BadInput, match="cannot score live: its source 'metrics' asks somebody, or goes through the"
-        ):
-            refused(slow)
+    metrics.register("test-length")(lambda conversation: float(len(conversation.turns)))
+    try:
+        slow = learned(chats, (*BANK, "test-length"))
+        for refused in (LiveScorer, Reward):
+            with pytest.raises(
+                BadInput, match="its source 'metrics' asks an endpoint, or reads the whole conversation"
+            ):
+                refused(slow)
+    finally:
+        metrics.forget("test-length")
     with pytest.raises(NotFitted):
         LiveScorer(made())
     columns = evaluator.head.columns
@@ -442,7 +447,7 @@ def letters(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 CONTEXT = SourceContext(Rubric(name="useful", questions=(QUESTION,), main="useful"))
-SETTINGS = {"metrics": {"names": ["bank"]}}
+SETTINGS = {"metrics": {"names": ["bank", "lexical"]}}
 LIVE = [name for name in sources.names() if make_source(name, SETTINGS.get(name, {}), CONTEXT).is_live]
 
 
@@ -467,7 +472,7 @@ def batch(evaluator: Evaluator, samples: Sequence[Sample]) -> list[dict[str, flo
 
 
 def test_there_are_live_sources() -> None:
-    assert {"bank", "embedding", "metrics", "reference"} <= set(LIVE) and "lexical" not in LIVE
+    assert {"bank", "embedding", "lexical", "metrics", "reference"} <= set(LIVE)
     assert not make_source("embedding@endpoint:small", {}, CONTEXT).is_live  # it would ask over the network
 
 
@@ -485,7 +490,14 @@ def test_evidence_is_the_same_to_the_last_bit_live_and_in_a_batch(
         Turn("assistant", "Hello, how are you?"), Turn("assistant", "Hello, how are you?"), Turn("user", "👍"),
         Turn("assistant", "Bye."),
     ), (Document("Hello, how are you? Bye."),))  # fmt: skip
-    for conversation in (*chats[:5], odd):
+    german = "Kann ich das Gerät noch zurückgeben, wenn es nicht mehr in der Schachtel ist?"
+    switching = Conversation("switching", (
+        Turn("user", "Router?"), Turn("assistant", "Yes."), Turn("user", german), Turn("assistant", "Ja, das geht."),
+        Turn("user", "返品できますか"), Turn("assistant", "はい、できます。"),
+        Turn("user", f"{german} " * 20), Turn("assistant", german), Turn("user", "The router is not in the box. " * 80),
+        Turn("assistant", "The router can go back in the box, or das Gerät."),
+    ), (Document("Das Gerät kann in der Schachtel zurück."), Document("The box.")))  # fmt: skip
+    for conversation in (*chats[:5], odd, switching):
         documents = tuple(document.text for document in conversation.documents)
         said = [
             Message(conversation.id, turn.role, turn.content, documents)  # type: ignore[arg-type]
@@ -548,7 +560,9 @@ def test_whoever_asks_a_model_is_refused_unless_told_otherwise(monkeypatch: pyte
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     evaluator = unlearned(Asks({}, CONTEXT))
     for refused in (LiveScorer, Reward):
-        with pytest.raises(BadInput, match=r"its source 'asks' asks the scorer about every reply; allow that \(--ask"):
+        with pytest.raises(
+            BadInput, match=r"its source 'asks' asks the scorer about every reply. Allow that with --ask"
+        ):
             refused(evaluator)
         with pytest.raises(BadInput, match="'asks'"):
             refused(replace(unlearned(Exclamations({}, CONTEXT)), also=(evaluator,)))

@@ -14,10 +14,10 @@ from urllib.parse import urlencode
 
 import pytest
 import yaml
-from served_workbench import Browser, project, row, served, study, token
+from served_workbench import Browser, chats, project, row, served, study, token
 
 from accord import Conversation, Turn
-from accord.project import Project
+from accord.project import Project, config_from
 from accord.store import Studies
 from accord.values import Document, Scale
 from accord.workbench import add_person
@@ -334,3 +334,43 @@ def test_modules_are_named_by_their_content(tmp_path: Path) -> None:
     found = re.search(r'from "/static/outbox\.js\?([0-9a-f]{12})"', content)
     assert found is not None and found[1] == (static_file("outbox.js") or ("", "", ""))[2]
     assert static_file("../app.py") is None and static_file("unheard.js") is None
+
+
+def test_a_broken_study_blocks_only_its_own_pages(tmp_path: Path) -> None:
+    studies = {
+        "typo": {"per_item": 0},
+        "gold": {"gold": {"gpt-9-1": {"Q0": ["the known answer"]}}},
+        "asks": {"people": ["ann"], "stages": [{"questions": ["Q99"]}]},
+        "talk": {"talk": {"assistants": {"a": {"role": "writer"}}, "topics": ["t"]}},
+        "good": {"title": "Good"},
+    }
+    errors = {
+        "typo": "study 'typo': per_item: Input should be greater than or equal to 1, got 0",
+        "gold": "study 'gold': gold.gpt-9-1.Q0",
+        "asks": "study 'asks': unknown question 'Q99'",
+        "talk": "study 'talk': unknown role 'writer'",
+    }
+    config = config_from({"store": f"sqlite:///{tmp_path}/accord.db", "studies": studies})
+    with Project(config) as opened:
+        opened.store.add_conversations(chats(3))
+        store = Studies(opened.store)
+        keys = {
+            name: add_person(store, name, role)
+            for name, role in [("ann", "annotator"), ("bob", "annotator"), ("lea", "lead")]
+        }
+        store.close()
+        with served(opened) as port:
+            ann, bob, lead = (Browser(port) for _ in keys)
+            for browser, key in zip((ann, bob, lead), keys.values(), strict=True):
+                browser.post("/in", key=key)
+            home, overview = html.unescape(lead.get("/")), html.unescape(lead.get("/lead"))
+            for name, error in errors.items():
+                assert error in home and error in overview, name
+                for path in (f"/rate/{name}", f"/lead/{name}", f"/talk/{name}", f"/lead/{name}/disagree.json"):
+                    assert error in html.unescape(lead.get(path)) and lead.status == 422, path
+                page = html.unescape(ann.get(f"/rate/{name}"))
+                assert ann.status == 422 and f"study '{name}' is not available" in page, page
+                assert error not in page and "the known answer" not in page + ann.get("/")
+            assert "/rate/good/" in ann.ask("GET", "/rate/good/next")[2] and "Good" in home
+            assert "'asks'" not in html.unescape(bob.get("/"))
+            assert "/rate/asks" not in bob.get("/rate/asks") and bob.status == 404

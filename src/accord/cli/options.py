@@ -11,6 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     from accord.project import Project
+    from accord.workbench import Bench
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="Project file; default: accord.yaml in this folder.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
@@ -94,7 +95,23 @@ def open_project(config_file: Path | None, settings: list[str] | None = None, qu
     """
     from accord.project import Project, load_config, with_settings
 
-    return Project(with_settings(load_config(config_file), settings or ()), question=question)
+    config = with_settings(load_config(config_file), settings or ())
+    for error in config.broken_studies.values():
+        note_broken_study(error)
+    return Project(config, question=question)
+
+
+def note_broken_study(error: str) -> None:
+    """Print the error of a study that is left out."""
+    from accord.cli.show import note
+
+    note(f"{error.rstrip('.')}. Correct it under `studies` in accord.yaml; everything else works")
+
+
+def note_broken_studies(bench: Bench) -> None:
+    """Print the errors of studies that the workbench cannot open, without those that `open_project` printed."""
+    for study in bench.broken.keys() - bench.project.config.broken_studies.keys():
+        note_broken_study(bench.broken[study])
 
 
 def role_map(pairs: list[str] | None) -> dict[str, str]:

@@ -13,6 +13,7 @@ import numpy as np
 from pydantic import Field
 
 from accord.evidence.bank import ciu, reference
+from accord.evidence.bank.conversation_words import LexicalMetric
 from accord.evidence.bank.counts import COPYING, LENGTH, NOVELTY, OVERLAP
 from accord.evidence.bank.embedding import BERTSCORE, EMBEDDING
 from accord.evidence.bank.languages import ENGLISH, LANGUAGES, Language, named_language, recognised
@@ -106,7 +107,11 @@ class _Chosen:
         said = pieces(" ".join(turn.content for turn in conversation.replies))
         note = self._note([recognised(said, ENGLISH)], session.copies)
         if any(map(tokens, said)):
-            of_all = {name: metric(conversation) for name, metric in self.of_conversations.items()}
+            words = session.words.at(conversation)
+            of_all = {
+                name: metric.measure(words) if isinstance(metric, LexicalMetric) else metric(conversation)
+                for name, metric in self.of_conversations.items()
+            }
             return values | of_all, reasons, note
         lacking = dict.fromkeys(self.of_conversations, WORDLESS)
         return values | dict.fromkeys(self.of_conversations), reasons | lacking, note
@@ -152,6 +157,12 @@ def signature_of(name: str, language: Language | None = None) -> Signature:
 
 def _made_with(metric: TurnMetric) -> str:
     return str(getattr(metric, "made_with", WORDS))
+
+
+def _is_live(name: str) -> bool:
+    if name in turn_metrics:
+        return not is_remote(_made_with(turn_metrics.get(name)))
+    return isinstance(metrics.get(name), LexicalMetric)
 
 
 LEXICAL = (
@@ -211,8 +222,8 @@ class Metrics(Source):
 
     @property
     def is_live(self) -> bool:
-        """Whether all of them are metrics of single replies, and none asks an endpoint for vectors."""
-        return all(name in turn_metrics and not is_remote(_made_with(turn_metrics.get(name))) for name in self.names)
+        """Return True if every metric is measured turn by turn and none asks an endpoint for vectors."""
+        return all(map(_is_live, self.names))
 
     def measure(self, samples: Sequence[Sample]) -> Flow[EvidenceTable]:
         """Each metric of each sample; of a whole conversation, a metric of replies is the mean over them."""

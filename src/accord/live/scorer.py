@@ -50,15 +50,15 @@ SECONDS = 3600.0
 
 
 def check_live(evaluator: Evaluator, asks: bool = False) -> None:
-    """Refuse an evaluator that cannot score a reply as it is said: one of its sources cannot (`Source.is_live`).
+    """Refuse an evaluator that cannot score single replies: one of its sources is not live (`Source.is_live`).
 
     Args:
-        evaluator: A fitted one, with whatever head.
-        asks: Whether sources that are not live may be asked all the same, whatever that costs per reply.
+        evaluator: A fitted evaluator with any head.
+        asks: True to allow sources that are not live, at the cost of their requests for every reply.
 
     Raises:
         BadInput: Names the source, and what to do.
-        NotFitted: It has learned nothing yet.
+        NotFitted: The evaluator is not fitted.
     """
     evaluator.head.check_fitted()
     about = f"the evaluator {evaluator.name!r} cannot score live"
@@ -67,8 +67,8 @@ def check_live(evaluator: Evaluator, asks: bool = False) -> None:
     slow = [source for source in _sources(evaluator) if not source.is_live]
     if slow and not asks:
         raise BadInput(
-            f"{about}: its source {slow[0].name!r} {_why_slow(slow[0])}; allow that (--ask, or models=...), or fit an "
-            "evaluator whose sources measure replies at once, such as metrics: [bank]"
+            f"{about}: its source {slow[0].name!r} {_why_slow(slow[0])}. Allow that with --ask (models=... in Python), "
+            "or fit an evaluator on evidence that needs no model, such as metrics: [lexical, bank]"
         )
 
 
@@ -88,7 +88,7 @@ def _values(table: EvidenceTable) -> list[list[float | None]]:
 def _why_slow(source: Source) -> str:
     if source.roles:
         return f"asks the {' and the '.join(source.roles)} about every reply"
-    return "asks somebody, or goes through the whole conversation, for every reply"
+    return "asks an endpoint, or reads the whole conversation again, for every reply"
 
 
 @dataclass(frozen=True, slots=True)

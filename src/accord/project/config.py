@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic.json_schema import SkipJsonSchema
 
 from accord.learning import PRESETS, SIMPLE, EvaluatorSettings
 from accord.models import ASSISTANT, FINDER, JUDGE, LIKELIHOOD, SCORER, USER, WRITER, ModelSettings
@@ -17,6 +18,7 @@ from accord.synth import SynthSettings
 from accord.values import (
     WITHOUT,
     BadInput,
+    BrokenStudy,
     Json,
     JsonSchema,
     StudyName,
@@ -30,6 +32,8 @@ from accord.values import (
     load_yaml,
     parse_yaml,
     plain_url,
+    read_study,
+    study_or_broken,
 )
 
 FILE = "accord.yaml"
@@ -132,7 +136,7 @@ class Config(_Strict):
         default_factory=dict, description="Evaluators by name, beside the presets: sources and a head."
     )
     evaluator: str = Field(default="calibration", description="The evaluator that fit, score and report use.")
-    studies: dict[StudyName, StudySettings] = Field(
+    studies: dict[StudyName, StudySettings | SkipJsonSchema[BrokenStudy]] = Field(
         default_factory=dict, description="What people are asked in the workbench (`accord serve`), by name."
     )
     synthetic: Synthetic = Field(
@@ -153,6 +157,24 @@ class Config(_Strict):
     folds: int = Field(default=FOLDS, ge=2, description="Folds of the cross-validation, over whole groups.")
     seed: int = Field(default=0, description="Of folds, resampling and every other draw.")
     draws: int = Field(default=DRAWS, ge=2, le=100_000, description="Bootstrap samples and permutations.")
+
+    @field_validator("studies", mode="before")
+    @classmethod
+    def _read_studies(cls, studies: Any) -> Any:
+        if not isinstance(studies, dict):
+            return studies
+        try:
+            return {
+                name: each if isinstance(each, BrokenStudy) else read_study(name, each)
+                for name, each in studies.items()
+            }
+        except BadInput as error:
+            raise ValueError(str(error)) from None
+
+    @property
+    def broken_studies(self) -> dict[str, str]:
+        """The error of each study whose settings are invalid, by name."""
+        return {name: each.error for name, each in self.studies.items() if isinstance(each, BrokenStudy)}
 
     def shown(self) -> dict[str, Json]:
         """The project's settings as JSON that may be kept and shown: no password, no query of a URL."""
@@ -213,6 +235,8 @@ def load_config(path: str | Path | None = None) -> Config:
 def config_from(content: Any, where: str = FILE) -> Config:
     """A project's settings from plain values.
 
+    An invalid study becomes a `BrokenStudy`, so that it blocks nothing else.
+
     Raises:
         BadInput: Unknown keys or wrong types; a key of Accord 0.1 with what is written instead.
     """
@@ -227,7 +251,7 @@ def config_from(content: Any, where: str = FILE) -> Config:
     for role, settings in (content.get("models") or {}).items() if isinstance(content, dict) else ():
         if isinstance(settings, dict) and "way" in settings:
             raise BadInput(f"{where}: models: {role}: 'way' is called 'mode' since Accord 0.2")
-    config = check(Config, content, where)
+    config = check(Config, _with_studies(content), where)
     for role in config.models:
         if role not in _ROLES:
             raise BadInput(f"{where}: models: {UnknownName('role', role, _ROLES)}")
@@ -238,6 +262,14 @@ def config_from(content: Any, where: str = FILE) -> Config:
     return config
 
 
+def _with_studies(content: Any) -> Any:
+    """Return the settings with every study validated; an invalid one becomes a `BrokenStudy`."""
+    if not isinstance(content, dict) or not isinstance(content.get("studies"), dict):
+        return content
+    studies = {str(name): study_or_broken(name, each) for name, each in content["studies"].items()}
+    return {**content, "studies": studies}
+
+
 def with_settings(config: Config, pairs: Iterable[str]) -> Config:
     """The settings with some in place of their own, each as `PATH.TO.KEY=VALUE`, the value as YAML.
 
@@ -245,6 +277,8 @@ def with_settings(config: Config, pairs: Iterable[str]) -> Config:
         BadInput: A pair has no `=`, or the settings refuse it.
     """
     content: dict[str, Any] = config.model_dump(mode="json", exclude_unset=True)
+    for study in config.broken_studies:
+        content["studies"][study] = config.studies[study]
     given = False
     for pair in pairs:
         key, sign, value = pair.partition("=")
@@ -255,18 +289,37 @@ def with_settings(config: Config, pairs: Iterable[str]) -> Config:
         for name in path:
             inner = place.setdefault(name, {})
             if not isinstance(inner, dict):
-                raise BadInput(f"--set {pair}: {name!r} holds no settings")
+                reason = inner.error if isinstance(inner, BrokenStudy) else f"{name!r} holds no settings"
+                raise BadInput(f"--set {pair}: {reason}")
             place = inner
         place[last], given = parse_yaml(value, f"--set {key}"), True
     return config_from(content, "--set") if given else config
 
 
-def _filled(value: Any, where: str) -> Any:
-    """The value with every `${NAME}` replaced, wherever it stands."""
+def _filled(content: Any, where: str) -> Any:
+    """Return the content of `accord.yaml` with every `${NAME}` replaced.
+
+    A study that names a variable that is not set becomes a `BrokenStudy`.
+
+    Raises:
+        BadInput: Another setting names a variable that is not set.
+    """
+    if not isinstance(content, dict) or not isinstance(content.get("studies"), dict):
+        return _replaced(content, where)
+    studies: dict[Any, Any] = {}
+    for name, study in content["studies"].items():
+        try:
+            studies[name] = _replaced(study, f"study {name!r}")
+        except BadInput as error:
+            studies[name] = BrokenStudy(error=str(error))
+    return {**_replaced({**content, "studies": {}}, where), "studies": studies}
+
+
+def _replaced(value: Any, where: str) -> Any:
     if isinstance(value, dict):
-        return {key: _filled(inner, where) for key, inner in value.items()}
+        return {key: _replaced(inner, where) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_filled(inner, where) for inner in value]
+        return [_replaced(inner, where) for inner in value]
     return _VARIABLE.sub(lambda match: _variable(match[1], where), value) if isinstance(value, str) else value
 
 

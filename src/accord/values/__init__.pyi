@@ -32,8 +32,9 @@ from .secrets import is_secret_name as is_secret_name, keep_secret as keep_secre
 from .secrets import redacted as redacted, redacted_message as redacted_message
 from .strict_yaml import check as check, is_web_address as is_web_address, load_yaml as load_yaml
 from .strict_yaml import parse_yaml as parse_yaml, plain_url as plain_url, reasons as reasons
-from .study import Items as Items, Order as Order, ROUNDS as ROUNDS, Stage as Stage, StudyName as StudyName
-from .study import StudySettings as StudySettings
+from .study import BrokenStudy as BrokenStudy, Items as Items, Order as Order, ROUNDS as ROUNDS, Stage as Stage
+from .study import StudyName as StudyName, StudySettings as StudySettings, read_study as read_study
+from .study import study_or_broken as study_or_broken
 from .talk import Assistant as Assistant, TalkSettings as TalkSettings, Topic as Topic
 from .taxonomy import ISSUE as ISSUE, IssueType as IssueType, Taxonomy as Taxonomy, load_taxonomy as load_taxonomy
 from .taxonomy import read_taxonomy as read_taxonomy

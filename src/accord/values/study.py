@@ -6,20 +6,24 @@ people may mark in turns; it is asked in one or several stages, of which a later
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, StringConstraints, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from accord.values.conversation import WITHOUT, Synthetic
+from accord.values.errors import BadInput
 from accord.values.scale import Frozen, Value
+from accord.values.strict_yaml import check
 from accord.values.talk import TalkSettings
 
 Order = Literal["given", "random", "informative"]
 ROUNDS = 20
 """The most rounds that a study may have."""
-StudyName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,59}$")]
-"""A name that stands in the addresses of pages."""
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,59}$"
+StudyName = Annotated[str, WithJsonSchema({"type": "string", "pattern": _NAME})]
+"""A name that is part of page addresses; `read_study` checks it."""
 
 
 def _several(value: Any) -> Any:
@@ -133,3 +137,35 @@ class StudySettings(Frozen):
         if self.talk is not None and (self.items != Items() or self.gold or self.checks or self.repeats):
             raise ValueError("who talks rates their own conversations; leave out `items`, `gold`, `checks`, `repeats`")
         return self
+
+
+class BrokenStudy(Frozen):
+    """A study with invalid settings: only work on this study fails.
+
+    Attributes:
+        error: The reason in one line, which names the study.
+    """
+
+    error: str
+
+
+def read_study(name: Any, content: Any) -> StudySettings:
+    """Validate the name and the settings of a study.
+
+    Raises:
+        BadInput: Names the study, and the setting with the values that are allowed.
+    """
+    if not isinstance(name, str) or not re.fullmatch(_NAME, name):
+        raise BadInput(
+            f"study {name!r}: the name of a study is text of 1 to 60 letters, digits, '.', '_' and '-', the first a "
+            "letter or a digit. Rename it"
+        )
+    return content if isinstance(content, StudySettings) else check(StudySettings, content, f"study {name!r}")
+
+
+def study_or_broken(name: Any, content: Any) -> StudySettings | BrokenStudy:
+    """Validate a study, and return its error as a value if it is invalid."""
+    try:
+        return content if isinstance(content, BrokenStudy) else read_study(name, content)
+    except BadInput as error:
+        return BrokenStudy(error=str(error))

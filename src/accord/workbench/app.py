@@ -26,7 +26,7 @@ from starlette.types import Receive, Scope, Send
 from accord.live import SECONDS, App, Guard, Guesses, Refused, is_loopback
 from accord.project import Project
 from accord.store import Conflict, LeaseExpired, Role, Studies
-from accord.values import AccordError, BadInput, on_page, sendable
+from accord.values import AccordError, BadInput, BrokenStudy, on_page, sendable
 from accord.version import __version__
 from accord.workbench.accounts import Accounts, Visitor
 from accord.workbench.asking import OpenStudy
@@ -40,18 +40,29 @@ Shown = Mapping[str, Any]
 
 
 class Bench:
-    """What the routes share."""
+    """State that all routes share.
+
+    Attributes:
+        open: The studies that can be used, by name.
+        broken: The error of each study that cannot be opened, by name.
+    """
 
     def __init__(self, project: Project, host: str = "127.0.0.1") -> None:
-        """Open every study of the project, and draw its items where that was not done.
+        """Open every study of the project; a study that cannot be opened blocks no other.
 
         Raises:
-            BadInput: A study contradicts its rubric; or nobody is added, and it listens beyond this machine.
+            BadInput: No user account exists, and the server listens beyond this machine.
         """
         self.project = project
         self.studies = Studies(project.store)
         self.accounts = Accounts(self.studies, host)
-        self.open = {name: OpenStudy(project, name, self.studies) for name in project.config.studies}
+        self.open: dict[str, OpenStudy] = {}
+        self.broken: dict[str, str] = {}
+        for name in project.config.studies:
+            try:
+                self.open[name] = OpenStudy(project, name, self.studies)
+            except BadInput as error:
+                self.withdraw(name, error)
         self.guesses = Guesses()
         self.on_close: list[Callable[[], None]] = []
 
@@ -61,12 +72,35 @@ class Bench:
             each()
         self.studies.close()
 
+    def withdraw(self, name: str, error: BadInput) -> None:
+        """Stop serving a study that cannot be used; its pages show the error."""
+        self.open.pop(name, None)
+        reason = str(error)
+        self.broken[name] = reason if reason.startswith(f"study {name!r}") else f"study {name!r}: {reason}"
+
+    def errors_for(self, visitor: Visitor) -> dict[str, str]:
+        """Return why studies are not served, by name: the errors for leads, and a notice for their annotators.
+
+        An error may quote a setting that annotators must not see, such as a known answer.
+        """
+        if visitor.may("lead"):
+            return self.broken
+        closed = {name: self.project.config.studies[name] for name in self.broken}
+        return {
+            name: f"study {name!r} is not available, because its settings are invalid. Ask the person who runs it."
+            for name, study in closed.items()
+            if isinstance(study, BrokenStudy) or not study.people or visitor.person.name in study.people
+        }
+
     def study(self, name: str, visitor: Visitor) -> OpenStudy:
-        """A study that this person takes part in, or leads.
+        """Return a study that this person takes part in, or leads.
 
         Raises:
-            HTTPException: With 404; nobody is told of studies that are not theirs.
+            BadInput: The study cannot be opened.
+            HTTPException: With 404, also for studies that this person does not take part in.
         """
+        if (error := self.errors_for(visitor).get(name)) is not None:
+            raise BadInput(error)
         found = self.open.get(name)
         if found is None or not (found.is_for(visitor.person) or visitor.may("lead")):
             raise HTTPException(404)

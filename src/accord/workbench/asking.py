@@ -19,6 +19,7 @@ from accord.values import (
     ISSUE,
     Annotation,
     BadInput,
+    BrokenStudy,
     Conversation,
     Issue,
     Question,
@@ -96,16 +97,19 @@ class OpenStudy:
     """One study of a project, with its answers in the store."""
 
     def __init__(self, project: Project, name: str, studies: Studies) -> None:
-        """Read what it asks, and keep that.
+        """Open a study of the project, and save its settings in the store.
 
         Raises:
-            UnknownName: accord.yaml has no such study, the rubric no such question.
-            BadInput: Its rubric, its taxonomy or its screening contradict it.
+            UnknownName: accord.yaml has no such study, or the rubric has no such question.
+            BadInput: The study's settings are invalid, or its rubric, its taxonomy or its screening contradict them.
         """
         if name not in project.config.studies:
             raise UnknownName("study", name, project.config.studies)
+        settings = project.config.studies[name]
+        if isinstance(settings, BrokenStudy):
+            raise BadInput(settings.error)
         self.project, self.name, self.studies = project, name, studies
-        self.settings: StudySettings = project.config.studies[name]
+        self.settings: StudySettings = settings
         self.rubric: Rubric = load_rubric(self.settings.rubric) if self.settings.rubric else project.rubric
         self.taxonomy: Taxonomy | None = load_taxonomy(self.settings.marks) if self.settings.marks else None
         self._check()

@@ -56,7 +56,7 @@ class _Doors:
         if visitor is None:
             return bench.page("door", None, person=None, key="")
         mine = [study for study in bench.open.values() if study.is_for(visitor.person) or visitor.may("lead")]
-        return bench.page("home", visitor, studies=mine)
+        return bench.page("home", visitor, studies=mine, broken=bench.errors_for(visitor))
 
     def door(self, key: str, request: Request) -> Response:
         """What a personal link shows: whose it is, and a button; to look at it changes nothing."""

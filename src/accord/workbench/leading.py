@@ -52,6 +52,8 @@ class _Lead:
         self.loop = Loop(bench.open)
 
     def _standing(self, name: str) -> Standing:
+        if name in self.bench.broken:
+            raise BadInput(self.bench.broken[name])
         if name not in self.bench.open:
             raise HTTPException(404)
         self.bench.open[name].begin()
@@ -72,7 +74,8 @@ class _Lead:
             {"study": name, "title": study.title, "said": self._sentence(name)}
             for name, study in self.bench.open.items()
         ]
-        return self.bench.answer(request, "lead", visitor, {"studies": rows, "learning": self.loop.state()})
+        data = {"studies": rows, "broken": self.bench.broken, "learning": self.loop.state()}
+        return self.bench.answer(request, "lead", visitor, data)
 
     def study(self, study: str, request: Request) -> Response:
         """One study."""

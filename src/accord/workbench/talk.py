@@ -73,12 +73,7 @@ class Shown(TypedDict):
 
 
 def add_routes(app: FastAPI, bench: Bench) -> None:
-    """The routes of this part.
-
-    Raises:
-        BadInput: The documents of a study cannot be read.
-        UnknownName: An assistant has a role that nobody has.
-    """
+    """Add the routes of this part; a study whose documents or assistants cannot be used is withdrawn."""
     pages = _Pages(bench)
     app.get("/talk/{study}.json")(pages.start)
     app.get("/talk/{study}")(pages.start)
@@ -92,7 +87,13 @@ def add_routes(app: FastAPI, bench: Bench) -> None:
 class _Pages:
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
-        self.open = {name: OpenTalk(study) for name, study in bench.open.items() if study.settings.talk is not None}
+        self.open: dict[str, OpenTalk] = {}
+        for name, study in list(bench.open.items()):
+            if study.settings.talk is not None:
+                try:
+                    self.open[name] = OpenTalk(study)
+                except BadInput as error:
+                    bench.withdraw(name, error)
         bench.on_close += [each.close for each in self.open.values()]
 
     def _open(self, study: str, visitor: Visitor) -> OpenTalk:

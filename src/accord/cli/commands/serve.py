@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,9 +18,14 @@ from accord.cli.options import (
     EvaluatorFolder,
     IsWatched,
     RowsOut,
+    note_broken_studies,
     open_project,
 )
 from accord.cli.show import note
+
+if TYPE_CHECKING:
+    from accord.live import App
+    from accord.project import Project
 
 
 @command("serve")
@@ -58,16 +65,14 @@ def serve(
     ask: Asks = False,
     config_file: ConfigFile = None,
 ) -> None:
-    """Serve the studies of accord.yaml to those who rate, and score messages as they are said.
+    """Serve the studies of accord.yaml to annotators, and score messages live.
 
-    Pages: / for whoever was added with `accord users add`; on this machine, where nobody was added, for you alone;
-    /board, which shows all scores, for those who lead.
+    Pages: / for users added with `accord users add`, or for you alone on this machine while there are none;
+    /board, with all scores, for leads.
     Scores: POST /v1/scores, OpenTelemetry at /v1/traces, figures at /metrics, /docs; their token is the environment
-    variable ACCORD_TOKEN. Without an evaluator the studies are served alone. SIGTERM stops it when what is under way is
-    finished.
+    variable ACCORD_TOKEN. If the evaluator cannot score live, these addresses answer 503 with the reason, and the pages
+    work. SIGTERM stops the server after the requests under way.
     """
-    from contextlib import ExitStack
-
     from accord.live import (
         Opening,
         check_installed,
@@ -76,8 +81,10 @@ def serve(
         is_loopback,
         make_app,
         opened_service,
+        scoring_problem,
         serve_workers,
         together,
+        unavailable_app,
     )
     from accord.live import serve as listen
     from accord.values import BadInput
@@ -86,36 +93,39 @@ def serve(
     token = os.environ.get("ACCORD_TOKEN") or None
     with open_project(config_file) as project, ExitStack() as open_:
         config, folder = project.config, evaluator or project.folder()
-        is_scoring = evaluator is not None or not config.studies or folder.exists()
         proxies = checked_proxies(proxy or ())
-        if is_scoring:
-            checked_binding(host, token)
-        elif workers > 1:
-            from accord.values import BadInput
-
-            raise BadInput(
-                "--workers score; there is no evaluator yet, and pages are served by one process: accord fit"
-            )
-        pages = None
-        if config.studies or is_loopback(host):  # the board is there without a study too
-            from accord.workbench import Bench, workbench_app
-
-            bench = Bench(project, host)
-            open_.callback(bench.close)
-            pages = workbench_app(bench, frozenset(map(str.lower, [host, *(name or ())])))
-            note(f"studies at http://{host}:{port}/: {', '.join(bench.open) or 'none'}; the board at /board")
         opening = Opening(
             config, folder, annotator, out, conversations, minutes * 60, watch, ask, token, int(max_body * 2**20),
             proxies,
         )  # fmt: skip
-        if workers > 1:
+        problem = scoring_problem(opening, project)
+        has_pages = bool(config.studies) or is_loopback(host)  # the board needs no study
+        if problem is None:
+            checked_binding(host, token)
+        elif not has_pages or (evaluator is not None and not evaluator.exists()):
+            raise BadInput(problem)
+        pages = _pages(project, host, port, name or (), open_) if has_pages else None
+        if problem is not None:
+            note(f"live scoring is off, its addresses answer 503: {problem}")
+            listen(together(unavailable_app(problem, token, opening.body), pages), host, port, proxies)
+        elif workers > 1:
             note(f"serving {folder} by {workers} workers at http://{host}:{port}/docs")
             serve_workers(opening, workers, host, port, pages, note)
-        elif is_scoring:
+        else:
             service = open_.enter_context(opened_service(opening, project, note))
             scores = make_app(service, token, opening.body)
             note(f"serving {service.ingestor.scorer.signature} at http://{host}:{port}/docs")
-            listen(scores if pages is None else together(scores, pages), host, port, proxies)
-        elif pages is not None:
-            listen(pages, host, port, proxies)
+            listen(together(scores, pages), host, port, proxies)
     note("stopped; answers are kept" if config.studies else "stopped")
+
+
+def _pages(project: Project, host: str, port: int, names: Sequence[str], open_: ExitStack) -> App:
+    """Open the workbench, and print its address and the studies that cannot be opened."""
+    from accord.workbench import Bench, workbench_app
+
+    bench = Bench(project, host)
+    open_.callback(bench.close)
+    pages: App = workbench_app(bench, frozenset(map(str.lower, [host, *names])))
+    note_broken_studies(bench)
+    note(f"studies at http://{host}:{port}/: {', '.join(bench.open) or 'none'}; the board at /board")
+    return pages

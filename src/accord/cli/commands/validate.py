@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from accord.cli.app import command
-from accord.cli.options import AsJson, ConfigFile, open_project
+from accord.cli.options import AsJson, ConfigFile, note_broken_studies, open_project
 from accord.cli.show import note, show
 
 
@@ -62,9 +62,11 @@ def validate(
 
         check_installed()
         bench = workbench.Bench(project, host)
+        pages = workbench.workbench_app(bench, frozenset(map(str.lower, [host, *(name or ())])))
+        note_broken_studies(bench)
         note(f"{turns} turns, {study.settings.per_item} people each, at http://{host}:{port}/rate/{flow}")
         try:
-            serve(workbench.workbench_app(bench, frozenset(map(str.lower, [host, *(name or ())]))), host, port)
+            serve(pages, host, port)
         finally:
             bench.close()
     note(f"stopped; answers are kept: accord validate {flow} --outcome")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import fsum
 
+from accord.evidence.bank.conversation_words import RunningWords
 from accord.evidence.bank.counts import LONGEST_RUN, copied_run, repeated_trigrams
 from accord.evidence.bank.languages import ENGLISH, Language
 from accord.evidence.bank.message import ParsedText, TurnHistory, TurnMetric, parsed_document
@@ -31,18 +32,19 @@ class MetricSession:
         spoken: The languages of the replies that `measure` measured last.
         copies: Of what the last reply is a copy, as far as its metrics tell.
         heard: How many turns were gone through (`measure`).
+        words: Totals for lexical metrics of the conversation.
     """
 
     __slots__ = (
         "_before", "_documents", "_first", "_named", "_speaker", "_telling", "copies", "heard", "history", "metrics",
-        "reasons", "sources", "spoken",
+        "reasons", "sources", "spoken", "words",
     )  # fmt: skip
 
     def __init__(
         self, metrics: Mapping[str, TurnMetric], documents: Sequence[str] = (), language: Language | None = None
     ) -> None:
         """Prepare; without a `language`, each text's own is recognised."""
-        self.metrics, self._named = metrics, language
+        self.metrics, self._named, self.words = metrics, language, RunningWords()
         names = {each: name for name, each in metrics.items()}
         self._telling = {which: names[which] for which in (copied_run, repeated_trigrams) if which in names}
         self._documents: Sequence[Document] = ()
@@ -64,8 +66,8 @@ class MetricSession:
 
     @property
     def size(self) -> int:
-        """About how many bytes it keeps alive, beside the documents."""
-        return self.history.size
+        """Approximate memory in bytes, without the documents."""
+        return self.history.size + self.words.size
 
     def measure(self, sample: Sample) -> tuple[Values, dict[str, str]]:
         """Each metric of the sample's reply, given all before it; of a whole conversation, its mean over the replies.

@@ -30,7 +30,7 @@ from accord.live.messages import HistoryDeduplicator, Message, Once, message_fro
 from accord.live.service import schemas
 from accord.live.service.exports import export_of
 from accord.live.service.figures import Counted, Gauges
-from accord.live.service.middleware import BODY, SECONDS, Guard
+from accord.live.service.middleware import BODY, SECONDS, App, Guard
 from accord.live.service.schemas import JSON, LOGS, PROTOBUF, TRACES, Signal, media_type
 from accord.live.service.turns import ASKED_AT_ONCE, WAITING, Batcher, Busy, Late
 from accord.live.watching.watch import WatchReport
@@ -310,6 +310,21 @@ def make_app(service: Service, token: str | None = None, body: int = BODY, secon
         seconds: For a request to arrive in.
     """
     return Counted(Guard(_routes(service), token, body, seconds), service.gauges)
+
+
+def unavailable_app(reason: str, token: str | None = None, body: int = BODY) -> App:
+    """Return an ASGI application for the addresses of live scoring that answers 503 with the reason.
+
+    The health check answers 200, because the pages of the workbench are served.
+    """
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+
+    @app.get("/healthz")
+    async def healthz() -> dict[str, str]:
+        return {"status": "degraded"}
+
+    app.mount("/", JSONResponse({"error": f"live scoring is off: {reason}"}, 503))
+    return Guard(app, token, body)
 
 
 def _routes(service: Service) -> FastAPI:

@@ -258,8 +258,10 @@ SCORING = ("/v1/", "/metrics", "/docs", "/openapi.json", "/healthz")
 """What the addresses of live scoring begin with, where both are served."""
 
 
-def together(scores: App, pages: App) -> App:
-    """Live scoring and the workbench at one address."""
+def together(scores: App, pages: App | None) -> App:
+    """Serve live scoring and the pages of the workbench, if there are any, at one address."""
+    if pages is None:
+        return scores
 
     async def both(scope: Any, receive: Any, send: Any) -> None:
         is_scoring = scope["type"] == "lifespan" or scope.get("path", "").startswith(SCORING)

@@ -30,7 +30,9 @@ from typing import Any
 
 import uvicorn
 
+from accord.learning import load_evaluator
 from accord.live.ingest import opened
+from accord.live.scorer import LiveScorer
 from accord.live.service.app import Service, make_app
 from accord.live.service.links import Address, Forwarded, Listener
 from accord.live.service.middleware import App, together
@@ -90,6 +92,16 @@ class Opening:
         out = None if self.out is None else self.out.with_name(f"{self.out.stem}-{number + 1}{self.out.suffix}")
         few = max(1, self.conversations // of)
         return replace(self, config=self.config.model_copy(update={"live": live}), out=out, conversations=few)
+
+
+def scoring_problem(opening: Opening, project: Project) -> str | None:
+    """Return why the evaluator cannot score live; `None` if it can."""
+    models = project.models if opening.asks else None
+    try:
+        LiveScorer(load_evaluator(opening.evaluator), models=models, limits=opening.config.live)
+    except AccordError as error:
+        return str(error)
+    return None
 
 
 @contextmanager

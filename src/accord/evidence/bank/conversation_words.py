@@ -1,0 +1,149 @@
+"""Words of a conversation, added up turn by turn for the metrics of `accord.evidence.lexical`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import update_wrapper
+from weakref import WeakValueDictionary
+
+from accord.evidence.bank.languages import ENGLISH, Language, recognised
+from accord.evidence.bank.message import ENTRY, lazy
+from accord.evidence.bank.words import pieces, tokens, vocabulary
+from accord.values import NOBODY, Conversation, Document
+
+STOP_WORDS = frozenset(
+    """a about after all also am an and any are as at be because been but by can could did do does for from get had
+    has have he her here him his how i if in into is it its just let like me more my no not now of on one or our out
+    she so some than that the their them then there these they this to up us was we were what when where which who
+    will with would you your""".split()  # noqa: SIM905 - a list of literals would be a page long
+)
+HEAD_PIECES, HEAD_CHARACTERS = 200, 2000
+"""The part of a text that `recognised` reads; text after it cannot change the language."""
+
+
+def content_words(texts: Iterable[str]) -> set[str]:
+    """The distinct words of some texts in one language, without its function words."""
+    every = list(texts)
+    return _content_words(every, recognised(pieces(" ".join(every)), ENGLISH))
+
+
+def _content_words(texts: Iterable[str], language: Language) -> set[str]:
+    stop_words = STOP_WORDS if language is ENGLISH else language.function_words
+    return {word for text in texts for word in vocabulary(language).tokens(text)} - stop_words
+
+
+_document_words: WeakValueDictionary[tuple[str, ...], frozenset[str]] = WeakValueDictionary()
+"""Content words by the documents' texts, shared by all conversations that show the same documents."""
+
+
+class RunningWords:
+    """Totals over one conversation, extended by each turn at the cost of its own length.
+
+    The totals equal those of `content_words` over all turns at once: the language is recognised again as long as later
+    text can change it, and the content words are then collected again from the few words so far.
+
+    Attributes:
+        count: Number of turns of the other speakers.
+        words: Number of words in these turns.
+        content: Their distinct content words.
+    """
+
+    __slots__ = ("_documents", "_head", "_heard", "_language", "_role", "_texts", "content", "count", "words")
+
+    def __init__(self) -> None:
+        self._documents: tuple[tuple[Document, ...], frozenset[str]] | None = None
+        self._begin(None)
+
+    def _begin(self, role: str | None) -> None:
+        self._role, self._heard = role, 0
+        self._head: list[str] | None = []  # `None` once later text cannot change the language
+        self._texts: list[str] = []
+        self._language = ENGLISH
+        self.count, self.words, self.content = 0, 0, set[str]()
+
+    @property
+    def size(self) -> int:
+        """Approximate memory in bytes, without the words of documents, which conversations share."""
+        return ENTRY * len(self.content) + sum(map(len, self._texts))
+
+    def at(self, conversation: Conversation) -> ConversationWords:
+        """The words of a conversation, which continues the one of the previous call; read them before the next call."""
+        replies = conversation.replies
+        role = replies[0].role if replies else None
+        if role != self._role or len(conversation.turns) < self._heard:
+            self._begin(role)
+        for place in range(self._heard, len(conversation.turns)):
+            turn = conversation.turns[place]
+            if turn.role != role and turn.role not in NOBODY:
+                self._add(turn.content)
+        self._heard = len(conversation.turns)
+        return ConversationWords(conversation, self)
+
+    def _add(self, text: str) -> None:
+        """Add a turn of another speaker."""
+        words = tokens(text)
+        self.count, self.words = self.count + 1, self.words + len(words)
+        if self._head is not None:
+            self._recognise(self._head, text)
+        self.content |= set(words) - STOP_WORDS if self._language is ENGLISH else _content_words([text], self._language)
+
+    def _recognise(self, head: list[str], text: str) -> None:
+        """Recognise the language again with one more text; collect the words so far again if it changed."""
+        head += pieces(text)[:HEAD_PIECES]
+        language = recognised(head, ENGLISH)
+        if language is not self._language:
+            self._language, self.content = language, _content_words(self._texts, language)
+        self._texts.append(text)
+        if len(head) >= HEAD_PIECES or sum(map(len, head)) >= HEAD_CHARACTERS:
+            self._head, self._texts = None, []
+
+    def document_words(self, documents: tuple[Document, ...]) -> frozenset[str]:
+        """The distinct content words of the conversation's documents."""
+        if self._documents is None or self._documents[0] != documents:
+            texts = tuple(document.text for document in documents)
+            found = _document_words.get(texts)
+            if found is None:
+                found = _document_words[texts] = frozenset(content_words(texts))
+            self._documents = documents, found
+        return self._documents[1]
+
+
+class ConversationWords:
+    """The part of a conversation that lexical metrics count, each value computed when a metric first reads it.
+
+    Attributes:
+        turns: Number of turns.
+        replies: Texts of the replies; one text where a single turn is measured.
+        others: Totals over the turns of the other speakers.
+    """
+
+    def __init__(self, conversation: Conversation, others: RunningWords) -> None:
+        self.turns, self.replies = len(conversation.turns), [turn.content for turn in conversation.replies]
+        self.others, self._documents = others, conversation.documents
+
+    @lazy
+    def reply_words(self) -> list[list[str]]:
+        """The words of each reply."""
+        return list(map(tokens, self.replies))
+
+    @lazy
+    def reply_content(self) -> set[str]:
+        """The distinct content words of the replies."""
+        return content_words(self.replies)
+
+    @property
+    def document_content(self) -> frozenset[str] | None:
+        """The distinct content words of the documents; `None` without documents."""
+        return self.others.document_words(self._documents) if self._documents else None
+
+
+class LexicalMetric:
+    """A metric of conversations that live scoring can measure turn by turn."""
+
+    def __init__(self, measure: Callable[[ConversationWords], float | None]) -> None:
+        self.measure = measure
+        update_wrapper(self, measure)
+
+    def __call__(self, conversation: Conversation) -> float | None:
+        """Measure a conversation; return `None` where the metric does not apply."""
+        return self.measure(RunningWords().at(conversation))
