@@ -16,6 +16,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import attack_access
 import attack_files as files
 import attack_pages as texts
 import attack_service
@@ -28,7 +29,7 @@ AREAS: dict[str, Area] = {
     "readers": files.readers, "yaml": files.yamls, "evaluator-folders": files.folders, "stores": files.stores,
     "follow": files.follow, "replies": wires.replies, "endpoints": wires.endpoints, "budgets": wires.budgets,
     "secrets": wires.secrets, "webhooks": wires.webhooks, "serve": attack_service.serve, "pages": texts.pages,
-    "terminal": texts.terminal, "workbench": attack_workbench.workbench,
+    "terminal": texts.terminal, "workbench": attack_workbench.workbench, "access": attack_access.access,
 }  # fmt: skip
 AT_ONCE = 3
 """Areas that are tried side by side."""
