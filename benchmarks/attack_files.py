@@ -12,7 +12,7 @@ import random
 import shutil
 import sqlite3
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -219,6 +219,16 @@ def _file(name: str, write: Write) -> Write:
 
 
 CARD, ARRAYS = "evaluator.json", "arrays.safetensors"
+ODD_COLUMNS: Mapping[str, Sequence[Any]] = {
+    "name": ([1], {}, 7),
+    "signature": (None, [1]),
+    "centre": ([1], {}, "x", True, 1e308),
+    "question": ([1], 7),
+    "option": ("x", [1]),
+    "source": ([1],),
+    "part_of": ({},),
+    "more": (1,),
+}
 FOLDERS: dict[str, Write] = {
     "NaN in weights": _arrays(lambda a: a * np.nan, "f"),
     "endless weights": _arrays(lambda a: a + np.inf, "f"),
@@ -248,6 +258,15 @@ FOLDERS: dict[str, Write] = {
     "another scale": _card(question__scale={"kind": "ordinal", "options": [1, 2]}),
     "a format of 400 digits": _card(format=10**400),
     "settings of another head": _card(head__settings={"draws": "many"}),
+    "half a surrogate pair in a name": _card(name="\ud800"),
+    "annotators elsewhere that are a number": _card(head__learned__parts__home__annotators=7),
+    "a core that is empty": _card(head__learned__core=[]),
+    "metrics that are numbers": _card(sources__0__learned__names=[7]),
+    **{
+        f"columns: {field} is {value!r}"[:60]: _card(**{f"head__learned__trained_on__columns__0__{field}": value})
+        for field, values in ODD_COLUMNS.items()
+        for value in values
+    },
 }
 
 
@@ -305,7 +324,7 @@ STORES: dict[str, Write] = {
 
 FORGED = {
     "a trigger that deletes labels": "CREATE TRIGGER t AFTER INSERT ON runs BEGIN DELETE FROM annotations; END",
-    "a trigger that forges scores": "CREATE TRIGGER t AFTER INSERT ON scores BEGIN UPDATE scores SET content = '{}'; END",
+    "a trigger that forges scores": "CREATE TRIGGER t AFTER INSERT ON scores BEGIN UPDATE scores SET run = 1; END",
     "a view in the place of a table": "ALTER TABLE days RENAME TO d; CREATE VIEW days AS SELECT * FROM d",
     "an INSTEAD OF trigger": "ALTER TABLE days RENAME TO d; CREATE VIEW days AS SELECT * FROM d; CREATE TRIGGER t "
     "INSTEAD OF INSERT ON days BEGIN DELETE FROM annotations; END",

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from attack_service import listening
-from attacking import RUBRIC, Case, Workshop, accord, judge_at, messages, settings
+from attacking import RUBRIC, Case, Workshop, accord, control, judge_at, messages, settings
 
 from accord.testing import ChatServer, Wire, answer_any, completion
 
@@ -102,7 +102,8 @@ def pages(shop: Workshop) -> Iterator[Case]:
 
 
 def _page(path: Path) -> str:
-    return live(path.read_text(encoding="utf-8"))
+    text = path.read_text(encoding="utf-8")
+    return live(text) or control(text)
 
 
 def _shows(folder: Path, command: str) -> str:

@@ -283,7 +283,7 @@ def webhooks(shop: Workshop) -> Iterator[Case]:
         (folder / "accord.yaml").rename(folder / "kept.yaml")
         ran = accord(folder, "watch", "--config", "kept.yaml")
         (folder / "kept.yaml").unlink()
-        fell = ran.fell((1,), says="the webhook took no alarm") or repeats_key(ran.out, ran.err, _written(folder))
+        fell = ran.fell((1,), says="the webhook took no alarm") or repeats_key(ran.out, ran.err, written(folder))
         return fell or (f"{count()} requests where {tries} may be" if count() > tries else "")
 
     def wire(answer: Wire) -> str:
@@ -309,6 +309,31 @@ def webhooks(shop: Workshop) -> Iterator[Case]:
     yield "nobody listens", partial(told, "http://127.0.0.1:9", 3)
     yield "a port that is none", partial(told, "http://127.0.0.1:99999", 3)
     yield "a host that is none", partial(told, "http://[::1", 3)
+
+
+URLS = (
+    "http://{}127.0.0.1:9/a.jsonl{}", "https://{}127.0.0.1:9/a.jsonl{}", "ftp://{}127.0.0.1:9/a", "sftp://{}127.0.0.1/a",
+    "github://{}repo/a", "git://{}repo", "smb://{}127.0.0.1/a", "hf://{}a", "memory://a", "file:///etc/passwd", "zip://a",
+    "simplecache::s3://{}bucket/a", "s3://bucket/a::http://{}127.0.0.1:9/a{}", "s3://{}bucket/a{}", "gs://{}bucket/a{}",
+    "abfs://{}account/a{}", "s3://[::1/a", "\x1b[31m://{}a",
+)  # fmt: skip
+"""Places of conversations and scores, with a user and a query."""
+
+
+def urls(shop: Workshop) -> Iterator[Case]:
+    """Places that are no local path: one line, without the user, the password and the query of the URL."""
+    for url in URLS:
+        named = url.format(f"ada:{KEY}@", f"?X-Amz-Signature={KEY}")
+        commands: list[tuple[str, ...]] = [("score", named, "--out", "parts")]
+        if url.startswith(("http:", "s3://{}")):
+            commands += [("score", "chats.jsonl", "--out", named), ("import", named)]
+        for command in commands:
+            yield " ".join(each.replace(named, url) for each in command), partial(_not_opened, shop, command)
+
+
+def _not_opened(shop: Workshop, command: tuple[str, ...]) -> str:
+    ran = accord(shop.learned(), *command, deadline=60)
+    return ran.fell() or repeats_key(ran.out, ran.err)
 
 
 LIES: dict[str, object] = {
@@ -399,7 +424,8 @@ def secrets(shop: Workshop) -> Iterator[Case]:
     yield "in a setting of another type", partial(_in_settings, shop)
 
 
-def _written(folder: Path) -> str:
+def written(folder: Path) -> str:
+    """Return the content of every file under a folder."""
     return "".join(path.read_bytes().decode(errors="replace") for path in folder.rglob("*") if path.is_file())
 
 
@@ -408,7 +434,7 @@ def _leaked(shop: Workshop, respond: Callable[[Mapping[str, Any]], Wire], mode: 
         folder = shop.learned(models=judge_at(server.url, mode))
         ran = accord(folder, "judge", "--limit", "3", "--source", "rubric")
         reported = accord(folder, "report", "--json") if mode == "decisions" else ran
-    return ran.fell((0, 1, 5)) or repeats_key(ran.out, ran.err, reported.out, reported.err, _written(folder))
+    return ran.fell((0, 1, 5)) or repeats_key(ran.out, ran.err, reported.out, reported.err, written(folder))
 
 
 def _checked(shop: Workshop) -> str:
@@ -427,10 +453,10 @@ def _password(shop: Workshop, url: str) -> str:
 
 def _in_url(shop: Workshop) -> str:
     folder = shop.learned(models=judge_at(f"http://ada:{KEY}@127.0.0.1:9/v1?api-key={KEY}"))
-    written = folder / "accord.yaml"
+    settings = folder / "accord.yaml"
     ran = accord(folder, "judge", "--limit", "2", "--source", "rubric", OPENAI_API_KEY="another-key-of-some-length")
-    written.unlink()
-    return ran.fell((1, 5)) or repeats_key(ran.out, ran.err, _written(folder))
+    settings.unlink()
+    return ran.fell((1, 5)) or repeats_key(ran.out, ran.err, written(folder))
 
 
 def _in_settings(shop: Workshop) -> str:

@@ -104,6 +104,16 @@ def workbench(shop: Workshop) -> Iterator[Case]:
             "another browser's form": {"X_Accord_Form": bob.token}, "no form": {"X_Accord_Form": ""},
         }.items():  # fmt: skip
             yield f"request: {name}", partial(refused, ann, ann.answer(), **changed)
+        yield (
+            "request: two hosts",
+            lambda: _blind(partial(ann.send, "GET", "/", Cookie=f"{ann.cookie}\r\nHost: evil.example"), (400,)),
+        )
+        for items in ("\u0663", "\u00b2", "9" * 5000, "0", "101"):
+            form = urlencode({"form": zoe.token, "items": items, "do": "open"})
+            yield (
+                f"norming items {ascii(items)[:12]}",
+                partial(_blind, partial(zoe.send, "POST", "/lead/look/norm", form, True), (422,)),
+            )
         yield "others' item", partial(_blind, lambda: ann.send("GET", f"/rate/look/{bob.item}"), (401, 403, 404, 422))
         yield "a study of others", partial(_blind, lambda: ann.send("GET", "/rate/others"), (404,))
         yield "the lead's page", partial(_blind, lambda: ann.send("GET", "/lead"), (403, 404))
@@ -113,8 +123,10 @@ def workbench(shop: Workshop) -> Iterator[Case]:
             "/static/%00",
             "/in/" + "%2e%2e/" * 9,
             "/rate/%2e",
+            "/static/" + "a" * 3000,
+            "/static/" + "a" * 3000 + ".js",
         ):
-            yield f"path: {path}", partial(_blind, partial(ann.send, "GET", path), (307, 401, 404, 422, 429))
+            yield f"path: {path[:40]}", partial(_blind, partial(ann.send, "GET", path), (307, 401, 404, 422, 429))
         for name, send in _huge(ann).items():
             yield f"huge: {name}", partial(_blind, send, (400, 408, 413, 422, 0))
         yield "markup in every text", partial(_markup, ann)

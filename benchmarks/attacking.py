@@ -63,11 +63,16 @@ class Ran:
 
 def shown_badly(text: str) -> str:
     """Why a text should not stand on a terminal."""
-    if odd := _CONTROL.search(text):
-        line = text[: odd.start()].count("\n") + 1
-        return f"control character {odd[0]!r} in line {line} of what is printed"
+    if odd := control(text):
+        return odd
     longest = max(map(len, text.splitlines()), default=0)
     return f"a line of {longest:,} characters is printed" if longest > _LONGEST_LINE and text[:1] != "{" else ""
+
+
+def control(text: str) -> str:
+    """The first control character of a text and its line, or ''."""
+    odd = _CONTROL.search(text)
+    return f"control character {odd[0]!r} in line {text[: odd.start()].count(chr(10)) + 1}" if odd else ""
 
 
 def shortened(text: str, most: int = 200) -> str:

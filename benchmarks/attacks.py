@@ -17,8 +17,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import attack_access
+import attack_batches
 import attack_files as files
 import attack_pages as texts
+import attack_scores as scores
 import attack_service
 import attack_wires as wires
 import attack_workbench
@@ -28,8 +30,11 @@ from harness import Row, chosen, finish, options
 AREAS: dict[str, Area] = {
     "readers": files.readers, "yaml": files.yamls, "evaluator-folders": files.folders, "stores": files.stores,
     "follow": files.follow, "replies": wires.replies, "endpoints": wires.endpoints, "budgets": wires.budgets,
+    "batches": attack_batches.batches, "urls": wires.urls,
     "secrets": wires.secrets, "webhooks": wires.webhooks, "serve": attack_service.serve, "pages": texts.pages,
     "terminal": texts.terminal, "workbench": attack_workbench.workbench, "access": attack_access.access,
+    "parts": scores.parts, "mart": scores.mart,
+    "texts": scores.texts, "killed": scores.killed,
 }  # fmt: skip
 AT_ONCE = 3
 """Areas that are tried side by side."""

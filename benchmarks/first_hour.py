@@ -6,7 +6,7 @@
   30% of the rated conversations of each shared data set lose their ratings, so that part of the folder is unrated.
 - `recommended-worse-than-constant`: planted sets on which `compare` recommends an evaluator whose scores of unrated
   conversations are further from an unseen annotator's ratings (by RMSE) than the mean of the training ratings is.
-  20 sets each of 11, 30 and 100 ratings; in a quarter of them nothing predicts the ratings. The baseline is the rule of
+  20 sets each of 11, 30 and 100 ratings; a quarter of them has random ratings. The baseline is the rule of
   earlier versions, the lowest RMSE for the annotators in the labels, which always recommends something.
 - `documented-commands-failed`: commands of the README and the quickstart that end with an error when they are run in
   their order in one folder.
@@ -16,25 +16,38 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
+import shlex
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import urlopen
 
 import numpy as np
+import yaml
 from harness import Row, chosen, data_folder, finish, options
 
 from accord.project import Config, Project
+from accord.sample import sources
 
 PARTS = ("rows", "recommended", "documented")
 COLUMNS = ["what", "set", "size", "value", "of", "recommended", "baseline"]
 SETS = (("topical_usr", "Overall"), ("llm_rubric_real", "Q0"), ("llm_rubric_synth", "Q0"), ("abc_eval", "irrelevant"))
 SIZES, DRAWN = (11, 30, 100), 20
 STRENGTHS = (0.0, 0.4, 0.8, 1.2)
-"""How strongly the planted ratings follow the length of the reply and the words that it repeats."""
+"""Strength of the effect of the reply's length and repeated words on the planted ratings."""
 CONVERSATIONS, WORDS = 250, 60
+ROOT, PORT = Path(__file__).parents[1], 8799
 RATERS = {"nora": -0.4, "sam": 0.0, "ann": 0.4}
+RUBRIC = """
+name: planted
+main: overall
+questions:
+- {id: overall, text: 'How good is it?', scale: ordinal, options: [1, 2, 3, 4, 5]}
+"""
 
 
 # --- rows ---------------------------------------------------------------------------------------------------------
@@ -98,9 +111,7 @@ def _planted_set(size: int, seed: int) -> tuple[float | None, float]:
         _write(folder / "chats.jsonl", chats)
         _write(folder / "labels.jsonl", labels)
         _write(folder / "new.jsonl", chats[size:])
-        (folder / "rubric.yaml").write_text(
-            "name: planted\nmain: overall\nquestions:\n- {id: overall, text: 'How good is it?', scale: ordinal, options: [1, 2, 3, 4, 5]}\n"
-        )
+        (folder / "rubric.yaml").write_text(RUBRIC, "utf-8")
         config = Config(store=f"sqlite:///{folder / 'accord.db'}", rubric=str(folder / "rubric.yaml"), draws=200)
         with Project(config) as project:
             project.import_([folder / "chats.jsonl", folder / "labels.jsonl"])
@@ -155,6 +166,67 @@ def _rating(worth: np.ndarray) -> np.ndarray:
 
 def _write(path: Path, rows: list[Row]) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+# --- documented ---------------------------------------------------------------------------------------------------
+
+
+def documented_rows() -> Iterator[Row]:
+    """One row: the documented commands, each in a process of its own, and how many of them fail."""
+    failed, count = [], 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        chats, labels = sources()
+        for source, copy in ((chats, "chats.jsonl"), (chats, "new.jsonl"), (labels, "labels.csv")):
+            (folder / copy).write_bytes(source.read_bytes())
+        for kind, block in _blocks():
+            if kind == "yaml":
+                path = folder / "accord.yaml"
+                merged = {**yaml.safe_load(path.read_text("utf-8")), **yaml.safe_load(block)}
+                path.write_text(yaml.safe_dump(merged), "utf-8")
+                continue
+            lines = block.splitlines() if kind == "sh" else [block]
+            for line in lines:
+                count += 1
+                command = [sys.executable, "-c", line]
+                if kind == "sh":
+                    command = shlex.split(line.replace("$SAMPLE", str(chats.parent)), comments=True)
+                code, output = _ended(command, folder)
+                if code:
+                    print(f"{line}: exit code {code}: {output[-300:]}", file=sys.stderr)
+                    failed.append(line)
+    yield {"what": "documented-commands-failed", "value": len(failed), "of": count}
+
+
+def _blocks() -> Iterator[tuple[str, str]]:
+    """Language and text of the blocks of the README's walk-through and the quickstart, in order."""
+    readme = re.split(r"^(?=## )", (ROOT / "README.md").read_text("utf-8"), flags=re.M)
+    shown = [part for part in readme if part.startswith(("## Your own conversations", "## From Python"))]
+    for text in (*shown, (ROOT / "docs" / "quickstart.md").read_text("utf-8")):
+        yield from re.findall(r"^```(sh|yaml|python)\n(.*?)^```", text, flags=re.M | re.S)
+
+
+def _ended(command: list[str], folder: Path) -> tuple[int, str]:
+    """Exit code and output of a command; a server is stopped with SIGTERM once it answers."""
+    with open(folder / "output.log", "w+", encoding="utf-8") as log:
+        if command[:2] != ["accord", "serve"]:
+            code = subprocess.run(command, cwd=folder, stdout=log, stderr=log, stdin=subprocess.DEVNULL).returncode
+        else:
+            process = subprocess.Popen([*command, "--port", str(PORT)], cwd=folder, stdout=log, stderr=log)
+            while process.poll() is None and not _is_up():
+                time.sleep(0.2)
+            process.terminate()
+            code = process.wait()
+        log.seek(0)
+        return code, log.read()
+
+
+def _is_up() -> bool:
+    try:
+        with urlopen(f"http://127.0.0.1:{PORT}/healthz", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
 
 
 def main() -> None:

@@ -150,16 +150,13 @@ def some_of(question: Question, evidence: EvidenceTable, labels: Labels, size: i
 
 def gathered(folder: Path) -> tuple[Question, EvidenceTable, Labels]:
     """A data set's main question as `accord run` finds it, what is known of samples, and all labels."""
-    from accord.models import read_recordings
-    from accord.project import Config, Project, Reading, Selected, chosen_recording, rubric_for, survey, with_recorded
+    from accord.project import Config, Project, Reading, Selected, rubric_for, survey
 
     found = survey([folder])
     rubric, _ = rubric_for(found.questions.values())
     models = {}
-    if recordings := read_recordings(found.recorded) if found.recorded else {}:
-        recording = chosen_recording(recordings, rubric.main)
-        rubric = with_recorded(rubric, recording)
-        models = {"judge": ModelSettings(mode="recorded", model=recording.model, paths=list(map(str, found.recorded)))}
+    if found.recorded:
+        models = {"judge": ModelSettings(mode="recorded", paths=list(map(str, found.recorded)))}
     with Project(Config(store="sqlite://", metrics=["bank"], models=models), rubric) as project:
         project.import_(found.files, reading=Reading())
         if models:

@@ -52,7 +52,7 @@ def test_what_has_an_arrow_stream_goes_in_and_pyarrow_gives_pyarrow(folder):
     batch = scorer(pa.RecordBatch.from_pylist(rows))
     assert isinstance(table, pa.Table) and isinstance(batch, pa.RecordBatch)
     assert [str(field.type) for field in table.schema] == [
-        {int: "int64", float: "double", str: "string"}[kind] for kind in SCORE_TYPES.values()
+        {int: "int64", float: "double", bool: "bool", str: "string"}[kind] for kind in SCORE_TYPES.values()
     ]
     assert table.to_pylist() == batch.to_pylist() == scorer(pl.DataFrame(rows)).to_dicts()
     empty = pa.RecordBatch.from_pylist(rows)[:0]

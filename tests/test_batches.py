@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from small_sample import sources
@@ -18,6 +20,7 @@ from accord.cli import (
     commands,  # noqa: F401 - registers the commands
 )
 from accord.models import BatchEndpoint, CallFailed, ChatCompletions, ChatMessage, Prompt, batch_files, batching, wait
+from accord.project import judging
 from accord.testing import Batches, ChatServer, Wire, answer_any, fault
 
 RUNNER = CliRunner()
@@ -36,8 +39,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api_key: None) -> P
     return tmp_path
 
 
-def configure(url: str, mode: str = "logprobs") -> None:
-    Path("accord.yaml").write_text(f"models: {{judge: {{mode: {mode}, model: m1, base_url: '{url}', samples: 3}}}}\n")
+def configure(url: str, mode: str = "logprobs", timeout: float = 60) -> None:
+    judge = {"mode": mode, "model": "m1", "base_url": url, "samples": 3, "timeout": timeout}
+    Path("accord.yaml").write_text(json.dumps({"models": {"judge": judge}}))
     assert RUNNER.invoke(app, ["import", *map(str, sources())]).exit_code == 0
 
 
@@ -141,26 +145,92 @@ def test_an_answer_waits_for_all_of_its_samples(project: Path) -> None:
         assert judged(0)["answered"] * 3 == asked
 
 
-@pytest.mark.parametrize("reached", [True, False])
-def test_a_batch_whose_start_was_cut_off_is_not_paid_for_twice(project: Path, reached: bool) -> None:
-    provider = Batches(answer_any, looks=0)
-    cut = True
+class LosingAnswers(Batches):
+    """Loses the answer to the first submission; lists its batch only from the `listed_at`-th list on."""
 
-    def cutting(request: Any) -> Wire:
-        if cut and request["_path"].endswith("/batches") and "endpoint" in request:
-            wire = provider(request) if reached else Wire(b"{" * 50)
-            return Wire(wire.body, close_after=5)
+    def __init__(self, is_started: bool = True, listed_at: int = 1, page: int = 1000, seconds: float = 0) -> None:
+        super().__init__(answer_any, looks=0)
+        self.is_started, self.listed_at, self.page, self.seconds = is_started, listed_at, page, seconds
+        self.lost, self.lists = 0, 0
+
+    def _made(self, request: Any) -> Wire:
+        if self.lost:
+            return super()._made(request)
+        self.lost += 1
+        answer = super()._made(request) if self.is_started else Wire(b"{" * 50)
+        return Wire(answer.body, close_after=None if self.seconds else 5, after=self.seconds)
+
+    def __call__(self, request: Any) -> Wire:
+        if not request["_path"].split("?")[0].endswith("/batches") or "endpoint" in request:
+            return super().__call__(request)
+        self.lists += 1
+        listed = [each for name, each in reversed(self.batches.items()) if name != "batch-0"]
+        if self.lists >= self.listed_at and self.is_started:
+            listed.append(self.batches["batch-0"])
+        after = parse_qs(urlsplit(request["_path"]).query).get("after", [""])[0]
+        start = next((place + 1 for place, each in enumerate(listed) if each["id"] == after), 0)
+        data = listed[start : start + self.page]
+        return Wire({"object": "list", "data": data, "has_more": start + self.page < len(listed)})
+
+
+@pytest.mark.parametrize(("listed_at", "seconds"), [(1, 0), (2, 3), (3, 0)], ids=["cut", "timeout", "cut-late"])
+def test_batch_with_lost_answer_is_found_later_and_paid_once(project: Path, listed_at: int, seconds: float) -> None:
+    provider = LosingAnswers(listed_at=listed_at, seconds=seconds)
+    with ChatServer(provider) as server:
+        configure(server.url, timeout=2)
+        lost = RUNNER.invoke(app, ["judge", "--batch", "--limit", "4"])
+        assert lost.exit_code == 1 and "the same command looks for it" in lost.stderr
+        for _ in range(listed_at - 1):
+            waiting = judged(5)
+            assert waiting["handed_in"] == 0 and waiting["unanswered"].keys() == {"in batch"}
+            assert [batch["status"] for batch in waiting["batches"]] == ["unconfirmed"]
+        found = judged(5)
+        assert found["handed_in"] == 0 and found["batches"][0]["id"] == "batch-0"
+        assert judged(0)["answered"] and len(provider.batches) == 1
+
+
+def test_batch_with_lost_answer_is_submitted_again_after_the_grace_period(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider = LosingAnswers(is_started=False)
+    with ChatServer(provider) as server:
+        configure(server.url)
+        assert RUNNER.invoke(app, ["judge", "--batch", "--limit", "4"]).exit_code == 1
+        assert judged(5)["handed_in"] == 0 and not provider.batches
+        monkeypatch.setattr(judging, "GRACE", timedelta(seconds=-1))
+        assert judged(5)["handed_in"] and judged(0)["answered"] and len(provider.batches) == 1
+
+
+def test_batch_listed_after_the_grace_period_is_still_fetched(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    provider = LosingAnswers(listed_at=2, page=1)
+    with ChatServer(provider) as server:
+        configure(server.url)
+        assert RUNNER.invoke(app, ["judge", "--batch", "--limit", "4"]).exit_code == 1
+        monkeypatch.setattr(judging, "GRACE", timedelta(seconds=-1))
+        asked = judged(5)["handed_in"]
+        assert asked and len(provider.batches) == 2
+        provider.batches["batch-1"] |= {"id": "of-others", "metadata": None}
+        provider.batches["of-others"] = provider.batches.pop("batch-1")
+        late = judged(5)
+        assert late["dropped"] == {"gone": asked} and late["handed_in"] == 0
+        assert judged(0)["answered"] == asked and len(provider.batches) == 2
+
+
+@pytest.mark.parametrize(("path", "status"), [("/files", 500), ("/batches", 400), ("/batches", 429)])
+def test_batch_that_was_certainly_not_started_is_submitted_at_once(project: Path, path: str, status: int) -> None:
+    provider = Batches(answer_any, looks=0)
+    is_down = True
+
+    def failing(request: Any) -> Wire:
+        if is_down and request["_path"].endswith(path) and ("_form" in request or "endpoint" in request):
+            return Wire({"error": {"message": "no"}}, status)
         return provider(request)
 
-    with ChatServer(cutting) as server:
+    with ChatServer(failing) as server:
         configure(server.url)
-        lost = RUNNER.invoke(app, ["judge", "--batch", "--limit", "4"])
-        assert lost.exit_code == 1 and "unreachable" in lost.stderr
-        cut = False
-        if reached:
-            assert judged(5)["handed_in"] == 0 and judged(0)["answered"] and len(provider.batches) == 1
-        else:
-            assert judged(5)["handed_in"] and judged(0)["answered"] and len(provider.batches) == 1
+        assert RUNNER.invoke(app, ["judge", "--batch", "--limit", "4"]).exit_code == 1
+        is_down = False
+        assert judged(5)["handed_in"] and judged(0)["answered"] and len(provider.batches) == 1
 
 
 @pytest.mark.parametrize("path", ["/files", "/batches"])
@@ -236,11 +306,11 @@ def test_what_a_batch_says_of_itself_is_taken_as_far_as_it_can_be(api_key: None)
     with ChatServer(lambda request: Wire(said if "b1" in request["_path"] else listed)) as server:
         wire = ChatCompletions("m1", server.url)
         found = wait(BatchEndpoint(wire).look("b1"))
-        mine = wait(BatchEndpoint(wire).marked("mine"))
+        mine = wait(BatchEndpoint(wire).marked({"mine", "other"}))
         wait(wire.close())
     assert (found.completed, found.failed, found.total) == (0, 0, 3)
     assert len(found.says) < 500 and "\x1b" not in found.says
-    assert mine is not None and mine.id == "b1"
+    assert mine.keys() == {"mine"} and mine["mine"].id == "b1"
 
 
 @pytest.mark.slow

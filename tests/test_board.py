@@ -12,11 +12,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from accord import Label
 from accord.board import DIMENSIONS, Board, Figures, Selection, Texts
+from accord.cli import (
+    app,
+    commands,  # noqa: F401 - registers the commands
+)
 from accord.project import Config, Project
-from accord.store import MartRow, Watched
+from accord.store import MartRow, StoreError, Watched
 from accord.values import BadInput, Target, UnknownName
 
 DAY = 86_400_000
@@ -105,6 +110,36 @@ def test_a_query_that_names_nothing_is_one_line(query: str, said: str) -> None:
 def test_nothing_scored_is_nothing(tmp_path: Path) -> None:
     with board(tmp_path, []) as opened:
         assert opened.figures(Selection()) is None and opened.page(Selection()) is None
+
+
+def test_scores_at_the_ends_of_the_calendar_are_shown(tmp_path: Path) -> None:
+    first, last = -62_135_596_800_000, 253_402_300_799_999
+    times = [first, last, first - 1, last + 1, None]
+    with board(tmp_path, [row(f"c{n}", 2.0, time=time) for n, time in enumerate(times)]) as opened:
+        moments = figures(opened)[1].time.moments
+        assert [moments[0].since, moments[-1].until] == ["0001-01-01", "9999-12-31"]
+        assert sum(each.texts for each in moments) == 5 and names(opened, "order=newest")[0] == "c1"
+
+
+def test_a_board_without_one_readable_part_names_the_damaged_ones(tmp_path: Path) -> None:
+    with board(tmp_path, [row("c", 2.0)]) as opened:
+        [part] = opened.project.mart.folder.glob("*.parquet")
+        part.write_bytes(part.read_bytes()[:-20])
+        with pytest.raises(StoreError, match=part.name):
+            opened.figures(Selection())
+        checked = CliRunner().invoke(app, ["store", "check", "--config", str(configured(tmp_path))])
+        assert checked.exit_code == 1 and part.name in checked.stdout and "accord board rebuild" in checked.stdout
+        rebuilt = CliRunner().invoke(app, ["board", "rebuild", "--config", str(configured(tmp_path))])
+        assert rebuilt.exit_code == 0 and f"{part.name}.damaged" in rebuilt.stdout
+        assert opened.figures(Selection()) is None
+        checked = CliRunner().invoke(app, ["store", "check", "--config", str(configured(tmp_path))])
+        assert checked.exit_code == 0 and f"{part.name}.damaged was set aside" in checked.stdout
+
+
+def configured(folder: Path) -> Path:
+    path = folder / "accord.yaml"
+    path.write_text(f"store: sqlite:///{folder}/accord.db\n")
+    return path
 
 
 def test_the_difference_of_two_systems_is_found_on_the_inputs_that_both_saw(tmp_path: Path) -> None:
@@ -373,3 +408,19 @@ def test_little_and_odd_scores_have_their_figures(tmp_path: Path, rows: list[Mar
     with board(tmp_path, rows) as opened:
         for query in ("", "view=each", "answers=given", "by=topic", "synthetic=with"):
             figures(opened, query)
+
+
+def test_scores_of_training_conversations_are_left_out_unless_there_are_no_others(tmp_path: Path) -> None:
+    rows = [row(f"c{place}", 1.0 + place % 3, in_training=place < 10) for place in range(30)]
+    with board(tmp_path / "some", rows) as opened:
+        found, _ = figures(opened)
+        assert len(found.rows) == 20 and found.in_training == 10
+        assert "10 scores of conversations used in training are left out" in found.said
+        every, _ = figures(opened, "training=with")
+        assert len(every.rows) == 30
+        assert "10 scores are of conversations used in training; they look better than they are" in every.said
+        with pytest.raises(UnknownName, match="choice of 'training'"):
+            Selection.from_query("training=maybe")
+    with board(tmp_path / "all", rows[:10]) as opened:
+        alone, _ = figures(opened)
+        assert len(alone.rows) == 10 and "they look better than they are" in alone.said[-1]

@@ -5,8 +5,11 @@ from __future__ import annotations
 import html
 import io
 import json
+import os
 import re
+import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -109,7 +112,8 @@ def test_the_whole_way_by_single_steps(project: Path) -> None:
     assert frame["value"].to_list() == [row["value"] for row in rows] == pl.read_csv("scores.csv")["value"].to_list()
     assert {row["annotator"] for row in rows} == {"min"}
     assert "report in report.html" in accord("report")
-    assert "passed" in accord("gate", "--min-agreement=-1", "--min-mean", "1")
+    assert "passed" in accord("gate", "--min-agreement=-1", "--min-mean", "1", "--include-training")
+    assert "learned from every conversation" in refused("gate", "--min-mean", "1")
     assert "demanded 0.99: failed" in accord("gate", "--min-agreement", "0.99", code=3)
     assert "within annotators, lower bound" in accord("gate", "--min-within=-1")
     assert "within annotators" in accord("gate", "--min-agreement=-1", "--min-within", "0.99", code=3)
@@ -149,7 +153,8 @@ def test_demo_and_real_data_are_one_command(project: Path, data: Path) -> None:
     assert "507 ratings of 150 conversations by 4 annotators" in result.stdout
     assert "accord models pull" in refused("demo", "--with-models", "--out", "other")
     assert sorted(path.name for path in Path("accord-demo").iterdir()) == [
-        "accord.db", "accord.db.scores", "evaluator", "report.html", "scores.jsonl",
+        "accord.db", "accord.db.scores", "accord.yaml", "evaluators", "report.html", "rubric.yaml", "run.json",
+        "scores.jsonl",
     ]  # fmt: skip
     # The network has tests of its own, and so have intervals.
     Path("accord.yaml").write_text("draws: 20\nevaluators: {calibration: {head: mixed}}\n")
@@ -252,8 +257,9 @@ def test_scores_say_what_is_missing_and_end_with_5(project: Path) -> None:
     accord("fit")
     said = accord("score", CHATS, "--out", "scores.jsonl", code=5)
     assert "30 conversations scored" in said and "10 unscored: no evidence; nothing to measure" in said
-    assert "share of targets that are scored: 0.750, demanded 1: failed" in accord("gate", "--min-mean", "1", code=3)
-    assert "passed" in accord("gate", "--min-mean", "1", "--max-unscored", "0.3")
+    gate = ["gate", "--min-mean", "1", "--include-training"]
+    assert "share of targets that are scored: 0.750, demanded 1: failed" in accord(*gate, code=3)
+    assert "passed" in accord(*gate, "--max-unscored", "0.3")
 
 
 @pytest.mark.parametrize(
@@ -538,19 +544,47 @@ def test_an_interrupt_in_the_middle_keeps_what_was_done_and_the_command_goes_on(
 def test_a_full_disk_ends_in_one_line(project: Path) -> None:
     row = json.loads(Path(CHATS).read_text().splitlines()[0])
     Path("many.jsonl").write_text("".join(json.dumps({**row, "id": f"c{i}"}) + "\n" for i in range(5000)))
-    # The process limits itself: between a fork and a call no code of this one may run, which has threads by now.
-    limits = (
-        "import resource, runpy, signal\n"
-        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, 2**20))\n"
-        "runpy.run_module('accord', run_name='__main__')"
-    )
-    limited = subprocess.run(
-        [sys.executable, "-c", limits, "import", "many.jsonl"], capture_output=True, text=True, check=False
-    )
+    limited = run_with_full_disk(2**20, "import", "many.jsonl")
     assert limited.returncode == 1
     assert "Traceback" not in limited.stderr and limited.stderr.count("\n") == 1, limited.stderr
     assert "What was written before is kept" in limited.stderr
+
+
+def run_with_full_disk(size: int, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process that can make no file larger than `size` bytes."""
+    # The process limits itself: after a fork, no code of this process may run, because it has threads.
+    limits = (
+        "import resource, runpy, signal\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, {size}))\n"
+        "runpy.run_module('accord', run_name='__main__')"
+    )
+    command = [sys.executable, "-B", "-c", limits, *arguments]  # -B: no bytecode file is cut off
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("has_log", [False, True], ids=["closed", "with-log"])
+def test_store_is_readable_on_a_full_disk(project: Path, has_log: bool) -> None:
+    imported()
+    database = sqlite3.connect("accord.db", isolation_level=None)
+    if has_log:  # as a process that was killed leaves it
+        database.execute("PRAGMA wal_autocheckpoint=0")
+        database.execute("INSERT INTO claims VALUES ('s256:x', 'killed', '2026-01-01T00:00:00.000+00:00')")
+        shutil.copytree(".", "copy")
+        os.chdir("copy")
+        Path("accord.db-shm").unlink()
+        assert Path("accord.db-wal").stat().st_size
+    database.close()
+    limit = 20_000  # the index that processes share has 32 kB
+    exported = run_with_full_disk(limit, "export", "small.csv", "--kind", "metric")
+    assert exported.returncode == 0 and "it is opened for reading" in exported.stderr, exported.stderr
+    checked = run_with_full_disk(limit, "store", "check", "--json")
+    rows = json.loads(checked.stdout)["rows"]
+    assert rows["conversations"] and rows["claims"] == has_log, "what waits in the log is read too"
+    reported = run_with_full_disk(limit, "report", "--json", "--out", "/dev/null")
+    assert "the store" not in reported.stderr.replace("the store cannot be written", ""), reported.stderr
+    assert run_with_full_disk(2**30, "store", "check").returncode == 0
 
 
 @pytest.mark.slow
@@ -595,7 +629,7 @@ def test_several_evaluators_are_fitted_one_after_the_other(project: Path) -> Non
     assert [one["comparison"]["rows"][0]["system"] for one in told] == ["plain", "curved"]
     assert "40 conversations scored" in accord("score", CHATS, "--out", "s.jsonl", "--evaluator", "evaluators/curved")
     assert "saved in elsewhere" in accord("fit", "curved", "--out", "elsewhere")
-    assert "holds no evaluator" in refused("score", CHATS, "--out", "s.jsonl"), "the project's own is calibration"
+    assert "40 conversations scored" in accord("score", CHATS, "--out", "s.jsonl"), "the one fitted last"
 
 
 @pytest.mark.slow
@@ -914,9 +948,12 @@ def test_run_on_thumbs_at_single_replies(project: Path) -> None:
     for place, row in enumerate(rows):
         row["messages"] += [{"role": "user", "content": "Danke"}, {"role": "assistant", "content": f"Gern, {place}"}]
         row["messages"][1]["feedback"] = "thumbs_up" if place % 3 else "thumbs_down"
-    done = whole(write("chats.json", json.dumps(rows, indent=1)))
-    assert done["scored"]["level"] == "turn" and done["turns"] == {1, 3}
-    assert [(row["question"]) for row in [done["comparison"]]] == ["feedback"] and done["scored"]["scored"] == 48
+    name = write("chats.json", json.dumps(rows, indent=1))
+    done = whole(name)
+    assert done["scored"]["level"] == "turn" and done["turns"] == {1} and done["scored"]["scored"] == 24
+    assert done["comparison"]["question"] == "feedback"
+    every = whole(name, "--turns", "all")
+    assert every["turns"] == {1, 3} and every["scored"]["scored"] == 48 and every["scored"]["rated"] == 24
 
 
 @pytest.mark.slow
@@ -942,7 +979,7 @@ def test_run_uses_the_recorded_judge_beside_the_conversations(project: Path) -> 
     done = whole("d")
     assert done["comparison"]["question"] == "quality"
     assert any(
-        "the judge is the recorded 'good'; --recorded-model names another: poor" in line for line in done["said"]
+        "the judge is the recorded 'good'; evidence of other recorded models: poor" in line for line in done["said"]
     )
     agreement = {row["model"]: row["spearman"] for row in done["recorded"]}
     assert agreement["good"] == pytest.approx(1.0) and agreement["poor"] < 0.5
@@ -1084,10 +1121,10 @@ def test_recorded_judgements_are_never_read_as_peoples_labels(project: Path) -> 
     chats("d/chats.jsonl")
     row = {"item_id": "c0", "question": "Q0", "judge_model": "m", "value": 3}
     name = write("d/judge.jsonl", json.dumps(row) + "\n")
-    assert "recorded judgements are a model's answers" in refused("import", name)
-    result = CliRunner().invoke(app, ["import", "d"])
-    assert result.exit_code == 0 and "0 labels imported" in result.stdout
-    assert "judge.jsonl: a judge's recorded answers" in result.stderr
+    for source in (name, "d"):
+        result = CliRunner().invoke(app, ["import", source])
+        assert result.exit_code == 0 and "0 labels imported" in result.stdout
+        assert "recorded judgements of m are the judge" in result.stderr
 
 
 @pytest.mark.parametrize("said", ["nan", "inf", "-inf"])

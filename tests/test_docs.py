@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import runpy
 import shlex
+import shutil
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import small_sample
+import yaml
+from processes import Forked
+from served_workbench import Browser
 from typer.testing import CliRunner
+from waiting import PATIENCE, until
 
 from accord.cli import (
     app,  # noqa: F401 - registers the commands
@@ -55,20 +62,92 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
         exec(compile(block, str(page), "exec"), names)
 
 
+def steps(page: Path, *titles: str) -> list[tuple[str, str]]:
+    """Language and text of each block that a reader runs or writes, in order; with titles, of these sections only."""
+    found = []
+    for section in re.split(r"^(?=## )", page.read_text(encoding="utf-8"), flags=re.M):
+        if not titles or section.partition("\n")[0].removeprefix("## ") in titles:
+            found += re.findall(r"^```(sh|yaml|python)\n(.*?)^```", section, flags=re.M | re.S)
+    return found
+
+
+def run_command(line: str) -> None:
+    """Run a documented command with `$SAMPLE` replaced; a server is started, used and stopped."""
+    program, *arguments = shlex.split(line.replace("$SAMPLE", str(small_sample.sources()[0].parent)), comments=True)
+    assert program == "accord"
+    if arguments[0] == "serve":
+        use_server(arguments)
+        return
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, f"{line}\n{result.output}\n{result.stderr}"
+    if link := re.search(r"/in/(\S+)", result.stdout):
+        Path("key").write_text(link[1])
+
+
+def use_server(arguments: list[str]) -> None:
+    """Start a documented server, open a study as an annotator, score a reply, and stop the server."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with open("serve.log", "w") as log:
+        process = Forked(["-m", "accord", *arguments, "--port", str(port)], stdout=log, stderr=log)
+    try:
+        until(lambda: answers(port) or process.poll() is not None, Path("serve.log").read_text)
+        assert process.poll() is None, Path("serve.log").read_text()
+        browser = Browser(port)
+        browser.post("/in", key=Path("key").read_text())
+        page = browser.get("/rate/first-look/next")
+        assert browser.status == 200 and 'name="form"' in page, page
+        messages = [{"conversation": "c", "role": "user", "content": "Can I return it?"},
+                    {"conversation": "c", "role": "assistant", "content": "Yes, within 45 days of delivery [1]."}]  # fmt: skip
+        _, said, _ = browser.ask(
+            "POST", "/v1/scores", json.dumps({"messages": messages}), Content_Type="application/json"
+        )
+        assert json.loads(said)["scores"][1]["status"] == "scored", said
+    finally:
+        process.terminate()
+        code = process.wait(PATIENCE)
+    assert code == 0, Path("serve.log").read_text()
+
+
+def answers(port: int) -> bool:
+    try:
+        return Browser(port).ask("GET", "/healthz")[0] == 200
+    except OSError:
+        return False
+
+
+def write_settings(block: str) -> None:
+    """Add the settings of a block to accord.yaml, as its reader does."""
+    path = Path("accord.yaml")
+    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **yaml.safe_load(block)}))
+
+
 @pytest.mark.slow
-def test_the_quickstarts_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readme_and_quickstart_run_in_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ACCORD_STORE", raising=False)
+    monkeypatch.delenv("ACCORD_TOKEN", raising=False)
     monkeypatch.setenv("ACCORD_MODELS", str(tmp_path / "models"))
-    ran = 0
-    for block in blocks(ROOT / "docs" / "quickstart.md", "sh"):
-        for line in block.replace("$SAMPLE", str(small_sample.sources()[0].parent)).splitlines():
-            program, *arguments = shlex.split(line, comments=True)
-            assert program == "accord"
-            result = CliRunner().invoke(app, arguments)
-            assert result.exit_code == 0, f"{line}\n{result.output}"
-            ran += 1
-    assert ran >= 8 and Path("report.html").exists()
+    chats, labels = small_sample.sources()
+    for source, name in ((chats, "chats.jsonl"), (chats, "new.jsonl"), (labels, "labels.csv")):
+        shutil.copy(source, name)
+    found = [
+        *steps(ROOT / "README.md", "Your own conversations", "From Python"),
+        *steps(ROOT / "docs" / "quickstart.md"),
+    ]
+    lines = [line for kind, block in found if kind == "sh" for line in block.splitlines()]
+    names: dict[str, object] = {}
+    for kind, block in found:
+        if kind == "sh":
+            for line in block.splitlines():
+                run_command(line)
+        elif kind == "yaml":
+            write_settings(block)
+        else:
+            exec(compile(block, "a documented block", "exec"), names)
+    assert len(lines) >= 17 and sum("accord serve" in line for line in lines) == 2
+    assert Path("report.html").exists() and Path("scores.parquet").exists() and Path("accord-demo/report.html").exists()
 
 
 def test_every_command_of_the_readme_exists() -> None:

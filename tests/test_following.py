@@ -36,7 +36,7 @@ from accord.cli import (
     commands,  # noqa: F401 - registers the commands
 )
 from accord.evidence import BANK, SourceContext, Training
-from accord.learning import EvaluatorSettings, make_evaluator
+from accord.learning import EvaluatorSettings, load_evaluator, make_evaluator
 from accord.live import Follower, HistoryDeduplicator, Ingestor, RowLog, logfiles
 from accord.live import following as room
 from accord.models import memory_models
@@ -231,14 +231,17 @@ def test_what_was_watched_is_settled_before_the_place_is_noted(evaluator: Evalua
     order: list[str] = []
 
     def settle() -> None:
-        order.append("settled" if not (tmp_path / "place").exists() else "too late")
+        noted = room.Place.read(tmp_path / "place")
+        assert noted is not None
+        order.append("too late" if noted.files[-1].offset else "settled")
 
     with RowLog(tmp_path / "rows.jsonl") as rows:
         rows.write = lambda some: order.append("kept")
         Follower(tmp_path / "log.jsonl", Ingestor(LiveScorer(evaluator), settle=settle), rows, tmp_path / "place").run(
             True
         )
-    assert order == ["kept", "settled"] and (tmp_path / "place").exists()
+    noted = room.Place.read(tmp_path / "place")
+    assert order == ["kept", "settled"] and noted is not None and noted.files[-1].offset > 0
 
 
 def test_conversations_of_many_turns_are_told_again_and_again() -> None:
@@ -417,3 +420,58 @@ def test_the_command_follows_goes_on_and_stops_when_told(
     assert shown.exit_code == 0, shown.output
     days = json.loads(shown.stdout)["days"]
     assert sum(day["replies"] for day in days) == len(values) and {day["day"][:7] for day in days} == {"2026-03"}
+
+
+@pytest.mark.parametrize("level", ["turn", "conversation"])
+@pytest.mark.slow
+def test_the_default_evaluator_scores_live_as_in_a_batch(
+    chats: list[Conversation], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ACCORD_STORE", raising=False)
+    few = [c for c in chats if len(c.turns) > 2][:12]
+    rated = ["conversation,turn,annotator,Q0"]
+    for number, chat in enumerate(few):
+        places = [place for place, turn in enumerate(chat.turns) if turn.role == "assistant"]
+        for place in places if level == "turn" else [""]:
+            rated += [
+                f"{chat.id},{place},{name},{1 + (number + shift) % 4}" for shift, name in enumerate(("ann", "bob"))
+            ]
+    Path("labels.csv").write_text("\n".join(rated) + "\n")
+    write(Path("chats.jsonl"), [{"id": c.id, "messages": [{"role": t.role, "content": t.content} for t in c.turns],
+                                 "documents": [d.text for d in c.documents]} for c in few])  # fmt: skip
+    write(Path("log.jsonl"), messages(few))
+
+    def done(*arguments: str) -> None:
+        result = CliRunner().invoke(app, list(arguments))
+        assert result.exit_code == 0, result.output
+
+    done("init")
+    config = Path("accord.yaml").read_text()
+    assert "metrics: [lexical]" in config and "evaluator: calibration" in config
+    Path("accord.yaml").write_text(config.replace("folds: 5", "folds: 2\ndraws: 10"))
+    done("import", "chats.jsonl", "labels.csv")
+    done("fit", "calibration")
+    done("follow", "log.jsonl", "--out", "live.jsonl", "--once")
+    live = {
+        (row["conversation"], row["turn"]): row for row in map(json.loads, Path("live.jsonl").read_text().splitlines())
+    }
+    assert len(live) == sum(turn.role == "assistant" for chat in few for turn in chat.turns)
+    if level == "turn":
+        done("score", "chats.jsonl", "--out", "batch.jsonl")
+        batch = {
+            (row["conversation"], row["turn"]): row
+            for row in map(json.loads, Path("batch.jsonl").read_text().splitlines())
+        }
+    else:
+        fitted = load_evaluator(Path("evaluators/calibration"))
+        samples = [
+            Sample(chat, turn) for chat in few for turn, said in enumerate(chat.turns) if said.role == "assistant"
+        ]
+        scores = drive(fitted.predict(samples), memory_models())
+        batch = {(score.target.conversation, score.target.turn): score.to_json() for score in scores}
+    shown = ("value", "low", "high", "distribution", "unscored")
+    assert {target: [row.get(name) for name in shown] for target, row in live.items()} == {
+        target: [row.get(name) for name in shown] for target, row in batch.items()
+    }
+    assert any(row["value"] is not None for row in live.values())

@@ -742,6 +742,18 @@ def test_pages_escape_what_came_from_outside(tmp_path: Path) -> None:
     assert "which the turn does not say" in html
 
 
+def test_page_shows_control_characters_of_every_text(tmp_path: Path) -> None:
+    odd = "a\x1b[31m\x07\x9b\u202e\ud800"
+    chat = Conversation(odd, (Turn(odd, odd, name=odd), Turn("assistant", odd)), metadata={"system": odd, "time": odd})
+    issues = (Issue(odd, odd, odd, (0, 3), odd), Issue("X", "", "gone"))
+    found = [IssueAnnotation(Target(odd, 1), issues, 1, odd, odd, (odd,))]
+    from accord.methods import statistics
+
+    html = write_issues_page(statistics(found, [chat], SODA), found, [chat], SODA, tmp_path / "page.html").read_text()
+    assert not [letter for letter in html if letter != "\n" and not letter.isprintable()]
+    assert "\\u001b[31m\\u0007" in html
+
+
 def test_a_wire_that_answers_with_prose_is_told_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
     said = iter(["Sure!", json.dumps(verdict("whatever"))])
     asked = []

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,38 @@ def test_what_was_compacted_is_passed_over_where_it_could_not_be_removed(tmp_pat
     assert values(mart) == values(Mart(tmp_path)) == {"a": 1.0}
 
 
+def instead(make: Callable[[Path], object]) -> Callable[[Path], object]:
+    """Put something else in the place of a file."""
+
+    def spoil(path: Path) -> None:
+        path.unlink()
+        make(path)
+
+    return spoil
+
+
+def about(part: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(pl.read_parquet_metadata(part)["accord-mart"])
+    return found
+
+
+def rewritten(change: Callable[[pl.DataFrame], pl.DataFrame], **more: Any) -> Callable[[Path], object]:
+    """Write a part again with other rows or other metadata."""
+
+    def spoil(part: Path) -> None:
+        said = {**about(part), **more}
+        change(pl.read_parquet(part)).write_parquet(part, metadata={"accord-mart": json.dumps(said)})
+
+    return spoil
+
+
+def overwritten(part: Path) -> None:
+    """Destroy the pages of a part and keep its footer."""
+    content = bytearray(part.read_bytes())
+    content[4 : len(content) // 4] = b"\xff" * (len(content) // 4 - 4)
+    part.write_bytes(bytes(content))
+
+
 @pytest.mark.parametrize("spoil", [
     lambda part: part.write_bytes(part.read_bytes()[:-20]),
     lambda part: part.write_bytes(b""),
@@ -139,7 +172,14 @@ def test_what_was_compacted_is_passed_over_where_it_could_not_be_removed(tmp_pat
         part, metadata={"accord-mart": json.dumps({"format": "1", "rows": 1, "base": False, "replaces": []})}
     ),
     lambda part: pl.DataFrame({"a": [1]}).write_parquet(part, metadata={"accord-mart": json.dumps({"format": "9"})}),
-], ids=["cut", "empty", "csv", "foreign", "no metadata", "a list", "other columns", "newer"])  # fmt: skip
+    lambda part: pl.DataFrame({"a": [1]}).write_parquet(part, metadata={"accord-mart": "[" * 100_000}),
+    overwritten, rewritten(lambda rows: rows.clear()), rewritten(lambda rows: rows, rows=2),
+    rewritten(lambda rows: rows.with_columns(pl.col("value").cast(pl.String))), rewritten(lambda rows: rows.drop("low")),
+    rewritten(lambda rows: rows, replaces=["../accord.db"]), instead(os.mkfifo), instead(Path.mkdir),
+    instead(lambda path: path.symlink_to("/dev/zero")),
+], ids=["cut", "empty", "csv", "foreign", "no metadata", "a list", "other columns", "newer", "deep metadata",
+        "pages overwritten", "rows gone", "other count", "other type", "a column less", "foreign replaces", "a pipe",
+        "a folder", "a device"])  # fmt: skip
 def test_a_part_that_is_none_is_said_and_passed_over(tmp_path: Path, spoil: Any) -> None:
     mart = Mart(tmp_path)
     mart.add([row("a")])
@@ -151,6 +191,86 @@ def test_a_part_that_is_none_is_said_and_passed_over(tmp_path: Path, spoil: Any)
         [fault] = each.read(lambda rows: rows.collect())[1].faults
         assert "part-0000.parquet" in fault and "accord board rebuild" in fault
     assert mart.compact() and values(mart) == {"a": 3.0}
+    assert mart.set_aside() == ["part-0000.parquet"] and not Mart(tmp_path).faults() and values(mart) == {"a": 3.0}
+    assert [each.name for each in tmp_path.glob("*.damaged")] == ["part-0000.parquet.damaged"]
+
+
+@pytest.mark.parametrize("spoil", [overwritten, instead(os.mkfifo)], ids=["pages overwritten", "a pipe"])
+def test_damaged_compacted_part_is_named_and_the_other_rows_are_read(tmp_path: Path, spoil: Any) -> None:
+    mart = Mart(tmp_path)
+    mart.add([row("a"), row("b")])
+    assert mart.compact()
+    [base] = tmp_path.glob("part-*.parquet")
+    mart.add([row("c")])
+    spoil(base)
+    for each in (mart, Mart(tmp_path)):
+        assert values(each) == {"c": 3.0}
+        [fault] = each.read(lambda rows: rows.collect())[1].faults
+        assert base.name in fault
+    assert mart.compact() and values(Mart(tmp_path)) == {"c": 3.0} and base.name in mart.faults()[0]
+
+
+@pytest.mark.parametrize("name", ["live-00.jsonl", "compacting.lock"])
+@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir], ids=["a pipe", "a folder"])
+def test_log_or_lock_that_is_no_file_never_blocks(tmp_path: Path, name: str, make: Any) -> None:
+    mart = Mart(tmp_path)
+    mart.add([row("a")])
+    make(tmp_path / name)
+    assert values(mart) == {"a": 3.0}
+    if name == "compacting.lock":
+        with pytest.raises(StoreError, match="compacting.lock is a"):
+            mart.compact()
+    else:
+        assert mart.compact() and values(mart) == {"a": 3.0} and name in mart.state().faults[0]
+
+
+def test_replaced_files_are_only_those_of_the_mart(tmp_path: Path) -> None:
+    kept = tmp_path / "accord.db"
+    kept.write_text("x")
+    mart = Mart(tmp_path / "mart")
+    mart.add([row("a")], "0000")
+    rewritten(lambda rows: rows, replaces=["../accord.db"])(tmp_path / "mart" / "part-0000.parquet")
+    assert mart.compact() and kept.exists()
+
+
+@pytest.mark.parametrize("time", [-62_135_647_200_000, 253_402_300_800_000, 2**53])
+def test_times_that_no_calendar_has_are_dropped_from_new_and_old_parts(tmp_path: Path, time: int) -> None:
+    def times(mart: Mart) -> list[Any]:
+        found, _ = mart.read(lambda rows: rows.sort("conversation").select(pl.col("time").dt.date()).collect())
+        return found["time"].to_list()
+
+    mart = Mart(tmp_path)
+    mart.add([row("a", time=time)])
+    with mart.writer() as writer:
+        writer.write([row("b", time=time)])
+    mart.add([row("c")], "0000")
+    old = pl.lit(time).cast(pl.Datetime("ms")).alias("time")
+    rewritten(lambda rows: rows.with_columns(old))(tmp_path / "part-0000.parquet")
+    assert times(mart) == times(Mart(tmp_path)) == [None] * 3
+    assert mart.compact()
+    [part] = tmp_path.glob("part-*.parquet")
+    assert pl.read_parquet(part)["time"].null_count() == 3
+    rewritten(lambda rows: rows.with_columns(old))(part)
+    assert times(Mart(tmp_path)) == [None] * 3
+
+
+def test_texts_of_live_rows_become_sendable(tmp_path: Path) -> None:
+    mart = Mart(tmp_path)
+    with mart.writer() as writer:
+        writer.write([row("a"), row("b", system="\ud800", topic="nul\0")])
+        found, _ = mart.read(lambda rows: rows.sort("conversation").select("system", "topic").collect())
+    assert found.rows() == [(None, None), ("\ufffd", "nul\ufffd")]
+
+
+def test_a_part_of_an_earlier_version_lacks_a_column_and_is_read(tmp_path: Path) -> None:
+    mart = Mart(tmp_path)
+    mart.add([row("a")], "0000")
+    part = tmp_path / "part-0000.parquet"
+    about = {"accord-mart": pl.read_parquet_metadata(part)["accord-mart"]}
+    pl.read_parquet(part).drop("in_training").write_parquet(part, metadata=about)
+    mart.add([row("b")])
+    assert values(Mart(tmp_path)) == {"a": 3.0, "b": 3.0}
+    assert mart.compact() and values(mart) == {"a": 3.0, "b": 3.0}
 
 
 def test_a_log_with_lines_that_are_no_rows_keeps_the_others(tmp_path: Path) -> None:

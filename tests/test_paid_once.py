@@ -91,6 +91,25 @@ def test_a_claim_is_one_owners_until_it_is_freed_or_runs_out(store: Store) -> No
     assert (late.mine, late.over) == ({KEYS[0], *KEYS[3:5]}, 3), "what was not renewed has run out"
 
 
+@pytest.mark.parametrize("ahead", [timedelta(minutes=3), timedelta(days=3650)], ids=str)
+def test_claim_made_while_the_clock_was_ahead_has_expired(store: Store, ahead: timedelta) -> None:
+    clock, wrong = Clock(), Clock()
+    wrong.now += ahead
+    killed, other = Claims(store, wrong, lease=60), Claims(store, clock, lease=60)
+    assert killed.exchange((), KEYS[:3]).mine == set(KEYS[:3])
+    assert other.held(KEYS) == set()
+    taken = other.exchange((), KEYS[:3])
+    assert (taken.mine, taken.over, taken.until) == (set(KEYS[:3]), 3, "")
+
+
+def test_claim_of_a_clock_slightly_ahead_is_held(store: Store) -> None:
+    clock, ahead = Clock(), Clock()
+    ahead.forward(50)
+    Claims(store, ahead, lease=60).exchange((), KEYS[:3])
+    other = Claims(store, clock, lease=60)
+    assert other.held(KEYS) == set(KEYS[:3]) and not other.exchange((), KEYS[:3]).mine
+
+
 @pytest.mark.parametrize("before", ["free", "run out"])
 def test_of_many_who_claim_at_once_each_key_is_given_to_one(store: Store, before: str) -> None:
     clock = Clock()

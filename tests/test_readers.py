@@ -917,6 +917,19 @@ def test_a_broken_archive_is_one_line(tmp_path: Path, kind: str) -> None:
         assert "\n" not in str(caught.value)
 
 
+def test_a_truncated_archive_of_one_large_object_is_refused(tmp_path: Path) -> None:
+    """A list of rows in an object is read from a window, which ends where the list does."""
+    path, rows = tmp_path / "a.json.gz", 40_000
+    chat = {"messages": [{"role": "user", "content": "Is it? " * 100}, {"role": "assistant", "content": "It is."}]}
+    packed = gzip.compress(json.dumps({"data": [chat] * rows, "more": 1}).encode(), 1, mtime=0)
+    path.write_bytes(packed)
+    assert sum(1 for _ in read(path)) == rows
+    path.write_bytes(packed[:-8])
+    with pytest.raises(BadInput, match="a.json.gz is a broken gzip file: it ends too early"):
+        for _ in read(path):
+            pass
+
+
 def test_rows_and_columns_beyond_every_use(tmp_path: Path) -> None:
     wide = tmp_path / "wide.csv"
     wide.write_text(",".join(f"c{i}" for i in range(300_000)) + "\n", encoding="utf-8")

@@ -161,3 +161,15 @@ def test_best_column_finds_the_column_and_predicts_the_mean_without_it() -> None
     card, arrays = head.state()
     again = BestColumn(QUESTION).restore(card, arrays).predict_each(evidence, ["ann"] * 40)
     assert [s.value for s in again] == [s.value for s in scores]  # type: ignore[union-attr]
+
+
+def test_an_evaluator_that_was_tried_on_a_part_stands_among_the_others(
+    sample: tuple[Ratings, Floats, np.random.Generator],
+) -> None:
+    rated, values, rng = sample
+    simple, costly = (predicted(n, values + rng.normal(0, sd, 120)) for n, sd in (("simple", 1.2), ("costly", 0.2)))
+    costly.anybody[40:] = np.nan
+    silent = predicted("best-column", np.full(120, np.nan))
+    constant = predicted("constant", np.full(120, values.mean()))
+    assert decide([simple, costly, silent], COSTS, constant, rated, seed=0).evaluator == "costly"
+    assert not decide([silent], COSTS, constant, rated, seed=0).is_supported

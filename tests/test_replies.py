@@ -129,6 +129,7 @@ def test_probabilities_that_sum_past_1_are_none_and_rounding_is_no_matter() -> N
     assert reasons([answered(question, {"1": 0.6, "2": 0.6})]) == ["no distribution"]
     assert reasons([answered(question, {"1": 0.5, "other": 0.6})]) == ["no distribution"]
     assert reasons([answered(question, {"other": 0.6})]) == ["no option"]
+    assert reasons([answered(question, {"1": 5e-324})]) == ["no option"]
     answer = answered(question, {"1": 0.5, "2": 0.5004, "3": 0.0})
     assert isinstance(answer, Answer) and sum(answer.probabilities.values()) == pytest.approx(1.0, abs=1e-12)
     assert answer.outside == 0.0

@@ -493,6 +493,48 @@ def test_killed_anywhere_each_line_is_there_once(tmp_path: Path, monkeypatch: py
     assert world.once() == 0 and world.found() == list(range(world.said))
 
 
+def killed_with_its_first_rows(world: World, monkeypatch: pytest.MonkeyPatch, are_written: bool) -> None:
+    """A follower that dies right before or right after its first rows are on the disk."""
+    monkeypatch.setattr(room, "AT_ONCE", 2)
+    write = RowLog.write
+
+    def dies(rows: RowLog, found: Sequence[dict[str, Any]]) -> None:
+        if are_written:
+            write(rows, found)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(RowLog, "write", dies)
+        world.once()
+
+
+@pytest.mark.parametrize("are_written", [True, False])
+@pytest.mark.parametrize("pack", ["", ".gz"])
+@pytest.mark.parametrize("naming", NAMES)
+def test_follower_killed_with_its_first_rows_resumes_in_the_rotated_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, naming: str, pack: str, are_written: bool
+) -> None:
+    world = World(tmp_path, naming, pack)
+    world.write(100)
+    killed_with_its_first_rows(world, monkeypatch, are_written)
+    world.rotate()
+    world.write(2)
+    assert world.once() == 0 and world.found() == list(range(102)) and not world.told
+
+
+@pytest.mark.parametrize("are_written", [True, False])
+def test_follower_killed_with_its_first_rows_resumes_in_the_truncated_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, are_written: bool
+) -> None:
+    world = World(tmp_path)
+    world.write(100)
+    killed_with_its_first_rows(world, monkeypatch, are_written)
+    world.copy()
+    world.write(2, mode="w")
+    world.once()
+    assert world.found() == list(range(102))
+
+
 def test_conversations_go_on_across_files_and_processes(tmp_path: Path) -> None:
     """Rows that repeat the conversation so far are told apart by what stands in files of before."""
     world = World(tmp_path, "number", ".gz")

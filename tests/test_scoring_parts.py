@@ -336,7 +336,9 @@ def test_shards_share_the_work_and_together_do_all_of_it(tmp_path, scorer, small
     assert ids(tmp_path / "out") == sorted(row["id"] for row in scaled.drawn(1200))
 
 
-@pytest.mark.parametrize("text", ["0/3", "4/3", "3", "a/b", "1/0", "-1/3", "1/3/5"])
+@pytest.mark.parametrize(
+    "text", ["0/3", "4/3", "3", "a/b", "1/0", "-1/3", "1/3/5", "\u0661/\u0663", "1/\u00b2", "1/" + "9" * 5000]
+)
 def test_a_shard_that_is_none_is_refused(text):
     with pytest.raises(BadInput, match="from 1/N to N/N"):
         Shard.named(text)
@@ -516,6 +518,112 @@ def test_the_command_scores_folders_globs_and_several_files_into_parts_and_merge
     found = [json.loads(line) for line in (project / "scores.jsonl").read_text().splitlines()]
     assert [row["conversation"] for row in found] == [f"c{number}" for number in range(20)]
     assert isinstance(found[0]["distribution"], dict) and "status" not in found[0]
+
+
+def about(part):
+    return json.loads(pl.read_parquet_metadata(part)["accord"])
+
+
+def rewritten(change, **more):
+    def spoil(part):
+        said = json.dumps({**about(part), **more})
+        change(pl.read_parquet(part)).write_parquet(part, metadata={"accord": said})
+
+    return spoil
+
+
+def instead(make):
+    def spoil(part):
+        part.unlink()
+        make(part)
+
+    return spoil
+
+
+def overwritten(part):
+    content = bytearray(part.read_bytes())
+    content[4 : len(content) // 4] = b"\xff" * (len(content) // 4 - 4)
+    part.write_bytes(bytes(content))
+
+
+SPOILED = {
+    "fewer rows": rewritten(lambda rows: rows.head(3)),
+    "fewer rows and metadata that agree": rewritten(lambda rows: rows.head(3), rows=3, scored=3),
+    "no scores": rewritten(lambda rows: rows.with_columns(pl.lit(None, pl.Float64).alias("value"))),
+    "a column less": rewritten(lambda rows: rows.drop("low")),
+    "another type": rewritten(lambda rows: rows.with_columns(pl.col("value").cast(pl.String))),
+    "another key": rewritten(lambda rows: rows, key="0" * 16),
+    "counts that are none": rewritten(lambda rows: rows, rows=-1),
+    "no metadata": lambda part: pl.read_parquet(part).write_parquet(part),
+    "metadata of NaN": rewritten(lambda rows: rows, total=float("nan")),
+    "deep metadata": lambda part: pl.read_parquet(part).write_parquet(part, metadata={"accord": "[" * 100_000}),
+    "cells that are no JSON": rewritten(lambda rows: rows.with_columns(pl.lit("{{").alias("distribution"))),
+    "cut": lambda part: part.write_bytes(part.read_bytes()[:-30]),
+    "cut to half": lambda part: part.write_bytes(part.read_bytes()[: part.stat().st_size // 2]),
+    "empty": lambda part: part.write_bytes(b""),
+    "pages overwritten": overwritten,
+    "a pipe": instead(os.mkfifo),
+    "a folder": instead(Path.mkdir),
+    "a device": instead(lambda part: part.symlink_to("/dev/zero")),
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILED.values(), ids=SPOILED)
+def test_damaged_part_is_named_in_one_line_and_never_merged(project, spoil):
+    assert ran("score", "in", "--out", "out/", "--workers", "1").exit_code == 0
+    part = min(project.glob("out/part-*.parquet"))
+    spoil(part)
+    (project / "merged.jsonl").write_text("kept")
+    for arguments in (["scores", "merge", "out", "--out", "merged.jsonl"], ["board", "rebuild", "out"]):
+        done = ran(*arguments)
+        if arguments[0] == "scores" or done.exit_code:  # rebuilding takes no notice of cells that it does not use
+            assert done.exit_code == 1 and part.name in done.output and len(done.output.strip().splitlines()) == 1
+    assert (project / "merged.jsonl").read_text() == "kept"
+    again = ran("score", "in", "--out", "out/", "--workers", "1")
+    assert again.exit_code == 0 or (part.name in again.output and len(again.output.strip().splitlines()) == 1)
+    part.rmdir() if part.is_dir() else part.unlink()
+    assert ran("score", "in", "--out", "out/", "--workers", "1").exit_code == 0
+    assert "20 rows" in ran("scores", "merge", "out", "--out", "merged.jsonl").output
+
+
+def test_merged_parquet_names_the_damaged_part_too(project):
+    assert ran("score", "in", "--out", "out/", "--workers", "1").exit_code == 0
+    part = min(project.glob("out/part-*.parquet"))
+    overwritten(part)
+    done = ran("scores", "merge", "out", "--out", "merged.parquet")
+    assert done.exit_code == 1 and part.name in done.output and not (project / "merged.parquet").exists()
+
+
+@pytest.mark.parametrize("change", [
+    lambda found: [found], lambda found: {}, lambda found: {**found, "parts": 7}, lambda found: {**found, "parts": [7]},
+    lambda found: {**found, "parts": [{}]}, lambda found: {**found, "parts": found["parts"] * 2},
+    lambda found: {**found, "parts": [{**found["parts"][0], "key": "../../accord.db"}]},
+    lambda found: {**found, "parts": [{**found["parts"][0], "rows": "10"}]},
+    lambda found: {**found, "parts": [{**found["parts"][0], "total": 1e999}]},
+    lambda found: {**found, "parts": [{**found["parts"][0], "urls": 3}]},
+    lambda found: {**found, "parts": [{**found["parts"][0], "unscored": {"a": -1}}]},
+    lambda found: {**found, "made_from": 7}, lambda found: {k: v for k, v in found.items() if k != "made_from"},
+    lambda found: {**found, "question": {"a": 1}}, lambda found: {**found, "left": "0"}, lambda found: {**found, "format": []},
+])  # fmt: skip
+def test_odd_manifest_is_refused_in_one_line(project, change):
+    assert ran("score", "in", "--out", "out/", "--workers", "1").exit_code == 0
+    path = project / "out/manifest.json"
+    path.write_text(json.dumps(change(json.loads(path.read_text()))))
+    for arguments in (
+        ["scores", "merge", "out", "--out", "m.jsonl"], ["board", "rebuild", "out"],
+        ["score", "in", "--out", "out/", "--workers", "1"],
+    ):  # fmt: skip
+        done = ran(*arguments)
+        assert done.exit_code == 1 and "manifest.json" in done.output and len(done.output.strip().splitlines()) == 1
+    assert (project / "accord.db").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"[" * 100_000, b"NaN", b"7", b"null", b"1" * 5000])
+def test_manifest_that_is_no_json_object_is_refused_in_one_line(tmp_path, content):
+    (tmp_path / "manifest.json").write_bytes(content)
+    with pytest.raises(BadInput, match="manifest.json is damaged") as caught:
+        merge_parts(tmp_path, tmp_path / "m.jsonl")
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from small_sample import sources
 from typer.testing import CliRunner
 
+import accord
 from accord import Store
 from accord.cli import (
     app,
@@ -17,7 +22,7 @@ from accord.cli import (
 )
 from accord.models import CallFailed, ChatCompletions, ChatMessage, ClientOptions, Prompt, kept_key, open_chat, wait
 from accord.store import StoreError
-from accord.testing import ChatServer, Wire, answer_any
+from accord.testing import Batches, ChatServer, Wire, answer_any
 from accord.values import AccordError, keep_secret, keep_url_secrets, redacted, redacted_message, secrets
 
 KEY = "sk-proj-Zq81vLr5TwXy77bn"
@@ -117,3 +122,111 @@ def test_the_configurations_own_secrets_are_noted(tmp_path: Path, monkeypatch: p
     Path(tmp_path, "accord.yaml").write_text("watch: {webhook: '${TEAM_WEBHOOK}'}\n")
     load_config(tmp_path / "accord.yaml")
     assert redacted("posted to services/T0/abcdefgh") == "posted to [secret]"
+
+
+class RepeatingBatches(Batches):
+    """A batch wire that repeats the key and a terminal escape in one place of its answers."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__(answer_any, looks=0)
+        self.place, self.said = place, f"{KEY}\x1b[31m"
+
+    def _looked(self, name: str) -> Wire:
+        body = dict(super()._looked(name).body)  # type: ignore[arg-type]
+        if self.place == "message":
+            body |= {
+                "status": "failed",
+                "errors": {"object": "list", "data": [{"code": self.said, "message": self.said}]},
+            }
+        elif self.place in {"id", "status", "output_file_id"}:
+            body[self.place] = KEY
+        return Wire(body)
+
+    def _answer(self, batch: dict[str, Any]) -> None:
+        super()._answer(batch)
+        name = batch["output_file_id"]
+        lines = [json.loads(line) for line in self.files[name].splitlines()]
+        for line in lines:
+            if self.place == "line":
+                line.update(response=None, error={"code": KEY, "message": self.said})
+            elif self.place == "body":
+                line["response"] = {"status_code": 400, "body": {"error": {"code": KEY, "message": self.said}}}
+            elif self.place == "reply":
+                line["response"]["body"]["model"] = self.said
+                line["response"]["body"]["choices"][0]["message"]["content"] = self.said
+                top = line["response"]["body"]["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
+                top[-1]["token"] = KEY
+            elif self.place == "refusal":
+                line["response"]["body"]["choices"][0]["message"]["refusal"] = self.said
+        self.files[name] = "\n".join(map(json.dumps, lines)).encode()
+
+
+@pytest.mark.parametrize(
+    "place", ["message", "id", "status", "output_file_id", "line", "body", "reply", "refusal"]
+)  # fmt: skip
+def test_batch_replies_never_put_the_key_into_the_project(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with ChatServer(RepeatingBatches(place)) as server:
+        settings = f"models: {{judge: {{mode: logprobs, model: m1, base_url: '{server.url}', attempts: 1}}}}\n"
+        Path("accord.yaml").write_text(settings)
+        for command in (["import", *map(str, sources())], *[["judge", "--batch", "--limit", "2"]] * 3):
+            result = CliRunner().invoke(app, command)
+            assert is_clean(result.output) and "\x1b" not in result.output
+    assert CliRunner().invoke(app, ["store", "backup", "copy.db"]).exit_code == 0
+    for path in tmp_path.rglob("*"):
+        content = path.read_bytes().decode(errors="replace") if path.is_file() else ""
+        assert is_clean(content), path
+    with closing(Store("sqlite:///accord.db")) as store:
+        assert "\\u001b" not in json.dumps([run["results"] for run in store.runs()])
+
+
+# --- nothing bypasses the edge modules ------------------------------------------------------------------------------------
+
+NETWORK_CLIENTS = ("openai", "httpx", "urllib.request", "fsspec", "requests", "aiohttp")
+"""Packages whose exceptions and responses contain text from other machines."""
+EDGES = {
+    "models/client.py": "`failures` converts the SDK's exceptions",
+    "models/batching.py": "catches NotFoundError without reading it",
+    "models/embedded/pulling.py": "downloads; errors become BadInput",
+    "live/watching/scheduler.py": "webhooks; errors show status and type only",
+    "formats/objects.py": "object stores; errors become BadInput",
+}
+RAW = re.compile(r"\b(?:response|error|exc)\.(?:body|text|content|message|reason_phrase|headers|request|args)\b")
+READ_RAW = {
+    ("models/client.py", "error.body"): "redacted by `_reason_in`",
+    ("models/receiving.py", "response.headers"): "shown by `short` and `_origin` only",
+    ("models/receiving.py", "response.request"): "the client's own request",
+    ("models/client.py", "response.headers"): "parsed as a number or a media type",
+}
+SOURCE = Path(accord.__file__).parent
+
+
+def source_files() -> Iterator[tuple[str, str]]:
+    for path in sorted(SOURCE.rglob("*.py")):
+        name = path.relative_to(SOURCE).as_posix()
+        if not name.startswith("testing/"):
+            yield name, path.read_text(encoding="utf-8")
+
+
+def imported_by(code: str) -> set[str]:
+    found = set[str]()
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            found.update(each.name for each in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            found.add(node.module or "")
+    return found
+
+
+def test_only_edge_modules_import_network_clients() -> None:
+    importing = {name for name, code in source_files() if any(
+        module == each or module.startswith(f"{each}.") for module in imported_by(code) for each in NETWORK_CLIENTS)}  # fmt: skip
+    assert importing == set(EDGES)
+
+
+def test_only_edge_modules_read_raw_provider_texts() -> None:
+    read = {(name, found[0]) for name, code in source_files() if name.startswith(("models/", "formats/objects.py"))
+            for found in RAW.finditer(code)}  # fmt: skip
+    assert read <= set(READ_RAW), "redact what a provider says before it is used, then name the place here"

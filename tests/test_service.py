@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -162,7 +163,8 @@ def test_one_bad_message_of_a_batch_costs_the_others_nothing(client: Client) -> 
     ]  # fmt: skip
     status, found = client.post({"messages": poison})
     assert status == 200
-    assert [row["status"] for row in found["scores"]] == ["refused", "refused", "heard", "scored", "refused", "scored"]
+    assert [row["status"] for row in found["scores"]] == ["refused"] * 5 + ["scored"]
+    assert "outside the years 1 to 9999" in found["scores"][2]["error"] + found["scores"][3]["error"]
     status, row = client.post(said("b1", "narrator", "x"))
     assert status == 422 and row["status"] == "refused"
 
@@ -180,6 +182,9 @@ def test_one_bad_message_of_a_batch_costs_the_others_nothing(client: Client) -> 
         (b"{}", {"Content-Type": "text/plain"}, 400, "send application/json"),
         (b"{}", {**JSON, "Content-Encoding": "br"}, 415, "allowed: gzip"),
         (b"{}", {**JSON, "Content-Encoding": "gzip"}, 400, "is not"),
+        (gzip.compress(b"{}", mtime=0)[:-8], {**JSON, "Content-Encoding": "gzip"}, 400, "truncated"),
+        (gzip.compress(b"{}", mtime=0)[:12], {**JSON, "Content-Encoding": "gzip"}, 400, "truncated"),
+        (gzip.compress(b"{}", mtime=0) * 2, {**JSON, "Content-Encoding": "gzip"}, 400, "other bytes"),
         (gzip.compress(b" " * 50_000_000, mtime=0), {**JSON, "Content-Encoding": "gzip"}, 413, "unpacks to more than 4 MB"),
         (b" " * 50_000_000, JSON, 413, "larger than 4 MB"),
         (b"{}", {**JSON, "Authorization": "Bearer wrong", "Host": "rebound.example"}, 401, "name the service's token"),
@@ -191,6 +196,31 @@ def test_what_is_wrong_with_a_request_is_said(
     found, answer, _ = client.ask("POST", "/v1/scores", body, headers)
     assert found == status and reason in answer["error"]
     assert client.ask("GET", "/healthz")[0] == 200
+
+
+@pytest.mark.parametrize("name", [b"Host", b"Authorization", b"Content-Encoding", b"Content-Type"])
+def test_header_that_decides_and_comes_twice_is_refused(name: bytes) -> None:
+    """Called as ASGI: some servers refuse two hosts themselves."""
+    sent = list[Any]()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        sent.append("served")
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(event: Any) -> None:
+        sent.append(event)
+
+    first = {b"Host": b"evil.example", b"Content-Encoding": b"gzip"}.get(name, b"x")
+    last = {b"Host": b"localhost", b"Content-Encoding": b"identity"}.get(name, b"y")
+    for names in ((name, name.lower()), (name.lower(), name)):
+        sent.clear()
+        host = [] if name == b"Host" else [(b"host", b"localhost")]
+        headers = [*host, *zip(names, (first, last), strict=True)]
+        scope = {"type": "http", "method": "GET", "path": "/v1/scores", "query_string": b"", "headers": headers}
+        asyncio.run(Guard(app)(scope, receive, send))
+        assert sent[0]["status"] == 400 and name.title() + b" twice" in sent[1]["body"]
 
 
 @pytest.mark.slow
@@ -928,8 +958,9 @@ def test_live_scoring_of_a_single_user_needs_a_token_and_behind_a_proxy_it_is_se
         if token:
             assert client.ask("GET", "/v1/evaluator", None, {**hosts, "Authorization": f"Bearer {TOKEN}"})[0] == 200
         else:
-            evil = {"Host": "evil.example"}
-            assert {client.ask("GET", path, None, evil)[0] for path in ("/healthz", "/v1/evaluator", "/")} == {421}
+            for host in ("evil.example", "localhost:\u0661".encode().decode("latin-1")):
+                paths = ("/healthz", "/v1/evaluator", "/")
+                assert {client.ask("GET", path, None, {"Host": host})[0] for path in paths} == {421}
     finally:
         process.send_signal(signal.SIGTERM)
     told = ended(process, 0)
@@ -937,3 +968,57 @@ def test_live_scoring_of_a_single_user_needs_a_token_and_behind_a_proxy_it_is_se
         assert "the workbench is off, because there are no users" in told and TOKEN not in told
     else:
         assert "sign in by this link" in told and "token of live scoring" in told
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        ("missing", "holds no evaluator: evaluator.json is missing; fit one: accord fit"),
+        ("damaged", "holds a damaged evaluator"),
+        ("not live", "'mixture' cannot score live: it has no source of evidence"),
+    ],
+)
+@pytest.mark.slow
+def test_serve_starts_without_live_evaluator_and_says_why(
+    evaluator: Evaluator, tmp_path: Path, state: str, reason: str
+) -> None:
+    folder = tmp_path / "evaluators" / "mixture"
+    if state != "missing":
+        replace(evaluator, sources=() if state == "not live" else evaluator.sources).save(folder)
+    if state == "damaged":
+        (folder / "evaluator.json").write_text("{")
+    (tmp_path / "accord.yaml").write_text("evaluator: mixture\nstudies: {look: {title: First look}}\n")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    client = Client(port)
+
+    def is_up() -> bool:
+        try:
+            return client.ask("GET", "/healthz")[1] == {"status": "degraded"}
+        except OSError:
+            return False
+
+    process = run(tmp_path, "serve", "--port", str(port))
+    try:
+        until(is_up)
+        assert client.ask("GET", "/")[0] == 401 and client.ask("GET", "/static/lead.css")[0] == 200
+        for method, path in (("POST", "/v1/scores"), ("POST", "/v1/traces"), ("GET", "/metrics"), ("GET", "/docs")):
+            status, answer, _ = client.ask(method, path, b"{}" if method == "POST" else None, JSON)
+            assert status == 503 and answer["error"].startswith("live scoring is off: ") and reason in answer["error"]
+        assert client.ask("GET", "/", None, {"Host": "evil.example"})[0] == 421
+    finally:
+        process.send_signal(signal.SIGTERM)
+    said = ended(process, 0)
+    assert said.count("live scoring is off") == 1 and reason in said and f"http://127.0.0.1:{port}/: look" in said
+
+
+@pytest.mark.parametrize("arguments", [["--host", "0.0.0.0"], ["--evaluator", "evaluators/none"]])
+def test_serve_refuses_to_start_where_it_would_serve_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ACCORD_TOKEN", TOKEN)
+    Path("accord.yaml").write_text("models: {}\n")
+    result = CliRunner().invoke(app, ["serve", *arguments])
+    assert result.exit_code == 1 and "holds no evaluator: evaluator.json is missing" in result.stderr

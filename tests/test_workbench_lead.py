@@ -484,7 +484,8 @@ def test_norming_rounds_ask_everybody_the_same_and_come_first(tmp_path: Path, mo
         assert browser.status == 200 and "Nobody has answered yet; 30 items are to be rated twice." in page
         look = OpenStudy(opened, "look", Studies(opened.store))
         Panel(look).everybody(1)
-        assert browser.post("/lead/look/norm", form=token(page), items="0", do="open")[0] == 422
+        for items in ("0", "101", "\u0663", "\u00b2", "9" * 5000, "", "-1"):
+            assert browser.post("/lead/look/norm", form=token(page), items=items, do="open")[0] == 422
         assert browser.post("/lead/look/norm", form=token(page), items="6", do="open")[0] == 303
         for person in LEVELS:
             given = look.take(person)

@@ -374,3 +374,10 @@ def test_a_broken_study_blocks_only_its_own_pages(tmp_path: Path) -> None:
             assert "/rate/good/" in ann.ask("GET", "/rate/good/next")[2] and "Good" in home
             assert "'asks'" not in html.unescape(bob.get("/"))
             assert "/rate/asks" not in bob.get("/rate/asks") and bob.status == 404
+
+
+def test_file_that_is_not_there_is_404_however_long_its_name_is(tmp_path: Path) -> None:
+    with project(tmp_path) as opened, served(opened) as port:
+        browser = Browser(port)
+        for name in ("unheard.js", "a" * 3000, "a" * 3000 + ".js", "%00.js", "..", ".js", "%2e%2e%2fapp.py"):
+            assert browser.ask("GET", f"/static/{name}")[0] == 404, name

@@ -172,7 +172,7 @@ def over_time(found: Texts, texts: pl.DataFrame, alarms: list[dict[str, Any]]) -
         mine = group == index
         since = begin + timedelta(days=place * step)
         tenths = quantiles(value[mine], cluster[mine], (0.1, 0.5, 0.9), found.low, found.high)
-        until = since + timedelta(days=step - 1)
+        until = date.fromordinal(min(since.toordinal() + step, date.max.toordinal() + 1) - 1)
         moments.append(Moment(since.isoformat(), until.isoformat(), int(mine.sum()), mean, *tenths))
     shown = moments[0].since, moments[-1].until
     return OverTime("week" if step == 7 else "day", tuple(moments), _happened(found, alarms, shown))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from accord.board.selection import DIMENSIONS, Selection
 from accord.learning import RULES
 from accord.project import Project
-from accord.store import MartState, Watched, labels_state
+from accord.store import MartState, StoreError, Watched, labels_state
 from accord.values import POPULATION, Question, UnknownName
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ class Texts:
         low, high: The ends of the scale.
         options: Answers that have a probability.
         left_out: Scores of synthetic conversations that are not in it.
+        in_training: Number of scores of training conversations, included or left out.
         choices: What else could be chosen.
         state: Of the mart.
         said: What to know about the choice, in sentences.
@@ -63,6 +64,7 @@ class Texts:
     high: float
     options: tuple[float, ...]
     left_out: int
+    in_training: int
     choices: Choices
     state: MartState
     said: tuple[str, ...] = ()
@@ -105,11 +107,11 @@ class Reader:
         return self.mart.state(), labels_state(self.project.store)
 
     def texts(self, selection: Selection) -> Texts | None:
-        """The rows of a selection; `None` where the mart holds none at all.
+        """Return the rows of a selection, or None if the mart holds none at all.
 
         Raises:
             UnknownName: No scores answer such a question, or are of such an evaluator.
-            StoreError: The mart cannot be read.
+            StoreError: The mart or every file in it is unreadable.
         """
         with self._lock:
             state, labelled = self.state()
@@ -147,6 +149,8 @@ class Reader:
             self._choices = state, found
         per_question = self._choices[1]
         if not per_question:
+            if state.faults:
+                raise StoreError(f"no scores can be read: {'; '.join(state.faults)}")
             return None
         main = self.project.question.id
         question = selection.question or (main if main in per_question else next(iter(per_question)))
@@ -174,7 +178,14 @@ class Reader:
             *(pl.col(name).cast(pl.Categorical) for name in DIMENSIONS), when, pl.col("input").hash().alias("input"),
             pl.col("unscored").cast(pl.Categorical), *(["probabilities"] if selection.view == "each" else []),
         ]  # fmt: skip
-        rows, state = self.mart.read(lambda rows: rows.filter(wanted).select(columns).collect())
+        training = pl.col("in_training").fill_null(False)
+        in_training = self._count(wanted & training)
+        rows, state = self.mart.read(
+            lambda rows: rows.filter(wanted & _trained(selection, training)).select(columns).collect()
+        )
+        alone = in_training and not len(rows)  # there is nothing else to show
+        if alone:
+            rows, state = self.mart.read(lambda rows: rows.filter(wanted).select(columns).collect())
         known = whose & pl.col("options").is_not_null()
         first, _ = self.mart.read(lambda rows: rows.filter(known).select("options").head(1).collect())
         options = tuple(map(float, first["options"][0])) if len(first) else ()
@@ -184,6 +195,8 @@ class Reader:
         said = [f"{left_out:,} scores of synthetic conversations are left out"] if left_out else []
         said += ["only synthetic conversations: nobody held them"] if selection.synthetic == "only" else []
         said += ["synthetic conversations, which nobody held, are among these"] if selection.synthetic == "with" else []
+        if in_training and selection.answers == "predicted":
+            said.append(_training_said(in_training, selection.training == "with" or bool(alone)))
         rows, whom = _of_anybody(rows, selection)
         said += whom
         if selection.answers == "given":
@@ -193,7 +206,7 @@ class Reader:
         rows = rows.with_columns(clusters.alias("cluster"))
         low, high = _ends(self._question(question), options, rows)
         taken = replace(selection, question=question, evaluator=evaluator)
-        return Texts(taken, rows, low, high, options, left_out, choices, state, tuple(said))
+        return Texts(taken, rows, low, high, options, left_out, in_training, choices, state, tuple(said))
 
     def _count(self, wanted: pl.Expr) -> int:
         import polars as pl
@@ -234,6 +247,20 @@ class Reader:
     def alarms(self) -> list[dict[str, Any]]:
         """Alarms of what is watched."""
         return Watched(self.project.store).alarms()
+
+
+def _trained(selection: Selection, training: pl.Expr) -> pl.Expr:
+    """The condition that keeps or leaves out predictions of conversations that the evaluator learned from."""
+    import polars as pl
+
+    is_all = selection.training == "with" or selection.answers == "given"
+    return pl.lit(True) if is_all else ~training
+
+
+def _training_said(count: int, is_shown: bool) -> str:
+    if is_shown:
+        return f"{count:,} scores are of conversations used in training; they look better than they are"
+    return f"{count:,} scores of conversations used in training are left out"
 
 
 def _conversations(selection: Selection, when: pl.Expr) -> pl.Expr:

@@ -18,8 +18,10 @@ ORDERS: tuple[Order, ...] = get_args(Order)
 View = Literal["panel", "each"]
 Answers = Literal["predicted", "given"]
 Synthetic = Literal["without", "only", "with"]
+Training = Literal["without", "with"]
 _CHOICES: Mapping[str, tuple[str, ...]] = {
     "by": DIMENSIONS, "view": get_args(View), "answers": get_args(Answers), "synthetic": get_args(Synthetic),
+    "training": get_args(Training),
     "order": ORDERS,
 }  # fmt: skip
 LONGEST, MOST = 512, 64
@@ -39,6 +41,8 @@ class Selection:
         view: Whether a text's scores are averaged over annotators (`panel`) or stand beside each other (`each`).
         answers: Predicted, or given by people.
         synthetic: Whether conversations that nobody held are left out.
+        training: Whether predicted scores of conversations that the evaluator learned from are left out. If there are
+            no others, these are shown.
         by: What figures are taken apart by.
         first, second: Two values of `by` whose difference is looked at.
         low, high: Scores from `low` up to below `high`; `high` at the end of the scale includes it.
@@ -59,6 +63,7 @@ class Selection:
     view: View = "panel"
     answers: Answers = "predicted"
     synthetic: Synthetic = "without"
+    training: Training = "without"
     by: Dimension = "system"
     first: str | None = None
     second: str | None = None

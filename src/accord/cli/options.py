@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from accord.project import Project
+    from accord.project import Project, Turns
     from accord.workbench import Bench
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="Project file; default: accord.yaml in this folder.")]
@@ -24,7 +24,7 @@ Columns = Annotated[
 ]
 EvaluatorFolder = Annotated[
     Path | None,
-    typer.Option("--evaluator", help="Folder of the fitted evaluator; default: where `accord fit` saves it."),
+    typer.Option("--evaluator", help="Folder of a fitted evaluator; default: the one fitted last."),
 ]
 Annotator = Annotated[str | None, typer.Option("--annotator", help="Predict this annotator's answers.")]
 RowsOut = typer.Option("--out", "-o", help="Append one JSON line per reply to this file.")
@@ -55,6 +55,24 @@ MaxMoney = Annotated[float | None, typer.Option("--max-money", help="Budget: at 
 Setting = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="A setting for this run, e.g. sources.issues.by=judge; repeat."),
+]
+
+
+InTraining = Annotated[
+    bool,
+    typer.Option(
+        "--include-training", help="Count conversations that the evaluator learned from; left out by default."
+    ),
+]
+
+
+ScoredTurns = Annotated[
+    str,
+    typer.Option(
+        "--turns",
+        help="Turns that an evaluator of turns scores: rated (those that people rated; of a conversation without any, "
+        "the turn that its file marks, else all replies), all, or last.",
+    ),
 ]
 
 
@@ -126,6 +144,31 @@ def note_sign_in_link(bench: Bench, site: str, page: str = "/") -> None:
 
     if bench.accounts.is_single_user:
         note(f"sign in by this link, which works once: {local_sign_in_link(bench.studies, site, page)}")
+
+
+def evaluator_folder(project: Project, named: Path | None) -> Path:
+    """Return the folder of the evaluator to use: the named one, else the one fitted last. Print which one it is."""
+    from accord.cli.show import note
+
+    folder = named or project.folder()
+    if folder.is_dir():
+        note(f"evaluator: {folder}")
+    return folder
+
+
+def turn_choice(turns: str) -> Turns:
+    """Return the choice of turns that `--turns` names.
+
+    Raises:
+        UnknownName: There is no such choice.
+    """
+    from accord.project import TURNS
+    from accord.values import UnknownName
+
+    found = next((each for each in TURNS if each == turns), None)
+    if found is None:
+        raise UnknownName("choice of turns", turns, TURNS)
+    return found
 
 
 def role_map(pairs: list[str] | None) -> dict[str, str]:

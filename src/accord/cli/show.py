@@ -154,6 +154,19 @@ def spending(budget: Budget) -> Iterator[None]:
             say(f"spent: {spent_text(spent)}", is_aside=True)
 
 
+def training_text(scored: Mapping[str, Any]) -> list[str]:
+    """Sentences on scores of turns that people rated, and of conversations that the evaluator learned from."""
+    lines, rated, of_all = [], scored["rated"], scored["scored"] + sum(scored["unscored"].values())
+    if scored["level"] == "turn" and 0 < rated < of_all:
+        lines.append(f"{rated} of {of_all} scored turns are rated by people; column `rated`")
+    if known := scored["in_training"]:
+        lines.append(
+            f"{known} of {scored['conversations']} scored conversations were used in training; "
+            "their scores look better than they are (column `in_training`)"
+        )
+    return lines
+
+
 def note(text: str) -> None:
     """One line on stderr that a user should know and can do something about."""
     say_line(f"note: {text}")

@@ -27,3 +27,4 @@ from .source import Arrays as Arrays, Counts as Counts, Gathered as Gathered, Le
 from .source import Source as Source, SourceContext as SourceContext, State as State, Training as Training
 from .source import joined as joined, make_source as make_source, measure_all as measure_all, sources as sources
 from .table import Column as Column, EvidenceTable as EvidenceTable, Note as Note, by_row as by_row
+from .table import columns_from as columns_from

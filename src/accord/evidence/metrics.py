@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from accord.evidence.bank import ciu, reference
 from accord.evidence.bank.conversation_words import LexicalMetric
@@ -246,9 +246,16 @@ class Metrics(Source):
         return State({"names": list(self.names)})
 
     def restored(self, state: State) -> Self:
-        """The same with the metrics that were learned from."""
-        self.names = list(state.card["names"])
+        """Restore the metrics that were learned from.
+
+        Raises:
+            ValueError: The card does not name them.
+        """
+        self.names = _NAMES.validate_python(state.card["names"], strict=True)
         return self
+
+
+_NAMES = TypeAdapter(list[str])
 
 
 def _group(name: str) -> type[Metrics]:

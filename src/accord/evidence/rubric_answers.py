@@ -44,7 +44,8 @@ class RubricAnswers(Source):
 
     def __init__(self, settings: Settings, context: SourceContext) -> None:
         super().__init__(settings, context)
-        self.rubric = context.rubric
+        rubric, recorded = context.rubric, context.recorded
+        self.rubric = rubric.model_copy(update={"questions": (*rubric.questions, *recorded)}) if recorded else rubric
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -64,7 +65,7 @@ class RubricAnswers(Source):
         """The same with some of the questions alone: what an adaptive rubric asks next."""
         chosen = tuple(self.rubric[name] for name in questions)
         part = self.rubric.model_copy(update={"questions": chosen, "main": chosen[0].id})
-        found = RubricAnswers(self.settings, replace(self.context, rubric=part))
+        found = RubricAnswers(self.settings, replace(self.context, rubric=part, recorded=()))
         found.name = self.name
         return found
 

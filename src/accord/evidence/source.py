@@ -89,10 +89,17 @@ class Training:
 
 @dataclass(frozen=True)
 class SourceContext:
-    """What a project says beyond a source's own settings: the rubric, and the seed of every draw."""
+    """Settings of a project that its sources share.
+
+    Attributes:
+        rubric: Questions that people and judges answer.
+        seed: Seed of every random draw.
+        recorded: Questions that recorded judges alone answered.
+    """
 
     rubric: Rubric
     seed: int = 0
+    recorded: tuple[Question, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
 
 from accord.values import BadInput, Sample, Target
 
@@ -29,6 +30,32 @@ class Column:
     centre: float | None = None
     part_of: str | None = None
     source: str | None = None
+
+
+class _ColumnCard(BaseModel):
+    """A column as it is saved."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    name: str
+    signature: str
+    question: str | None = None
+    option: float | None = Field(default=None, allow_inf_nan=False)
+    centre: float | None = Field(default=None, allow_inf_nan=False)
+    part_of: str | None = None
+    source: str | None = None
+
+
+def columns_from(rows: Iterable[Any]) -> tuple[Column, ...]:
+    """Return saved columns, validated; the inverse of `dataclasses.asdict`.
+
+    Raises:
+        ValueError: A row is no column, or two have the same name.
+    """
+    found = tuple(Column(**_ColumnCard.model_validate(row).model_dump()) for row in rows)
+    if len({column.name for column in found}) < len(found):
+        raise ValueError("two columns have the same name")
+    return found
 
 
 @dataclass(frozen=True)

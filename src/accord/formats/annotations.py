@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from accord.formats.label_files import mapped
-from accord.formats.messages import checked_id, is_storable, turn_index
+from accord.formats.messages import checked_id, turn_index
 from accord.formats.record import Fields, WrongShape
 from accord.formats.row_writer import RowWriter
 from accord.formats.rows import TABLE_SUFFIXES, locate, read_rows, suffix
@@ -32,6 +32,7 @@ from accord.values import (
     canonical_json,
     check_label,
     inert,
+    is_sendable,
     written,
 )
 
@@ -115,7 +116,7 @@ def _annotation(fields: Fields) -> Annotation:
     for name in row.keys() & {*_INDEXES}:
         row[name] = turn_index(row[name])
     for name in row.keys() & {*_TEXTS, *_IN_COLUMNS}:
-        if not isinstance(row[name], str) or (name in _IN_COLUMNS and not is_storable(row[name])):
+        if not isinstance(row[name], str) or (name in _IN_COLUMNS and not is_sendable(row[name])):
             raise WrongShape(f"{name} {row[name]!r} is no text")
     for name in row.keys() & _SHAPES.keys():
         holds, expected = _SHAPES[name]
@@ -190,7 +191,7 @@ def _cell(name: str, value: Any) -> Cell:
         return canonical_json(value)
     if not isinstance(value, str):
         return value  # type: ignore[no-any-return]
-    if not is_storable(value):
+    if not is_sendable(value):
         return _AS_JSON + canonical_json(value)
     return inert(value)
 

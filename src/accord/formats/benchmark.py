@@ -21,8 +21,10 @@ def _convert(rows: Sequence[Fields], default_id: str) -> Record:
     # A data set may hold texts it was not allowed to pass on; its ratings are still worth reading.
     turns = turns_of(fields.get("messages") or ())
     kept = {key: fields[key] for key in ("dataset", "system", "level", "references") if fields.get(key)}
-    conversation = Conversation(id_, turns, documents_from(fields.get("knowledge")), {**meta, **kept})
     target = Target(id_, turn_index(fields.get("response_index")))
+    if target.turn not in (None, len(turns) - 1):
+        kept["response_index"] = target.turn
+    conversation = Conversation(id_, turns, documents_from(fields.get("knowledge")), {**meta, **kept})
     ratings = tuple(_ratings(fields["ratings"], target))
     return Record(conversation, (*ratings, *_not_applicable(meta, ratings, target)) if meta else ratings)
 

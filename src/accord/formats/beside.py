@@ -14,9 +14,9 @@ from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from accord.formats.messages import is_storable, turn_index
+from accord.formats.messages import turn_index
 from accord.formats.record import ANNOTATOR_KEYS, RATED_ROWS, WrongShape
-from accord.values import Conversation, Label, PlainTurns, Target
+from accord.values import Conversation, Label, PlainTurns, Target, is_sendable
 
 UNNAMED = "unnamed"
 """Who rated, where nothing says it."""
@@ -240,7 +240,7 @@ def labels_beside(conversation: Conversation, questions: Collection[str], turns:
         if each.question not in questions:
             continue
         who = UNNAMED if each.annotator is None else each.annotator
-        if not is_storable(who) or (isinstance(each.value, str) and not is_storable(each.value)):
+        if not is_sendable(who) or (isinstance(each.value, str) and not is_sendable(each.value)):
             raise WrongShape(f"{each.question} {each.value!r} by {who!r} is no text that can be kept")
         places: list[int | None] = [each.turn]
         if each.turn is None and each.question in turns:

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from accord.formats.beside import UNNAMED, answers_in, number_in
-from accord.formats.messages import checked_answer, checked_id, is_storable, turn_index
+from accord.formats.messages import checked_answer, checked_id, turn_index
 from accord.formats.record import ANNOTATOR_KEYS, Fields, Row, WrongShape, under_our_names
 from accord.formats.rows import TABLE_SUFFIXES, locate, read_rows, suffix
 from accord.formats.table import ALIASES as OF_TEXT
 from accord.formats.table import holds_text
-from accord.values import BadInput, BadRow, Kind, Label, Question, Rubric, Target, check_label, written
+from accord.values import BadInput, BadRow, Kind, Label, Question, Rubric, Target, check_label, is_sendable, written
 
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "conversation": (
@@ -203,7 +203,7 @@ def _labels(fields: Fields, rubric: Rubric) -> list[Label]:
     if row.get("against") not in (None, ""):
         against = Target(checked_id(row["against"]), turn_index(row.get("against_turn")))
     when = None if time in (None, "") else str(time)
-    if when is not None and not is_storable(when):
+    if when is not None and not is_sendable(when):
         raise WrongShape(f"time {when!r} is no text")
     sides = target, against
     return [

@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Any
 
 from accord.formats.record import Fields, Format, Record, WrongShape, formats, mapping_of
-from accord.values import Conversation, Document, PlainTurns, Turn
+from accord.values import Conversation, Document, PlainTurns, Turn, is_sendable
 
 _ID_KEYS = ("id", "conversation_id", "session_id")
 _DOCUMENT_KEYS = ("documents", "context", "contexts", "retrieved_contexts", "knowledge")
@@ -202,10 +202,10 @@ def checked_id(value: Any) -> str:
     Raises:
         WrongShape: It is no text or whole number, or empty, or holds a NUL byte or half a surrogate pair.
     """
-    if type(value) is str and value and is_storable(value):
+    if type(value) is str and value and is_sendable(value):
         return value
     text = str(value)
-    if not isinstance(value, str | int) or not text or not is_storable(text):
+    if not isinstance(value, str | int) or not text or not is_sendable(text):
         raise WrongShape(f"{text!r} cannot be an id: empty, or with characters that are no text")
     return text
 
@@ -233,17 +233,9 @@ def checked_answer(value: Any) -> int | float | str | None:
         return None if value is None else int(value) if isinstance(value, bool) else value
     if isinstance(value, float) and math.isfinite(value):
         return int(value) if value.is_integer() else value
-    if isinstance(value, str) and is_storable(value):
+    if isinstance(value, str) and is_sendable(value):
         return value
     raise WrongShape(f"{value!r} is no answer: a number or a text")
-
-
-def is_storable(text: str) -> bool:
-    """Whether a database can hold the text as it is: no NUL, no half of a surrogate pair."""
-    return _UNSTORABLE.search(text) is None
-
-
-_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 def _convert(rows: Sequence[Fields], default_id: str) -> Record:

@@ -18,14 +18,15 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 
 from accord.formats.rows import locate, suffix
-from accord.values import MB, BadInput, MissingExtra, one_line, open_regular, plain_url, unpacked_name
+from accord.values import MB, BadInput, MissingExtra, keep_url_secrets, one_line, open_regular, plain_url, unpacked_name
 
 READ = frozenset({".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet"})
 """Endings of the files that a folder is searched for, packed ones too."""
 _MAGIC = frozenset("*?[")
 _BLOCK = 8 * MB
-_EXTRAS = {"s3": "s3", "s3a": "s3"}
 _PACKAGES = {"gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs", "abfss": "adlfs"}
+SCHEMES = frozenset({"s3", "s3a", *_PACKAGES})
+"""Object stores that are read and written. fsspec opens more: web pages, archives, other machines."""
 
 
 class File(NamedTuple):
@@ -64,7 +65,7 @@ def _fixed(pattern: str) -> str:
 
 
 def is_remote(name: str) -> bool:
-    """Whether a name is that of an object store: `s3://bucket/chats`."""
+    """Return True for a URL, such as `s3://bucket/chats`; `find` and the others reject what is not in `SCHEMES`."""
     return "://" in name
 
 
@@ -247,32 +248,40 @@ def storage_options(url: str) -> dict[str, str] | None:
 
 
 def _system(url: str) -> tuple[Any, str]:
-    """The file system of a URL, and the path in it.
+    """Return the file system of a URL, and the path in it.
 
     Raises:
-        BadInput: No package knows such a store.
+        BadInput: The URL is of no store in `SCHEMES`, holds a user or a password, or its package is not installed.
         MissingExtra: `accord[s3]` is not installed.
     """
     scheme = url.partition("://")[0]
+    if scheme not in SCHEMES or "::" in url:
+        raise BadInput(f"{one_line(scheme, 40)}:// is not supported; name a local path, or s3://, gs:// or az://")
+    keep_url_secrets(url)
+    user = url.partition("://")[2].partition("/")[0].rpartition("@")[0]
+    if user and (not scheme.startswith("ab") or ":" in user):  # abfs://container@account/path has no secret
+        raise BadInput(
+            f"{shown_place(url)} was given with a user or a password; remove them and set the store's environment "
+            "variables, for S3 AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        )
     try:
         from fsspec.core import url_to_fs
 
-        found: tuple[Any, str] = url_to_fs(url)
+        with _said("open", url):
+            found: tuple[Any, str] = url_to_fs(url)
     except ImportError:
         if scheme in _PACKAGES:
             raise BadInput(f"{scheme}:// needs a package: pip install {_PACKAGES[scheme]}") from None
-        raise MissingExtra(f"reading {scheme}://", _EXTRAS.get(scheme, "s3")) from None
-    except ValueError as error:
-        raise BadInput(f"{shown_place(url)}: {one_line(str(error), 200)}; local paths and s3:// are read") from None
+        raise MissingExtra(f"reading {scheme}://", "s3") from None
     return found
 
 
 @contextmanager
 def _said(verb: str, url: str) -> Iterator[None]:
-    """Whatever a store's client raises as one line: each has exceptions of its own."""
+    """Convert the exceptions of a store's client, which has its own, to a BadInput of one line."""
     try:
         yield
-    except (BadInput, MissingExtra):
+    except (BadInput, MissingExtra, ImportError):
         raise
     except Exception as error:
         kind = type(error).__name__

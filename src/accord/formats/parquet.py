@@ -20,7 +20,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from accord.values import DEEPEST, FREE_BYTES, MB, RATIO, BadInput, open_regular, shown_size
+from accord.values import (
+    DEEPEST,
+    FREE_BYTES,
+    MB,
+    RATIO,
+    BadInput,
+    first_line,
+    open_regular,
+    shown_size,
+    unreadable_parquet,
+)
 
 COLUMNS = 10_000
 """The most columns of a table."""
@@ -57,8 +67,8 @@ def parquet_rows(path: Path, batch: int = 10_000) -> Iterator[Mapping[str, Any]]
             ) else 0  # fmt: skip
             # One text of megabytes that many rows share takes its size again in each that is at hand.
             yield from frame.iter_rows(named=True, buffer_size=512 if (longest or 0) < _LONG else 1)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise BadInput(f"{path} is no Parquet file: {(str(error).splitlines() or ['it is damaged'])[0]}") from None
+    except unreadable_parquet() as error:
+        raise BadInput(f"{path} is no Parquet file: {first_line(error)}") from None
 
 
 class RowGroup(NamedTuple):

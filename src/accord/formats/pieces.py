@@ -28,7 +28,7 @@ from accord.formats.parquet import row_groups
 from accord.formats.reading import OnBadRow, detect, first_row, is_part, read, read_together, record_of
 from accord.formats.record import Fields, Record, Row, WrongShape, formats
 from accord.formats.rows import begins_with_lines, line_rows, suffix
-from accord.values import MB, BadInput, BadRow, Conversation, content_hash
+from accord.values import MB, BadInput, BadRow, Conversation, content_hash, first_line, sendable, unreadable_parquet
 
 PIECE_ROWS = 20_000
 PIECE_BYTES = 64 * MB
@@ -116,11 +116,11 @@ def pieces_of(files: Sequence[File], format: str = "auto", columns: Mapping[str,
 
 def _stems(files: Sequence[File]) -> list[str]:
     """What ids begin with: a file's name, with all its folders where several that were named have one name."""
-    short = [file.stem for file in files]
+    short = [sendable(file.stem) for file in files]
     if len(set(short)) == len(short):
         return short
     return [
-        str(PurePosixPath(file.url).with_name(PurePosixPath(file.stem).name)).rpartition("://")[2].lstrip("/")
+        sendable(str(PurePosixPath(file.url).with_name(PurePosixPath(file.stem).name)).rpartition("://")[2].lstrip("/"))
         for file in files
     ]
 
@@ -242,9 +242,8 @@ def _table_rows(file: File, start: int, count: int) -> Iterator[Fields]:
     try:
         scan = pl.scan_parquet(file.url, storage_options=storage_options(file.url), glob=False)
         frame = scan.slice(start, count).collect()
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        said = (str(error).splitlines() or ["it is damaged"])[0]
-        raise BadInput(f"{shown_place(file.url)} cannot be read as Parquet: {said}") from None
+    except unreadable_parquet() as error:
+        raise BadInput(f"{shown_place(file.url)} cannot be read as Parquet: {first_line(error)}") from None
     yield from frame.iter_rows(named=True, buffer_size=_ROWS_AT_ONCE)
 
 

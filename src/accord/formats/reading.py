@@ -12,7 +12,7 @@ from accord.formats.annotations import looks_like_annotations
 from accord.formats.label_files import looks_like_labels, mapped, read_labels
 from accord.formats.record import Fields, Format, Record, Row, WrongShape, admitted, formats, grouped
 from accord.formats.rows import Lines, line_chunks, locate, read_rows, rows_of_lines
-from accord.values import BadInput, BadRow
+from accord.values import BadInput, BadRow, sendable
 
 __all__ = ["Record", "columns_of", "detect", "formats", "is_label_file", "read", "read_labels"]
 
@@ -224,7 +224,7 @@ def _records(
     passed_over: OnPassedOver,
     stem: str | None = None,
 ) -> Iterator[Record]:
-    named = stem or path.name.split(".")[0]
+    named = sendable(stem or path.name.split(".")[0])
     if format.key is None:
         for row in rows:
             record = _guarded(path, row.line, complain, _converted, format, [row.fields], f"{named}-{row.line}")

@@ -7,8 +7,8 @@ import math
 import tempfile
 from array import array
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import IO, Any, NamedTuple
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import IO, Any, NamedTuple, TypeVar
 
 from accord.values import (
     DEEPEST,
@@ -22,6 +22,9 @@ from accord.values import (
     PlainTurns,
     Registry,
     Turn,
+    is_sendable,
+    sendable,
+    sendable_json,
 )
 
 Fields = Mapping[str, Any]
@@ -111,26 +114,65 @@ class Format:
 
 
 def admitted(record: Record) -> Record:
-    """The record as everything after a reader can take it, whatever its format: texts where texts belong, plain values.
+    """Return the record in the form that every later stage accepts.
 
-    Beside the text of a conversation only JSON is kept: a date, bytes or an infinite number become their text, and NaN,
-    by which tables mean nothing, becomes null.
+    Metadata become JSON: a date, bytes or an infinite number becomes text, and NaN, the
+    empty cell of a table, becomes null. NUL and halves of surrogate pairs become U+FFFD in every text.
 
     Raises:
-        WrongShape: A role, a text or a document is no text, or tool calls are no list.
+        WrongShape: A role, a text or a document is not a string, or tool calls are not a list.
     """
-    found = record.conversation
+    found, said = record.conversation, _admitted_annotations(record)
     turns = found.turns
-    if isinstance(turns, PlainTurns) and not found.documents and _are_plain_cells(found.metadata):
-        return record
-    if not isinstance(turns, PlainTurns):
+    if isinstance(turns, PlainTurns):
+        clean = _admitted_messages(turns)
+        if clean is turns and not found.documents and _are_plain_cells(found.metadata):
+            return said
+        turns = clean
+    else:
         turns = tuple(_admitted_turn(place, turn) for place, turn in enumerate(turns))
     documents, metadata = tuple(map(_admitted_document, found.documents)), _plain(dict(found.metadata))
-    return replace(record, conversation=Conversation(found.id, turns, documents, metadata))
+    return replace(said, conversation=Conversation(found.id, turns, documents, metadata))
+
+
+def _admitted_annotations(record: Record) -> Record:
+    """Return the record with every text of its labels, assessments and annotations sendable."""
+    for label in record.labels:
+        if not is_sendable(f"{label.question}{label.annotator}{label.value}{label.time}"):
+            record = replace(record, labels=tuple(map(_sendable_fields, record.labels)))
+            break
+    if record.assessments or record.annotations:
+        assessments = tuple(map(_sendable_fields, record.assessments))
+        record = replace(record, assessments=assessments, annotations=tuple(map(_sendable_fields, record.annotations)))
+    return record
+
+
+T = TypeVar("T")
+
+
+def _sendable_fields(value: T) -> T:
+    """Return a frozen dataclass with `sendable` applied to its texts, those of dataclasses inside it included."""
+    changed = {}
+    for name in (field.name for field in fields(value)):  # type: ignore[arg-type]
+        found = getattr(value, name)
+        is_group = isinstance(found, tuple) and bool(found) and is_dataclass(found[0])
+        clean = tuple(map(_sendable_fields, found)) if is_group else sendable_json(found)
+        if clean != found:
+            changed[name] = clean
+    return replace(value, **changed) if changed else value  # type: ignore[type-var]
+
+
+def _admitted_messages(turns: PlainTurns) -> PlainTurns:
+    if all(is_sendable(each["content"]) and is_sendable(each["role"]) for each in turns.messages):
+        return turns
+    return PlainTurns([{name: sendable(text) for name, text in each.items()} for each in turns.messages])
 
 
 def _are_plain_cells(cells: Fields) -> bool:
-    return _SCALARS.issuperset(map(type, cells.values())) and _TEXT.issuperset(map(type, cells))
+    """Return True if all cells are scalars with sendable texts, which need no conversion."""
+    if not (_SCALARS.issuperset(map(type, cells.values())) and _TEXT.issuperset(map(type, cells))):
+        return False
+    return all(map(is_sendable, cells)) and all(is_sendable(each) for each in cells.values() if type(each) is str)
 
 
 _TEXT = frozenset({str})
@@ -138,9 +180,10 @@ _SCALARS = frozenset({str, int, bool, type(None)})
 
 
 def _is_plain_turn(turn: Turn) -> bool:
-    """Whether a turn is a role and a text, and nothing that would have to be looked at."""
+    """Return True if a turn is only a role and a text, both sendable."""
     is_text = type(turn.role) is str and turn.role and type(turn.content) is str
-    return bool(is_text) and turn.name is None and turn.time is None and not turn.extra
+    is_bare = bool(is_text) and turn.name is None and turn.time is None and not turn.extra
+    return is_bare and is_sendable(turn.content) and is_sendable(turn.role)
 
 
 def _admitted_turn(place: int, turn: Turn) -> Turn:
@@ -150,14 +193,10 @@ def _admitted_turn(place: int, turn: Turn) -> Turn:
         raise WrongShape(
             f"turn {place} has no role or no text: {type(turn.role).__name__}, {type(turn.content).__name__}"
         )
-    if not turn.extra:
-        if turn.name is None and turn.time is None:
-            return turn
-        return replace(turn, name=_as_text(turn.name), time=_as_text(turn.time))
-    extra = _plain(dict(turn.extra))
+    extra: dict[str, Any] = _plain(dict(turn.extra))
     if "tool_calls" in extra:
         extra["tool_calls"] = _calls(place, extra["tool_calls"])
-    return replace(turn, name=_as_text(turn.name), time=_as_text(turn.time), extra=extra)
+    return Turn(sendable(turn.role), sendable(turn.content), _as_text(turn.name), _as_text(turn.time), extra)
 
 
 def _calls(place: int, value: Any) -> list[Any]:
@@ -179,28 +218,28 @@ def _calls(place: int, value: Any) -> list[Any]:
 def _admitted_document(document: Document) -> Document:
     if not isinstance(document.text, str):
         raise WrongShape(f"a document is a text, got {type(document.text).__name__}")
-    if document.id is None and document.title is None:
-        return document
-    return replace(document, id=_as_text(document.id), title=_as_text(document.title))
+    return Document(sendable(document.text), _as_text(document.id), _as_text(document.title))
 
 
 def _as_text(value: Any) -> str | None:
-    return value if value is None or isinstance(value, str) else str(value)
+    return None if value is None else sendable(str(value))
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
-    """The value as JSON has it."""
-    if value is None or isinstance(value, str | bool | int):
+    """Return the value as JSON with sendable texts."""
+    if isinstance(value, str):
+        return sendable(value)
+    if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None if math.isnan(value) else str(value)
     if depth > DEEPEST:
         raise WrongShape(f"a value is nested deeper than {DEEPEST} levels")
     if isinstance(value, Mapping):
-        return {str(key): _plain(inner, depth + 1) for key, inner in value.items()}
+        return {sendable(str(key)): _plain(inner, depth + 1) for key, inner in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [_plain(inner, depth + 1) for inner in value]
-    return value.decode("utf-8", "replace") if isinstance(value, bytes | bytearray) else str(value)
+    return sendable(value.decode("utf-8", "replace") if isinstance(value, bytes | bytearray) else str(value))
 
 
 _FILES = (

@@ -26,7 +26,7 @@ class RowWriter:
             path: The file; its ending is one of `ENDINGS`.
             what: What the rows are, for the error.
             columns: Of the table, in order.
-            numbers: The columns of numbers, `int` or `float`; all others are text.
+            numbers: Columns of numbers or booleans, with their types; all others are text.
 
         Raises:
             BadInput: The file has another ending.
@@ -64,7 +64,7 @@ class RowWriter:
     def _to_parquet(self) -> None:
         import polars as pl
 
-        types = {int: pl.Int64, float: pl.Float64, str: pl.String}
+        types = {int: pl.Int64, float: pl.Float64, bool: pl.Boolean, str: pl.String}
         schema = {name: types[self._numbers.get(name, str)] for name in self._columns}
         if self._partial.stat().st_size:
             pl.scan_ndjson(self._partial, schema=schema).select(self._columns).sink_parquet(self.path)
@@ -88,10 +88,10 @@ class QueueWriter(RowWriter):
             self.put({name: _inert(cell) for name, cell in cells.items()} if self.is_table else cells)
 
 
-SCORE_NUMBERS: Mapping[str, type] = {"turn": int} | dict.fromkeys(
+SCORE_NUMBERS: Mapping[str, type] = {"turn": int, "rated": bool, "in_training": bool} | dict.fromkeys(
     ("value", "low", "high", "band_low", "band_high", "variance", "entropy"), float
 )
-"""The columns of scores that are numbers; all others are text."""
+"""Columns of scores that are numbers or booleans; all others are text."""
 SCORE_NESTED = ("distribution", "attributions", "notes")
 """Those that are JSON as text."""
 

@@ -383,7 +383,9 @@ def _elements(text: IO[str], wrapped: bool) -> Iterator[tuple[int, Any]]:
             window, at = more, 0
             continue
         if window.startswith("]", at):
-            if not wrapped and (window[at + 1 :].strip() or _says_more(text)):
+            # Read to the end in any case: only there an archive turns out to be whole.
+            follows = _says_more(text) or bool(window[at + 1 :].strip())
+            if follows and not wrapped:
                 raise _broken("something stands after the array", line)
             return
         if not first and not window.startswith(",", at):
@@ -410,7 +412,8 @@ def _more(text: IO[str], window: str, line: int) -> str:
 
 
 def _says_more(text: IO[str]) -> bool:
-    return any(piece.strip() for piece in iter(lambda: text.read(_CHUNK), ""))
+    """Read a text to its end and return True unless it is white space."""
+    return any([bool(piece.strip()) for piece in iter(lambda: text.read(_CHUNK), "")])
 
 
 _BLANK = re.compile(r"[ \t\r\n]*")

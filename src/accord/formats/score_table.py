@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 SCORED, UNSCORED, BAD_ROW = "scored", "unscored", "bad-row"
 SCORE_TYPES: Mapping[str, type] = {**{name: SCORE_NUMBERS.get(name, str) for name in ROW}, "status": str}
-"""The columns of a table of scores, in their order: whole numbers, numbers, texts."""
+"""Columns of a table of scores, in their order, with their types."""
 
 
 def score_schema() -> pl.Schema:
     """The columns as Polars has them."""
     import polars as pl
 
-    kinds = {int: pl.Int64(), float: pl.Float64(), str: pl.String()}
+    kinds = {int: pl.Int64(), float: pl.Float64(), bool: pl.Boolean(), str: pl.String()}
     return pl.Schema({name: kinds[kind] for name, kind in SCORE_TYPES.items()})
 
 
@@ -37,7 +37,7 @@ def arrow_schema() -> Any:
     """The columns as pyarrow has them; needs pyarrow, which whoever asks for it has."""
     import pyarrow as pa
 
-    kinds = {int: pa.int64(), float: pa.float64(), str: pa.string()}
+    kinds = {int: pa.int64(), float: pa.float64(), bool: pa.bool_(), str: pa.string()}
     return pa.schema([(name, kinds[kind]) for name, kind in SCORE_TYPES.items()])
 
 
@@ -57,15 +57,16 @@ def score_table(scores: Sequence[Score | Unscored], bad: frozenset[int] = frozen
 
 def _row(score: Score | Unscored, is_bad: bool) -> tuple[Any, ...]:
     """The cells of one score, in the order of `SCORE_TYPES`."""
-    target, speaker, notes = score.target, inert(score.annotator), score.notes
+    target, notes = score.target, score.notes
+    about = inert(target.conversation), target.turn, inert(score.annotator), score.rated, score.in_training
     told, made = json.dumps(dict(notes)) if notes else None, _signature(score.signature)
     if isinstance(score, Unscored):
         why, status = inert(score.reason), BAD_ROW if is_bad else UNSCORED
-        return (inert(target.conversation), target.turn, speaker, *_NOTHING, told, why, made, status)
+        return (*about, *_NOTHING, told, why, made, status)
     band_low, band_high = score.band or (None, None)
     return (
-        inert(target.conversation), target.turn, speaker, score.value, *score.interval, band_low, band_high,
-        score.variance, score.entropy, _encoded(score.distribution), score.warning and inert(score.warning),
+        *about, score.value, *score.interval, band_low, band_high, score.variance,
+         score.entropy, _encoded(score.distribution), score.warning and inert(score.warning),
         _encoded(dict(score.attributions)) if score.attributions else None, told, None, made, SCORED,
     )  # fmt: skip
 

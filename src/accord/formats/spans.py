@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from accord.formats.messages import turn_from_message
 from accord.formats.record import Fields, WrongShape, mapping_of
 from accord.formats.traces import Call, decoded, decoded_messages, loose_turns
-from accord.values import Json, Turn
+from accord.values import Json, Turn, whole_number
 
 NO_CALL, NO_MESSAGES = "no model call", "a model call without its messages"
 """Why a span or a log record says nothing."""
@@ -131,8 +132,9 @@ def _entries(attributes: Mapping[str, Json], name: str) -> list[Any]:
 def _as_lists(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
-    if value and all(name.isdecimal() for name in value):
-        return [_as_lists(value[name]) for name in sorted(value, key=int)]
+    places = [(place, inner) for name, inner in value.items() if (place := whole_number(name)) is not None]
+    if places and len(places) == len(value):
+        return [_as_lists(inner) for _, inner in sorted(places, key=itemgetter(0))]
     return {name: _as_lists(inner) for name, inner in value.items()}
 
 

@@ -11,7 +11,7 @@ from .evaluator import Evaluator as Evaluator, learns as learns, with_notes as w
 from .experts import ExpertParameters as ExpertParameters, parts as parts
 from .fitting import Fitting as Fitting, OneFold as OneFold, level_of as level_of
 from .fitting import predict_unseen as predict_unseen
-from .folder import QUESTIONS as QUESTIONS, saved_as as saved_as
+from .folder import CARD as CARD, QUESTIONS as QUESTIONS, saved_as as saved_as
 from .head import Head as Head, check_settings as check_settings, heads as heads, make_head as make_head
 from .head import settings_of as settings_of
 from .held_out import Choice as Choice, Factory as Factory, HeldOut as HeldOut, System as System, held_out as held_out
@@ -42,4 +42,5 @@ from .plausibility import KINDS as KINDS, Plausibility as Plausibility, fakes as
 from .presets import EVIDENCE as EVIDENCE, EvaluatorSettings as EvaluatorSettings, Level as Level
 from .presets import PRESETS as PRESETS, SIMPLE as SIMPLE
 from .rating_equations import RatingDesign as RatingDesign
+from .training_set import TrainingSet as TrainingSet, digest_of as digest_of
 from .trained_on import Levels as Levels, MOST_LEVELS as MOST_LEVELS, shrunk_covariance as shrunk_covariance

@@ -26,6 +26,7 @@ from accord.learning.folder import (
     FOLDER_FORMAT,
     HELD_OUT,
     QUESTIONS,
+    TRAINING_SET,
     Card,
     SourceCard,
     write_folder,
@@ -34,6 +35,7 @@ from accord.learning.head import Head
 from accord.learning.held_out import HeldOut
 from accord.learning.plausibility import Plausibility
 from accord.learning.presets import Level
+from accord.learning.training_set import TrainingSet
 from accord.models import LIKELIHOOD, Flow, ModelSettings
 from accord.values import (
     Labels,
@@ -67,6 +69,7 @@ class Evaluator:
         choose: Settings of the head that are chosen inside the training side: values by name, the simplest first.
         seed: Of the folds of that choice.
         held_out: What it said of ratings out of fold, where it was tried before it learned from everything.
+        trained_on: Conversations that were rated when it learned; None if nothing was rated.
         checks_plausibility: Whether learning includes a gate against replies that a language model finds implausible.
         plausibility: That gate; `None` where there is none.
     """
@@ -83,6 +86,7 @@ class Evaluator:
     choose: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     seed: int = 0
     held_out: HeldOut | None = None
+    trained_on: TrainingSet | None = None
     checks_plausibility: bool = False
     plausibility: Plausibility | None = None
 
@@ -295,6 +299,8 @@ class Evaluator:
         every = {f"head.{name}": array for name, array in arrays.items()}
         if self.held_out is not None:
             every |= {f"{HELD_OUT}.{name}": array for name, array in self.held_out.arrays().items()}
+        if self.trained_on is not None:
+            every |= {f"{TRAINING_SET}.{name}": array for name, array in self.trained_on.arrays().items()}
         parts: list[SourceCard] = []
         files: dict[str, str] = {}
         for source in self.sources:

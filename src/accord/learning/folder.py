@@ -5,62 +5,79 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Annotated, Any, NotRequired
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict  # pydantic does not read typing's before Python 3.12
 
 from accord.evidence import Arrays
 from accord.learning.presets import Level
-from accord.values import ARRAYS_BYTES, BadInput, Json, read_card, read_whole
+from accord.values import ARRAYS_BYTES, BadInput, is_plain_json, one_line, read_card, read_whole
 from accord.version import __version__
 
 FOLDER_FORMAT = 4
-_CARD, _ARRAYS = "evaluator.json", "arrays.safetensors"
+CARD, _ARRAYS = "evaluator.json", "arrays.safetensors"
 _WITH_ABSENCES = (".history", ".seen")
 """How arrays of kept evidence are called, where NaN is an absence."""
-DAMAGED = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
-"""What building an evaluator from a card raises that is not of its shape."""
-HELD_OUT = "held-out"
+DAMAGED = (
+    LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, AssertionError, StopIteration,
+    MemoryError,
+)  # fmt: skip
+"""Exceptions that restoring an evaluator raises if its card or its arrays are not what `save` wrote."""
+HELD_OUT, TRAINING_SET = "held-out", "training-set"
 QUESTIONS = "questions"
 """Where evaluators of the rubric's other questions stand in a folder, and what they say in the notes of a score."""
 
 
-class HeadCard(TypedDict):
-    """A head: the name it is registered under, its settings, and the JSON of `Head.state`."""
+_Name = Annotated[str, Field(max_length=1000)]
+_Names = Annotated[list[_Name], Field(max_length=1000)]
+_STRICT = ConfigDict(strict=True)
 
-    name: str
-    settings: dict[str, Json]
+
+@with_config(_STRICT)
+class HeadCard(TypedDict):
+    """A head: its registered name, its settings, and the JSON of `Head.state`."""
+
+    name: _Name
+    settings: dict[str, Any]
     learned: dict[str, Any]
 
 
+@with_config(_STRICT)
 class SourceCard(TypedDict):
     """A source: its name, its settings, and the JSON of `Source.state`."""
 
-    name: str
-    settings: dict[str, Json]
+    name: _Name
+    settings: dict[str, Any]
     learned: dict[str, Any]
 
 
+@with_config(_STRICT)
 class Card(TypedDict):
-    """What `evaluator.json` holds. `models` are settings by role, `also` the questions of the evaluators beside it.
+    """Content of `evaluator.json`, validated by `saved_as`.
 
-    Of evaluators that were learned since there are such: `plausibility` is the gate of implausible replies, `questions`
-    are the rubric's that were learned with the main one.
+    `models` are settings by role; `also` names the questions of the evaluators beside it. `plausibility` is the gate of
+    implausible replies, `questions` are the rubric's other questions that were learned with the main one; older
+    evaluators have neither.
     """
 
-    format: int
-    accord_version: str
-    name: str
+    format: Annotated[int, Field(ge=1, le=10**6)]
+    accord_version: _Name
+    name: _Name
     level: Level | None
-    question: dict[str, Json]
+    question: dict[str, Any]
     head: HeadCard
-    sources: list[SourceCard]
-    seed: int
-    models: dict[str, dict[str, Json]]
-    also: list[str]
-    questions: NotRequired[list[str]]
+    sources: Annotated[list[SourceCard], Field(max_length=1000)]
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**64)]
+    models: dict[str, dict[str, Any]]
+    also: _Names
+    questions: NotRequired[_Names]
     plausibility: NotRequired[dict[str, Any] | None]
+
+
+_CARDS = TypeAdapter(Card)
 
 
 def write_folder(folder: Path, card: Card, arrays: Arrays, files: Mapping[str, str]) -> None:
@@ -71,7 +88,7 @@ def write_folder(folder: Path, card: Card, arrays: Arrays, files: Mapping[str, s
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
     (folder / _ARRAYS).write_bytes(save({name: np.ascontiguousarray(array) for name, array in arrays.items()}))
-    (folder / _CARD).write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
+    (folder / CARD).write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
 
 
 def saved_as(folder: str | Path) -> Card:
@@ -81,21 +98,29 @@ def saved_as(folder: str | Path) -> Card:
         BadInput: The folder holds none, or one that this Accord does not read.
     """
     try:
-        about: Card = read_card(Path(folder) / _CARD)
-        number = int(about["format"])
+        about = read_card(Path(folder) / CARD)
     except FileNotFoundError:
-        raise BadInput(f"{folder} holds no evaluator: {_CARD} is missing; fit one: accord fit") from None
+        raise BadInput(f"{folder} holds no evaluator: {CARD} is missing; fit one: accord fit") from None
     except BadInput as error:
         raise BadInput(f"{folder} holds a damaged evaluator: {error}; fit it again") from None
-    except DAMAGED as error:
-        raise BadInput(f"{folder} holds a damaged evaluator ({type(error).__name__}); fit it again") from None
+    number = about.get("format") if isinstance(about, dict) else None
+    if type(number) is not int:
+        raise BadInput(f"{folder} holds a damaged evaluator ({CARD} names no format); fit it again")
     if number != FOLDER_FORMAT:
         newer = "Upgrade Accord." if number > FOLDER_FORMAT else "Fit it again: accord fit."
         raise BadInput(
-            f"{folder} was written by Accord {about.get('accord_version')} in folder format {number}; this Accord "
-            f"({__version__}) reads {FOLDER_FORMAT}. {newer}"
+            f"{folder} was written by Accord {one_line(str(about.get('accord_version')), 40)} in folder format "
+            f"{one_line(str(number), 40)}; this Accord ({__version__}) reads {FOLDER_FORMAT}. {newer}"
         )
-    return about
+    if not is_plain_json(about):
+        raise BadInput(f"{folder} holds a damaged evaluator ({CARD}: text or number out of range); fit it again")
+    try:
+        _CARDS.validate_python(about)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = one_line(".".join(map(str, first["loc"])), 100)
+        raise BadInput(f"{folder} holds a damaged evaluator ({CARD}: {where}: {first['msg']}); fit it again") from None
+    return about  # type: ignore[no-any-return]
 
 
 def read_arrays(folder: Path) -> Arrays:

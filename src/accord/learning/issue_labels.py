@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from accord.evidence import MEANING, Arrays, Column, EvidenceTable, by_row
+from accord.evidence import MEANING, Arrays, Column, EvidenceTable, by_row, columns_from
 from accord.learning.head import Head, heads
 from accord.methods import WORST
 from accord.statistics import INNER_FOLDS, alpha_interval, grouped_folds
@@ -88,7 +88,7 @@ class Design:
     @classmethod
     def restore(cls, card: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
         """The inverse of both."""
-        columns, meaning = (tuple(Column(**row) for row in card[name]) for name in ("columns", "meaning"))
+        columns, meaning = (columns_from(card[name]) for name in ("columns", "meaning"))
         mean, scale, centre, directions = (
             arrays[f"design.{name}"] for name in ("mean", "scale", "centre", "directions")
         )

@@ -5,6 +5,7 @@ Who wrote the folder is not known. What is wrong with it is one line when it is 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,12 @@ import numpy as np
 
 from accord.evidence import Arrays, EvidenceTable, Source, SourceContext, State, make_source
 from accord.learning.evaluator import Evaluator
-from accord.learning.folder import DAMAGED, HELD_OUT, QUESTIONS, SourceCard, read_arrays, saved_as, under
+from accord.learning.folder import DAMAGED, HELD_OUT, QUESTIONS, TRAINING_SET, SourceCard, read_arrays, saved_as, under
 from accord.learning.head import Head, make_head
 from accord.learning.held_out import HeldOut
 from accord.learning.plausibility import Plausibility
 from accord.learning.presets import EVIDENCE, EvaluatorSettings, Level
+from accord.learning.training_set import TrainingSet
 from accord.models import ModelSettings
 from accord.values import CARD_BYTES, BadInput, Question, Rubric, Score, Target, read_text
 
@@ -91,6 +93,8 @@ def _loaded(folder: str | Path, depth: int) -> Evaluator:
             raise ValueError("other questions than its card names")
         tried = under(HELD_OUT, arrays)
         held_out = HeldOut.restored(tried) if tried else None
+        known = under(TRAINING_SET, arrays)
+        trained_on = TrainingSet.restored(known) if known else None
         learned = about.get("plausibility")
         gate = None if learned is None else Plausibility.from_json(learned)
     except FileNotFoundError as error:
@@ -99,7 +103,7 @@ def _loaded(folder: str | Path, depth: int) -> Evaluator:
         raise BadInput(f"{folder} holds a damaged evaluator ({type(error).__name__}); fit it again") from None
     return Evaluator(
         question, parts, head, about["name"], about["head"]["name"], about["level"], models, also, questions,
-        held_out=held_out,
+        held_out=held_out, trained_on=trained_on,
         checks_plausibility=gate is not None, plausibility=gate,
     )  # fmt: skip
 
@@ -110,7 +114,7 @@ def _check_scores(head: Head, level: Level | None) -> None:
     What was learned in arrays of a wrong shape or type is found out here, and not amid somebody's conversations.
 
     Raises:
-        Exception: One of `DAMAGED`: it cannot score, or a score is none.
+        Exception: One of `DAMAGED`: it cannot score, or a score or its description holds a number that is not finite.
     """
     speakers = [None, *head.annotators]
     targets = tuple(Target(f"trial {place}", 0 if level == "turn" else None) for place in range(2 * len(speakers)))
@@ -121,8 +125,11 @@ def _check_scores(head: Head, level: Level | None) -> None:
         with np.errstate(all="ignore"):
             trial = EvidenceTable(targets, columns, 0.5 * present, present)
             scores = head.predict_each(trial, speakers * 2)
+            elsewhere = head.in_new_domain().predict_each(trial, speakers * 2)
             head.seen(trial)
-            head.describe()
+            head.state()
+            said = [head.describe(), head.remarks(), *(each.to_json() for each in (*scores, *elsewhere))]
+            json.dumps(said, allow_nan=False)
     except BadInput as error:
         if head.columns is None:
             return  # it learned no columns, and asks for those that it needs

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
 
-from accord.evidence import Arrays, Column, EvidenceTable, Ratings, by_row
+from accord.evidence import Arrays, Column, EvidenceTable, Ratings, by_row, columns_from
 from accord.learning.conformal import band_width, bands, groups_needed
 from accord.learning.core import matrix
 from accord.learning.layout import standardisation
@@ -170,6 +171,20 @@ _NAMED = 3
 Predict = Callable[[EvidenceTable, NDArray[np.intp]], Floats]
 """(n, m) of a table, given for each of its rows which row of the first table it is."""
 CHANGED_JUDGE = "the judge answered as version"
+
+
+class _TrainedOnCard(BaseModel):
+    """The JSON of `TrainedOn.state`."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    columns: list[dict[str, Any]]
+    counts: dict[str, Annotated[int, Field(ge=0)]]
+    width: float | None = Field(ge=0, allow_inf_nan=False)
+    groups: int = Field(ge=0)
+    coverage: float = Field(gt=0, lt=1)
+    versions: list[str]
+    of_turns: bool = False
 
 
 @dataclass(frozen=True)
@@ -337,20 +352,25 @@ class TrainedOn:
 
     @classmethod
     def restored(cls, card: Mapping[str, Any], arrays: Arrays) -> Self:
-        """The inverse of `state`."""
+        """The inverse of `state`.
+
+        Raises:
+            ValueError: The card or an array is of another type or shape.
+        """
+        about = _TrainedOnCard.model_validate(card)
         return cls(
-            columns=tuple(Column(**column) for column in card["columns"]),
+            columns=columns_from(about.columns),
             options=arrays["options"],
             levels=Levels(arrays["level_of"], arrays["share_within"]),
-            counts=dict(card["counts"]),
-            width=float("inf") if card["width"] is None else card["width"],
-            groups=card["groups"],
-            coverage=card["coverage"],
+            counts=about.counts,
+            width=float("inf") if about.width is None else about.width,
+            groups=about.groups,
+            coverage=about.coverage,
             out_of_distribution=OutOfDistribution.from_arrays(arrays),
-            versions=tuple(card["versions"]),
+            versions=tuple(about.versions),
             history=arrays["history"],
             history_group=arrays.get("history_group", np.arange(len(arrays["history"]))),
-            of_turns=card.get("of_turns", False),
+            of_turns=about.of_turns,
         )
 
 

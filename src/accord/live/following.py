@@ -1,8 +1,10 @@
-"""A log followed as it grows, is rotated and packed: every line in it is scored once, wherever reading was broken off.
+"""A follower that scores every line of a growing log once, across restarts, rotation and compression.
 
-The place is noted after the scores of what was read are on the disk; rows that were written after it, before a process
-was killed, are not written again. What comes after a place needs the conversations that were under way there, so
-reading goes on from where the oldest of them began, scoring nothing before the place.
+The place is a file that records how far the log was read. It is written before the first row, so that a follower killed
+at any moment resumes in the file it started with even if that file is rotated meanwhile, and again whenever the rows of
+the lines read so far are on the disk. Rows that were written after the last place are not written again on resume.
+Scoring needs the conversations under way at the place, so a resumed follower rereads the log from where the oldest of
+them begins and scores nothing before the place.
 """
 
 from __future__ import annotations
@@ -161,8 +163,12 @@ class Follower:
         ) as chain:
             if place is not None:
                 self._resume(chain, place)
+            is_unnoted = place is None
             while not self.stop.is_set():
                 for file in chain.files():
+                    if is_unnoted:
+                        self._write(Place(tuple(chain.marks), self._back(chain), self.rows.size))
+                        is_unnoted = False
                     for count in self._read(chain, file, once):
                         lines += count
                         if on_read is not None:
@@ -268,9 +274,12 @@ class Follower:
                 self.say(f"the place is not noted for now: {error}")
             self._is_behind, self._noted_at = True, time.monotonic()
             return
-        self._is_behind = False
+        self._is_behind, self._noted_at = False, time.monotonic()
+        self._write(place)
+
+    def _write(self, place: Place) -> None:
         place.write(self.place)
-        self._noted, self._noted_at = place, time.monotonic()
+        self._noted = place
 
     def _back(self, chain: Chain) -> tuple[int, int]:
         """Where the oldest conversation begins that is under way, as far as that is not too far back."""

@@ -29,7 +29,7 @@ from typing import Annotated, Literal, NamedTuple, Self, cast
 
 from pydantic import ConfigDict, Field
 
-from accord.values import MB, PACKED_ENDINGS, open_unpacked, unpacked_name
+from accord.values import MB, PACKED_ENDINGS, open_unpacked, unpacked_name, whole_number
 
 LONGEST_LINE = 16 * MB
 FIRST, TAIL = 65_536, 256
@@ -288,7 +288,7 @@ class Entry(NamedTuple):
     @property
     def number(self) -> int | None:
         """The number behind its name; `None` where that is a date."""
-        return int(self.stamp) if self.stamp and self.stamp.isdigit() and not is_date(self.stamp) else None
+        return whole_number(self.stamp) if self.stamp and not is_date(self.stamp) else None
 
 
 def listed(log: Path, not_these: Collection[Path] = ()) -> list[Entry]:
@@ -320,7 +320,7 @@ def _listing(log: Path, not_these: Collection[Path]) -> list[Entry]:
         rf"{infix}\.(\d+)",
     )
     endings = "|".join(map(re.escape, PACKED_ENDINGS))
-    rotated = re.compile(f"(?:{'|'.join(forms)})(?:{endings})?", re.IGNORECASE)
+    rotated = re.compile(f"(?:{'|'.join(forms)})(?:{endings})?", re.IGNORECASE | re.ASCII)
     found: dict[int, Entry] = {}
     links = {each.name: each.is_symlink() for each in os.scandir(real.parent)} if real.parent.is_dir() else {}
     # Of several names the file's own is taken.

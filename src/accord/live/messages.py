@@ -32,7 +32,7 @@ from accord.formats import (
     under_our_names,
 )
 from accord.live.memory import DIGEST, Room
-from accord.values import NOBODY, BadInput, Conversation, Turn, content_hash, reasons, sendable
+from accord.values import NOBODY, BadInput, Conversation, Turn, content_hash, in_calendar, reasons, sendable_json
 
 CONVERSATIONS = 10_000
 """The most conversations that are remembered."""
@@ -73,6 +73,8 @@ class Message:
             raise BadInput(f"role {self.role!r} of a message; allowed: {', '.join(sorted(ROLES))}")
         if self.turn is not None and not 0 <= self.turn <= MOST_TURNS:
             raise BadInput(f"turns of a conversation are counted from 0 to {MOST_TURNS}")
+        if self.time is not None and not in_calendar(self.time):
+            raise BadInput(f"time {self.time.isoformat()} of a message is outside the years 1 to 9999 UTC")
         given = sum(map(len, self.documents or ()))
         if len(self.content) > LONGEST or given > LONGEST:
             raise BadInput(
@@ -82,12 +84,9 @@ class Message:
 
     @property
     def day(self) -> str:
-        """The day it was said on (UTC), as ISO writes it."""
+        """The day of the message in UTC, in ISO format."""
         said = self.time or datetime.now(UTC)
-        try:
-            return (said.astimezone(UTC) if said.tzinfo else said).date().isoformat()
-        except OverflowError:  # the first or the last day there is
-            return said.date().isoformat()
+        return (said.astimezone(UTC) if said.tzinfo else said).date().isoformat()
 
 
 @cache
@@ -105,20 +104,11 @@ def message_from(row: Any) -> Message:
     if not isinstance(row, Mapping):
         raise BadInput(f"a message is a JSON object with conversation, role and content; got {type(row).__name__}")
     try:
-        return adapter().validate_python(_sendable(row))
+        return adapter().validate_python(sendable_json(row))
     except RecursionError:
         raise BadInput("not a message: its values are nested too deeply") from None
     except ValidationError as error:
         raise BadInput(f"not a message: {'; '.join(reasons(error)[:3])}") from None
-
-
-def _sendable(row: Any) -> Any:
-    """The row with every text in it such as every wire can carry."""
-    if isinstance(row, str):
-        return sendable(row)
-    if isinstance(row, list):
-        return [_sendable(each) for each in row]
-    return {key: _sendable(value) for key, value in row.items()} if isinstance(row, Mapping) else row
 
 
 ALIASES = {
@@ -393,11 +383,12 @@ def _message_of(conversation: Conversation, turn: Turn) -> Message:
 
 
 def _time(value: Any) -> datetime | None:
-    """When it was, where the log says so in a way that can be read."""
+    """Return the time that a log gives, or None if it is not a time between the years 1 and 9999 UTC."""
     try:
-        return _TIMES.validate_python(value)
+        found = _TIMES.validate_python(value)
     except ValidationError:
         return None
+    return found if found is not None and in_calendar(found) else None
 
 
 def _message_in(row: Fields) -> Message:

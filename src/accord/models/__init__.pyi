@@ -1,5 +1,6 @@
 from .batching import AGAIN as AGAIN, Batch as Batch, BatchEndpoint as BatchEndpoint, Batched as Batched
-from .batching import batch_files as batch_files, read_batch as read_batch
+from .batching import GRACE as GRACE, UNCONFIRMED as UNCONFIRMED, batch_files as batch_files
+from .batching import may_have_started as may_have_started, read_batch as read_batch
 from .budget import Budget as Budget, Budgeted as Budgeted, Caps as Caps, Price as Price, load_prices as load_prices
 from .client import ChatCompletions as ChatCompletions, EmbeddingsEndpoint as EmbeddingsEndpoint, Texts as Texts
 from .embedded.catalogue import CATALOGUE as CATALOGUE, Published as Published, is_pulled as is_pulled
@@ -19,7 +20,8 @@ from .judges.decisions import Asked as Asked, DecisionsRequest as DecisionsReque
 from .judges.logprobs import IN_PROCESS_LOGPROBS as IN_PROCESS_LOGPROBS, LogprobsJudge as LogprobsJudge
 from .judges.logprobs import TOP_LOGPROBS as TOP_LOGPROBS, read_first_token as read_first_token
 from .judges.recorded import JUDGEMENTS_FILE as JUDGEMENTS_FILE, NOT_RECORDED as NOT_RECORDED
-from .judges.recorded import RecordedJudge as RecordedJudge, Recording as Recording, read_recordings as read_recordings
+from .judges.recorded import RecordedJudge as RecordedJudge, Recording as Recording, question_of as question_of
+from .judges.recorded import read_recordings as read_recordings, recorded_item as recorded_item
 from .judges.written import VerbalisedJudge as VerbalisedJudge, frequencies as frequencies, read_stated as read_stated
 from .judging import AT_ONCE as AT_ONCE, Judged as Judged, Named as Named
 from .judging import judge_all as judge_all, judging_signature as judging_signature

@@ -1,7 +1,7 @@
-"""Judging overnight: prompts are written to a provider's batch file, and its replies read when they are there.
+"""Batch files of a provider: prompts are submitted together and their replies are fetched hours later.
 
-To a judge a batch is a chat model whose replies come later: what is not there yet is a failed call with the reason
-`in batch`, and its prompt is noted. Asking the same again, once the replies are in the store, finds them.
+To a judge, a batch is a chat model whose replies come later. A prompt without a reply yet fails with the reason
+`in batch` and is recorded as pending. Asking again after the replies are in the store finds them.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 from typing import Any, Final
 
 from accord.models.client import ChatCompletions, failures, request_of
@@ -20,12 +21,17 @@ from accord.models.model import CallFailed, Prompt, Reply
 from accord.models.replies import MALFORMED, an_error_code, an_object, chat_reply, parsed, short
 from accord.models.wrappers import decode_reply, kept_key
 from accord.store import Store
+from accord.values import redacted
 
 ENDPOINT: Final = "/v1/chat/completions"
 WINDOW: Final = "24h"
 MARK = "accord"
-LATEST = 100
-"""Batches that are looked through for one whose id was lost."""
+PAGE, PAGES = 100, 50
+"""Batches in one page of the provider's list, and the most pages read to find lost batches."""
+GRACE = timedelta(hours=1)
+"""Time during which a batch whose submission got no answer is looked for before its prompts are submitted again."""
+UNCONFIRMED = "unconfirmed"
+"""Status of a batch whose submission got no answer and that the provider does not list yet."""
 MOST_REQUESTS = 50_000
 MOST_BYTES = 150_000_000
 MOST_FILE_BYTES = 1_000_000_000
@@ -37,6 +43,8 @@ AGAIN = re.compile(r"HTTP (408|409|429|5\d\d)|malformed|batch_expired|expired|ca
 """Reasons of requests that are worth handing in again; a refusal or a rejected request will be the same again."""
 _NAME = re.compile(r"[\w:-][\w.:-]{0,199}", re.ASCII)
 RUNNING = frozenset({"validating", "in_progress", "finalizing", "cancelling"})
+_REJECTED = frozenset({"rejected", "too long", "rate-limited"})
+"""Reasons of failed submissions that tell for certain that no batch was started."""
 
 
 class Batched:
@@ -100,6 +108,11 @@ class Batch:
         return asdict(self)
 
 
+def may_have_started(error: CallFailed) -> bool:
+    """Return True if a submission that failed this way can have started a batch all the same."""
+    return error.failure.reason not in _REJECTED
+
+
 class BatchEndpoint:
     """The batch files of an OpenAI-compatible endpoint."""
 
@@ -112,32 +125,59 @@ class BatchEndpoint:
             async with asyncio.timeout(FILE_SECONDS):
                 yield
 
-    async def submit(self, lines: bytes, mark: str) -> Batch:
-        """Upload a batch file and start it; `mark` finds it again where this call's answer is lost.
+    async def upload(self, lines: bytes) -> str:
+        """Upload a batch file and return its id; nothing is paid for yet.
 
         Raises:
-            CallFailed: The provider did not take it.
-            ModelError: No call can succeed, or it has no batches.
+            CallFailed: The provider did not accept the file.
+            ModelError: No call can succeed, or the provider has no batches.
         """
         async with self._asking():
             file = await self._wire.client.files.create(file=("accord.jsonl", lines), purpose="batch")
+            if not _is_name(file.id):
+                raise CallFailed(MALFORMED, "the endpoint answered 200 without a proper file")
+            return file.id
+
+    async def start(self, file: str, mark: str) -> Batch:
+        """Start a batch of an uploaded file. `marked` finds it by its mark if the answer to this call is lost.
+
+        Raises:
+            CallFailed: The provider did not start it, or its answer did not arrive (see `may_have_started`).
+            ModelError: No call can succeed, or the provider has no batches.
+        """
+        async with self._asking():
             made = await self._wire.client.batches.create(
-                input_file_id=file.id, endpoint=ENDPOINT, completion_window=WINDOW, metadata={MARK: mark}
+                input_file_id=file, endpoint=ENDPOINT, completion_window=WINDOW, metadata={MARK: mark}
             )
             return _batch(made)
 
-    async def marked(self, mark: str) -> Batch | None:
-        """The batch that was started with a mark, among the provider's latest; see `submit` for what is raised."""
-        async with self._asking():
-            page = await self._wire.client.batches.list(limit=LATEST)
-            listed = page.data if isinstance(getattr(page, "data", None), list) else []
-            marks = ((found, getattr(found, "metadata", None)) for found in listed)
-            return next(
-                (_batch(found) for found, own in marks if isinstance(own, dict) and own.get(MARK) == mark), None
-            )
+    async def marked(self, marks: Collection[str]) -> dict[str, Batch]:
+        """Return the batches in the provider's list that have one of these marks, by mark; see `start` for errors."""
+        from openai import NotFoundError
+
+        found: dict[str, Batch] = {}
+        after: dict[str, str] = {}
+        for _ in range(PAGES if marks else 0):
+            async with self._asking():
+                try:
+                    page = await self._wire.client.batches.list(limit=PAGE, **after)  # type: ignore[arg-type]
+                except NotFoundError:
+                    break  # the provider has no list: nothing can be confirmed
+                listed = page.data if isinstance(getattr(page, "data", None), list) else []
+                for each in listed:
+                    own = getattr(each, "metadata", None)
+                    mark = own.get(MARK) if isinstance(own, dict) else None
+                    if isinstance(mark, str) and mark in marks and mark not in found:
+                        found[mark] = _batch(each)
+            last = getattr(listed[-1], "id", None) if listed else None
+            is_last = len(listed) < PAGE and getattr(page, "has_more", None) is not True
+            if is_last or len(found) == len(marks) or not _is_name(last) or after.get("after") == last:
+                break
+            after = {"after": str(last)}
+        return found
 
     async def look(self, batch: str) -> Batch:
-        """How far a batch is, `gone` where the provider does not know it; see `submit` for what is raised."""
+        """How far a batch is, `gone` where the provider does not know it; see `start` for errors."""
         from openai import NotFoundError
 
         async with self._asking():
@@ -147,7 +187,7 @@ class BatchEndpoint:
                 return Batch(batch, GONE, 0, 0, 0, None, None, "the provider does not know it")
 
     async def results(self, batch: Batch) -> tuple[dict[str, Reply], dict[str, str]]:
-        """Replies by key, and the reason of each request that failed; see `submit` for what is raised."""
+        """Replies by key, and the reason of each request that failed; see `start` for errors."""
         from openai import NotFoundError
 
         replies: dict[str, Reply] = {}
@@ -208,8 +248,8 @@ def _count(value: Any) -> int:
 
 
 def _is_name(value: Any) -> bool:
-    """Whether a value can stand in an address and on a line: an id, a status."""
-    return isinstance(value, str) and _NAME.fullmatch(value) is not None
+    """Return True for an id or a status that is safe in a URL and on a line and holds no part of a secret."""
+    return isinstance(value, str) and _NAME.fullmatch(value) is not None and redacted(value) == value
 
 
 def read_batch(content: bytes, model: str) -> Iterable[tuple[str, Reply | str]]:

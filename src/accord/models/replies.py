@@ -1,7 +1,11 @@
-"""What an endpoint may answer: every incoming reply passes one strict reading, and what fails it is one failure.
+"""Strict reading of endpoint replies. A reply of the wrong shape is one `CallFailed`.
 
-Bytes become JSON (`parsed`), JSON becomes typed values (`chat_reply`, `usage_of`, `a_text`, ...), and probabilities
-become an answer only where they are some (`answered`). Nothing here trusts a type, a range, a length or a depth.
+| step | function | rejects |
+|---|---|---|
+| bytes to JSON, without secrets | `parsed` | invalid or deeply nested JSON, duplicate keys |
+| JSON to typed values | `an_object`, `a_list`, `a_text`, `a_whole`, `usage_of`, `chat_reply` | other types and ranges |
+| a value inside a message | `short`, `a_name`, `an_error_code` | control characters, secrets, long texts |
+| numbers to an answer | `no_distribution`, `answered`, `checked` | NaN, numbers outside [0, 1], sums far from 1 |
 """
 
 from __future__ import annotations
@@ -14,11 +18,13 @@ from numbers import Real
 from typing import Any, Final
 
 from accord.models.model import Answer, CallFailed, Reply, Unanswered, Usage
-from accord.values import Question, redacted, sendable
+from accord.values import Question, redacted, redacted_json, redacted_message, sendable
 
 MALFORMED, NO_DISTRIBUTION, NO_OPTION = "malformed", "no distribution", "no option"
 ROUNDING = 1e-3
 """How far probabilities may pass 1, each and together: what 16-bit arithmetic rounds."""
+LEAST_MASS = 1e-6
+"""The least probability on all options together that is an answer; below it, a reply says nothing of them."""
 LONGEST_NAME = 200
 """Characters of a model's name; and of what a message repeats of a reply."""
 
@@ -45,26 +51,26 @@ def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def parsed(body: bytes | str) -> Any:
-    """The JSON of a reply; a key that an object gives twice has the value `TWICE`, which nothing takes.
+    """Return the JSON of a reply without secrets; a key that an object gives twice has the value `TWICE`.
 
     Raises:
         CallFailed: `malformed`: it is no JSON, or nested too deeply to read.
     """
     try:
-        return json.loads(body, object_pairs_hook=_unique)
+        return redacted_json(json.loads(body, object_pairs_hook=_unique))
     except (ValueError, RecursionError):
         raise CallFailed(MALFORMED, "the reply is no JSON that can be read") from None
 
 
 def short(value: Any) -> str:
-    """A value of a reply as a message repeats it: one line, bounded, nothing that a terminal acts on."""
+    """Return a value of a reply for a message: one printable line of at most `LONGEST_NAME` characters, redacted."""
     if isinstance(value, str):
         text = value
     else:
         is_plain = value is None or isinstance(value, bool | int | float | _Twice)
         text = repr(value) if is_plain else f"a {type(value).__name__}"
     line = "".join(letter if letter.isprintable() else " " for letter in sendable(text[: 2 * LONGEST_NAME]))
-    line = " ".join(line.split())
+    line = redacted_message(" ".join(line.split()))
     return line if len(line) <= LONGEST_NAME else f"{line[: LONGEST_NAME - 1]}…"
 
 
@@ -108,7 +114,7 @@ def a_name(value: Any, asked: str = "") -> str:
     """The name of the model that answered, in one printable line; `asked` where the reply gives none."""
     if not isinstance(value, str) or not value.strip() or value == asked:
         return asked
-    return redacted(short(value))
+    return short(value)
 
 
 def a_log_probability(value: Any) -> float:
@@ -179,7 +185,7 @@ def _first_token(choice: Mapping[str, Any]) -> dict[str, float] | None:
         about = an_object(top, "likely token")
         if not isinstance(about.get("token"), str):
             raise _odd("text of a token")
-        token = sendable(about["token"])
+        token = redacted(sendable(about["token"]))
         found[token] = found.get(token, 0.0) + math.exp(a_log_probability(about.get("logprob")))
     wrong = no_distribution(found.values())
     if wrong is not None:
@@ -204,17 +210,17 @@ def no_distribution(numbers: Iterable[Any], tolerance: float = ROUNDING) -> str 
 def answered(
     question: Question, mass: Mapping[str, Any], version: str = "", tolerance: float = ROUNDING
 ) -> Answer | Unanswered:
-    """A question's answer from a probability per option; what else has a probability, and the rest, is outside.
+    """Return a question's answer from a probability per option; the mass of everything else is outside.
 
-    Where rounding alone carries the sum past 1, all are divided by it. The question is unanswered with `no
-    distribution` where not all are finite and from 0 to 1, or they sum to more than 1; with `no option` where none of
-    its options has a probability.
+    If rounding alone carries the sum past 1, all are divided by it. The question is unanswered with `no distribution`
+    if a number is not finite or not from 0 to 1, or if they sum to more than 1; with `no option` if its options have
+    less than `LEAST_MASS` together.
     """
     wrong = no_distribution(mass.values(), tolerance)
     if wrong is not None:
         return Unanswered(question.id, NO_DISTRIBUTION, f"{question.id!r}: {wrong}")
     inside = {str(option): float(mass.get(str(option), 0.0)) for option in question.scale.options}
-    if not sum(inside.values()):
+    if sum(inside.values()) < LEAST_MASS:
         return Unanswered(question.id, NO_OPTION, f"no probability on any option of {question.id!r}")
     scale = max(1.0, sum(mass.values()))
     probabilities = {option: p / scale for option, p in inside.items()}

@@ -18,14 +18,23 @@ from .keeping import calm as calm
 from .parts import finished as finished, read_manifest as read_manifest
 from .plugins import list_plugins as list_plugins
 from .preparing import Reading as Reading, workers_here as workers_here
-from .project import ALL as ALL, Project as Project, open as open, open_project as open_project
+from .project import (
+    ALL as ALL,
+    EVALUATORS as EVALUATORS,
+    Project as Project,
+    open as open,
+    open_project as open_project,
+)
 from .recordings import RecordedAgreement as RecordedAgreement, chosen_recording as chosen_recording
-from .recordings import recorded_agreement as recorded_agreement, with_recorded as with_recorded
+from .recordings import recorded_agreement as recorded_agreement, recorded_questions as recorded_questions
+from .recordings import with_judge_named as with_judge_named
+from .registering import recordings_among as recordings_among, register_recordings as register_recordings
 from .results import Compared as Compared, Estimates as Estimates, Fitted as Fitted, JudgeRun as JudgeRun
 from .results import NextLabel as NextLabel, ScoreRun as ScoreRun
 from .score_rows import Facts as Facts, Rebuilt as Rebuilt, Scoring as Scoring, input_of as input_of
 from .score_rows import milliseconds as milliseconds, rebuild as rebuild
-from .scorer import Perspective as Perspective, ScoreOptions as ScoreOptions, samples_of as samples_of
+from .scorer import Perspective as Perspective, ScoreOptions as ScoreOptions, TURNS as TURNS, Turns as Turns
+from .scorer import samples_of as samples_of
 from .scoring import counted as counted, latest as latest, latest_drift as latest_drift, latest_scores as latest_scores
 from .scoring import score as score
 from .scoring_parts import Moved as Moved, PartsRun as PartsRun, Shard as Shard, Spread as Spread

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from accord.formats import Fields, WrongShape, arrow_schema, record_of, score_table
 from accord.learning import Evaluator, load_evaluator
 from accord.models import Budget, Caps, Models, load_prices, memory_models
-from accord.project.scorer import Perspective, ScoreOptions, Scorer, samples_of
+from accord.project.scorer import NO_REPLY, Perspective, ScoreOptions, Scorer, samples_of
 from accord.project.selecting import NOT_COUNTED
 from accord.store import Account, Store, StoreError
 from accord.values import (
@@ -154,8 +154,8 @@ class BatchScorer:
             if isinstance(row, BadRow):
                 yield BadConversation(f"{Path(row.path).name}-{row.line}", row.reason)
             else:
-                found: Sequence[Item] = samples_of(row, self.evaluator.level, self.options.turns)
-                yield from found
+                found: Sequence[Item] = self._open().scorer.samples(row)
+                yield from found or [BadConversation(row.id, NO_REPLY)]
 
     def table(self, items: Sequence[Item]) -> pl.DataFrame:
         """The table of scores of some items, a row each; of a shared budget nothing is held afterwards.
@@ -205,7 +205,7 @@ class BatchScorer:
         if turn is None:
             found = samples_of(conversation, level, "last")
             if not found:
-                raise WrongShape("no reply to score")
+                raise WrongShape(NO_REPLY)
             return found[0]
         if level != "turn":
             raise WrongShape("the evaluator scores whole conversations; leave out the column `turn`")

@@ -135,7 +135,11 @@ class Config(_Strict):
     evaluators: dict[str, EvaluatorSettings] = Field(
         default_factory=dict, description="Evaluators by name, beside the presets: sources and a head."
     )
-    evaluator: str = Field(default="calibration", description="The evaluator that fit, score and report use.")
+    evaluator: str = Field(
+        default="calibration",
+        description="The evaluator that `accord fit` learns if none is named, and that other commands use "
+        "until one has been fitted: afterwards they use the one fitted last.",
+    )
     studies: dict[StudyName, StudySettings | SkipJsonSchema[BrokenStudy]] = Field(
         default_factory=dict, description="What people are asked in the workbench (`accord serve`), by name."
     )

@@ -6,16 +6,18 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from accord.evidence import EvidenceTable, Ratings, Training, in_pairs, joined, ratings
 from accord.learning import (
+    CARD,
     Evaluator,
     EvaluatorSettings,
     HeldOut,
     System,
+    TrainingSet,
     learns,
     make_evaluator,
     out_of_fold,
@@ -70,7 +72,7 @@ def fit(
         BudgetReached: The budget is spent; the same call goes on from there.
         ModelError: No call can succeed.
     """
-    evaluator = project.evaluator(name)
+    evaluator = project.evaluator(name or project.config.evaluator)
     folder = _folder(project, evaluator, out)
     with project.store.run("fit", project.config.shown()) as kept:
 
@@ -81,8 +83,38 @@ def fit(
         fitted = replace(found, folder=folder)
         fitted.evaluator.save(folder)
         fitted = replace(fitted, spent=project.budget.to_json())
-        kept.results.update(fitted.to_json())
+        last = {"question": evaluator.question.id, "folder": str(folder.resolve())}
+        kept.results.update({**fitted.to_json(), **last})
     return fitted
+
+
+class LastFit(NamedTuple):
+    """Evaluator that was fitted last: its name, and the folder that holds it."""
+
+    name: str
+    folder: Path
+
+
+def last_fit(project: Project) -> LastFit | None:
+    """Return the evaluator of the project's question that was fitted last and still exists, or None.
+
+    A project folder may be moved or copied, so an evaluator in its folder `evaluators` is found there by name.
+    """
+    for each in reversed(project.store.runs("fit")):
+        found = each["results"] or {}
+        if each["status"] != "done" or found.get("question") != project.question.id:
+            continue
+        saved, name = Path(found["folder"]), str(found["evaluator"]["name"])
+        own = project.folder(saved.name)
+        folder = next((one for one in (own, saved) if _holds(one, saved, own.parent.name)), None)
+        if folder is not None:
+            return LastFit(name, folder)
+    return None
+
+
+def _holds(folder: Path, saved: Path, evaluators: str) -> bool:
+    """Return True if a folder may stand for where an evaluator was saved, and holds one."""
+    return (folder == saved or saved.parent.name == evaluators) and (folder / CARD).is_file()
 
 
 def tried(project: Project, evaluator: Evaluator, every_question: bool = False) -> Fitted:
@@ -139,7 +171,7 @@ def learned(
 
 def plan_fit(project: Project, name: str | None) -> Plan:
     """What `fit` would ask and cost; nobody is asked."""
-    evaluator = project.evaluator(name)
+    evaluator = project.evaluator(name or project.config.evaluator)
     train, _ = project.training(evaluator)
     side = next((split for source in evaluator.sources if (split := source.hold_out(train))), None)
 
@@ -193,7 +225,10 @@ def _with_labels(project: Project, evaluator: Evaluator, models: Models, step: S
             fitted, found = _held_out(project, evaluator, train, known, side, models, step, on_stage)
     others, rows = own or ([], [])
     tried_on = HeldOut.of(found.comparison.systems[0], found.comparison.ratings)
-    fitted = replace(fitted, also=tuple(others), held_out=tried_on)
+    used = train.targets if side is None else train.only(side.train).targets
+    rated = train.labels.on(train.question.id).targets
+    trained_on = TrainingSet.of(train.samples, rated, used)
+    fitted = replace(fitted, also=tuple(others), held_out=tried_on, trained_on=trained_on)
     findings = {source.name: said for source in fitted.sources if (said := source.findings())}
     cautions = [line for said in findings.values() for line in said.cautions]
     cautions += _beaten(found.comparison) if side is not None else []

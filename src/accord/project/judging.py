@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,10 +13,13 @@ from accord.evidence import Gathered, Source, measure_all
 from accord.methods import Speakers, largest
 from accord.models import (
     AGAIN,
+    GRACE,
     JUDGE,
+    UNCONFIRMED,
     Batch,
     Batched,
     BatchEndpoint,
+    CallFailed,
     Judge,
     Ledger,
     Models,
@@ -23,15 +27,16 @@ from accord.models import (
     Prompt,
     batch_files,
     estimated_usage,
+    may_have_started,
     paid_reply,
     plan,
     run,
     wait,
 )
 from accord.project.results import JudgeRun
-from accord.store import Claims, Store, add_paid, batches
+from accord.store import Claims, Store, add_paid, batches, utc
 from accord.validation import Finding, Probe, audit, audit_requests, injections, ways_to_ask
-from accord.values import BadInput, BudgetReached, Conversation, Rubric, Sample, Target
+from accord.values import BadInput, BudgetReached, Conversation, ModelError, Rubric, Sample, Target
 
 if TYPE_CHECKING:
     from accord.project.project import Project
@@ -196,23 +201,23 @@ def judge_in_batches(project: Project, selected: Selected = Selected()) -> Batch
 
 
 def _fetched(store: Store, model: Batched, endpoint: BatchEndpoint) -> tuple[list[Batch], set[str], Counter[str]]:
-    """Bring in what finished batches hold: the states, the keys that are still waited for, the reasons of losses."""
+    """Fetch the results of finished batches: returns the states, the keys still waited for, and reasons of losses."""
     states: list[Batch] = []
     waited_for: set[str] = set()
     dropped: Counter[str] = Counter()
-    for earlier in _noted(store, model):
-        about = earlier["settings"]
-        if earlier["status"] != "running":
+    noted = _noted(store, model)
+    listed = wait(endpoint.marked({each["id"] for each in noted if _is_unanswered(store, each)}))
+    for earlier in noted:
+        about, found = earlier["settings"], listed.get(earlier["id"])
+        if not _is_open(earlier) and found is None:
             model.failed |= (earlier["results"] or {}).get("for_good", {})
             continue
-        if not about["batch"] and Claims(store).held(about["keys"]):  # another process is handing it in
-            waited_for.update(about["keys"])
+        if not about["batch"] and found is None:
+            if (waiting := _unlisted(store, earlier)) is not None:
+                waited_for.update(about["keys"])
+                states += waiting
             continue
-        found = wait(endpoint.look(about["batch"]) if about["batch"] else endpoint.marked(earlier["id"]))
-        if found is None:  # it never came to the provider
-            store.finish_run(earlier["id"], "failed", {})
-            continue
-        state = found
+        state = found or wait(endpoint.look(about["batch"]))
         store.change_run(earlier["id"], {**about, "batch": state.id})
         states.append(state)
         if state.is_running:
@@ -222,6 +227,41 @@ def _fetched(store: Store, model: Batched, endpoint: BatchEndpoint) -> tuple[lis
         if state.status == "failed":
             raise BadInput(f"the provider refused {state.id}: {state.says or 'it says no reason'}")
     return states, waited_for, dropped
+
+
+def _is_open(run: Mapping[str, Any]) -> bool:
+    """Return True until the results of a batch are fetched; a batch that was given up reopens once it is listed."""
+    return run["status"] == "running" or (run["status"] == "failed" and bool(run["settings"]["batch"]))
+
+
+def _is_unanswered(store: Store, run: Mapping[str, Any]) -> bool:
+    """Return True for a batch that may have been started although no answer came, and whose replies are missing."""
+    about = run["settings"]
+    if about["batch"] or not _submitted(run) or (run["results"] or {}).get("reason"):
+        return False
+    return run["status"] == "running" or len(store.replies(about["keys"])) < len(about["keys"])
+
+
+def _submitted(run: Mapping[str, Any]) -> str:
+    """Return the time at which a batch was submitted; empty if its file was only being uploaded."""
+    return str(run["settings"].get("submitted", run["started"]))
+
+
+def _unlisted(store: Store, run: Mapping[str, Any]) -> list[Batch] | None:
+    """Return the states to show while a batch without an id has to be waited for; None once its prompts are free.
+
+    After a submission without an answer the provider may list the batch minutes later. Its prompts stay claimed for
+    `GRACE`; a submission time further ahead than that comes from a wrong clock and counts as long ago.
+    """
+    keys, submitted = run["settings"]["keys"], _submitted(run)
+    if Claims(store).held(keys):  # another process is submitting it
+        return []
+    if submitted and abs(utc() - datetime.fromisoformat(submitted)) <= GRACE:
+        until = datetime.fromisoformat(submitted) + GRACE
+        says = f"no answer to its submission; submitted again after {until:%Y-%m-%d %H:%M} UTC unless it is listed"
+        return [Batch(run["id"], UNCONFIRMED, 0, 0, len(keys), None, None, says)]
+    store.finish_run(run["id"], "failed", {} if submitted else {"reason": "never submitted"})
+    return None
 
 
 def _finished(store: Store, model: Batched, endpoint: BatchEndpoint, run: dict[str, Any], state: Batch) -> Counter[str]:
@@ -248,27 +288,47 @@ def _noted(store: Store, model: Batched) -> list[dict[str, Any]]:
 async def _handed_in(
     project: Project, model: Batched, endpoint: BatchEndpoint, pending: Mapping[str, Prompt]
 ) -> tuple[list[Batch], int]:
-    """Hand in prompts that no other process hands in, within the budget; the batches, and how many prompts they hold.
+    """Submit prompts that no other process submits, within the budget; returns the batches and the number of prompts.
 
-    A batch is noted before it is started, and found by its mark if need be.
+    A batch is recorded as a run before it is started; the run's id is the mark by which `marked` finds it.
     """
     store, budget, states = project.store, project.budget, list[Batch]()
     ledger = Ledger(store, store.replies, budget)
     async with ledger.settled(), ledger.claimed(pending) as got:
         # Looked for again now that they are claimed: whoever held the claims before has noted its batch by then.
-        runs = [each for each in _noted(store, model) if each["status"] == "running"]
-        elsewhere = {key for each in runs for key in each["settings"]["keys"]}
+        elsewhere = {key for each in _noted(store, model) if _is_open(each) for key in each["settings"]["keys"]}
         fresh = {key: prompt for key, prompt in pending.items() if key in got.mine.difference(elsewhere)}
         for prompt in fresh.values():
             await budget.afford(model.name, estimated_usage(prompt))
             budget.reserve(model.name, estimated_usage(prompt))
         for keys, lines in batch_files(fresh, model.name):
-            about = {"batch": "", "endpoint": model.endpoint, "model": model.name, "keys": keys}
-            noted = store.start_run(BATCHES, about)
-            state = await endpoint.submit(lines, mark=noted)
-            store.change_run(noted, {**about, "batch": state.id})
-            states.append(state)
+            states.append(await _started(store, model, endpoint, keys, lines))
     return states, len(fresh)
+
+
+async def _started(store: Store, model: Batched, endpoint: BatchEndpoint, keys: list[str], lines: bytes) -> Batch:
+    """Upload and start one batch, recorded as a run that stays open while an answer may still be found.
+
+    Raises:
+        CallFailed: The provider did not start it, or did not answer.
+        ModelError: No call can succeed.
+    """
+    about = {"batch": "", "submitted": "", "endpoint": model.endpoint, "model": model.name, "keys": keys}
+    run = store.start_run(BATCHES, about)
+    try:
+        file = await endpoint.upload(lines)
+        about["submitted"] = utc().isoformat(timespec="seconds")
+        store.change_run(run, about)
+        state = await endpoint.start(file, mark=run)
+    except (CallFailed, ModelError) as error:
+        if not (about["submitted"] and isinstance(error, CallFailed) and may_have_started(error)):
+            store.finish_run(run, "failed", {"reason": str(error)})
+            raise
+        said = f"{error.failure.detail}. The batch may have started; the same command looks for it, and submits its "
+        said += f"{len(keys)} prompts again if it is not listed within {GRACE.seconds // 60} minutes"
+        raise CallFailed(error.failure.reason, said) from None
+    store.change_run(run, {**about, "batch": state.id})
+    return state
 
 
 # --- auditing -------------------------------------------------------------------------------------------------------

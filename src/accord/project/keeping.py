@@ -27,7 +27,6 @@ from accord.values import Labels, Question, content_hash
 _CODE = ("values", "statistics", "evidence", "models", "methods", "learning")
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "jax", "jaxlib", "optax")
 _ARRAYS = ("probabilities", "value", "anybody", "scored", "band", "strangers")
-_COUNTED = ("reasons", "remarks")
 
 
 FEW = 50_000
@@ -112,15 +111,15 @@ class Kept:
         if found is None:
             return None
         content, arrays = found
-        counted = {each: content[each] for each in _COUNTED}
-        return System(name, **{each: arrays[each] for each in _ARRAYS}, **counted)
+        reasons, remarks = content["reasons"], content["remarks"]
+        return System(name, **{each: arrays[each] for each in _ARRAYS}, reasons=reasons, remarks=remarks)
 
     def put(self, system: System, about: Any) -> None:
         """Keep predictions, where there are settings to keep them under."""
         if about is not None:
             arrays = {each: getattr(system, each) for each in _ARRAYS}
-            counted = {each: dict(getattr(system, each)) for each in _COUNTED}
-            self._store.add(self.key(["predictions", about]), system.name, counted, arrays)
+            content = {"reasons": dict(system.reasons), "remarks": dict(system.remarks)}
+            self._store.add(self.key(["predictions", about]), system.name, content, arrays)
 
     def rows(self, about: Any, work: Callable[[], list[dict[str, Any]]]) -> list[dict[str, Any]]:
         """Rows of JSON that follow from all of it: kept ones, or what the work gives."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import gc
 import io
 import json
+import re
 import tempfile
 import time
 from collections import Counter
@@ -20,8 +21,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field, TypeAdapter
 
 from accord.formats import (
     BAD_ROW,
@@ -41,13 +45,24 @@ from accord.formats import (
 from accord.models import OUT_OF_BUDGET
 from accord.project.batch_scorer import BatchScorer
 from accord.store import batches
-from accord.values import MB, BadInput, BudgetReached, canonical_json, content_hash
+from accord.values import (
+    MB,
+    BadInput,
+    BudgetReached,
+    canonical_json,
+    content_hash,
+    first_line,
+    one_line,
+    reasons,
+    regular,
+    unreadable_parquet,
+)
 from accord.version import __version__
 
 if TYPE_CHECKING:
     import polars as pl
 
-MANIFEST, FORMAT = "manifest.json", 1
+MANIFEST, FORMAT = "manifest.json", 2
 _ABOUT = "accord"
 """Under this name a part's own metadata says what it holds."""
 _ROWS_AT_ONCE = 2000
@@ -56,27 +71,33 @@ _READ_AT_ONCE = 16
 _OBJECTS_BETWEEN = 100_000
 
 
+_Count = Annotated[int, Field(ge=0, strict=True)]
+_Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
 @dataclass(frozen=True)
 class Counts:
-    """What some scores come to: a part's, or many parts'.
+    """Counts and sums of the scores of one part, or of several.
 
     Attributes:
         rows: All rows.
         scored: Those with a value.
         total: The sum of the values.
         unscored: Why others have none, counted; bad rows are counted apart.
+        in_training: Rows of conversations that the evaluator learned from.
         bad_rows: Rows of the input that hold no conversation.
         warnings: By their kind, counted.
         spent: Requests, tokens, money.
     """
 
-    rows: int = 0
-    scored: int = 0
-    total: float = 0.0
-    unscored: Mapping[str, int] = field(default_factory=dict)
-    bad_rows: int = 0
-    warnings: Mapping[str, int] = field(default_factory=dict)
-    spent: Mapping[str, float] = field(default_factory=dict)
+    rows: _Count = 0
+    scored: _Count = 0
+    total: Annotated[float, Field(allow_inf_nan=False)] = 0.0
+    unscored: Mapping[str, _Count] = field(default_factory=dict)
+    in_training: _Count = 0
+    bad_rows: _Count = 0
+    warnings: Mapping[str, _Count] = field(default_factory=dict)
+    spent: Mapping[str, _Amount] = field(default_factory=dict)
 
     @classmethod
     def of(cls, table: pl.DataFrame) -> Counts:
@@ -86,7 +107,8 @@ class Counts:
         kinds = [warning.split(":")[0] for warning in table["warning"].drop_nulls()]
         scored = table["value"].drop_nulls()
         return cls(
-            len(table), len(scored), float(scored.sum()), dict(Counter(reasons)), int(bad.sum()), dict(Counter(kinds))
+            len(table), len(scored), float(scored.sum()), dict(Counter(reasons)), int(table["in_training"].sum()),
+            int(bad.sum()), dict(Counter(kinds)),
         )  # fmt: skip
 
     def plus(self, other: Counts) -> Counts:
@@ -95,8 +117,8 @@ class Counts:
         spent = {name: self.spent.get(name, 0) + other.spent.get(name, 0) for name in sorted(names)}
         return Counts(
             self.rows + other.rows, self.scored + other.scored, self.total + other.total,
-            dict(Counter(self.unscored) + Counter(other.unscored)), self.bad_rows + other.bad_rows,
-            dict(Counter(self.warnings) + Counter(other.warnings)), spent,
+            dict(Counter(self.unscored) + Counter(other.unscored)), self.in_training + other.in_training,
+            self.bad_rows + other.bad_rows, dict(Counter(self.warnings) + Counter(other.warnings)), spent,
         )  # fmt: skip
 
     @property
@@ -142,9 +164,28 @@ class Part:
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Part:
-        """The inverse of `to_json`."""
-        counts = {name: row[name] for name in Counts.__dataclass_fields__}
-        return cls(row["key"], row["place"], tuple(row["urls"]), row["start"], Counts(**counts))
+        """Return the part that `to_json` wrote.
+
+        Raises:
+            ValueError, KeyError, TypeError: A value is missing, or is not one that `to_json` writes.
+        """
+        counts = _counts_adapter().validate_python({name: row[name] for name in Counts.__dataclass_fields__})
+        key, place, urls, start = row["key"], row["place"], row["urls"], row["start"]
+        if not (isinstance(key, str) and _KEY.fullmatch(key)):
+            raise ValueError("a key is 16 hexadecimal digits")
+        if not (isinstance(place, str) and isinstance(urls, list) and all(isinstance(url, str) for url in urls)):
+            raise ValueError("a place and URLs are text")
+        if type(start) is not int or start < 0:
+            raise ValueError("a start is a number from 0 up")
+        return cls(key, place, tuple(urls), start, counts)
+
+
+_KEY = re.compile("[0-9a-f]{16}")
+
+
+@cache
+def _counts_adapter() -> TypeAdapter[Counts]:
+    return TypeAdapter(Counts)
 
 
 @dataclass(frozen=True)
@@ -274,7 +315,7 @@ def finished(out: str) -> set[str]:
 
 
 def read_manifest(out: str) -> dict[str, Any] | None:
-    """The manifest of a folder of parts; `None` where there is none.
+    """Return the manifest of a folder of parts, or None if there is none.
 
     Raises:
         BadInput: It is damaged, or of another release.
@@ -284,12 +325,44 @@ def read_manifest(out: str) -> dict[str, Any] | None:
     where = at(out, MANIFEST)
     try:
         with opened(where) as stream:
-            found = json.loads(stream.read(256 * MB))
+            found = dict(json.loads(stream.read(256 * MB), parse_constant=_no_number))
         if found["format"] != FORMAT:
             raise BadInput(f"{shown_place(where)} was written by another Accord; score into another folder")
-        return dict(found)
-    except (ValueError, LookupError, TypeError, AttributeError):
-        raise BadInput(f"{shown_place(where)} is damaged; remove it, and run the same command again") from None
+        _check_manifest(found)
+        return found
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise BadInput(
+            f"{shown_place(where)} is damaged ({_reason(error)}); remove it, and run the same command again"
+        ) from None
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is not a number")
+
+
+def _reason(error: Exception) -> str:
+    """Return the reason of a failed check in a few words."""
+    if isinstance(error, KeyError):
+        return f"{error} is missing"
+    return one_line(reasons(error)[0] if isinstance(error, ValueError) else first_line(error), 200)
+
+
+def _check_manifest(found: Mapping[str, Any]) -> None:
+    """Refuse a manifest that no run writes.
+
+    Raises:
+        ValueError, KeyError, TypeError: A value is missing or of another kind, or a part is listed twice.
+    """
+    if not isinstance(found["made_from"], str):
+        raise ValueError("made_from is text")
+    if not all(isinstance(found.get(name, ""), str) for name in ("evaluator", "question", "digest", "signature")):
+        raise ValueError("evaluator, question, digest and signature are text")
+    left = found.get("left", 0)
+    if type(left) is not int or left < 0:
+        raise ValueError("left is a number from 0 up")
+    keys = [Part.from_json(row).key for row in found["parts"]]
+    if len(set(keys)) < len(keys):
+        raise ValueError("a part is listed twice")
 
 
 def begin(job: Job, about: Mapping[str, Any]) -> dict[str, Any]:
@@ -346,24 +419,64 @@ def summed(parts: Iterable[Part]) -> Counts:
 
 
 def _asked(out: str, keys: Iterable[str]) -> list[Part]:
-    """Parts that no manifest tells of, by what they say themselves."""
+    """Return parts by their own metadata, checked as `check_parts` does."""
     with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
-        return list(pool.map(lambda key: _read_part(part_url(out, key)), sorted(keys)))
+        return list(pool.map(partial(_read_part, out), sorted(keys)))
 
 
-def _read_part(url: str) -> Part:
-    """A part, by its own metadata.
+def check_parts(out: str, keys: Iterable[str], manifest: Mapping[str, Any] | None = None) -> list[Part]:
+    """Return parts after comparing each file with its own metadata and with the manifest, without reading its pages.
 
     Raises:
-        BadInput: It is none.
+        BadInput: A file is missing, not a regular file, not a part, or holds other rows than it or the manifest says.
     """
+    parts = _asked(out, keys)
+    known = {} if manifest is None else {each.key: each for each in map(Part.from_json, manifest["parts"])}
+    for part in parts:
+        if part.key in known and known[part.key].counts != part.counts:
+            raise _not_a_part(out, part.key, f"it holds {part.counts.rows} rows, the manifest says otherwise")
+    return parts
+
+
+def _read_part(out: str, key: str) -> Part:
     import polars as pl
 
-    try:
+    url = part_url(out, key)
+    with reading_part(out, key):
+        if not is_remote(url):
+            regular(Path(url))
         said = pl.read_parquet_metadata(url, storage_options=storage_options(url))
-        return Part.from_json(json.loads(said[_ABOUT]))
-    except (pl.exceptions.PolarsError, OSError, LookupError, ValueError, TypeError):
-        raise BadInput(f"{shown_place(url)} is no part of scores; remove it, and run the same command again") from None
+        part = Part.from_json(json.loads(said[_ABOUT], parse_constant=_no_number))
+        scan = pl.scan_parquet(url, storage_options=storage_options(url), glob=False)
+        schema, rows = scan.collect_schema(), int(scan.select(pl.len()).collect().item())
+        if part.key != key:
+            raise ValueError(f"its metadata are those of part-{part.key}")
+        if schema != score_schema():
+            raise ValueError("its columns are not those of scores")
+        if rows != part.counts.rows:
+            raise ValueError(f"it holds {rows} rows, and its metadata say {part.counts.rows}")
+    return part
+
+
+@contextmanager
+def reading_part(out: str, key: str) -> Iterator[None]:
+    """Turn every error of reading a part into a `BadInput` that names the part.
+
+    Raises:
+        BadInput: It cannot be read, or is no part.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        raise BadInput(f"part-{key}.parquet is gone; run the same accord score again") from None
+    except unreadable_parquet(BadInput, LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        why = _reason(error).partition("; ")[0] if isinstance(error, Exception) else first_line(error)
+        raise _not_a_part(out, key, why) from None
+
+
+def _not_a_part(out: str, key: str, why: str) -> BadInput:
+    place = shown_place(part_url(out, key))
+    return BadInput(f"{place} is damaged or no part of scores ({why}); remove it, and run the same accord score again")
 
 
 def _write(out: str, manifest: Mapping[str, Any]) -> None:

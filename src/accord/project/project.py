@@ -27,7 +27,7 @@ from accord.values import WITHOUT, BadInput, Labels, Question, Rubric, Sample, T
 if TYPE_CHECKING:  # opening a project imports nothing that learns, asks or counts
     from accord.evidence import EvidenceTable, Source, SourceContext, Training
     from accord.learning import Evaluator, EvaluatorSettings, Level
-    from accord.models import Budget, Models, Plan, Step
+    from accord.models import Budget, Models, ModelSettings, Plan, Recording, Step
     from accord.project.at_once import AtOnce
     from accord.project.importing import Imported
     from accord.project.insights import Insights
@@ -42,6 +42,8 @@ if TYPE_CHECKING:  # opening a project imports nothing that learns, asks or coun
 
 ALL = "all"
 """The evaluator that has every source at once."""
+EVALUATORS = Path("evaluators")
+"""Folder of fitted evaluators in a project folder."""
 MEASURED_AT_ONCE = 500
 
 
@@ -164,8 +166,19 @@ class Project:
         """The same, asking nobody: what the store holds is all there is."""
         return self._models(asks=False)
 
+    @cached_property
+    def recordings(self) -> Mapping[str, Recording]:
+        """Answers of all recorded models, by model; empty unless the judge is a recorded one."""
+        judge = None if models.JUDGE in self.given else self.config.models.get(models.JUDGE)
+        return models.read_recordings(judge.paths) if judge is not None and judge.mode == "recorded" else {}
+
+    @cached_property
+    def model_settings(self) -> Mapping[str, ModelSettings]:
+        """Settings of the models by role; of several recorded judges one is named (`chosen_recording`)."""
+        return steps.with_judge_named(self) if self.recordings else self.config.models
+
     def _models(self, asks: bool, in_batches: bool = False) -> Models:
-        made = models.Models(self.config.models, self.store, self.budget, asks, in_batches, self.given)
+        made = models.Models(self.model_settings, self.store, self.budget, asks, in_batches, self.given)
         self._open.append(made)
         return made
 
@@ -175,8 +188,9 @@ class Project:
 
     @property
     def context(self) -> SourceContext:
-        """What sources are told of the project."""
-        return evidence.SourceContext(self.rubric, self.config.seed)
+        """Settings of the project that its sources share."""
+        recorded = steps.recorded_questions(self) if self.recordings else ()
+        return evidence.SourceContext(self.rubric, self.config.seed, recorded)
 
     @property
     def evidence(self) -> tuple[str, ...]:
@@ -194,12 +208,12 @@ class Project:
         return evidence.make_source(name, self.config.settings_of(name), self.context)
 
     def evaluator(self, name: str | None = None) -> Evaluator:
-        """An evaluator of the project, or a preset, before it learns.
+        """An evaluator of the project, or a preset, before it learns; by default the one in use.
 
         Raises:
             UnknownName: There is none of that name.
         """
-        named = name or self.config.evaluator
+        named = name or self.evaluator_in_use
         about = self._everything() if named == ALL and ALL not in self.config.evaluators else self.config.about(named)
         wanted = dict.fromkeys((*about.sources, *self.evidence))
         settings = {each: self.config.settings_of(each) for each in wanted}
@@ -216,12 +230,19 @@ class Project:
         """Every evaluator that the project names, each preset, and all sources together."""
         return list(dict.fromkeys([*self.config.evaluators, *learning.PRESETS, ALL]))
 
+    @property
+    def evaluator_in_use(self) -> str:
+        """Name of the evaluator that was fitted last; without one, the setting `evaluator`."""
+        last = steps.fitting.last_fit(self)
+        return last.name if last is not None and last.name in self.evaluator_names() else self.config.evaluator
+
     def folder(self, name: str | None = None) -> Path:
-        """Where `fit` puts an evaluator, and `score` looks for it, unless told otherwise."""
-        return Path("evaluators") / (name or self.config.evaluator)
+        """Folder of a fitted evaluator: `evaluators/NAME`; without a name, of the evaluator that was fitted last."""
+        last = steps.fitting.last_fit(self) if name is None else None
+        return EVALUATORS / (name or self.config.evaluator) if last is None else last.folder
 
     def load(self, folder: str | Path | None = None) -> Evaluator:
-        """A fitted evaluator.
+        """Load a fitted evaluator; by default the one that was fitted last.
 
         Raises:
             BadInput: The folder holds none.
@@ -242,16 +263,9 @@ class Project:
     ) -> Imported:
         """Read files of conversations and of labels into the store; see `import_files`."""
         return steps.import_files(
-            self.store,
-            self.rubric,
-            paths,
-            format,
-            columns,
-            skip_bad_rows,
-            on_progress,
-            reading or steps.Reading(),
+            self.store, self.rubric, paths, format, columns, skip_bad_rows, on_progress, reading or steps.Reading(),
             workers,
-        )
+        )  # fmt: skip
 
     def samples(self, targets: Iterable[Target]) -> list[Sample]:
         """Targets with their conversations, by conversation id and turn."""

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from accord.models import Answer, RecordedJudge, Recording, wait
+from accord.models import JUDGE, Answer, ModelSettings, RecordedJudge, Recording, question_of, recorded_item, wait
 from accord.project.inferring import Observed, rubric_for
 from accord.statistics import pearson
-from accord.values import BadInput, Labels, Question, Rubric, Sample, Target, UnknownName
+from accord.values import BadInput, Labels, Question, Rubric, Sample, Scale, Target, UnknownName
+
+if TYPE_CHECKING:
+    from accord.project.project import Project
 
 
 @dataclass(frozen=True)
@@ -39,36 +42,74 @@ class RecordedAgreement:
         return asdict(self)
 
 
-def chosen_recording(recordings: Mapping[str, Recording], main: str, model: str | None = None) -> Recording:
-    """The recorded model that is used as the judge: the named one, else the one that answered the main question most.
+def chosen_recording(
+    recordings: Mapping[str, Recording], main: str, samples: Collection[Sample] = (), model: str | None = None
+) -> Recording:
+    """Return the recording that is used as the judge: of the named model, else the one that covers the ratings best.
+
+    Args:
+        recordings: Answers of each model.
+        main: The main question.
+        samples: Rated samples. Models are ranked by the number of samples with an answer to the main question, then by
+            the number with an answer to any question, then by the number of their answers.
+        model: Name of the model.
 
     Raises:
         BadInput: Nothing is recorded.
-        UnknownName: No recorded model is called so.
+        UnknownName: No recorded model has this name.
     """
     if model is not None and model not in recordings:
         raise UnknownName("recorded model", model, recordings)
     if not recordings:
         raise BadInput("the recording holds no judgement")
+    items = [recorded_item(sample) for sample in samples]
 
-    def rank(each: Recording) -> tuple[int, int, int]:
-        counts = each.questions
+    def rank(each: Recording) -> tuple[int, ...]:
+        on_main, on_any, counts = each.answered(main), each.answered(), each.questions
         runs = sum(len(runs) for (_, question), runs in each.answers.items() if question.casefold() == main.casefold())
-        return runs, len(counts), counts.total()
+        covered = [sum(item in answered for item in items) for answered in (on_main, on_any)]
+        return *covered, runs, len(counts), counts.total()
 
     return recordings[model] if model is not None else max(recordings.values(), key=rank)
 
 
-def with_recorded(rubric: Rubric, recording: Recording) -> Rubric:
-    """The rubric with the questions that a recorded judge alone answered, on the scales that its answers fit."""
-    asked = {question.id.casefold() for question in rubric.questions}
-    more: list[Question] = []
-    for name in recording.questions:
-        if name.casefold() in asked:
-            continue
-        question = _as_answered(recording, name)
-        more += [question] if question is not None else []
-    return rubric.model_copy(update={"questions": (*rubric.questions, *more)}) if more else rubric
+def with_judge_named(project: Project) -> dict[str, ModelSettings]:
+    """Settings of a project's models, in which the recorded judge names its model (`chosen_recording`)."""
+    found = project.config.models
+    judge, main, recordings = found[JUDGE], project.rubric.main, project.recordings
+    has_choice = judge.model is None and len(recordings) > 1
+    samples = project.samples(project.rated(main).targets) if has_choice else ()
+    chosen = chosen_recording(recordings, main, samples, judge.model)
+    return {**found, JUDGE: judge.model_copy(update={"model": chosen.model})}
+
+
+def recorded_questions(project: Project) -> tuple[Question, ...]:
+    """Questions that a project's recorded models alone answered, on the scales that their answers fit.
+
+    Answers of the judge to questions of the rubric are not among them. Those of another model are questions of their
+    own (`question_of`); an ordered scale has its two ends as options, between which an answer is an expected value.
+    """
+    recordings, judge = project.recordings, project.model_settings[JUDGE].model
+    asked = {question.id.casefold() for question in project.rubric.questions}
+    found: list[Question] = []
+    for model in sorted(recordings, key=lambda name: name != judge):
+        for name in recordings[model].questions:
+            id_ = name if model == judge else question_of(model, name)
+            question = _as_answered(recordings[model], name)
+            if question is None or id_.casefold() in asked:
+                continue
+            asked.add(id_.casefold())
+            if model != judge:
+                question = question.model_copy(update={"id": id_, "scale": _ends(question.scale)})
+            found.append(question)
+    return tuple(found)
+
+
+def _ends(scale: Scale) -> Scale:
+    """An ordered scale of two options; any other scale unchanged."""
+    if not scale.is_ordered or len(scale.options) < 3:
+        return scale
+    return Scale(options=(scale.options[0], scale.options[-1]))
 
 
 def _as_answered(recording: Recording, name: str) -> Question | None:

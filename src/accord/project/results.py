@@ -142,6 +142,9 @@ class ScoreRun:
         drift: How far each feature moved from what was learned from, and a sentence on it.
         selection: What was promised of selective scores, and what that rests on (`Selection.to_json`).
         certificate: What fresh labels said of the bands in a new domain (`Certificate.to_json`).
+        rated: Number of rows whose target people had rated when the evaluator was fitted.
+        conversations: Number of conversations with a row.
+        in_training: Number of training conversations among them.
         left_out: Conversations that were not looked at, for nobody held them (or people did, where only those that
             nobody held were asked for).
     """
@@ -159,6 +162,9 @@ class ScoreRun:
     drift_said: str | None = None
     selection: Mapping[str, Any] | None = None
     certificate: Mapping[str, Any] | None = None
+    rated: int = 0
+    conversations: int = 0
+    in_training: int = 0
     left_out: int = 0
 
     def to_json(self) -> dict[str, Any]:

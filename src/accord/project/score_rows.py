@@ -20,9 +20,20 @@ from typing import TYPE_CHECKING, Any
 
 from accord.formats import is_remote, shown_place, storage_options
 from accord.learning import QUESTIONS
-from accord.project.parts import Part, part_url, read_manifest
-from accord.store import BATCH_ROWS, MartRow, Store, batches, bundle_of, frames_of, mart_schema, row_key
-from accord.values import BadInput, Conversation, Sample, Score, Signature, Turn, Unscored, written
+from accord.project.parts import check_parts, part_url, read_manifest, reading_part
+from accord.store import BATCH_ROWS, DAMAGED, MartRow, Store, batches, bundle_of, frames_of, mart_schema, row_key
+from accord.values import (
+    BadInput,
+    Conversation,
+    Sample,
+    Score,
+    Signature,
+    Turn,
+    Unscored,
+    in_calendar,
+    sendable,
+    written,
+)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -71,14 +82,19 @@ def _first(about: Mapping[str, Any], names: Sequence[str]) -> str | None:
 
 
 def _short(value: Any) -> str | None:
-    return None if value is None or value == "" else str(value)[:_LONGEST]
+    return None if value is None or value == "" else sendable(str(value)[:_LONGEST])
 
 
 def milliseconds(said: Any) -> int | None:
-    """A time as a log says it (ISO, or seconds or milliseconds since 1970); `None` where it is none."""
+    """Return a time in milliseconds since 1970, or None if it is not a time between the years 1 and 9999 UTC.
+
+    Accepts ISO texts and numbers of seconds or milliseconds since 1970.
+    """
     try:
         if isinstance(said, str):
             found = datetime.fromisoformat(said)
+            if not in_calendar(found):
+                return None
             return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
         if isinstance(said, int | float) and not isinstance(said, bool) and 1e8 < said < 4e12:
             return int(said if said > 1e11 else said * 1000)
@@ -116,7 +132,8 @@ class Scoring:
         row: MartRow = {
             "conversation": score.target.conversation, "turn": score.target.turn, "question": self.question,
             "annotator": score.annotator, "evaluator": self.evaluator, "signature": _signature(score.signature),
-            "scored": scored, "input": input, "origin": self.origin, **facts.to_row(),
+            "scored": scored, "input": input, "origin": self.origin, "in_training": score.in_training,
+            **facts.to_row(),
         }  # fmt: skip
         if isinstance(score, Unscored):
             return {**row, "unscored": score.reason}
@@ -189,14 +206,16 @@ class Rebuilt:
 
 
 def rebuild(project: Project, folders: Sequence[str | Path] = ()) -> Rebuilt:
-    """Make the mart anew: from the runs in the store, folders of score parts, and what live scoring wrote.
+    """Rebuild the mart from the runs in the store, folders of score parts, and the rows of live scoring.
+
+    Files of the mart that cannot be read are renamed to `NAME.damaged`.
 
     Raises:
         BadInput: A folder holds no scores in parts, or somebody else is compacting the mart.
         StoreError: The mart cannot be written.
     """
     store, mart = project.store, project.mart
-    passed_over = [*mart.state().faults]
+    passed_over = [*mart.faults(), *(f"{name} is now {name}{DAMAGED}" for name in mart.set_aside())]
     frames: list[pl.DataFrame] = []
     runs = [run for run in store.runs() if run["status"] == "done" and run["command"] in ("score", "run")]
     for run in runs:
@@ -219,7 +238,8 @@ def rebuild(project: Project, folders: Sequence[str | Path] = ()) -> Rebuilt:
 def _rows_of(row: Mapping[str, Any], about: Scoring, scored: int) -> list[MartRow]:
     """A row of the store's scores as those of the mart, their conversation's own columns still empty."""
     found: MartRow = {
-        **{name: row.get(name) for name in ("conversation", "turn", "annotator", "signature")}, **_said(row),
+        **{name: row.get(name) for name in ("conversation", "turn", "annotator", "signature", "in_training")},
+        **_said(row),
         "question": about.question, "evaluator": about.evaluator, "origin": about.origin, "scored": scored,
         "attributions": json.dumps(row["attributions"]) if row.get("attributions") else None,
     }  # fmt: skip
@@ -262,10 +282,10 @@ def _folder_frames(store: Store, folder: str, question: str) -> list[pl.DataFram
 
 
 def _named_frames(store: Store, folder: str, question: str) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Each part of a folder of scores as a table of the mart, with a name that follows from what it holds.
+    """Yield each part of a folder of scores as a table of the mart, with a name that follows from its content.
 
     Raises:
-        BadInput: The folder holds no scores in parts.
+        BadInput: The folder holds no scores in parts, or a part is damaged.
     """
     import polars as pl
 
@@ -278,11 +298,13 @@ def _named_frames(store: Store, folder: str, question: str) -> Iterator[tuple[st
     )  # fmt: skip
     where = folder if is_remote(folder) else str(Path(folder).resolve())
     scored = int(time.time() * 1000)
-    for part in (Part.from_json(row) for row in manifest["parts"]):
+    for part in check_parts(folder, [row["key"] for row in manifest["parts"]], manifest):
         url = part_url(folder, part.key)
         named = blake2b(f"{where} {manifest['made_from']} {part.key}".encode(), digest_size=12).hexdigest()
-        rows = pl.read_parquet(url, storage_options=storage_options(url), glob=False)
-        yield named, _from_parts(store, rows.filter(pl.col("status") != "bad-row"), about, scored)
+        with reading_part(folder, part.key):
+            rows = pl.read_parquet(url, storage_options=storage_options(url), glob=False)
+            frame = _from_parts(store, rows.filter(pl.col("status") != "bad-row"), about, scored)
+        yield named, frame
 
 
 _NUMBER, _NAME = r":\s*([-+0-9.eE]+)", r'"([-+0-9.eE]+)"\s*:'

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from accord.evidence import EvidenceTable
-from accord.learning import RULES, Evaluator, Head, Level, predict_panel, with_notes
+from accord.learning import RULES, Evaluator, Head, Level, TrainingSet, predict_panel, with_notes
 from accord.models import Flow, Models, run
 from accord.project.selecting import Selection
 from accord.values import (
@@ -23,7 +23,8 @@ from accord.values import (
     decision,
 )
 
-Turns = Literal["all", "last"]
+Turns = Literal["rated", "all", "last"]
+TURNS: tuple[Turns, ...] = get_args(Turns)
 
 
 @dataclass(frozen=True)
@@ -35,25 +36,29 @@ class ScoreOptions:
         ask: The most questions that an adaptive rubric asks of a conversation; without it all are asked.
         until: Of the adaptive rubric: ask no further once the score varies less than this, in units of the scale.
         loss: Whose least expectation the value is.
-        turns: Of an evaluator of turns: every reply is scored, or the last one of each conversation.
+        turns: Turns that an evaluator of turns scores. `rated`: those that people had rated when it was fitted; of a
+            conversation without any, the turn that its file marks, else all replies. `all`: all of these. `last`: the
+            last reply.
         agree: Selective scores: what is called good or bad agrees with people at least so often; what is not sure
             enough has no value, and is left for a person (`accord.project.selecting`).
         good: With `agree`: the lowest answer that counts as good; by default the first above the scale's middle.
         certify: In a new domain: a file of fresh labels of some of the conversations, on which the bands are tried.
         adapt: With `certify`: bands that are not certified are measured anew on these labels, and not refused.
         synthetic: Whether a table holds scores of conversations that nobody held; where not, they stay unscored.
+        training: True to compare conversations that the evaluator learned from with its training data, too (drift).
     """
 
     new_domain: bool = False
     ask: int | None = None
     until: float = 0.0
     loss: str = "squared"
-    turns: Turns = "all"
+    turns: Turns = "rated"
     agree: float | None = None
     good: float | None = None
     certify: Path | None = None
     adapt: bool = False
     synthetic: Synthetic = WITHOUT
+    training: bool = False
 
     def check(self) -> None:
         """Refuse what cannot be.
@@ -75,8 +80,8 @@ class ScoreOptions:
                 f"out {other}"
             )
         decision(self.loss)
-        if self.turns not in ("all", "last"):
-            raise UnknownName("choice of turns", self.turns, ("all", "last"))
+        if self.turns not in TURNS:
+            raise UnknownName("choice of turns", self.turns, TURNS)
 
 
 @dataclass(frozen=True)
@@ -107,13 +112,43 @@ class Perspective:
 Scores = list[Score | Unscored]
 
 
-def samples_of(conversation: Conversation, level: Level | None, turns: Turns = "all") -> list[Sample]:
-    """What an evaluator scores of a conversation: the whole, or its replies."""
+NO_REPLY = "no reply to score"
+"""Reason of a missing score if a conversation has no turn that an evaluator of turns could score."""
+
+
+def samples_of(
+    conversation: Conversation, level: Level | None, turns: Turns = "rated", trained_on: TrainingSet | None = None
+) -> list[Sample]:
+    """Return the samples of a conversation that an evaluator scores: the whole, or some turns.
+
+    Args:
+        conversation: The conversation.
+        level: Level of the evaluator.
+        turns: See `ScoreOptions`.
+        trained_on: Training set, with the rated turns.
+    """
     if level != "turn":
         return [Sample(conversation)]
     replies = {id(turn) for turn in conversation.replies}
     places = [place for place, turn in enumerate(conversation.turns) if id(turn) in replies]
-    return [Sample(conversation, place) for place in (places[-1:] if turns == "last" else places)]
+    if turns == "last":
+        return [Sample(conversation, place) for place in places[-1:]]
+    found = None if trained_on is None else trained_on.place(conversation)
+    known = trained_on.turns(found) if trained_on is not None and found is not None else frozenset[int | None]()
+    rated = {turn for turn in known if turn is not None}
+    if turns == "rated":
+        marked = _marked_turn(conversation, places)
+        places = sorted(rated) or (places if marked is None else [marked])
+    return [Sample(conversation, place) for place in sorted({*places, *rated})]
+
+
+def _marked_turn(conversation: Conversation, replies: Sequence[int]) -> int | None:
+    """The turn that a file marks in a conversation (`response_index`, or `level: turn` for the last reply)."""
+    about = conversation.metadata
+    place = about.get("response_index")
+    if isinstance(place, int) and not isinstance(place, bool) and 0 <= place < len(conversation.turns):
+        return place
+    return replies[-1] if about.get("level") == "turn" and replies else None
 
 
 Gather = Callable[[Sequence[Sample]], EvidenceTable]
@@ -137,7 +172,7 @@ class Scorer:
         options.check()
         self.selection = _selection(evaluator, perspective, options)
         self.evaluator = evaluator.in_new_domain() if options.new_domain else evaluator
-        self.loss, self._perspective = options.loss, perspective
+        self.loss, self._perspective, self._turns = options.loss, perspective, options.turns
         for name in (*perspective.panel, *([perspective.annotator] if perspective.annotator is not None else [])):
             self.evaluator.head.speaker(name)
         for name in perspective.panel:
@@ -180,8 +215,29 @@ class Scorer:
         evidence = run(self.evidence(samples), models) if gather is None else gather(samples)
         scores = with_notes((predict or self.predict)(evidence), evidence)
         scores = self.evaluator.with_questions(scores, lambda head: self._of_question(head, evidence, len(scores)))
-        scores = run(self.evaluator.with_others(samples, scores), models)
+        scores = self._flagged(samples, run(self.evaluator.with_others(samples, scores), models))
         return scores if self.selection is None else [self.selection.call(score) for score in scores]
+
+    def samples(self, conversation: Conversation) -> list[Sample]:
+        """Return the samples of a conversation to score."""
+        return samples_of(conversation, self.evaluator.level, self._turns, self.evaluator.trained_on)
+
+    def _flagged(self, samples: Sequence[Sample], scores: Scores) -> Scores:
+        """The scores, with `rated` and `in_training` set for conversations that the evaluator knows."""
+        known = self.evaluator.trained_on
+        if known is None:
+            return scores
+        places = {each.conversation.id: known.place(each.conversation) for each in samples}
+        turns = {name: known.turns(place) for name, place in places.items() if place is not None}
+
+        def flagged(score: Score | Unscored) -> Score | Unscored:
+            name, turn = score.target
+            place = places[name]
+            if place is None:
+                return score
+            return replace(score, rated=turn in turns[name], in_training=bool(known.used[place]))
+
+        return [flagged(score) for score in scores]
 
     def decoded(self, score: Score | Unscored) -> Score | Unscored:
         """The score with the value that its loss asks for."""

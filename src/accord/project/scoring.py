@@ -17,12 +17,12 @@ from accord.project.certifying import Certificate, certify
 from accord.project.importing import Imported
 from accord.project.results import ScoreRun
 from accord.project.score_rows import Scoring
-from accord.project.scorer import Perspective, ScoreOptions, Scorer, Scores, samples_of
+from accord.project.scorer import NO_REPLY, Perspective, ScoreOptions, Scorer, Scores
 from accord.project.selecting import LEFT
 from accord.statistics import groups_of
 from accord.store import Store, batches
 from accord.validation import Shift, said, shifts
-from accord.values import WITHOUT, BadInput, Conversation, Labels, Sample, Score, Synthetic, Unscored
+from accord.values import POPULATION, WITHOUT, BadInput, Conversation, Labels, Sample, Score, Synthetic, Unscored
 
 if TYPE_CHECKING:
     from accord.project.project import Project
@@ -61,7 +61,8 @@ def score_file(
         certificate = _certificate(project, evaluator, passed(read(source, format, columns)), options)
     if on_total is not None:
         records = passed(read(source, format, columns, lambda error: None))
-        on_total(sum(len(samples_of(each.conversation, evaluator.level, options.turns)) for each in records))
+        scorer = Scorer(evaluator, perspective, options)
+        on_total(sum(len(scorer.samples(each.conversation)) or 1 for each in records))
     imported = Imported()
     on_bad_row = imported.skip if skip_bad_rows else None
     left_out: list[str] = []
@@ -93,13 +94,15 @@ def score(
     on_scored: Callable[[int], None] = lambda done: None,
     imported: Imported | None = None,
     command: str = "score",
-    samples: Iterable[Sample] | None = None,
     certificate: Certificate | None = None,
     left_out: Sequence[str] = (),
 ) -> ScoreRun:
-    """Score conversations as they come, or given samples of them; memory does not grow with their number."""
+    """Score conversations as they come; memory does not grow with their number.
+
+    Each conversation has a row: one without anything to score says so.
+    """
     scorer = Scorer(evaluator, perspective, options)
-    watch = _Watch(scorer.evaluator, project.config.group_by)
+    watch = _Watch(scorer.evaluator, project.config.group_by, options.training)
     score_batch = _scoring(project, scorer, watch, perspective, options)
     about = Scoring.by(evaluator.name, digest := evaluator.digest(), evaluator.question.id)
     settings = {
@@ -107,13 +110,13 @@ def score(
     } | {name: value for name, value in project.config.shown().items() if name != "evaluator"}  # fmt: skip
     skipped = imported or Imported()
     with project.store.run(command, settings) as kept:
-        if samples is None:
-            samples = (s for each in conversations for s in samples_of(each, evaluator.level, options.turns))
+        # A conversation without a turn to score is a sample of the whole, which an evaluator of turns does not score.
+        samples = (s for each in conversations for s in scorer.samples(each) or [Sample(each)])
 
         def scores() -> Iterator[Score | Unscored]:
             done = 0
             for batch in batches(samples, SCORED_AT_ONCE):
-                found = score_batch(batch)
+                found = _each_scored(scorer, batch, score_batch, perspective)
                 if scorer.selection is not None:
                     _keep_left(project.store, batch, found)
                 if certificate is not None:
@@ -137,6 +140,22 @@ def score(
         )  # fmt: skip
         kept.results.update(done.to_json())
     return done
+
+
+def _each_scored(
+    scorer: Scorer, samples: Sequence[Sample], score_batch: Callable[[Sequence[Sample]], Scores], about: Perspective
+) -> Scores:
+    """Scores of a batch, and a reason for each conversation without a turn that an evaluator of turns could score."""
+    if scorer.evaluator.level != "turn":
+        return score_batch(samples)
+    without = [sample for sample in samples if sample.turn is None]
+    found = (
+        score_batch([sample for sample in samples if sample.turn is not None]) if len(without) < len(samples) else []
+    )
+    made, speaker = scorer.evaluator.signature(), about.annotator or (about.rule if about.panel else POPULATION)
+    found += [Unscored(sample.target, speaker, NO_REPLY, made) for sample in without]
+    order = {sample.target: place for place, sample in enumerate(samples)}
+    return sorted(found, key=lambda score: order[score.target])
 
 
 def _certificate(
@@ -196,10 +215,14 @@ def _scoring(
 
 
 class _Watch:
-    """The evidence of the first samples that are scored, to be compared with what was learned from."""
+    """Evidence of the first samples that are scored, to compare with the training data.
 
-    def __init__(self, evaluator: Evaluator, group_by: Iterable[str]) -> None:
+    Samples of conversations that the evaluator learned from are left out, unless they are asked for.
+    """
+
+    def __init__(self, evaluator: Evaluator, group_by: Iterable[str], training: bool = False) -> None:
         self.head, self.group_by = evaluator.head, group_by
+        self._known = None if training else evaluator.trained_on
         self.ends: dict[str, list[Sample]] = {}
         self.then: EvidenceTable | None = None
         self.now: EvidenceTable | None = None
@@ -207,14 +230,19 @@ class _Watch:
     def see(self, samples: Sequence[Sample], evidence: EvidenceTable) -> EvidenceTable:
         """Note some more evidence, up to `WATCHED` rows, and hand it on."""
         if self.now is None or len(self.now) < WATCHED:
-            found = self.head.seen(evidence)
+            new = [place for place, sample in enumerate(samples) if not self._is_known(sample.conversation)]
+            found = self.head.seen(evidence.take(new)) if new else None
             if found is not None:
-                for sample in samples:
+                for sample in map(samples.__getitem__, new):
                     ends = self.ends.setdefault(sample.conversation.id, [])
                     ends[1:] = [sample]
                 self.then = found[0]
                 self.now = found[1] if self.now is None else self.now.concat(found[1])
         return evidence
+
+    def _is_known(self, conversation: Conversation) -> bool:
+        place = None if self._known is None else self._known.place(conversation)
+        return self._known is not None and place is not None and bool(self._known.used[place])
 
     def found(self) -> list[Shift]:
         """How far each feature moved; none where nothing can be compared."""
@@ -243,30 +271,45 @@ def _unique(
 
 
 class Scored(TypedDict):
-    """How many scores there are, their mean, why others are missing, and warnings by their kind, counted."""
+    """Counts of the scores of a run, their mean, and reasons and kinds of warnings, counted.
+
+    `rated` counts the rows whose target people had rated; `in_training` the conversations that were learned from.
+    """
 
     scored: int
     mean: float | None
+    rated: int
+    conversations: int
+    in_training: int
     unscored: dict[str, int]
     warnings: dict[str, int]
 
 
 def written(store: Store, run: str, scores: Iterable[Score | Unscored], out: Path) -> Scored:
     """Scores to the file and to the store as they come, counted on the way."""
-    total = count = 0.0
+    total, count, rated = 0.0, 0, 0
     unscored: Counter[str] = Counter()
     warnings: Counter[str] = Counter()
+    conversations, in_training, last = 0, 0, ""
     with ScoreWriter(out) as writer:
         for batch in batches(scores, SCORED_AT_ONCE):
             rows = [score.to_json() for score in batch]
             writer.write(rows)
-            store.add_scores(run, rows, start=int(count) + sum(unscored.values()))
+            store.add_scores(run, rows, start=count + sum(unscored.values()))
             values = [row["value"] for row in rows if row["value"] is not None]
             total, count = total + sum(values), count + len(values)
+            rated += sum(row["rated"] for row in rows)
+            for row in rows:  # those of one conversation follow each other
+                if row["conversation"] != last or not conversations:
+                    conversations, in_training = conversations + 1, in_training + row["in_training"]
+                    last = row["conversation"]
             unscored.update(row["unscored"] for row in rows if row["value"] is None)
             warnings.update(row["warning"].split(":")[0] for row in rows if row["warning"])
-    mean = total / count if count else None
-    return {"scored": int(count), "mean": mean, "unscored": dict(unscored), "warnings": dict(warnings)}
+    return {
+        "scored": count, "mean": total / count if count else None, "rated": rated,
+        "conversations": conversations, "in_training": in_training,
+        "unscored": dict(unscored), "warnings": dict(warnings),
+    }  # fmt: skip
 
 
 def counted(run: Mapping[str, Any]) -> str:
@@ -276,7 +319,7 @@ def counted(run: Mapping[str, Any]) -> str:
 
 def latest(store: Store, *commands: str, synthetic: Synthetic = WITHOUT) -> dict[str, Any] | None:
     """The last finished run of some commands on such conversations; `None` where there is none."""
-    done = [run for run in store.runs() if run["status"] == "done" and run["command"] in commands]
+    done = [run for run in store.runs(*commands) if run["status"] == "done"]
     mine = [run for run in done if counted(run) == synthetic]
     return dict(mine[-1]) if mine else None
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,8 +25,20 @@ from accord.formats import (
 )
 from accord.project.batch_scorer import BatchScorer
 from accord.project.engines import engine as engine_named
-from accord.project.parts import Counts, Job, Part, begin, conclude, finished, part_url, read_manifest, summed
-from accord.values import ROW, BadInput, written
+from accord.project.parts import (
+    Counts,
+    Job,
+    Part,
+    begin,
+    check_parts,
+    conclude,
+    finished,
+    part_url,
+    read_manifest,
+    reading_part,
+    summed,
+)
+from accord.values import ROW, BadInput, unreadable_parquet, whole_number, written
 
 if TYPE_CHECKING:
     import polars as pl
@@ -54,10 +65,11 @@ class Shard:
         """
         if text is None:
             return cls()
-        found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text.strip())
-        if found is None or not 1 <= int(found[1]) <= int(found[2]):
+        first, _, last = text.strip().partition("/")
+        number, of = whole_number(first), whole_number(last)
+        if number is None or of is None or not 1 <= number <= of:
             raise BadInput(f"--shard is a share of the work, from 1/N to N/N, got {text!r}; for example 3/16")
-        return cls(int(found[1]), int(found[2]))
+        return cls(number, of)
 
     def holds(self, piece: Piece) -> bool:
         """Whether a piece belongs to it."""
@@ -147,7 +159,8 @@ def score_parts(
     before = finished(job.out)
     own = [piece for piece in pieces if spread.shard.holds(piece)]
     todo = [piece for piece in own if piece.key not in before]
-    made: list[Part] = []
+    made = check_parts(job.out, before & {piece.key for piece in own})
+    there_before = len(made)
     failed: dict[str, str] = {}
     size, rows, whole = 0, 0, sum(piece.size for piece in todo)
     try:
@@ -162,7 +175,7 @@ def score_parts(
         parts = conclude(job, manifest, made, pieces)
     there = {part.key for part in parts}
     return PartsRun(
-        shown_place(job.out), len(pieces), len(made), len(own) - len(todo),
+        shown_place(job.out), len(pieces), len(made) - there_before, there_before,
         sum(piece.key not in there for piece in pieces), summed(parts), failed, scorer.signature, level,
     )  # fmt: skip
 
@@ -207,25 +220,44 @@ def merge_parts(folder: str | Path, out: str | Path) -> Counts:
         raise BadInput(
             f"{manifest.get('left', 'some')} parts are still to be made; run accord score again, every shard"
         )
-    parts = [Part.from_json(row) for row in manifest["parts"]]
-    if lost := {part.key for part in parts} - finished(str(folder)):
+    keys = {row["key"] for row in manifest["parts"]}
+    if lost := keys - finished(str(folder)):
         raise BadInput(f"part-{min(lost)}.parquet is gone; run the same accord score again")
-    scans = _scans(str(folder), sorted(parts, key=lambda part: (part.urls, part.start)))
-    _check_unique(scans)
+    parts = sorted(check_parts(str(folder), keys, manifest), key=lambda part: (part.urls, part.start))
+    for part in parts:
+        _check_counts(str(folder), part)
+    _check_unique([_scan(str(folder), part) for part in parts])
     if ending == ".parquet":
-        _sink(scans, str(out))
+        _sink(str(folder), parts, str(out))
     else:
         with ScoreWriter(Path(out)) as writer:
-            for frame in scans:
-                writer.write(map(_as_row, frame.collect().iter_rows(named=True)))
+            for part in parts:
+                writer.write(_rows_of(str(folder), part))
     return summed(parts)
 
 
-def _scans(folder: str, parts: Sequence[Part]) -> list[pl.LazyFrame]:
+def _scan(folder: str, part: Part) -> pl.LazyFrame:
     import polars as pl
 
-    urls = [part_url(folder, part.key) for part in parts]
-    return [pl.scan_parquet(url, storage_options=storage_options(url), glob=False) for url in urls]
+    url = part_url(folder, part.key)
+    return pl.scan_parquet(url, storage_options=storage_options(url), glob=False)
+
+
+def _check_counts(folder: str, part: Part) -> None:
+    """Compare the statuses and values of a part with its counts.
+
+    Raises:
+        BadInput: They differ, or the part cannot be read.
+    """
+    import polars as pl
+
+    with reading_part(folder, part.key):
+        is_bad = pl.col("status") == BAD_ROW
+        columns = (pl.col("value").count().alias("scored"), is_bad.sum().alias("bad"))
+        nameless = (pl.col("status").is_null() | pl.col("conversation").is_null()).sum().alias("nameless")
+        [found] = _scan(folder, part).select(*columns, nameless).collect().rows(named=True)
+        if (found["scored"], found["bad"], found["nameless"]) != (part.counts.scored, part.counts.bad_rows, 0):
+            raise ValueError(f"it holds {found['scored']} scores, and its metadata say {part.counts.scored}")
 
 
 def _check_unique(scans: Sequence[pl.LazyFrame]) -> None:
@@ -249,15 +281,36 @@ def _check_unique(scans: Sequence[pl.LazyFrame]) -> None:
         )
 
 
-def _sink(scans: Sequence[pl.LazyFrame], out: str) -> None:
+def _sink(folder: str, parts: Sequence[Part], out: str) -> None:
     import tempfile
 
     import polars as pl
 
-    with tempfile.TemporaryDirectory(prefix="accord-") as folder:
-        made = Path(folder) / "merged"
-        pl.concat(scans).sink_parquet(made)
+    scans = [_scan(folder, part) for part in parts]
+    with tempfile.TemporaryDirectory(prefix="accord-") as made_in:
+        made = Path(made_in) / "merged"
+        try:
+            pl.concat(scans).sink_parquet(made)
+        except unreadable_parquet():
+            for part, scan in zip(parts, scans, strict=True):
+                with reading_part(folder, part.key):  # names the damaged one
+                    scan.collect()
+            raise
         put(out, made)
+
+
+def _rows_of(folder: str, part: Part) -> Iterator[Mapping[str, Any]]:
+    """Yield the rows of a part as `Score.to_json` gives them.
+
+    Raises:
+        BadInput: The part cannot be read.
+    """
+    with reading_part(folder, part.key):
+        frame = _scan(folder, part).collect()
+    for row in frame.iter_rows(named=True):
+        with reading_part(folder, part.key):
+            found = _as_row(row)
+        yield found
 
 
 def _as_row(row: Mapping[str, Any]) -> Mapping[str, Any]:

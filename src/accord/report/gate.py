@@ -41,6 +41,7 @@ def check_gate(
     max_unscored: float = 0.0,
     min_within: float | None = None,
     synthetic: Synthetic = WITHOUT,
+    training: bool = False,
 ) -> list[Check]:
     """Each demand with what was found.
 
@@ -52,6 +53,7 @@ def check_gate(
         max_unscored: The share of that run's targets that may be unscored, where a mean is demanded.
         min_within: As `min_agreement`, of r within annotators: knowing who rates does not count.
         synthetic: Which conversations the runs counted: others are passed over.
+        training: True to count scores of conversations that the evaluator learned from.
 
     Raises:
         BadInput: Nothing is demanded, or there is no such run yet.
@@ -72,6 +74,12 @@ def check_gate(
         rows = latest_scores(store, synthetic)
         if not rows:
             raise BadInput("there are no scores yet; run: accord score new.jsonl --out scores.jsonl")
+        rows = rows if training else [row for row in rows if not row.get("in_training")]
+        if not rows:
+            raise BadInput(
+                "the evaluator learned from every conversation of the latest scores; score others, or count these: "
+                "--include-training"
+            )
         values = [row["value"] for row in rows if row["value"] is not None]
         checks.append(Check("mean of the latest scores", min_mean, fmean(values) if values else None))
         scored = len(values) / len(rows)

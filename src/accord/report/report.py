@@ -32,7 +32,7 @@ from accord.report.sections import (
 )
 from accord.statistics import range_names
 from accord.store import Store
-from accord.validation import Comparison, Difference, Result, is_better
+from accord.validation import NEW, Comparison, Difference, Result, is_better
 from accord.values import BadInput, Conversation, Rubric, Value
 from accord.version import __version__
 
@@ -260,6 +260,8 @@ def verdict(found: Comparison) -> str:
         said += f" and correlates with it at r = {_with_interval(best, 'pearson')}"
         said += f", {', '.join(inside)}" if inside else ""
     said += "."
+    if best.values[NEW] is not None and best.values[NEW] != best.values["rmse"]:
+        said += f" For a new annotator RMSE is {_with_interval(best, NEW)}."
     if found.people is not None:
         said += f" Other people who rated the same miss it by {_with_interval(found.people, 'rmse')}."
     ours = [d for d in found.differences if d.statistic == "rmse"]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from accord.models import JUDGE, ModelSettings, read_recordings
+from accord.models import JUDGE, ModelSettings
 from accord.project import (
+    EVALUATORS,
+    FILE,
     Compared,
     Config,
     Fitted,
@@ -16,18 +18,19 @@ from accord.project import (
     Project,
     Reading,
     RecordedAgreement,
+    ScoreOptions,
     ScoreRun,
     Selected,
     Survey,
-    chosen_recording,
+    Turns,
     recorded_agreement,
     rubric_for,
     score,
     survey,
-    with_recorded,
 )
 from accord.report.report import write_report
-from accord.values import BadInput, Conversation, Rubric, Sample, canonical_json, dump_rubric, load_rubric
+from accord.report.run_folder import RUBRIC, RunFolder, project_text
+from accord.values import BadInput, Rubric, dump_rubric, load_rubric
 
 SHIPPED = "llm-rubric"
 
@@ -68,6 +71,8 @@ class RunOptions:
         recorded_model: The recorded model to use as the judge.
         evaluator: The evaluator to learn, without a comparison of all.
         about: What the report says of the conversations and ratings.
+        turns: The turns that an evaluator of turns scores (`ScoreOptions.turns`).
+        template: Content of the project file that the settings come from, with its `${VARIABLES}` in place.
     """
 
     infers: bool = True
@@ -78,6 +83,8 @@ class RunOptions:
     recorded_model: str | None = None
     evaluator: str | None = None
     about: str = ""
+    turns: Turns = "rated"
+    template: Mapping[str, Any] = field(default_factory=dict)
 
 
 def whole_run(
@@ -91,12 +98,14 @@ def whole_run(
     options: RunOptions = RunOptions(),
     on_note: Callable[[str], None] = lambda _: None,
 ) -> Whole:
-    """Import, judge, compare, fit, score everything and report, in one folder. Running it again goes on from there.
+    """Import, judge, compare, fit, score everything and report, in one folder that is a complete project.
+
+    Running it again continues in that folder; its project file and rubric are kept if they were edited.
 
     Args:
-        config: The project's settings; the store is one of the folder's own.
+        config: Settings of the project; the store is in the folder.
         sources: Files of conversations, labels and recorded judgements, or folders of them.
-        out: The folder.
+        out: The folder: new, empty, or that of an earlier run.
         format: The conversations' format, or `auto`.
         columns: Our column names to the files', where they differ.
         skip_bad_rows: Count and report bad rows instead of stopping at the first.
@@ -105,9 +114,10 @@ def whole_run(
         on_note: Called with a sentence on each guess, as it is made.
 
     Raises:
-        BadInput: A file cannot be read, nobody rated anything, or there is too little to learn from.
+        BadInput: A file cannot be read, nobody rated anything, there is too little to learn from, or the folder holds
+            files of something else.
     """
-    said: list[str] = []
+    folder, said = RunFolder(out), list[str]()
 
     def note(text: str) -> None:
         said.append(text)
@@ -124,49 +134,81 @@ def whole_run(
         raise BadInput(
             f"{named}: labels alone; name the conversations that they are about too: accord run CHATS {named}"
         )
+    config, options = _with_edited_rubric(folder, config, options, note)
     rubric = _rubric(config, found, options, note)
-    recordings = read_recordings(found.recorded) if found.recorded else {}
-    if recordings and JUDGE not in config.models:
-        recording = chosen_recording(recordings, rubric.main, options.recorded_model)
-        paths = [str(path) for path in found.recorded]
-        judge = ModelSettings(mode="recorded", model=recording.model, paths=paths)
+    if found.recorded and JUDGE not in config.models:
+        judge = ModelSettings(
+            mode="recorded", model=options.recorded_model, paths=[str(path) for path in found.recorded]
+        )
         config = config.model_copy(update={"models": {**config.models, JUDGE: judge}})
-        rubric = with_recorded(rubric, recording) if options.infers else rubric
-        others = [name for name in recordings if name != recording.model]
-        note(f"the judge is the recorded {recording.model!r}" + (
-            f"; --recorded-model names another: {', '.join(others)}" if others else ""))  # fmt: skip
     out.mkdir(parents=True, exist_ok=True)
-    files = {"evaluator": out / "evaluator", "scores": out / "scores.jsonl", "report": out / "report.html"}
-    if options.infers:
-        files["rubric"] = out / "rubric.yaml"
-        files["rubric"].write_text(dump_rubric(rubric), encoding="utf-8")
+    files = {"project": folder.path(FILE), "rubric": folder.path(RUBRIC)}
+    folder.write(RUBRIC, dump_rubric(rubric))
     with Project(config, rubric) as project:
         on_stage("reading")
         reading = _reading(found, rubric, options, note)
         imported = project.import_(found.files, format, columns, skip_bad_rows, reading=reading)
         _check_enough(project, note)
-        if any(config.models[role].mode != "recorded" for role in project.evaluator().roles if role in config.models):
+        if any(config.models[role].mode != "recorded" for role in _asked_roles(project)):
             on_stage("asking models")
             project.judge(selected=Selected(everything=True))
-        agreement: list[RecordedAgreement] = []
-        if recordings:
-            on_stage("recorded judges beside people")
-            labels = project.store.labels()
-            agreement = recorded_agreement(recordings, rubric, labels, project.samples(labels.on(rubric.main).targets))
+        agreement = _recorded_agreement(project, on_stage, note)
         compared, name = None, options.evaluator
         if name is None:
             compared = project.compare(on_step=lambda step: on_stage(f"comparing: {step}"))
             name = compared.best
             note(str(compared.comparison.decision))
-        fitted = project.fit(name, out=files["evaluator"], on_stage=lambda step: on_stage(f"learning {step}"))
+        saved = out / EVALUATORS / name
+        fitted = project.fit(name, out=saved, on_stage=lambda step: on_stage(f"learning {step}"))
+        used = config.model_copy(update={"models": dict(project.model_settings)})
+        if not folder.write(FILE, project_text(used, name, out, options.template)):
+            note(f"{folder.path(FILE)} was edited and is kept as it is")
+        files |= {"evaluator": saved, "scores": out / "scores.jsonl", "report": out / "report.html"}
         on_stage("scoring")
-        scored = score(
-            project, fitted.evaluator, project.store.conversations(), files["scores"], command="run",
-            samples=_samples(project, fitted) if fitted.evaluator.level == "turn" else None,
-        )  # fmt: skip
+        conversations, scoring = project.store.conversations(), ScoreOptions(turns=options.turns)
+        scored = score(project, fitted.evaluator, conversations, files["scores"], options=scoring, command="run")
         on_stage("reporting")
         write_report(project, files["report"], fitted, options.about)
     return Whole(imported, compared, fitted, scored, agreement, files, said)
+
+
+def _with_edited_rubric(
+    folder: RunFolder, config: Config, options: RunOptions, note: Callable[[str], None]
+) -> tuple[Config, RunOptions]:
+    """The settings and options with the folder's rubric, if it was edited.
+
+    Raises:
+        BadInput: The options name another main question.
+    """
+    path = folder.path(RUBRIC)
+    if not folder.is_edited(RUBRIC):
+        return config, options
+    if options.main is not None:
+        raise BadInput(f"{path} was edited and says its main question; change it there, and leave out --main")
+    note(f"{path} was edited and is used as it is")
+    return config.model_copy(update={"rubric": str(path)}), replace(options, infers=False)
+
+
+def _asked_roles(project: Project) -> list[str]:
+    """Roles of the configured models that the default evaluator asks."""
+    roles = project.evaluator(project.config.evaluator).roles
+    return [role for role in roles if role in project.config.models]
+
+
+def _recorded_agreement(
+    project: Project, on_stage: Callable[[str], None], note: Callable[[str], None]
+) -> list[RecordedAgreement]:
+    """Agreement of each recorded model with people; none if no judgements are recorded."""
+    if not project.recordings:
+        return []
+    judge = project.model_settings[JUDGE].model
+    others = [name for name in project.recordings if name != judge]
+    also = f"; evidence of other recorded models: {', '.join(others)} (--recorded-model names another judge)"
+    note(f"the judge is the recorded {judge!r}{also if others else ''}")
+    on_stage("recorded judges beside people")
+    labels = project.store.labels()
+    samples = project.samples(labels.on(project.rubric.main).targets)
+    return recorded_agreement(project.recordings, project.rubric, labels, samples)
 
 
 def _check_enough(project: Project, note: Callable[[str], None]) -> None:
@@ -230,36 +272,3 @@ def positions_said(positions: Sequence[str]) -> str:
         f"annotators {positions[0]} to {positions[-1]} look like places in a list; they are taken as persons, the same "
         "one everywhere. If they are not: --unnamed"
     )
-
-
-def _samples(project: Project, fitted: Fitted) -> Iterator[Sample]:
-    """Every turn that is rated, and every other reply once, in however many conversations it stands."""
-    rated: dict[str, set[int]] = {}
-    for target in project.rated(fitted.evaluator.question.id).targets:
-        if target.turn is not None:
-            rated.setdefault(target.conversation, set()).add(target.turn)
-    seen = {
-        digest
-        for conversation in project.store.conversations(rated)
-        for place, digest in enumerate(_openings(conversation))
-        if place in rated[conversation.id]
-    }
-    for conversation in project.store.conversations():
-        mine = rated.get(conversation.id, frozenset[int]())
-        replies = {id(turn) for turn in conversation.replies}
-        for place, digest in enumerate(_openings(conversation)):
-            if place in mine:
-                yield Sample(conversation, place)
-            elif id(conversation.turns[place]) in replies and digest not in seen:
-                seen.add(digest)
-                yield Sample(conversation, place)
-
-
-def _openings(conversation: Conversation) -> Collection[bytes]:
-    """A digest of all that was said up to each turn."""
-    so_far = hashlib.sha256(canonical_json([document.to_json() for document in conversation.documents]).encode())
-    found = []
-    for turn in conversation.turns:
-        so_far.update(canonical_json([turn.role, turn.content]).encode())
-        found.append(so_far.digest())
-    return found

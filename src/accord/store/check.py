@@ -1,4 +1,4 @@
-"""Checks of a store: the database's own checks, its version, foreign objects, its tables, and every row.
+"""Checks of a store: the database's own checks, its version, foreign objects, and every row; every part of the mart.
 
 | check | result |
 |---|---|
@@ -8,6 +8,7 @@
 | tables and columns | which are missing |
 | triggers, views, indexes, tables and functions that Accord did not make | each by name; damage if it changes rows |
 | every row: types of columns, JSON, content | which cannot be read, and why |
+| every file of the mart of scores, if there is one | which cannot be read, and why |
 
 Nothing is written, and a store that other commands cannot open is checked as far as it can be read.
 """
@@ -28,14 +29,15 @@ from sqlalchemy.exc import DBAPIError
 from accord.store.engine import (
     RECOVER,
     StoreError,
-    connected,
     migrations,
     newest_migration,
     parsed_url,
+    reachable,
     said,
     version_of,
 )
 from accord.store.foreign import ForeignObject, changed_keys, foreign_objects
+from accord.store.mart import DAMAGED, Mart
 from accord.store.paid import spool_folders
 from accord.store.parts import COMPUTED, VECTOR, check_vector
 from accord.store.people import ROLES
@@ -101,11 +103,12 @@ class Checked:
         return {**asdict(self), "damage": [each._asdict() for each in self.damage]}
 
 
-def check_store(url: str, rows_only: bool = False) -> Checked:
+def check_store(url: str, mart: Path | None = None, rows_only: bool = False) -> Checked:
     """Check a store and all its tables.
 
     Args:
         url: The store.
+        mart: The folder of its mart of scores, which is checked too.
         rows_only: Check the rows, which is enough to copy them: triggers and views of the store are left behind then.
 
     Raises:
@@ -117,19 +120,30 @@ def check_store(url: str, rows_only: bool = False) -> Checked:
     if file is not None and not file.is_file():
         raise BadInput(f"there is no store {file} to check; name one in accord.yaml: store: sqlite:///FILE")
     found = Checked(parsed.render_as_string(hide_password=True))
-    engine = connected(url)
     try:
-        with said(url), engine.connect().execution_options(reading=True) as connection:
-            _look(connection, found, file, rows_only)
+        with said(url):
+            engine = reachable(url)
+            try:
+                with engine.connect().execution_options(reading=True) as connection:
+                    _look(connection, found, file, rows_only)
+            finally:
+                engine.dispose()
     except StoreError as error:
         if file is None:
             raise
         found.damage.append(Damage(str(error), _recover(file)))
-    finally:
-        engine.dispose()
+    if mart is not None:
+        _check_mart(mart, found)
     waiting = [folder for folder in spool_folders(url) if any(folder.glob("*.jsonl"))]
     found.notes += [f"answers that were paid for wait in {each}; the next command takes them in" for each in waiting]
     return found
+
+
+def _check_mart(folder: Path, found: Checked) -> None:
+    again = "accord board rebuild; rows of live scoring have no other copy: restore the file from a backup"
+    found.damage += [Damage(f"mart: {fault}", again) for fault in Mart(folder).faults()]
+    aside = sorted(folder.glob(f"*{DAMAGED}")) if folder.is_dir() else []
+    found.notes += [f"{each} was set aside because it could not be read; nothing reads it" for each in aside]
 
 
 def _look(connection: Connection, found: Checked, file: Path | None, rows_only: bool) -> None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from sqlalchemy import URL, Connection, Engine, create_engine, create_mock_engine, event, inspect, make_url, text
@@ -48,8 +48,8 @@ def open_engine(url: str) -> Engine:
         BadInput: The URL names no database Accord knows, or a store from a newer Accord.
         StoreError: The database cannot be reached or written, or has triggers or other objects that change its rows.
     """
-    engine = connected(url)
     with said(url):
+        engine = reachable(url)
         if not _is_newest(engine):
             _migrate(engine)
             _is_newest(engine, warns=False)
@@ -83,8 +83,53 @@ def is_in_memory(url: URL) -> bool:
     return url.get_backend_name() == "sqlite" and url.database in {None, "", ":memory:"}
 
 
-def connected(url: str) -> Engine:
-    """Connect to a database, whatever is in it; see `open_engine` for what is raised."""
+_NO_ROOM = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN})
+"""Error codes of SQLite if it cannot make the files beside a database that processes share."""
+Access = Literal["shared", "exclusive", "immutable"]
+"""How a SQLite file is opened: with other processes, for this one alone, or as a file that does not change."""
+
+
+def reachable(url: str) -> Engine:
+    """Connect to a database and try the connection; if a disk is full or read-only, connect for reading.
+
+    Processes share a SQLite file in WAL mode by an index of some kilobytes beside it. Without room for it, the file can
+    be read under an exclusive lock, with the index in memory. On a read-only disk it can be read as a file that does
+    not change, if nothing waits in its log.
+
+    Raises:
+        BadInput: The URL names no database.
+        DBAPIError: The database cannot be reached.
+    """
+    engine = connected(url)
+    try:
+        engine.connect().close()
+        return engine
+    except DBAPIError as error:
+        if (getattr(error.orig, "sqlite_errorcode", 0) & 0xFF) not in _NO_ROOM:
+            raise
+        failure = error
+    log = Path(f"{parsed_url(url).database}-wal")
+    ways: list[Access] = ["exclusive"] if log.is_file() and log.stat().st_size else ["exclusive", "immutable"]
+    for access in ways:
+        engine.dispose()
+        engine = connected(url, access)
+        with suppress(DBAPIError):
+            engine.connect().close()
+            logging.getLogger("accord").warning(
+                "the store cannot be written (%s): it is opened for reading. Free its disk, or make it writable",
+                failure.orig,
+            )
+            return engine
+    raise failure
+
+
+def has_one_connection(engine: Engine) -> bool:
+    """Return True if threads take turns on one connection: a database in memory, or one that is locked exclusively."""
+    return isinstance(engine.pool, QueuePool) and engine.pool.size() == 1
+
+
+def connected(url: str, access: Access = "shared") -> Engine:
+    """Connect to a database, whose content may be anything; see `open_engine` for errors."""
     parsed = parsed_url(url)
     kind = parsed.get_backend_name()
     if kind == "postgresql":
@@ -92,7 +137,11 @@ def connected(url: str) -> Engine:
     in_memory = is_in_memory(parsed)
     # A database in memory is its connection: every thread shares the one, and waits for its turn.
     alone = {"poolclass": QueuePool, "pool_size": 1, "max_overflow": 0, "pool_timeout": LOCK_WAIT_MS / 1000}
-    shared: dict[str, Any] = {**alone, "connect_args": {"check_same_thread": False}} if in_memory else {}
+    takes_turns = in_memory or access == "exclusive"
+    shared: dict[str, Any] = {**alone, "connect_args": {"check_same_thread": False}} if takes_turns else {}
+    if access == "immutable":
+        file = f"{Path(str(parsed.database)).absolute().as_uri()}?mode=ro&immutable=1"
+        shared = {"creator": lambda: sqlite3.connect(file, uri=True, check_same_thread=False)}
     try:
         engine = create_engine(parsed, **shared)
     except ModuleNotFoundError:
@@ -100,9 +149,20 @@ def connected(url: str) -> Engine:
     if engine.dialect.name == "sqlite":
         if not in_memory:
             Path(str(parsed.database)).parent.mkdir(parents=True, exist_ok=True)
-        event.listen(engine, "connect", _sqlite_settings)
+        if access == "exclusive":
+            event.listen(engine, "connect", _lock_exclusively)
+        event.listen(engine, "connect", _read_only_settings if access == "immutable" else _sqlite_settings)
         event.listen(engine, "begin", _sqlite_begin)
     return engine
+
+
+def _lock_exclusively(connection: Any, _: Any) -> None:
+    connection.execute("PRAGMA locking_mode=EXCLUSIVE")  # before anything else: the index then stays in memory
+
+
+def _read_only_settings(connection: Any, _: Any) -> None:
+    connection.isolation_level = None
+    connection.execute("SELECT 1 FROM sqlite_master")
 
 
 def _sqlite_settings(connection: Any, _: Any) -> None:

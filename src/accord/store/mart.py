@@ -5,13 +5,18 @@
 
 A row has the columns of `MART`, and a `key`: of rows with the same key the one that came last counts. A live log
 becomes a part of the same name; compaction writes one part that names those it replaces. So whatever is killed, no row
-is lost that was written, and none counts twice. A file that is no part, or is cut short, is passed over, and said.
+is lost that was written, and none counts twice.
+
+A file that is not a regular file, or whose rows or columns differ from its own metadata, is never read. The board and
+`accord store check` name it, and `accord board rebuild` renames it to `NAME.damaged`.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import re
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,8 +27,8 @@ from threading import Lock
 from typing import IO, TYPE_CHECKING, Self, TypeVar
 
 from accord.store.engine import StoreError, is_in_memory, parsed_url
-from accord.store.mart_rows import MartRow, frame_of, frames_of, lines_of, mart_schema, read_line
-from accord.values import BadInput
+from accord.store.mart_rows import MartRow, frame_of, frames_of, in_calendar_only, lines_of, mart_schema, read_line
+from accord.values import BadInput, first_line, open_regular, regular, unreadable_parquet
 
 if TYPE_CHECKING:
     import polars as pl
@@ -34,9 +39,13 @@ SEALED = 20_000
 """Rows of a live log from which on it becomes a part."""
 LOOSE = 50_000
 """Rows in parts that were not compacted from which on they are."""
-_FORMAT, _ABOUT = "1", "accord-mart"
+_FORMAT, _ABOUT = "2", "accord-mart"
 _TRIES, _ABANDONED = 5, 3600.0
 """How often a query is tried while parts are compacted, and seconds after which a file beside is nobody's."""
+DAMAGED = ".damaged"
+"""Ending of files that were set aside because they cannot be read."""
+_LOCK = "compacting.lock"
+_OWN = re.compile(r"(?:part|live)-[0-9A-Za-z]+\.(?:parquet|jsonl)", re.ASCII)
 T = TypeVar("T")
 
 
@@ -71,7 +80,7 @@ class MartState:
 
 @dataclass(frozen=True)
 class _Part:
-    """What a part's own metadata say; `fault` of a file that is none."""
+    """Metadata of a part; `fault` says why the file cannot be read."""
 
     rows: int = 0
     is_base: bool = False
@@ -81,7 +90,7 @@ class _Part:
 
 @dataclass
 class _Log:
-    """A live log as far as it was read."""
+    """Rows of a live log up to `offset`."""
 
     offset: int = 0
     rows: list[MartRow] = field(default_factory=list)
@@ -110,6 +119,7 @@ class Mart:
         self._known: dict[tuple[str, int, int], _Part] = {}
         self._logs: dict[str, _Log] = {}
         self._broken: dict[tuple[str, int], str] = {}
+        self._unread: list[str] = []
         self._fresh: tuple[MartState, pl.DataFrame] | None = None
         self._lock = Lock()
 
@@ -156,13 +166,11 @@ class Mart:
 
     @contextmanager
     def _said(self) -> Iterator[None]:
-        """Say in a line why nothing can be written."""
-        import polars as pl
-
+        """Raise `StoreError` with the reason if the mart cannot be written."""
         try:
             yield
-        except (OSError, pl.exceptions.PolarsError) as error:
-            why = error.strerror if isinstance(error, OSError) and error.strerror else _first_line(error)
+        except unreadable_parquet(BadInput) as error:
+            why = error.strerror if isinstance(error, OSError) and error.strerror else first_line(error)
             raise StoreError(
                 f"the mart {self.folder} cannot be written: {why}; make room, or name another folder under mart: in "
                 "accord.yaml"
@@ -207,75 +215,116 @@ class Mart:
                 if (seen := self.state()) != state:  # what could not be read is known now
                     state = seen if seen.files == state.files else state
             fresh = self._fresh[1]
-        scans = [pl.scan_parquet(self.folder / name, glob=False).select(list(mart_schema())) for name in base]
+        scans = [in_calendar_only(_scan(self.folder / name)) for name in base]
         if len(fresh):
             newer = fresh["key"].implode()
             scans = [scan.filter(~pl.col("key").is_in(newer)) for scan in scans]
         return pl.concat([*scans, fresh.lazy()]), state
 
     def read(self, query: Callable[[pl.LazyFrame], T]) -> tuple[T, MartState]:
-        """What a query finds in all rows that count; a part that is compacted meanwhile is no failure.
+        """Return the result of a query over all rows that count, and the state it is of.
+
+        Compaction by another process during the query causes a retry. A part that turns out to be damaged becomes a
+        fault of the state.
 
         Raises:
-            StoreError: A part that was compacted is damaged.
+            StoreError: The query fails although every part can be read.
         """
-        import polars as pl
-
         for left in range(_TRIES - 1, -1, -1):
             try:
                 rows, state = self.scan()
                 return query(rows), state
-            except (OSError, pl.exceptions.PolarsError) as error:
+            except unreadable_parquet() as error:
                 if left == 0:
                     raise StoreError(
-                        f"the mart {self.folder} cannot be read ({_first_line(error)}); "
-                        "make it anew: accord board rebuild"
+                        f"the mart {self.folder} cannot be read ({first_line(error)}); rebuild it: accord board rebuild"
                     ) from None
+                if left == _TRIES - 2:  # the same failure twice: compaction is not the cause
+                    self._look_through()
         raise AssertionError("a query is tried at least once")
 
+    def faults(self) -> tuple[str, ...]:
+        """Read every part whole and return one sentence per damaged file."""
+        with self._lock:
+            self.state()
+            self._look_through()
+            return tuple(fault.removesuffix(f"; {_PASSED_OVER}") for fault in self.state().faults)
+
+    def set_aside(self) -> list[str]:
+        """Rename files that cannot be read to `NAME.damaged`, and return their names."""
+        with self._lock:
+            self.state()
+            self._look_through()
+            self.state()
+            names = [*self._unread, *(key[0] for key, part in self._known.items() if self._fault(key, part))]
+        for name in names:
+            with self._said():
+                (self.folder / name).rename(self.folder / f"{name}{DAMAGED}")
+        return names
+
+    def _look_through(self) -> None:
+        """Read every part whole, a column at a time, and note the damaged ones."""
+        for key, part in list(self._known.items()):
+            if self._fault(key, part):
+                continue
+            try:
+                for column in mart_schema():
+                    _scan(self.folder / key[0]).select(column).collect()
+            except FileNotFoundError:
+                continue  # compacted at this moment
+            except unreadable_parquet() as error:
+                self._broken[key[0], key[1]] = f"{key[0]} cannot be read: {first_line(error)}"
+
+    def _fault(self, key: tuple[str, int, int], part: _Part) -> str:
+        return part.fault or self._broken.get(key[:2], "")
+
     def _read_fresh(self, names: Sequence[str]) -> pl.DataFrame:
-        """The rows of parts that were not compacted and of logs, the last of each key."""
+        """Return the rows of parts that were not compacted and of logs, the last of each key."""
         import polars as pl
 
         frames = [pl.DataFrame(schema=mart_schema())]
         for name in names:
             try:
-                if name.endswith(".jsonl"):
-                    frames.append(self._logs[name].table())
-                else:
-                    frames.append(pl.read_parquet(self.folder / name, glob=False).select(list(mart_schema())))
+                is_log = name.endswith(".jsonl")
+                frames.append(
+                    self._logs[name].table() if is_log else in_calendar_only(_scan(self.folder / name)).collect()
+                )
             except FileNotFoundError:
                 raise
-            except (OSError, pl.exceptions.PolarsError) as error:
+            except unreadable_parquet() as error:
                 with suppress(OSError):
                     size = (self.folder / name).stat().st_size
-                    self._broken[name, size] = f"{name} cannot be read: {_first_line(error)}"
+                    self._broken[name, size] = f"{name} cannot be read: {first_line(error)}"
         return pl.concat(frames).sort("scored", maintain_order=True).unique("key", keep="last", maintain_order=True)
 
     def _of(self, name: str) -> _Part:
         return next((part for key, part in self._known.items() if key[0] == name), _Part())
 
     def _listed(self) -> tuple[dict[str, tuple[int, _Part]], dict[str, int], list[str]]:
-        """Parts and logs that count, by name, and what is passed over."""
+        """Return the parts and the logs that count, by name, and a sentence per file that does not."""
         parts: dict[str, tuple[int, _Part]] = {}
         logs: dict[str, int] = {}
         faults: list[str] = []
+        self._unread = []
         seen: dict[tuple[str, int, int], _Part] = {}
         for entry in sorted(self.folder.iterdir()) if self.folder.is_dir() else ():
+            is_log = entry.name.startswith("live-") and entry.suffix == ".jsonl"
+            if not is_log and entry.suffix != ".parquet":
+                continue
             try:
-                about = entry.stat()
-                if entry.name.endswith(".jsonl") and entry.name.startswith("live-"):
+                if (size := self._size(entry, faults)) is None:
+                    continue
+                if is_log:
                     torn = self._read_log(entry)
                     logs[entry.name] = self._logs[entry.name].offset
                     faults += [f"{entry.name}: {torn} lines are no rows"] if torn else []
-                elif entry.suffix == ".parquet":
-                    key = entry.name, about.st_size, about.st_mtime_ns
-                    part = seen[key] = self._known.get(key) or _about(entry)
-                    fault = part.fault or self._broken.get((entry.name, about.st_size), "")
-                    if fault:
-                        faults.append(f"{fault}; it is passed over. Make the mart anew: accord board rebuild")
-                    else:
-                        parts[entry.name] = about.st_size, part
+                    continue
+                key = entry.name, size, entry.stat().st_mtime_ns
+                part = seen[key] = self._known.get(key) or _about(entry)
+                if fault := self._fault(key, part):
+                    faults.append(f"{fault}; {_PASSED_OVER}")
+                else:
+                    parts[entry.name] = size, part
             except FileNotFoundError:
                 continue  # it was compacted, or became a part, at this moment
         self._known = seen
@@ -285,10 +334,19 @@ class Mart:
         sealed = {f"live-{name.removeprefix('part-').removesuffix('.parquet')}.jsonl" for name in (*parts, *gone)}
         return kept, {name: size for name, size in logs.items() if name not in sealed | gone}, faults
 
+    def _size(self, entry: Path, faults: list[str]) -> int | None:
+        """Return the size of a regular file; for any other, note the fault and return None."""
+        try:
+            return regular(entry)
+        except BadInput as error:
+            self._unread.append(entry.name)
+            faults.append(f"{str(error).partition(';')[0]}; {_PASSED_OVER}")
+            return None
+
     def _read_log(self, path: Path) -> int:
-        """Read on in a log up to its last whole line; how many lines were no rows."""
+        """Read on in a log up to its last whole line, and return how many lines were no rows so far."""
         log = self._logs.setdefault(path.name, _Log())
-        with path.open("rb") as stream:
+        with io.BufferedReader(open_regular(path)) as stream:
             stream.seek(log.offset)
             for line in stream:
                 if not line.endswith(b"\n"):
@@ -312,51 +370,75 @@ class Mart:
     def seal(self) -> None:
         """Make parts of the logs of writers that are gone."""
         for entry in sorted(self.folder.glob("live-*.jsonl")) if self.folder.is_dir() else ():
-            with suppress(FileNotFoundError), entry.open("r+b") as stream:
-                if try_lock(stream):
-                    self.seal_log(entry)
+            with suppress(FileNotFoundError, BadInput):
+                regular(entry)  # opening a pipe would wait for its writer
+                with entry.open("r+b") as stream:
+                    if try_lock(stream):
+                        self.seal_log(entry)
 
     def seal_log(self, path: Path) -> None:
-        """Make a part of a log that nobody writes to; the part has its name, so that its rows never count twice."""
+        """Make a part of a log that has no writer; the part has its name, so that its rows never count twice.
+
+        A log with lines that are no rows is set aside as `NAME.damaged`.
+        """
         name = path.stem.removeprefix("live-")
         own = Mart(self.folder)
-        own._read_log(path)
+        torn = own._read_log(path)
         if len(table := own._logs[path.name].table()) and not self._place(name).exists():
             self._write(table.lazy(), name)
+        if torn:
+            path.rename(path.with_name(f"{path.name}{DAMAGED}"))
         path.unlink(missing_ok=True)
 
     def compact(self, replacing: bool = False, rows: Sequence[pl.DataFrame] = ()) -> bool:
-        """Write everything into one part, and remove what it replaces; whether nobody else was doing so.
+        """Write everything into one part, and remove the parts it replaces; return False if another process does so.
 
         Args:
-            replacing: Of what is there only rows of live scoring are kept, which stand nowhere else.
-            rows: Tables that are added, in place of rows with the same key.
-        """
-        import polars as pl
+            replacing: Keep only rows of live scoring, which stand nowhere else.
+            rows: Tables to add; they replace rows with the same key.
 
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / "compacting.lock").open("ab") as stream:
+        Raises:
+            StoreError: The mart cannot be written.
+        """
+        with self._said():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock = self.folder / _LOCK
+            if lock.exists():
+                regular(lock)
+        with lock.open("ab") as stream:
             if not try_lock(stream):
                 return False
             self.seal()
-            parts, _, _ = self._listed()
             own = Mart(self.folder)
-            there, _ = own.scan()
-            before = {each for _, part in parts.values() for each in part.replaces if (self.folder / each).exists()}
-            replaced = (parts.keys() | before) - {name for name, _ in own._broken}
-            if replacing:
-                there = there.filter(pl.col("origin") == LIVE_ROWS)
-            if rows:
-                made = pl.concat(list(rows)).unique("key", keep="last", maintain_order=True)
-                there = pl.concat([there.filter(~pl.col("key").is_in(made["key"].implode())), made.lazy()])
-            # Logs that are open stay: their rows come again, and take the place of these.
-            self._write(there, None, base=True, replaces=replaced)
+            try:
+                replaced = own._compacted(replacing, rows)
+            except StoreError:
+                known = len(own._broken)
+                if not own.faults() or len(own._broken) == known:
+                    raise
+                replaced = own._compacted(replacing, rows)  # without the parts that are known to be damaged now
             for name in replaced:
                 (self.folder / name).unlink(missing_ok=True)
             for left in self.folder.glob("*.partial"):
                 if left.stat().st_mtime < time.time() - _ABANDONED:
                     left.unlink(missing_ok=True)
         return True
+
+    def _compacted(self, replacing: bool, rows: Sequence[pl.DataFrame]) -> set[str]:
+        """Write everything that can be read into one part, and return the names of the files that it replaces."""
+        import polars as pl
+
+        there, _ = self.scan()
+        parts, _, _ = self._listed()
+        before = {each for _, part in parts.values() for each in part.replaces if (self.folder / each).exists()}
+        if replacing:
+            there = there.filter(pl.col("origin") == LIVE_ROWS)
+        if rows:
+            made = pl.concat(list(rows)).unique("key", keep="last", maintain_order=True)
+            there = pl.concat([there.filter(~pl.col("key").is_in(made["key"].implode())), made.lazy()])
+        # Logs that are open stay: their rows come again, and take the place of these.
+        self._write(there, None, base=True, replaces=parts.keys() | before)
+        return parts.keys() | before
 
 
 LIVE_ROWS, BATCH_ROWS = "live", "batch"
@@ -430,24 +512,44 @@ class MartWriter:
 # --- rows as tables, files as parts ----------------------------------------------------------------------
 
 
-def _about(path: Path) -> _Part:
+_PASSED_OVER = "it is not read. Rebuild the mart: accord board rebuild"
+
+
+def _scan(path: Path) -> pl.LazyFrame:
     import polars as pl
 
+    return pl.scan_parquet(path, glob=False).select(list(mart_schema()))
+
+
+def _about(path: Path) -> _Part:
+    """Return the metadata of a part after comparing them with its rows and columns."""
+    import polars as pl
+
+    name = path.name
     try:
         about = json.loads(pl.read_parquet_metadata(path)[_ABOUT])
         if about["format"] != _FORMAT:
-            return _Part(fault=f"{path.name} is of a newer Accord")
-        return _Part(int(about["rows"]), bool(about["base"]), frozenset(about["replaces"]))
+            return _Part(
+                fault=f"{name} was written by another version of Accord; rebuild the mart: accord board rebuild"
+            )
+        part = _Part(int(about["rows"]), bool(about["base"]), frozenset(map(str, about["replaces"])))
+        scan = pl.scan_parquet(path, glob=False)
+        schema, rows = scan.collect_schema(), int(scan.select(pl.len()).collect().item())
     except KeyError:
-        return _Part(fault=f"{path.name} is no part of a mart")
-    except (OSError, ValueError, TypeError, pl.exceptions.PolarsError) as error:
-        if isinstance(error, FileNotFoundError):
-            raise
-        return _Part(fault=f"{path.name} is cut short or no Parquet ({_first_line(error)})")
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:120]
+        return _Part(fault=f"{name} is no part of a mart")
+    except FileNotFoundError:
+        raise
+    except unreadable_parquet(ValueError, TypeError, RecursionError) as error:
+        return _Part(fault=f"{name} is cut short or no Parquet ({first_line(error)})")
+    if rows != part.rows:
+        return _Part(fault=f"{name} holds {rows:,} rows, and says that they are {part.rows:,}")
+    wrong = next((column for column, kind in mart_schema().items() if schema.get(column) != kind), None)
+    if wrong is not None:
+        return _Part(fault=f"{name} has no column {wrong!r} of type {mart_schema()[wrong]}")
+    foreign = next((each for each in sorted(part.replaces) if _OWN.fullmatch(each) is None), None)
+    if foreign is not None:
+        return _Part(fault=f"{name} replaces {foreign!r}, which is no file of a mart")
+    return part
 
 
 def _sync(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A row of the mart: its columns, its key, and rows as a table or as lines of a log."""
+"""Rows of the mart: columns, keys, and conversion to tables and to lines of a log."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from accord.values import sendable
+from accord.values import FIRST_MOMENT, LAST_MOMENT, sendable, sendable_json
 
 if TYPE_CHECKING:
     import polars as pl
@@ -19,7 +19,7 @@ MART: Mapping[str, str] = {
     "signature": "text", "value": "number", "low": "number", "high": "number", "options": "numbers",
     "probabilities": "numbers", "warning": "text", "unscored": "text", "attributions": "text", "system": "text",
     "version": "text", "topic": "text", "user_group": "text", "language": "text", "time": "time", "scored": "time",
-    "synthetic": "flag", "input": "text", "origin": "text", "bundle": "whole", "key": "key",
+    "synthetic": "flag", "in_training": "flag", "input": "text", "origin": "text", "bundle": "whole", "key": "key",
 }  # fmt: skip
 """The columns and what they hold; a time is in milliseconds since 1970."""
 BUNDLES = 512
@@ -50,6 +50,17 @@ def mart_schema() -> dict[str, pl.DataType]:
     return {name: kinds[kind] for name, kind in MART.items()}
 
 
+def in_calendar_only(rows: pl.LazyFrame) -> pl.LazyFrame:
+    """Replace times outside the years 1 to 9999 by null: Python has no dates for them, so every query would fail."""
+    import polars as pl
+
+    times = [pl.col(name).dt.epoch("ms").is_between(FIRST_MOMENT, LAST_MOMENT) for name in _TIMES]
+    return rows.with_columns(pl.when(ok).then(pl.col(name)) for ok, name in zip(times, _TIMES, strict=True))
+
+
+_TIMES = tuple(name for name, kind in MART.items() if kind == "time")
+
+
 def frames_of(rows: Iterable[MartRow], at_once: int) -> Iterator[pl.DataFrame]:
     """Rows as tables of so many."""
     batch: list[MartRow] = []
@@ -63,7 +74,7 @@ def frames_of(rows: Iterable[MartRow], at_once: int) -> Iterator[pl.DataFrame]:
 
 
 def frame_of(rows: Sequence[MartRow]) -> pl.DataFrame:
-    """Rows as a table; texts as every wire can carry them."""
+    """Return rows as a table with sendable texts and with null for times outside the years 1 to 9999."""
     import polars as pl
 
     columns: dict[str, Any] = {}
@@ -78,7 +89,7 @@ def frame_of(rows: Sequence[MartRow]) -> pl.DataFrame:
             cells = [None if cell is None else sendable(str(cell)) for cell in cells]
         times = MART[name] == "time"
         columns[name] = pl.Series(name, cells, pl.Int64() if times else kind, strict=False).cast(kind)
-    return pl.DataFrame(columns)
+    return in_calendar_only(pl.LazyFrame(columns)).collect()
 
 
 def read_line(line: bytes) -> MartRow:
@@ -115,6 +126,7 @@ class _Line(msgspec.Struct):
     time: Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)] | None = None
     scored: Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)] | None = None
     synthetic: bool = False
+    in_training: bool = False
     input: str | None = None
     origin: str | None = None
 
@@ -123,8 +135,11 @@ _DECODER = msgspec.json.Decoder(_Line)
 
 
 def lines_of(rows: Sequence[MartRow]) -> bytes:
-    """Rows as lines of a log."""
-    return b"".join(_ENCODER.encode(row) + b"\n" for row in rows)
+    """Return rows as lines of a log, with sendable texts."""
+    try:
+        return b"".join(_ENCODER.encode(row) + b"\n" for row in rows)
+    except UnicodeEncodeError:  # checking every text would cost more than the encoding
+        return b"".join(_ENCODER.encode(sendable_json(row)) + b"\n" for row in rows)
 
 
 _ENCODER = msgspec.json.Encoder()

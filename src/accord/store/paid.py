@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, not_, select, update
 
 from accord.store.engine import StoreError, is_in_memory, parsed_url, said
 from accord.store.parts import Embedded, check_vector, unpacked
@@ -30,7 +30,7 @@ from accord.store.store import Store
 from accord.values import MB, BadInput, read_text, redacted, write_whole
 
 LEASE_SECONDS = 60.0
-"""How long a claim holds without being renewed. Clocks of machines that share a store differ by less."""
+"""Seconds for which a claim holds unless it is renewed. Clocks of machines that share a store differ by less."""
 
 
 def utc() -> datetime:
@@ -91,30 +91,40 @@ class Claims:
                 connection.execute(update(claims).where(own).values(until=until))
 
     def _take(self, wanted: Sequence[str], until: str) -> Taken:
-        """Claim the keys that nobody holds, and those whose claim has run out."""
+        """Claim the keys that are free, and those whose claim has expired."""
         rows = [{"key": key, "owner": self.owner, "until": until} for key in wanted]
         with self._store._engine.begin() as connection:
             mine = frozenset(key for (key,) in self._store._added(connection, claims, rows))
         if len(mine) == len(wanted):
             return Taken(mine)
-        table, now = claims.c, _stamp(self._clock())
+        table, (earliest, latest) = claims.c, self._valid()
         left = table.key.in_([key for key in wanted if key not in mine])
         held = list(self._store._stream(select(table.key, table.until).where(left)))
         over: list[str] = []
-        if any(row.until < now for row in held):
+        if any(not earliest <= row.until <= latest for row in held):
             with self._store._engine.begin() as connection:
-                # What is locked is being taken over, given up or renewed by somebody at this moment.
-                gone = select(table.key).where(left, table.until < now).with_for_update(skip_locked=True)
+                # A locked row is being taken over, given up or renewed by another process at this moment.
+                expired = not_(table.until.between(earliest, latest))
+                gone = select(table.key).where(left, expired).with_for_update(skip_locked=True)
                 over = [key for (key,) in connection.execute(gone)]
                 connection.execute(update(claims).where(table.key.in_(over)).values(owner=self.owner, until=until))
         return Taken(mine.union(over), len(over), max((row.until for row in held if row.key not in over), default=""))
 
     def held(self, keys: Iterable[str]) -> set[str]:
-        """Those of some keys that somebody else is asking right now."""
-        table, now = claims.c, _stamp(self._clock())
-        query = select(table.key).where(table.owner != self.owner, table.until >= now)
+        """Return the keys that another owner has a valid claim on."""
+        table = claims.c
+        query = select(table.key).where(table.owner != self.owner, table.until.between(*self._valid()))
         found = (self._store._stream(query.where(table.key.in_(some))) for some in batches(keys, BATCH))
         return {key for rows in found for (key,) in rows}
+
+    def _valid(self) -> tuple[str, str]:
+        """Return the earliest and the latest end of a claim that is still held.
+
+        A claim is made for one lease, by a clock that is less than one lease ahead of this one. One that ends later
+        was made while a clock was wrong, and nobody may be left to give it up: it has expired.
+        """
+        now = self._clock()
+        return _stamp(now), _stamp(now + timedelta(seconds=2 * self._lease))
 
 
 def _stamp(time: datetime) -> str:

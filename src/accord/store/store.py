@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Table, func, select, update
 
 from accord.store.bulk import add_rows, takes_rows
 from accord.store.conditions import counts, is_about, last_said
-from accord.store.engine import StoreError, is_in_memory, open_engine, read_json, said
+from accord.store.engine import StoreError, has_one_connection, open_engine, read_json, said
 from accord.store.rows import (
     BATCH,
     Added,
@@ -46,6 +46,7 @@ from accord.values import (
     Labels,
     Synthetic,
     canonical_json,
+    redacted_json,
 )
 
 PERSON, MODEL = "person", "model"
@@ -395,8 +396,8 @@ class Store:
             connection.execute(update(runs).where(runs.c.id == run).values(settings=canonical_json(settings)))
 
     def finish_run(self, run: str, status: str, results: Mapping[str, Any]) -> None:
-        """Note how a run ended (`done`, `failed`, `interrupted`) and what it found."""
-        change = {"status": status, "results": canonical_json(results), "finished": now()}
+        """Record the end of a run: its status (`done`, `failed`, `interrupted`) and its results, redacted."""
+        change = {"status": status, "results": canonical_json(redacted_json(results)), "finished": now()}
         with said(self.url), self._engine.begin() as connection:
             connection.execute(update(runs).where(runs.c.id == run).values(**change))
 
@@ -406,19 +407,17 @@ class Store:
         run = Run(self.start_run(command, settings), {})
         try:
             yield run
-        except KeyboardInterrupt:
-            self.finish_run(run.id, "interrupted", run.results)
-            raise
-        except BaseException:
-            self.finish_run(run.id, "failed", run.results)
+        except BaseException as error:
+            self.finish_run(run.id, "interrupted" if isinstance(error, KeyboardInterrupt) else "failed", run.results)
             raise
         self.finish_run(run.id, "done", run.results)
 
-    def runs(self) -> list[dict[str, Any]]:
-        """All runs, oldest first, with their settings and results."""
+    def runs(self, *commands: str) -> list[dict[str, Any]]:
+        """Runs with their settings and results, oldest first: of some commands, or all."""
+        of_these = [runs.c.command.in_(commands)] if commands else []
         return [
             {**row._mapping, "settings": read_json(row.settings), "results": read_json(row.results or "null")}
-            for row in self._stream(select(runs).order_by(runs.c.started, runs.c.id))
+            for row in self._stream(select(runs).where(*of_these).order_by(runs.c.started, runs.c.id))
         ]
 
     def add_scores(self, run: str, rows: Iterable[Mapping[str, Any]], start: int = 0) -> None:
@@ -458,7 +457,7 @@ class Store:
         try:
             with said(self.url), self._engine.connect() as connection:
                 reading = connection.execution_options(reading=True, yield_per=BATCH)
-                if is_in_memory(self._engine.url):  # whoever reads row by row may ask for others between two of them
+                if has_one_connection(self._engine):  # a caller may run other queries between two rows
                     found = reading.execute(query).all()
                     connection.close()
                     yield from found

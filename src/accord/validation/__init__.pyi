@@ -1,5 +1,5 @@
-from .agreement import Leak as Leak, Result as Result, Table as Table, Within as Within, other_people as other_people
-from .agreement import people_alpha as people_alpha
+from .agreement import Leak as Leak, NEW as NEW, Result as Result, Table as Table, Within as Within
+from .agreement import other_people as other_people, people_alpha as people_alpha
 from .comparison import Comparison as Comparison, Difference as Difference, Keep as Keep, TESTED as TESTED
 from .comparison import always_learned as always_learned, baselines as baselines, compare as compare
 from .comparison import compare_held_out as compare_held_out, compared as compared, differences_of as differences_of

@@ -22,8 +22,8 @@ from accord.learning import System
 from accord.statistics import DRAWS, STATISTICS, Clusters, MeanStatistic, PairedTest, holm, paired_test
 
 CONSTANT, JUDGE_ALONE, BEST_COLUMN = "constant", "judge-expected", "best-column"
-SURE = 0.05
-"""A choice is supported below this p."""
+SURE = 0.01
+"""A choice is supported below this p. At 0.05 one in 20 data sets without any signal would get a recommendation."""
 DETECTED = 2.8
 """Standard errors by which an effect must exceed 0 to be found at p < 0.05 with a probability of 80%."""
 MOST_TIMES = 50
@@ -144,33 +144,35 @@ def decide(
         curve: Returns the gain of a candidate over the constant for growing numbers of labels; called only if the
             labels do not support a choice.
     """
-    rows = _shared_rows([*candidates, constant])
-    candidates = [each for each in candidates if np.isfinite(each.anybody[rows]).all()]
-    clusters = Clusters(rated.group[rows])
-    errors = {each.name: (each.anybody - rated.value)[rows] ** 2 for each in (*candidates, constant)}
-    rmse = {name: math.sqrt(float(error.mean())) for name, error in errors.items()}
-    order = sorted((each.name for each in candidates), key=lambda name: (costs[name], rmse[name]))
-    paired = {each.name: each.paired_new(rated).take(rows) for each in (*candidates, constant)}
+    errors = {each.name: (each.anybody - rated.value) ** 2 for each in (*candidates, constant)}
+    by_name = {each.name: each for each in (*candidates, constant)}
+    gains = {each.name: _gain(errors[CONSTANT], errors[each.name], rated) for each in candidates}
+    order = sorted(gains, key=lambda name: (costs[name], -gains[name].value))
 
     def tested(name: str, against: str) -> PairedTest | None:
-        return paired_test(clusters, _RMSE, [paired[name]], [paired[against]], DRAWS, seed)
+        rows = np.flatnonzero(np.isfinite(errors[name]) & np.isfinite(errors[against]))
+        if not len(rows):
+            return None
+        ours, theirs = (by_name[one].paired_new(rated).take(rows) for one in (name, against))
+        return paired_test(Clusters(rated.group[rows]), _RMSE, [ours], [theirs], DRAWS, seed)
 
     over_constant = {name: test for name in order if (test := tested(name, CONSTANT)) is not None}
     corrected = dict(zip(over_constant, holm([test.p for test in over_constant.values()]), strict=True))
     over_constant = {name: replace(test, p=corrected[name]) for name, test in over_constant.items()}
     supported = [name for name in order if (test := over_constant.get(name)) and test.difference < 0 and test.p < SURE]
-    lowest = min(candidates, key=lambda each: rmse[each.name])
-    chosen = _simplest_within_one_error(supported, errors, clusters) if supported else lowest.name
+    best = max(order, key=lambda name: gains[name].value)
+    chosen = _simplest_within_one_error(supported, errors, gains, rated) if supported else best
     tests = {CONSTANT: over_constant[chosen]} if chosen in over_constant else {}
     for name in (BEST_COLUMN, JUDGE_ALONE):
-        if name in paired and name != chosen and (test := tested(chosen, name)) is not None:
+        if name in gains and name != chosen and (test := tested(chosen, name)) is not None:
             tests[name] = test
+    rmse = {name: math.sqrt(float(np.nanmean(error))) for name, error in errors.items() if np.isfinite(error).any()}
     decision = Decision(chosen, bool(supported), rmse, tests, chosen, len(rated))
     if supported:
-        return replace(decision, known=_better_for_known(chosen, candidates, rated, rows))
-    gain, error = _gain(errors[CONSTANT], errors[lowest.name], clusters)
-    needed = labels_needed([*curve(lowest), Gain(len(rated), gain, error)])
-    meanwhile = _simplest_within_one_error(order, errors, clusters) if gain > error else CONSTANT
+        return replace(decision, known=_better_for_known(chosen, candidates, rated))
+    needed = labels_needed([*curve(by_name[best]), gains[best]])
+    is_promising = gains[best].value > gains[best].error
+    meanwhile = _simplest_within_one_error(order, errors, gains, rated) if is_promising else CONSTANT
     return replace(decision, evaluator=meanwhile, labels_needed=needed)
 
 
@@ -183,11 +185,9 @@ def gain_over(constant: System, system: System, rated: Ratings, labels: float) -
         rated: The ratings that both predict.
         labels: The number of ratings that both learned from, on average over the folds.
     """
-    rows = _shared_rows([constant, system])
-    if not len(rows):
-        return None
-    ours, other = ((each.anybody - rated.value)[rows] ** 2 for each in (system, constant))
-    return Gain(labels, *_gain(other, ours, Clusters(rated.group[rows])))
+    ours, other = ((each.anybody - rated.value) ** 2 for each in (system, constant))
+    gain = _gain(other, ours, rated)
+    return gain._replace(labels=labels) if math.isfinite(gain.error) else None
 
 
 def labels_needed(curve: Sequence[Gain]) -> int | None:
@@ -208,6 +208,8 @@ def labels_needed(curve: Sequence[Gain]) -> int | None:
     >>> labels_needed([Gain(100, -0.1, 0.1)]) is None
     True
     """
+    if not math.isfinite(curve[-1].error):
+        return None
     n, value = (np.array([getattr(point, name) for point in curve], dtype=float) for name in ("labels", "value"))
     last = curve[-1]
     limit, slope = float(np.average(value, weights=n)), 0.0
@@ -223,43 +225,36 @@ def labels_needed(curve: Sequence[Gain]) -> int | None:
     return None
 
 
-def _shared_rows(systems: Sequence[System]) -> NDArray[np.intp]:
-    """The ratings that every system predicts for a new annotator which predicts at least half as many as any."""
-    known = {system.name: np.isfinite(system.anybody) for system in systems}
-    most = max(int(each.sum()) for each in known.values())
-    return np.flatnonzero(np.logical_and.reduce([each for each in known.values() if 2 * each.sum() >= most]))
-
-
-def _gain(other: Floats, ours: Floats, clusters: Clusters) -> tuple[float, float]:
-    """Mean of `other` - `ours` (n,), and its standard error over groups."""
-    difference = other - ours
-    mean = float(difference.mean())
+def _gain(other: Floats, ours: Floats, rated: Ratings) -> Gain:
+    """Mean of `other` - `ours` (n,) over the ratings that have both, and its standard error over groups."""
+    rows = np.flatnonzero(np.isfinite(other) & np.isfinite(ours))
+    clusters = Clusters(rated.group[rows])
     groups = len(clusters)
     if groups < 2:
-        return mean, math.inf
+        return Gain(len(rows), -math.inf, math.inf)
+    difference = (other - ours)[rows]
+    mean = float(difference.mean())
     sums = clusters.sums((difference - mean)[:, None])[:, 0]
-    return mean, math.sqrt(groups / (groups - 1) * float(sums @ sums)) / len(difference)
+    return Gain(len(rows), mean, math.sqrt(groups / (groups - 1) * float(sums @ sums)) / len(rows))
 
 
-def _simplest_within_one_error(order: Sequence[str], errors: Mapping[str, Floats], clusters: Clusters) -> str:
+def _simplest_within_one_error(
+    order: Sequence[str], errors: Mapping[str, Floats], gains: Mapping[str, Gain], rated: Ratings
+) -> str:
     """The first of `order`, the simplest first, whose error is within one standard error of the lowest."""
-    lowest = min(order, key=lambda name: float(errors[name].mean()))
+    lowest = max(order, key=lambda name: gains[name].value)
     for name in order:
-        worse, error = _gain(errors[name], errors[lowest], clusters)
-        if name == lowest or worse <= error:
+        worse = _gain(errors[name], errors[lowest], rated)
+        if name == lowest or worse.value <= worse.error < math.inf:
             return name
     return lowest
 
 
-def _better_for_known(
-    chosen: str, candidates: Sequence[System], rated: Ratings, rows: NDArray[np.intp]
-) -> tuple[str, float, float] | None:
+def _better_for_known(chosen: str, candidates: Sequence[System], rated: Ratings) -> tuple[str, float, float] | None:
     """The candidate that is better for known annotators by over one standard error, with both RMSEs."""
-    errors = {each.name: (each.value - rated.value)[rows] ** 2 for each in candidates if each.scored[rows].all()}
-    if chosen not in errors:
+    errors = {each.name: np.where(each.scored, (each.value - rated.value) ** 2, np.nan) for each in candidates}
+    better = {name: _gain(errors[chosen], error, rated) for name, error in errors.items() if name != chosen}
+    best = max(better, key=lambda name: better[name].value, default=chosen)
+    if best == chosen or better[best].value <= better[best].error:
         return None
-    best = min(errors, key=lambda name: float(errors[name].mean()))
-    better, error = _gain(errors[chosen], errors[best], Clusters(rated.group[rows]))
-    if better <= error:
-        return None
-    return best, math.sqrt(float(errors[best].mean())), math.sqrt(float(errors[chosen].mean()))
+    return best, math.sqrt(float(np.nanmean(errors[best]))), math.sqrt(float(np.nanmean(errors[chosen])))

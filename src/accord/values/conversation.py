@@ -230,13 +230,6 @@ class Conversation:
         )
 
 
-def sendable(text: str) -> str:
-    """A text that every wire can carry: halves of surrogate pairs and NUL become the replacement character."""
-    if text.isascii() and "\0" not in text:  # nearly all of what is said, and a tenth of the time
-        return text
-    return text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
 def canonical_json(value: Any, default: Callable[[Any], Any] | None = None) -> str:
     """JSON that is equal for equal values: sorted keys, no spaces, ASCII only; `default` as in `json.dumps`.
 

@@ -1,18 +1,22 @@
-"""The one edge for bytes that come in from files: regular files alone, bounded in size, in depth and in values.
+r"""Checks on everything that comes in: files, text and times. The one edge for incoming data.
 
-| what comes in | what is said |
+| input | result |
 |---|---|
-| a folder, a named pipe, a device, a socket (or a link to one) where a file is expected | which of them it is |
-| a file that is read whole (YAML, a card, learned arrays) and larger than such files are | its size and the most |
-| JSON that is nested deeper than `DEEPEST` | that it is |
-| NaN or an infinite number in a card | that it is no JSON |
-| text that is not UTF-8 | that it is not |
-| gzip, bzip2 or xz that unpacks to more than `RATIO` times its size | that it does: no log is as even as that |
-| gzip, bzip2 or xz that ends too early, or whose data or checksum are broken | which of them |
-| zstd, lz4, zip or compress | what unpacks it |
+| a directory, a named pipe, a device or a socket (or a link to one) instead of a file | an error that names it |
+| a file that is read whole (YAML, a card, learned arrays) and exceeds its limit | an error with both sizes |
+| JSON nested deeper than `DEEPEST` | an error |
+| NaN, an infinite number, a number beyond 1e100 or half a surrogate pair in a card | an error |
+| a file that is not UTF-8 | an error |
+| gzip, bzip2 or xz that unpacks to more than `RATIO` times its size | an error; no log compresses this well |
+| gzip, bzip2 or xz that is truncated, or whose data or checksum are damaged | an error that names which |
+| zstd, lz4, zip or compress | an error that names the tool to unpack it |
+| NUL or half a surrogate pair in text (`"\ud800"` in JSON) | replaced by U+FFFD (`sendable`) |
+| the same in an id, or in YAML | an error: replacing them could make two ids equal |
+| digits of another script than ASCII, or more than nine, in place of a number | an error (`whole_number`) |
+| a time outside the years 1 to 9999 UTC | dropped from files, refused in live messages (`in_calendar`) |
 
-Each is one `BadInput` before anything of the kind is read into memory, and nothing is waited for: a pipe or a device is
-never opened. The bounds on a row of a file that is read row by row stand in `formats/rows.py`.
+Each error is one `BadInput`, raised before the content is in memory, and reading never waits: a pipe or a device is
+never opened. `formats/rows.py` bounds single rows of files that are read row by row.
 """
 
 from __future__ import annotations
@@ -21,8 +25,10 @@ import gzip
 import io
 import json
 import os
+import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -250,7 +256,79 @@ def read_card(path: Path, most: int = CARD_BYTES) -> Any:
         raise BadInput(f"{path} is no JSON: {getattr(error, 'msg', error)}") from None
     if is_too_deep(content):
         raise BadInput(f"{path} is no JSON that can be read: nested deeper than {DEEPEST} levels")
-    return content
+    return sendable_json(content) if "\\u" in text else content
+
+
+_UNSENDABLE = re.compile("[\0\ud800-\udfff]")
+
+
+def is_sendable(text: str) -> bool:
+    """Return True if every database, file and request can carry the text: no NUL and no half of a surrogate pair."""
+    return (text.isascii() and "\0" not in text) or _UNSENDABLE.search(text) is None
+
+
+def sendable(text: str) -> str:
+    r"""Replace NUL and halves of surrogate pairs by U+FFFD; two adjacent halves become the character they encode.
+
+    >>> sendable("caf\xe9 \ud800"), sendable("\ud83d\ude00") == "\U0001f600"
+    ('café �', True)
+    """
+    if is_sendable(text):
+        return text
+    return text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def sendable_json(value: Any) -> Any:
+    """Return a JSON value with `sendable` applied to all its texts and keys."""
+    if isinstance(value, str):
+        return sendable(value)
+    if isinstance(value, list):
+        return [sendable_json(each) for each in value]
+    if isinstance(value, Mapping):
+        return {sendable_json(key): sendable_json(each) for key, each in value.items()}
+    return value
+
+
+def whole_number(text: str) -> int | None:
+    """Return the number that one to nine ASCII digits write; None for any other text.
+
+    `int` and `str.isdigit` accept the digits of every script; `int` fails at thousands of digits.
+
+    >>> whole_number("12"), whole_number("\u0661\u0662"), whole_number("-1")
+    (12, None, None)
+    """
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+
+
+FIRST_MOMENT, LAST_MOMENT = -62_135_596_800_000, 253_402_300_799_999
+"""First and last millisecond since 1970 of the years 1 to 9999 UTC, the range of Python's and the mart's dates."""
+
+
+def in_calendar(time: datetime) -> bool:
+    """Return True if a time lies in the years 1 to 9999 UTC. A time without a zone is UTC.
+
+    >>> in_calendar(datetime.fromisoformat("0001-01-01T00:00:00")), in_calendar(
+    ...     datetime.fromisoformat("0001-01-01T00:00:00+14:00")
+    ... )
+    (True, False)
+    """
+    try:
+        (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
+    except OverflowError:
+        return False
+    return True
+
+
+def unreadable_parquet(*others: type[Exception]) -> tuple[type[BaseException], ...]:
+    """Return the exceptions of reading a damaged Parquet file (Polars panics at some pages), and others."""
+    import polars as pl
+
+    return OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException, *others
+
+
+def first_line(error: BaseException, most: int = 120) -> str:
+    """Return the beginning of the first line of an error, or its type if it says nothing."""
+    return (str(error).splitlines() or [type(error).__name__])[0][:most]
 
 
 def is_too_deep(value: Any, deepest: int = DEEPEST) -> bool:
@@ -271,6 +349,25 @@ def is_too_deep(value: Any, deepest: int = DEEPEST) -> bool:
         if not level:
             return False
     return True
+
+
+LARGEST_NUMBER = 1e100
+"""The largest number in a card: its square is finite, and nothing that is learned comes close."""
+
+
+def is_plain_json(value: Any) -> bool:
+    r"""Return True if every text can be written as UTF-8 and every number is finite and at most `LARGEST_NUMBER`.
+
+    >>> is_plain_json({"a": [1.5, "text"]}), is_plain_json([10**101]), is_plain_json("\ud800")
+    (True, False, False)
+    """
+    if isinstance(value, str):
+        return not any("\ud800" <= letter <= "\udfff" for letter in value)
+    if isinstance(value, int | float):
+        return -LARGEST_NUMBER <= value <= LARGEST_NUMBER
+    if isinstance(value, dict):
+        return all(is_plain_json(key) and is_plain_json(each) for key, each in value.items())
+    return all(map(is_plain_json, value)) if isinstance(value, list) else True
 
 
 def _size(path: Path, found: os.stat_result) -> int:

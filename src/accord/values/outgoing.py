@@ -79,8 +79,10 @@ def in_lines(value: Any) -> Any:
 
 
 def on_page(value: Any) -> Any:
-    """What a template shows: a text visible, and whatever is markup already as it is."""
-    return visible(value) if type(value) is str else value
+    """Return what a template prints for a value: its text with `visible` applied; markup and numbers unchanged."""
+    return (
+        value if value is None or isinstance(value, int | float) or hasattr(value, "__html__") else visible(str(value))
+    )
 
 
 def inert(text: str) -> str:

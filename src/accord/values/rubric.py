@@ -7,7 +7,7 @@ from enum import StrEnum
 from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -124,6 +124,13 @@ class Rubric(Frozen):
         if self.main not in ids:
             raise ValueError(f"main question {self.main!r} is none of {', '.join(ids)}")
         return self
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy with some fields changed and no cached values of the original."""
+        copied = super().model_copy(update=update, deep=deep)
+        for name in ("_by_id", "hash"):
+            copied.__dict__.pop(name, None)
+        return copied
 
     @cached_property
     def _by_id(self) -> dict[str, Question]:

@@ -150,6 +150,8 @@ class Score:
         attributions: Pieces of evidence with what each added to the score, in units of the scale, the weightiest first;
             empty where an evaluator does not say.
         notes: What sources attach, by name: issues with their quotes, NetSAT and its verdict, demonstrations, ...
+        rated: True if people had rated the target when the evaluator was fitted.
+        in_training: True if the evaluator learned from the target's conversation: such a score is better than others.
 
     Raises:
         BadInput: One of its numbers is NaN or infinite.
@@ -166,6 +168,8 @@ class Score:
     warning: str | None = None
     attributions: tuple[tuple[str, float], ...] = ()
     notes: Notes = field(default_factory=dict, hash=False)
+    rated: bool = False
+    in_training: bool = False
 
     def __post_init__(self) -> None:
         numbers = (self.value, *self.interval, *(self.band or ()), *self.options, *self.probabilities)
@@ -227,6 +231,8 @@ class Unscored:
     reason: str
     signature: Signature
     notes: Notes = field(default_factory=dict, hash=False)
+    rated: bool = False
+    in_training: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """The same flat row as a score's, with the reason and without a value."""
@@ -234,19 +240,21 @@ class Unscored:
 
 
 ROW = (
-    "conversation", "turn", "annotator", "value", "low", "high", "band_low", "band_high", "variance", "entropy",
-    "distribution", "warning", "attributions", "notes", "unscored",
+    "conversation", "turn", "annotator", "rated", "in_training", "value", "low", "high", "band_low", "band_high",
+    "variance", "entropy", "distribution", "warning", "attributions", "notes", "unscored",
     "signature",
 )  # fmt: skip
 """The names in a score's flat row, in their order."""
 
 
-def _row(score: Score | Unscored) -> dict[str, str | int | None]:
+def _row(score: Score | Unscored) -> dict[str, str | int | bool | None]:
     """A flat row with nothing said but what it is about, for whom, and how it was made."""
-    about: dict[str, str | int | None] = {
+    about: dict[str, str | int | bool | None] = {
         "conversation": score.target.conversation,
         "turn": score.target.turn,
         "annotator": score.annotator,
+        "rated": score.rated,
+        "in_training": score.in_training,
         "signature": str(score.signature),
     }
     return {name: about.get(name) for name in ROW}

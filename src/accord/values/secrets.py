@@ -1,7 +1,15 @@
-"""Keys and passwords never come back out: the one place that knows the secrets of a run and takes them out of texts.
+"""Redaction of secrets: the registry of the secrets of a run, and the functions that remove them from texts.
 
-Whoever is given a secret says so (`keep_secret`, `keep_url_secrets`); whoever lets a text out, to a terminal, a store,
-a log or a page, passes it through `redacted`. An endpoint that repeats a key, or some letters of it, shows nothing.
+| text | function | caller |
+|---|---|---|
+| a secret that Accord is given | `keep_secret`, `keep_url_secrets` | configuration, clients, stores |
+| the body of a reply, parsed from JSON | `redacted_json` | `models/replies.py`, before anything else reads it |
+| a value of a reply inside a message | `short` in `models/replies.py` | batches, streams, decisions |
+| the results of a run | `redacted_json` | the store, before they are written |
+| the text of an error | `redacted_message` | `AccordError`, `CallFailed`, the command line |
+| a page, a terminal line, a spooled row | `redacted` | `report`, `cli/show.py`, `store/paid.py` |
+
+An endpoint that repeats an API key, or at least `SHORTEST_PART` letters of one, gets them replaced by `HIDDEN`.
 """
 
 from __future__ import annotations
@@ -9,6 +17,7 @@ from __future__ import annotations
 import os
 import re
 from functools import lru_cache
+from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 SHORTEST_PART = 8
@@ -19,7 +28,11 @@ VARIABLES = ("OPENAI_API_KEY", "ACCORD_TOKEN", "PGPASSWORD")
 
 _kept: set[str] = set()
 _SECRET_NAME = re.compile(r"key|token|secret|pass|pwd|sig|auth|credential|webhook", re.IGNORECASE)
-_USER = re.compile(r"(://)[^/\s@'\"]+@")
+_USER = re.compile(r"(\b[a-z][a-z0-9+.-]+:/{1,3})[^/\s'\"]+@", re.IGNORECASE)
+"""User and password of a URL; a URL that was read as a path has one slash."""
+_QUERY = re.compile(
+    r"([?&;][^\s=&;?'\"]*(?:key|token|secret|pass|pwd|sig|auth|credential)[^\s=&;?'\"]*=)[^\s&;'\"]+", re.IGNORECASE
+)
 _GIVEN = re.compile(
     r"\b((?:ssl)?password|passwd|pwd|api[-_]?key|access[-_]token|client[-_]secret)=([^\s&'\"]+)", re.IGNORECASE
 )
@@ -43,7 +56,7 @@ def keep_secret(secret: str | None) -> None:
 
 
 def keep_url_secrets(url: str | None) -> None:
-    """Note what is secret in a URL: its password, or its user where it has none, and what its query calls a key."""
+    """Register the secrets of a URL: its password (without one, its user) and the values of secret query parameters."""
     try:
         parts = urlsplit(url or "")
         keep_secret(parts.password or parts.username)
@@ -72,13 +85,30 @@ def redacted(text: str) -> str:
     return _without(text, sorted(spans)) if spans else text
 
 
+def redacted_json(value: Any) -> Any:
+    """Return a JSON value with its texts redacted. Object keys stay unchanged.
+
+    >>> keep_secret("sk-doctest-1234")
+    >>> redacted_json({"errors": [{"message": "bad key sk-doctest-1234"}], "count": 2})
+    {'errors': [{'message': 'bad key [secret]'}], 'count': 2}
+    """
+    if isinstance(value, str):
+        return redacted(value)
+    if isinstance(value, dict):
+        return {key: redacted_json(each) for key, each in value.items()}
+    return [redacted_json(each) for each in value] if isinstance(value, list | tuple) else value
+
+
 def redacted_message(text: str) -> str:
-    """`redacted`, and what stands where credentials do: for messages, which may repeat an address that nobody noted.
+    """Return a message without registered secrets, and without credentials in URLs and `password=` settings.
 
     >>> redacted_message("postgresql://ada:lovelace@host/db?password=byron is down")
     'postgresql://[secret]@host/db?password=[secret] is down'
+    >>> redacted_message("no file https:/ada:lovelace@host/a?X-Amz-Signature=byron&part=2")
+    'no file https:/[secret]@host/a?X-Amz-Signature=[secret]&part=2'
     """
-    return redacted(_GIVEN.sub(rf"\1={HIDDEN}", _USER.sub(rf"\1{HIDDEN}@", text)))
+    without_urls = _QUERY.sub(rf"\1{HIDDEN}", _USER.sub(rf"\1{HIDDEN}@", text))
+    return redacted(_GIVEN.sub(rf"\1={HIDDEN}", without_urls))
 
 
 def _without(text: str, spans: list[tuple[int, int]]) -> str:

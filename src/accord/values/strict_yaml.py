@@ -16,7 +16,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from accord.values.errors import BadInput, UnknownName
-from accord.values.incoming import DEEPEST, MB, read_text
+from accord.values.incoming import DEEPEST, MB, is_sendable, read_text
 
 
 def plain_url(url: Any) -> str:
@@ -81,6 +81,13 @@ class _UniqueKeys(yaml.SafeLoader):
                 raise yaml.MarkedYAMLError(None, None, f"key {name!r} is given twice", node.start_mark)
             seen.add(name)
         return super().construct_mapping(node, deep)
+
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
+        """Return the scalar as text that can be stored and sent."""
+        text = super().construct_scalar(node)
+        if isinstance(text, str) and not is_sendable(text):
+            raise yaml.MarkedYAMLError(None, None, "a text holds NUL or half a surrogate pair", node.start_mark)
+        return text
 
     def construct_yaml_float(self, node: yaml.ScalarNode) -> float:
         """A finite number: no setting, option or price is without end."""

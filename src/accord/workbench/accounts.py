@@ -158,7 +158,7 @@ class Accounts:
             return None
         if not self.is_single_user:
             person = self.studies.people.session(digest_of(key))
-        elif _is_local(request) and self.studies.people.is_single_user(digest_of(key)):
+        elif is_local(request.scope) and self.studies.people.is_single_user(digest_of(key)):
             person = self._single_user
         else:
             person = None
@@ -176,7 +176,7 @@ class Accounts:
     def enter_by_link(self, key: str, request: Request) -> str | None:
         """Use up a one-time link, and return the key for the browser's cookie; `None` if the link is not valid."""
         found = key_in(key)
-        if found is None or not self.is_single_user or not _is_local(request):
+        if found is None or not self.is_single_user or not is_local(request.scope):
             return None
         is_valid = self.studies.people.use_link(digest_of(found))
         return _start(self.studies, SINGLE_USER, SESSION_DAYS) if is_valid else None
@@ -184,10 +184,6 @@ class Accounts:
     def leave(self, visitor: Visitor) -> None:
         """End a session."""
         self.studies.people.end_session(digest_of(visitor.key))
-
-
-def _is_local(request: Request) -> bool:
-    return is_local(request.scope, request.headers.get("host", ""))
 
 
 def _own_name() -> str:

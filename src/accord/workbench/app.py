@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Mapping, MutableMapping
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -184,16 +185,24 @@ def _told(error: Exception) -> tuple[int, str]:
 # --- files and templates --------------------------------------------------------------------------------------------
 
 
-@cache
 def static_file(name: str) -> tuple[bytes, str, str] | None:
-    """A file that pages load, its type, and a digest for its address; `None` where there is none."""
-    kind = _TYPES.get(name[name.rfind(".") :]) if "." in name else None
-    place = files("accord.workbench").joinpath("static", name)
-    if kind is None or "/" in name or not place.is_file():
-        return None
+    """Return a file that pages load, its type, and the digest in its address; None if there is no such file."""
+    return _read_static(name) if name in _static_names() else None
+
+
+@cache
+def _static_names() -> frozenset[str]:
+    """Return the names of all files that pages load: no other name reaches the file system or the cache."""
+    listed = [place.name for place in files("accord.workbench").joinpath("static").iterdir() if place.is_file()]
+    return frozenset(name for name in listed if Path(name).suffix in _TYPES)
+
+
+@cache
+def _read_static(name: str) -> tuple[bytes, str, str]:
     # What a module imports is named by its digest too.
-    content = _IMPORT.sub(lambda found: f'from "{_address(found[1].decode())}"'.encode(), place.read_bytes())
-    return content, kind, hashlib.sha256(content).hexdigest()[:12]
+    content = files("accord.workbench").joinpath("static", name).read_bytes()
+    content = _IMPORT.sub(lambda found: f'from "{_address(found[1].decode())}"'.encode(), content)
+    return content, _TYPES[Path(name).suffix], hashlib.sha256(content).hexdigest()[:12]
 
 
 def _address(name: str) -> str:
@@ -265,7 +274,7 @@ class Doorkeeper(Guard):
         self.names = names
 
     def _check_sender(self, scope: Any, headers: dict[bytes, bytes]) -> None:
-        name = host_name(headers.get(b"host", b"").decode("latin-1"))
+        name = host_name(headers)
         if not is_loopback(name) and name not in self.names:
             raise Refused(421, f"this server is not called {name[:80]!r}; accord serve --name says how it is")
 

@@ -15,7 +15,7 @@ from fastapi.responses import Response
 from markupsafe import Markup
 
 from accord.board import DIMENSIONS, NEXT, ORDERS, Board, Figures, Selection, Texts
-from accord.values import BadInput
+from accord.values import BadInput, whole_number
 from accord.workbench.app import Bench
 from accord.workbench.board_charts import density_chart, missing_between, time_chart
 
@@ -110,9 +110,10 @@ def _page_and_back(query: str) -> tuple[int, str]:
     """
     named = parse_qs(query, keep_blank_values=True)
     page, back = named.get("page", ["1"])[-1], named.get("back", [""])[-1]
-    if not (page.isascii() and page.isdigit() and len(page) < 10):
+    number = whole_number(page)
+    if number is None:
         raise BadInput(f"page is a number from 1 up, got {page[:40]!r}")
-    return int(page), back if _is_board(back) else ""
+    return number, back if _is_board(back) else ""
 
 
 def _is_board(back: str) -> bool:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from accord.store import Item, Store
-from accord.values import ISSUE, Conversation, IssueAnnotation, StudySettings, Synthetic, Target
+from accord.values import ISSUE, Conversation, IssueAnnotation, StudySettings, Synthetic, Target, whole_number
 
 
 def drawn(
@@ -111,7 +111,8 @@ def _opening(conversation: Conversation) -> str:
 
 def _target(name: str) -> Target:
     conversation, sign, turn = name.rpartition("#")
-    return Target(conversation, int(turn)) if sign and turn.isdigit() else Target(name)
+    place = whole_number(turn)
+    return Target(conversation, place) if sign and place is not None else Target(name)
 
 
 def _stratified(

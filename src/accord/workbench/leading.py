@@ -17,7 +17,7 @@ from markupsafe import Markup
 from starlette.exceptions import HTTPException
 
 from accord.store import ADJUDICATED, Item
-from accord.values import ISSUE, ROUNDS, Annotation, BadInput, Question, Value
+from accord.values import ISSUE, ROUNDS, Annotation, BadInput, Question, Value, whole_number
 from accord.workbench.agreeing import Apart, Figure, Habit, Unit, habits, taken_apart, worst
 from accord.workbench.app import Bench
 from accord.workbench.asking import Side, _side
@@ -151,14 +151,15 @@ class _Lead:
         return RedirectResponse(f"/lead/{quote(study)}", 303)
 
     def _norm(self, name: str, fields: Mapping[str, Any]) -> None:
-        standing, count = self._standing(name), str(fields.get("items", NORMING))
-        if not (count.isdigit() and 1 <= int(count) <= 100):
-            raise BadInput(f"items: got {count[:20]!r}, allowed: 1 to 100")
+        standing, items = self._standing(name), str(fields.get("items", NORMING))
+        count = whole_number(items)
+        if count is None or not 1 <= count <= 100:
+            raise BadInput(f"items: got {items[:20]!r}, allowed: 1 to 100")
         if max((item.round for item in standing.items), default=1) >= ROUNDS:
             raise BadInput(f"a study has at most {ROUNDS} rounds; begin another study")
         if len(standing.people) < 2:
             raise BadInput("a norming round needs two people; accord users add NAME, or name them under `people`")
-        found = norming_items(standing.study, standing, int(count), fields.get("do") == "again")
+        found = norming_items(standing.study, standing, count, fields.get("do") == "again")
         standing.study.studies.add_items(found)
 
     async def adjudicate(self, study: str, request: Request) -> Response:

@@ -9,7 +9,7 @@ from collections import Counter
 from threading import Lock
 from typing import Any, TypedDict
 
-from accord.learning import Evaluator
+from accord.learning import CARD, Evaluator
 from accord.store import Assignment
 from accord.values import AccordError, Annotation, BadInput
 from accord.workbench.asking import OpenStudy
@@ -17,7 +17,7 @@ from accord.workbench.expecting import Expectations
 from accord.workbench.jobs import Jobs
 from accord.workbench.ordering import EVERY, Order, ranking
 from accord.workbench.progress import taking_part
-from accord.workbench.refitting import CARD, Report, promote, recovered, refitted, waiting
+from accord.workbench.refitting import Report, promote, recovered, refitted, waiting
 
 PREPARE, FIT = "prepare", "fit"
 

@@ -14,11 +14,10 @@ from threading import Lock
 from typing import Any, TypedDict
 
 from accord.evidence import EvidenceTable
-from accord.learning import Evaluator
+from accord.learning import CARD, Evaluator
 from accord.project import Project, samples_of
 from accord.values import AccordError, BadInput, Conversation, Sample, Score, Unscored, content_hash
 from accord.workbench.jobs import Jobs
-from accord.workbench.refitting import CARD
 
 REMEMBERED = 32
 """Conversations whose predictions are kept at hand."""

@@ -10,7 +10,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 
 from accord.store import Conflict
-from accord.values import ISSUE, Annotation, BadInput, visible
+from accord.values import ISSUE, Annotation, BadInput, visible, whole_number
 from accord.workbench.accounts import Visitor
 from accord.workbench.app import Bench
 from accord.workbench.asking import OpenStudy, Sheet
@@ -194,7 +194,7 @@ def _mark_of(id: str, fields: Mapping[str, Any], is_gone: bool) -> dict[str, str
     turn = str(fields.get("turn", ""))
     row = {
         "assignment": id, "id": fields.get("id"), "question": f"{ISSUE}{fields.get('kind', '')}",
-        "value": None if is_gone else 1, "turn": int(turn) if turn.isdecimal() and len(turn) < 9 else None,
+        "value": None if is_gone else 1, "turn": whole_number(turn),
         "stage": fields.get("stage"),
     }  # fmt: skip
     told = {name: fields[name] for name in ("comment", "quote", "replaces") if fields.get(name)}

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any, TypedDict, cast
 
 from accord.evidence import EvidenceTable
-from accord.learning import Evaluator, System, held_out, learns, load_evaluator
+from accord.learning import CARD, Evaluator, System, held_out, learns, load_evaluator
 from accord.project import Fitted, Project
 from accord.statistics import grouped_folds
 from accord.validation import Table, always_learned, differences_of
 from accord.values import BadInput, Labels
 
-CARD, REPORT = "evaluator.json", "refit.json"
+REPORT = "refit.json"
 IN_USE = "in use"
 SURE = 0.05
 Line = dict[str, float | None]

@@ -20,7 +20,7 @@ from fastapi.responses import JSONResponse, RedirectResponse, Response, Streamin
 from starlette.exceptions import HTTPException
 
 from accord.store import DIED, Conflict, Said, Talk
-from accord.values import BadInput
+from accord.values import BadInput, whole_number
 from accord.workbench.accounts import Visitor
 from accord.workbench.app import Bench
 from accord.workbench.forms import new_key
@@ -210,10 +210,10 @@ def _done(found: OpenTalk, person: str, id: str, fields: dict[str, Any]) -> str:
 
 
 def _whole(fields: dict[str, Any]) -> int:
-    text = str(fields.get("after", ""))
-    if not re.fullmatch(r"[0-9]{1,6}", text, re.ASCII):
+    after = whole_number(str(fields.get("after", "")))
+    if after is None or after >= 10**6:
         raise BadInput("the form does not say after what it was written; load the page again")
-    return int(text)
+    return after
 
 
 async def _finished(found: OpenTalk, id: str) -> None:

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from accord.cli.app import app, command, guarded
-from accord.cli.options import AsJson, ConfigFile, Setting, Synthetic, chosen, open_counted, open_project
-from accord.cli.show import Steps, comparison_text, figure_text, groups_text, show, table
+from accord.cli.options import AsJson, ConfigFile, InTraining, Setting, Synthetic, chosen, open_counted, open_project
+from accord.cli.show import Steps, comparison_text, figure_text, groups_text, note, show, table
 
 
 @command("compare")
@@ -78,6 +78,7 @@ def next_(
     from accord.formats import QueueWriter
 
     with open_counted(config_file, synthetic) as project:
+        note(f"evaluator: {project.evaluator_in_use}")
         found = [each.to_json() for each in project.label_next(count, annotator or ())]
         if out is not None:
             with QueueWriter(out) as writer:
@@ -104,6 +105,7 @@ def _label_text(result: Mapping[str, Any]) -> str:
 def estimate(synthetic: Synthetic = None, config_file: ConfigFile = None, as_json: AsJson = False) -> None:
     """Each system's mean rating with a valid interval, and the differences between systems."""
     with open_counted(config_file, synthetic) as project:
+        note(f"evaluator: {project.evaluator_in_use}")
         show(project.estimate().to_json(), as_json, _estimate_text)
 
 
@@ -131,7 +133,9 @@ def _gap_text(gap: Mapping[str, Any]) -> str:
 
 @command("report")
 def report(
-    name: Annotated[str | None, typer.Argument(help="An evaluator of the project; default its own.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="An evaluator of the project; default: the one fitted last.")
+    ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path("report.html"),
     settings: Setting = None,
     synthetic: Synthetic = None,
@@ -142,7 +146,9 @@ def report(
     from accord.report import write_report
 
     with open_counted(config_file, synthetic, settings) as project:
-        path = write_report(project, out, None if name is None else project.tried(name))
+        used = name or project.evaluator_in_use
+        note(f"evaluator: {used}")
+        path = write_report(project, out, project.tried(used))
         show({"report": str(path)}, as_json, lambda result: f"report in {result['report']}")
 
 
@@ -159,15 +165,21 @@ def gate(
         float, typer.Option("--max-unscored", min=0, max=1, help="Maximum share of the latest scores that are missing.")
     ] = 0.0,
     synthetic: Synthetic = None,
+    include_training: InTraining = False,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Fail (exit 3) where the latest comparison or the latest scores do not meet the given conditions."""
+    """Fail (exit 3) if the latest comparison or the latest scores do not meet the given conditions.
+
+    Scores of conversations that the evaluator learned from do not count, unless --include-training is given.
+    """
     from accord.report import check_gate
     from accord.values import GateFailed
 
     with open_project(config_file, chosen(synthetic)) as project:
-        checks = check_gate(project.store, min_agreement, min_mean, max_unscored, min_within, project.config.synthetic)
+        checks = check_gate(
+            project.store, min_agreement, min_mean, max_unscored, min_within, project.config.synthetic, include_training
+        )
     show({"checks": [each.to_json() for each in checks]}, as_json, lambda _: "\n".join(map(str, checks)))
     failed = [str(each) for each in checks if not each.passed]
     if failed:

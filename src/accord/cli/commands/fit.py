@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 @command("fit")
 def fit(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Evaluators of the project, or presets; default the project's own.")
+        list[str] | None,
+        typer.Argument(help="Evaluators of the project, or presets; default: the setting `evaluator`."),
     ] = None,
     best: Annotated[
         bool, typer.Option("--best", help="Compare all evaluators first, and fit the recommended one.")

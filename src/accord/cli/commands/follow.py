@@ -19,6 +19,7 @@ from accord.cli.options import (
     Format,
     IsWatched,
     RowsOut,
+    evaluator_folder,
     open_project,
 )
 from accord.cli.show import Progress, note, say
@@ -56,7 +57,7 @@ def follow(
     if not once and not log.exists():
         note(f"waiting for {log}")
     with open_project(config_file) as project, RowLog(out) as rows, Progress("lines read") as progress:
-        folder = evaluator or project.folder()
+        folder = evaluator_folder(project, evaluator)
         store = project.store if watch else None
         models = project.models if ask else None
         config, mart = project.config, project.mart if watch else None

@@ -31,7 +31,9 @@ from accord.cli.show import Progress, imported_text, note, show
 def import_(
     sources: Annotated[
         list[Path],
-        typer.Argument(help="Files of conversations, labels and exported annotations, or folders of them."),
+        typer.Argument(
+            help="Files of conversations, labels, exported annotations and recorded judgements, or folders of them."
+        ),
     ],
     labels: LabelColumns = None,
     unnamed: Unnamed = False,
@@ -47,9 +49,18 @@ def import_(
 ) -> None:
     """Read conversations, labels and exported annotations into the store. Running it again adds nothing twice.
 
-    Labels that no question of the rubric asks stop with the command that writes a rubric for them.
+    Recorded judgements become the judge in accord.yaml, if it names none. Labels that no question of the rubric asks
+    stop with the command that writes a rubric for them.
     """
-    from accord.project import Reading, files_in, import_files, is_recording, survey, workers_here
+    from accord.project import (
+        Reading,
+        files_in,
+        import_files,
+        recordings_among,
+        register_recordings,
+        survey,
+        workers_here,
+    )
     from accord.report import positions_said
     from accord.values import BadInput
 
@@ -64,11 +75,8 @@ def import_(
                 f"{sources[0]} --labels {unasked}"
             )
         files = files_in(sources, passed)
-        for path in [path for path in files if path not in sources and is_recording(path)]:
-            files.remove(path)
-            passed.append(
-                f"{path}: a judge's recorded answers (models: {{judge: {{mode: recorded, paths: [{path}]}}}})"
-            )
+        recorded = recordings_among(files)
+        files = [path for path in files if path not in recorded or path.is_dir()]
         turns: list[str] = []
         if labels or (sys.stdin.isatty() and sys.stderr.isatty()):
             found = survey(files, format, named, labels or ())
@@ -87,10 +95,13 @@ def import_(
                 reading,
                 workers or workers_here(),
             )
-        result = done.to_json()
+        registered = register_recordings(recorded, config_file) if recorded else None
+        result = {**done.to_json(), "recorded": {} if registered is None else registered.models}
         show(result, as_json, imported_text)
     for reason in [*(f"passed over: {reason}" for reason in passed), *result["other_files"]]:
         note(reason)
+    if registered is not None:
+        note(registered.message)
     files_said = " ".join(str(path) for path in sources)
     if result["other_questions"]:
         note(f"a rubric that asks what these labels answer: accord init --from {files_said}")

@@ -50,7 +50,7 @@ models: {}                      # who has which role; an entry is opened when it
 #     stages: [{questions: [Q1, Q0]}]    # of the rubric, asked one below the other
 #     items: {draw: 60}                  # so many conversations, drawn once
 #     per_item: 2                        # two people each
-evaluator: calibration          # what fit, score and report use; `accord compare` says which one to name here
+evaluator: calibration          # what `accord fit` learns; score, report and serve use the one fitted last
 folds: 5
 seed: 0
 """

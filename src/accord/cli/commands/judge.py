@@ -81,7 +81,7 @@ def judge(
 
 
 def _brought(run: BatchRun, as_json: bool) -> None:
-    """Say what was fetched and handed in."""
+    """Print the fetched results and the submitted batches."""
     from accord.models import IN_BATCH
 
     show(run.to_json(), as_json, lambda _: _batch_text(run))
@@ -92,8 +92,12 @@ def _brought(run: BatchRun, as_json: bool) -> None:
 
 
 def _batch_text(run: BatchRun) -> str:
+    from accord.models import UNCONFIRMED
+
     lines = [_text(run.judged), f"{run.handed_in} requests handed in now"]
-    lines += [f"{each.id}: {each.status}, {each.completed} of {each.total} done" for each in run.batches]
+    lines += [f"{each.id}: {each.status}, " + (
+        f"{each.total} prompts, {each.says}" if each.status == UNCONFIRMED else f"{each.completed} of {each.total} done"
+    ) for each in run.batches]  # fmt: skip
     lines += [f"  {count} requests of finished batches failed: {reason}" for reason, count in run.dropped.items()]
     return "\n".join(lines)
 

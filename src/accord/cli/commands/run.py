@@ -19,6 +19,7 @@ from accord.cli.options import (
     LabelColumns,
     Main,
     Roles,
+    ScoredTurns,
     Setting,
     SkipBadRows,
     Synthetic,
@@ -27,8 +28,9 @@ from accord.cli.options import (
     chosen,
     column_map,
     role_map,
+    turn_choice,
 )
-from accord.cli.show import comparison_text, figure_text, imported_text, note, show, stage, table
+from accord.cli.show import comparison_text, figure_text, imported_text, note, show, stage, table, training_text
 
 if TYPE_CHECKING:
     from accord.project import Config
@@ -60,6 +62,7 @@ def run(
     evaluator: Annotated[
         str | None, typer.Option("--evaluator", help="Learn this evaluator, without comparing all first.")
     ] = None,
+    turns: ScoredTurns = "rated",
     settings: Setting = None,
     synthetic: Synthetic = None,
     config_file: ConfigFile = None,
@@ -72,20 +75,31 @@ def run(
 
     Without a project's file the rubric follows the labels; recorded judgements beside the conversations are the judge.
     """
-    from accord.project import FILE, load_config, survey, with_settings
-    from accord.report import RunOptions
+    from accord.project import survey, with_settings
+    from accord.report import RunOptions, run_settings
     from accord.values import BadInput
 
-    config = with_settings(load_config(config_file), [*(settings or ()), *chosen(synthetic)])
-    config = config.model_copy(update={"store": f"sqlite:///{out / 'accord.db'}"})
-    infers = rubric is None and config_file is None and not Path(FILE).is_file()
+    loaded, template, infers = run_settings(out, config_file, is_named=bool(rubric or settings or synthetic))
+    config = with_settings(loaded, [*(settings or ()), *chosen(synthetic)])
+    config = config.model_copy(update={"store": loaded.store})
+    infers = infers and rubric is None
     if main is not None and not infers:
         raise BadInput("--main is for a rubric made from the labels; name the main question in the rubric's file")
     if rubric:
         config = config.model_copy(update={"rubric": rubric})
     if not unnamed and are_positions(lambda: survey(sources, format, column_map(columns), labels or ()).positions):
         unnamed = True
-    options = RunOptions(infers, main, labels or (), unnamed, role_map(roles), recorded_model, evaluator)
+    options = RunOptions(
+        infers,
+        main,
+        labels or (),
+        unnamed,
+        role_map(roles),
+        recorded_model,
+        evaluator,
+        turns=turn_choice(turns),
+        template=template,
+    )
     main_job(config, [*sources, *(recorded or ())], out, format, column_map(columns), skip_bad_rows, as_json, options)
 
 
@@ -132,7 +146,7 @@ def _text(result: Mapping[str, Any], learned: str) -> str:
     scored = result["scored"]
     plural = "replies" if scored["level"] == "turn" else "conversations"
     mean = figure_text(scored["mean"], None, None)
-    parts += [learned, f"{scored['scored']} {plural} scored, mean {mean}"]
+    parts += [learned, "\n".join([f"{scored['scored']} {plural} scored, mean {mean}", *training_text(scored)])]
     return "\n\n".join([*parts, files])
 
 

@@ -18,13 +18,16 @@ from accord.cli.options import (
     ConfigFile,
     EvaluatorFolder,
     Format,
+    InTraining,
+    ScoredTurns,
     SkipBadRows,
     Synthetic,
     chosen,
     column_map,
     open_project,
+    turn_choice,
 )
-from accord.cli.show import Progress, show
+from accord.cli.show import Progress, note, show, training_text
 
 if TYPE_CHECKING:
     from accord.project import Moved, Spread
@@ -67,10 +70,7 @@ def score(
         str,
         typer.Option("--loss", help="Report the value with the lowest expected loss: squared, absolute or zero-one."),
     ] = "squared",
-    turns: Annotated[
-        str,
-        typer.Option("--turns", help="For an evaluator of turns: score all replies, or the last of each conversation."),
-    ] = "all",
+    turns: ScoredTurns = "rated",
     agree: Annotated[
         float | None,
         typer.Option(
@@ -98,6 +98,7 @@ def score(
         str | None, typer.Option("--shard", metavar="I/N", help="Into parts: score the I-th of N shares, from 1/N on.")
     ] = None,
     synthetic: Synthetic = None,
+    include_training: InTraining = False,
     config_file: ConfigFile = None,
     format: Format = "auto",
     columns: Columns = None,
@@ -108,11 +109,14 @@ def score(
     from accord.project import Perspective, ScoreOptions
 
     speaker = Perspective.named(annotator, tuple(panel or ()), rule)
-    options = ScoreOptions(new_domain, ask, until, loss, turns, agree, good, certify, adapt)  # type: ignore[arg-type]
+    options = ScoreOptions(
+        new_domain, ask, until, loss, turn_choice(turns), agree, good, certify, adapt, training=include_training
+    )
     names = column_map(columns)
     is_file = _is_file(out)
     _check_place(is_file, out, sources, (engine, workers, shard), skip_bad_rows)
     with open_project(config_file, chosen(synthetic)) as project, Progress("scored") as progress:
+        evaluator = evaluator or project.folder()
         if is_file:
             on_total = progress.expect if sys.stderr.isatty() else None
             done = project.score(
@@ -124,6 +128,7 @@ def score(
             parts = project.score_parts(
                 sources, out, evaluator, speaker, options, spread, format, names, _moved(progress)
             )
+    note(f"evaluator: {evaluator}")
     if is_file:
         _end_of_file(done.to_json(), as_json)
     else:
@@ -230,6 +235,11 @@ def _parts_text(result: Mapping[str, Any]) -> str:
     mean = "–" if counts["mean"] is None else f"{counts['mean']:.3f}"
     made = f"{result['made']} parts made, {result['there']} were there, {result['left']} left of {result['parts']}"
     lines = [f"{counts['scored']} {result['level']}s scored, mean {mean}, in {result['out']}", f"  {made}"]
+    if known := counts["in_training"]:
+        lines.append(
+            f"  {known:,} of {counts['rows']:,} rows are of conversations used in training; their scores look better "
+            "than they are (column `in_training`)"
+        )
     lines += [f"  {count} unscored: {reason}" for reason, count in counts["unscored"].items()]
     lines += [f"  {counts['bad_rows']} bad rows"] if counts["bad_rows"] else []
     lines += [f"  {count} with a warning: {warning}" for warning, count in counts["warnings"].items()]
@@ -240,6 +250,7 @@ def _parts_text(result: Mapping[str, Any]) -> str:
 def _text(result: Mapping[str, Any]) -> str:
     mean = "–" if result["mean"] is None else f"{result['mean']:.3f}"
     lines = [f"{result['scored']} {result['level']}s scored, mean {mean}, in {result['out']}"]
+    lines += [f"  {sentence}" for sentence in training_text(result)]
     lines += [f"  {count} unscored: {reason}" for reason, count in result["unscored"].items()]
     lines += [f"  {result[name]['said']}" for name in ("selection", "certificate") if result.get(name)]
     lines += [f"  {count} with a warning: {warning}" for warning, count in result["warnings"].items()]

@@ -19,6 +19,7 @@ from accord.cli.options import (
     EvaluatorFolder,
     IsWatched,
     RowsOut,
+    evaluator_folder,
     note_broken_studies,
     note_sign_in_link,
     open_project,
@@ -95,7 +96,7 @@ def serve(
 
     check_installed()
     with open_project(config_file) as project, ExitStack() as open_:
-        config, folder = project.config, evaluator or project.folder()
+        config, folder = project.config, evaluator_folder(project, evaluator)
         names, proxies = name or (), checked_proxies(proxy or ())
         opening = Opening(
             config, folder, annotator, out, conversations, minutes * 60, watch, ask, body=int(max_body * 2**20),

@@ -21,14 +21,15 @@ app.add_typer(store, name="store")
 @store.command("check")
 @guarded
 def check(config_file: ConfigFile = None, as_json: AsJson = False) -> None:
-    """Check the store: the database's own checks, its version, and whether every row can be read.
+    """Check the store and its mart of scores: the database's own checks, its version, and every row and part.
 
     Nothing is written. Exit code 1 if anything is damaged; each line says what, and how to repair it.
     """
     from accord.project import load_config
-    from accord.store import check_store
+    from accord.store import check_store, mart_folder
 
-    found = check_store(load_config(config_file).store)
+    config = load_config(config_file)
+    found = check_store(config.store, mart_folder(config.store, config.mart))
     show(found.to_json(), as_json, _text)
     if found.damage:
         stop(f"the store is damaged in {len(found.damage)} places; each says how to repair it", 1)

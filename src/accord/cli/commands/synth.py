@@ -87,7 +87,10 @@ def _stop_where_some_are_missing(lost: Mapping[str, int]) -> None:
 
 
 def _named(value: str | None) -> str | int | None:
-    return int(value) if value is not None and value.isdigit() else value
+    from accord.values import whole_number
+
+    number = None if value is None else whole_number(value)
+    return value if number is None else number
 
 
 def _plan_text(result: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ from math import ceil
 from time import monotonic
 from typing import Any
 
-from accord.values import BadInput, MissingExtra
+from accord.values import BadInput, MissingExtra, whole_number
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -57,16 +57,10 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
-def host_name(header: str) -> str:
-    """Return the name or address in a Host header, in lower case and without the port."""
-    name, _, port = header.lower().rpartition(":")
-    return name if port.isdigit() else header.lower()
-
-
-def is_local(scope: Scope, host: str) -> bool:
+def is_local(scope: Scope) -> bool:
     """Return True if the client's address and the Host header of a request are loopback."""
-    client = scope.get("client")
-    return client is not None and is_loopback(client[0]) and is_loopback(host_name(host))
+    client, headers = scope.get("client"), {name.lower(): value for name, value in scope["headers"]}
+    return client is not None and is_loopback(client[0]) and is_loopback(host_name(headers))
 
 
 def exposure(host: str, names: Sequence[str] = (), proxies: Sequence[str] = ()) -> str:
@@ -177,6 +171,7 @@ class Guard:
         headers = {name.lower(): value for name, value in scope["headers"]}
         held = _Held(self)
         try:
+            _check_headers(scope)
             self._check_sender(scope, headers)
             content = await self._content(receive, headers, held)
             await self.app(scope, _replayed(content, receive), send)
@@ -230,6 +225,10 @@ class Guard:
             raise Refused(400, "the request says it is gzip, and is not") from None
         if len(found) > self.body:
             raise Refused(413, f"the request unpacks to more than {_megabytes(self.body)}; send less at once")
+        if content and not packed.eof:
+            raise Refused(400, "the gzip body of the request is truncated; send it whole")
+        if packed.unused_data:
+            raise Refused(400, "the request holds other bytes after its gzip stream; send one stream")
         return found
 
 
@@ -263,7 +262,7 @@ class TokenGuard(Guard):
         self.guesses = guesses or Guesses()
 
     def _check_sender(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
-        if self.loopback_only and not is_local(scope, headers.get(b"host", b"").decode("latin-1")):
+        if self.loopback_only and not is_local(scope):
             raise Refused(421, "without ACCORD_TOKEN this service answers requests to this machine's own name alone")
         if scope["path"] in self.open_paths:
             return
@@ -272,6 +271,29 @@ class TokenGuard(Guard):
             raise Refused(401, reason)
         if not hmac.compare_digest(given, b"Bearer " + self.token.encode()):
             raise self.guesses.wrong(scope, reason)
+
+
+_ONCE = (b"host", b"authorization", b"content-encoding", b"content-type", b"origin", b"x-accord-form")
+"""Headers that decide who may ask and how a body is read; with two of one, each reader may take another."""
+
+
+def _check_headers(scope: Scope) -> None:
+    """Refuse a request that has one of these headers twice.
+
+    Raises:
+        Refused: With 400.
+    """
+    names = [name.lower() for name, _ in scope["headers"]]
+    twice = next((name for name in _ONCE if names.count(name) > 1), None)
+    if twice is not None:
+        raise Refused(400, f"the request has the header {twice.decode().title()} twice; send it once")
+
+
+def host_name(headers: dict[bytes, bytes]) -> str:
+    """Return the host that a request is addressed to, in lower case and without its port."""
+    host = headers.get(b"host", b"").decode("latin-1").lower()
+    name, _, port = host.rpartition(":")
+    return host if whole_number(port) is None else name
 
 
 class _Held:

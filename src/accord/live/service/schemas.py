@@ -96,6 +96,11 @@ ROW: JsonSchema = {
         "conversation": {**_TEXT, "description": "Of the message."},
         "turn": {"type": ["integer", "null"], "description": "The reply's place in its conversation, from 0."},
         "annotator": {**_TEXT, "description": "Whom the score imitates; `population` is a person nobody has met."},
+        "rated": {"type": ["boolean", "null"], "description": "People had rated it when the evaluator was fitted."},
+        "in_training": {
+            "type": ["boolean", "null"],
+            "description": "The evaluator learned from this conversation; always false of live replies.",
+        },
         "value": {**_NUMBER, "description": "The score: the mean of the distribution, in units of the scale."},
         "low": {**_NUMBER, "description": "Where the central 80 % of the distribution begin."},
         "high": {**_NUMBER, "description": "Where they end."},

@@ -43,6 +43,11 @@ class Recording:
         """How many items each question was answered about."""
         return Counter(question for (_, question), runs in self.answers.items() if runs)
 
+    def answered(self, question: str | None = None) -> set[str]:
+        """Items with an answer to a question, in any case of its letters; without one, to any question."""
+        name = None if question is None else question.casefold()
+        return {item for (item, asked), runs in self.answers.items() if runs and name in (None, asked.casefold())}
+
     def options(self, question: str) -> Counter[str]:
         """What was answered to a question, counted over items and runs; of a distribution every option it names."""
         return Counter(
@@ -69,6 +74,25 @@ def read_recordings(paths: Iterable[str | Path]) -> dict[str, Recording]:
     return recorded
 
 
+def question_of(model: str, question: str) -> str:
+    """Id of a question as answered by another recorded model than the judge."""
+    return f"{question} ({model})"
+
+
+def recorded_item(sample: Sample) -> str:
+    """Return the name under which a recording holds a sample.
+
+    Turns of a dialogue may have been recorded as items of their own (`items` in its metadata). Otherwise an item about
+    a turn is about the last one of its conversation.
+    """
+    conversation, turn = sample.conversation, sample.turn
+    items = conversation.metadata.get("items")
+    if isinstance(items, Mapping) and turn is not None:
+        return str(items.get(str(turn)))
+    is_earlier = turn is not None and conversation.reply is None and turn != len(conversation.turns) - 1
+    return str(sample.target) if is_earlier else conversation.id
+
+
 class RecordedJudge:
     """Replays `{"item_id", "question", "judge_model", "distribution" | "value", "run"}` rows.
 
@@ -79,12 +103,21 @@ class RecordedJudge:
     mode = "recorded"
     together = 1000
 
-    def __init__(self, recorded: Mapping[tuple[str, str], Runs], name: str) -> None:
-        """`recorded` maps (conversation id, question id) to the distributions of its runs."""
+    def __init__(self, recorded: Mapping[tuple[str, str], Runs], name: str, others: Iterable[Recording] = ()) -> None:
+        """Create a judge from what was recorded.
+
+        Args:
+            recorded: Distributions of all runs, by item and question.
+            name: The model that gave them.
+            others: Answers of other models, which are found under `question_of`.
+        """
         self.name = name
         self._recorded: dict[tuple[str, str], Runs] = {}
         for (item, question), runs in recorded.items():
             self._recorded.setdefault((item, question.casefold()), runs)
+        for other in others:
+            for (item, question), runs in other.answers.items():
+                self._recorded.setdefault((item, question_of(other.model, question).casefold()), runs)
 
     @classmethod
     def read(cls, paths: Iterable[str | Path], model: str | None = None) -> RecordedJudge:
@@ -92,7 +125,8 @@ class RecordedJudge:
 
         Args:
             paths: Files of judgements, or folders that hold `judgments.jsonl.gz`.
-            model: Which recorded model to replay, where the files hold several.
+            model: The recorded model that is the judge, if the files hold several. Answers of the others are replayed
+                too, under ids of their own (`question_of`).
 
         Raises:
             BadInput: A file cannot be read, a row is no judgement, or several models are there and none is named.
@@ -107,7 +141,8 @@ class RecordedJudge:
         chosen = model if model is not None else next(iter(recorded))
         if chosen not in recorded:
             raise UnknownName("recorded model", chosen, recorded)
-        return cls(recorded[chosen].answers, chosen)
+        others = [recording for name, recording in recorded.items() if name != chosen]
+        return cls(recorded[chosen].answers, chosen, others)
 
     def made_from(self, sample: Sample, question: Question) -> Mapping[str, Any]:
         """The recorded distributions themselves: another recording is another answer."""
@@ -134,19 +169,8 @@ class RecordedJudge:
         """Nothing is open."""
 
     def _runs(self, sample: Sample, question: Question) -> Runs:
-        """What was recorded of a sample.
-
-        Turns of a dialogue may have been recorded as items of their own (`items` in its metadata); else an item that is
-        about a turn is about the last one of its conversation.
-        """
-        conversation, turn = sample.conversation, sample.turn
-        items = conversation.metadata.get("items")
-        name: Any = conversation.id
-        if isinstance(items, Mapping) and turn is not None:
-            name = items.get(str(turn))
-        elif turn is not None and conversation.reply is None and turn != len(conversation.turns) - 1:
-            name = str(sample.target)
-        return self._recorded.get((name, question.id.removeprefix(ISSUE).casefold()), ())
+        """All runs of a question about a sample."""
+        return self._recorded.get((recorded_item(sample), question.id.removeprefix(ISSUE).casefold()), ())
 
     def _one(self, sample: Sample, question: Question) -> Answer | Unanswered:
         runs = self._runs(sample, question)

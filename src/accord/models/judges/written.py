@@ -94,11 +94,16 @@ def frequencies(question: Question, texts: Sequence[str]) -> Answer | Unanswered
 TOGETHER = 10
 MAX_TOKENS_A_QUESTION = 120
 TOLERANCE = 0.02
-"""How far stated probabilities may sum from 1; what is missing to 1 counts as outside."""
+"""How far stated probabilities may sum past 1; what is missing to 1 counts as outside."""
+LEAST_STATED = 0.5
+"""The least sum of stated probabilities: a model that was asked for a distribution and gave less gave none."""
 
 
 class VerbalisedJudge:
-    """Asks up to ten questions in one request. Numbers outside [0, 1], or that sum to more than 1, are no answer."""
+    """Asks up to ten questions in one request.
+
+    Numbers outside [0, 1], or with a sum above 1 or below `LEAST_STATED`, are no answer.
+    """
 
     mode = "verbalised"
     together = TOGETHER
@@ -152,13 +157,15 @@ def schema_of(questions: Sequence[Question]) -> JsonSchema:
 
 
 def read_stated(question: Question, stated: Any) -> Answer | Unanswered:
-    """One question's distribution as it was stated; nothing is rescaled."""
+    """Return one question's distribution as it was stated, without rescaling."""
     labels = {} if question.scale.kind is Kind.REAL else answer_labels(question.scale)
     if not isinstance(stated, dict) or set(stated) != set(labels):
         return Unanswered(
             question.id, "invalid JSON", f"{question.id!r} needs a number for each of {', '.join(labels)}"
         )
     wrong = no_distribution(stated.values(), TOLERANCE)
-    if wrong is not None or not sum(stated.values()):
-        return Unanswered(question.id, NO_DISTRIBUTION, f"stated for {question.id!r}: {wrong or 'nothing but 0'}")
+    if wrong is None and (total := sum(stated.values())) < LEAST_STATED:
+        wrong = f"probabilities sum to {total:.4g}, at least {LEAST_STATED:g} is needed"
+    if wrong is not None:
+        return Unanswered(question.id, NO_DISTRIBUTION, f"stated for {question.id!r}: {wrong}")
     return answered(question, {labels[label]: p for label, p in stated.items()}, tolerance=TOLERANCE)

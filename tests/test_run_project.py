@@ -1,0 +1,345 @@
+"""The output folder of `accord run` as a project, the evaluator in use, recorded judges, and rows of every conversation."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from accord import open as open_project
+from accord.cli import (
+    app,
+    commands,  # noqa: F401 - registers the commands
+)
+from accord.learning import load_evaluator
+
+QUICK = ["--set", "draws=20", "--set", "metrics=[words]", "--set", "folds=2"]
+NAMED = ["--evaluator", "mixture"]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name in ("ACCORD_STORE", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def accord(*arguments: str, code: int = 0) -> Result:
+    result = CliRunner().invoke(app, list(arguments))
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == code, result.output
+    return result
+
+
+def refused(*arguments: str) -> str:
+    return accord(*arguments, code=1).stderr.splitlines()[-1]
+
+
+def write(name: str, content: str) -> str:
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
+    Path(name).write_text(content, encoding="utf-8")
+    return name
+
+
+def lines(rows: list[dict[str, Any]]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def rows_of(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(name).read_text(encoding="utf-8").splitlines()]
+
+
+def talk(place: int, turns: int = 1) -> list[dict[str, str]]:
+    said = []
+    for turn in range(turns):
+        said.append({"role": "user", "content": f"Where is parcel {place} on day {turn}?"})
+        said.append(
+            {"role": "assistant", "content": f"It comes on day {place + turn}, " + "very " * (place % 5) + "soon."}
+        )
+    return said
+
+
+def rated_chats(name: str = "data/chats.jsonl", count: int = 24, turns: int = 1) -> str:
+    return write(name, lines([{"id": f"c{i}", "messages": talk(i, turns), "rating": i % 5 + 1} for i in range(count)]))
+
+
+def items(rated: int = 24, unrated: int = 0, turns: int = 2) -> list[dict[str, Any]]:
+    """Benchmark items about the last turn, of which the first ones are rated."""
+    return [
+        {
+            "id": f"t{i}", "level": "turn", "messages": talk(i, turns), "response_index": 2 * turns - 1,
+            "ratings": [{"annotator": who, "question": "good", "value": (i + k) % 5 + 1} for k, who in enumerate(("ann", "ben"))]
+            if i < rated else [],
+        }
+        for i in range(rated + unrated)
+    ]  # fmt: skip
+
+
+def judgements(values: Mapping[str, Any], count: int = 24, prefix: str = "c") -> list[dict[str, Any]]:
+    """A row per model and item; a value is a function of the item's number."""
+    return [
+        {"item_id": f"{prefix}{i}", "question": "rating", "judge_model": model, "value": make(i)}
+        for i in range(count)
+        for model, make in values.items()
+    ]
+
+
+# --- the output folder ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_run_leaves_a_project_that_other_commands_use(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rated_chats()
+    write("data/judge.jsonl", lines(judgements({"m": lambda i: i % 5 + 1})))
+    accord("run", "data", "--out", "out", *QUICK)
+    new = write("new.jsonl", lines([{"id": f"n{i}", "messages": talk(30 + i)} for i in range(4)]))
+    settings = yaml.safe_load(Path("out/accord.yaml").read_text())
+    assert settings["store"] == "sqlite:///accord.db" and settings["rubric"] == "rubric.yaml"
+    assert settings["models"]["judge"]["paths"] == [str((folder / "data/judge.jsonl").resolve())]
+    shutil.move("out", "moved")
+    monkeypatch.chdir(folder / "moved")
+    used = load_evaluator(Path("evaluators") / settings["evaluator"])
+    scored = accord("score", f"../{new}", "--out", "x.jsonl")
+    assert f"evaluator: evaluators/{settings['evaluator']}" in scored.stderr
+    assert {row["signature"] for row in rows_of("x.jsonl")} == {str(used.head.signature())}
+    compared = json.loads(accord("compare", "--json", "--only", settings["evaluator"]).stdout)
+    assert compared["rows"][0]["system"] == settings["evaluator"]
+    assert f"evaluator: {settings['evaluator']}" in accord("report").stderr
+
+
+@pytest.mark.slow
+def test_run_continues_in_its_own_folder_and_keeps_edits(folder: Path) -> None:
+    rated_chats()
+    accord("run", "data", "--out", "out", *QUICK, *NAMED)
+    before = rows_of("out/scores.jsonl")
+    again = json.loads(accord("run", "data", "--out", "out", "--json", *QUICK, *NAMED).stdout)
+    assert again["imported"]["conversations"] == {"new": 0, "known": 24}
+    assert [row["value"] for row in rows_of("out/scores.jsonl")] == [row["value"] for row in before]
+
+    rubric = Path("out/rubric.yaml")
+    rubric.write_text(rubric.read_text().replace("How is the conversation", "How well is the conversation"))
+    assert "says its main question" in refused("run", "data", "--out", "out", "--main", "rating")
+    settings = Path("out/accord.yaml")
+    settings.write_text(settings.read_text().replace("folds: 2", "folds: 3"))
+    kept = rubric.read_text(), settings.read_text()
+    done = accord("run", "data", "--out", "out", *NAMED)
+    assert (rubric.read_text(), settings.read_text()) == kept
+    assert "rubric.yaml was edited and is used as it is" in done.stderr
+    assert json.loads(accord("run", "data", "--out", "out", "--json", *NAMED).stdout)["comparison"]["folds"] == 3
+    assert "accord.yaml was edited" in refused("run", "data", "--out", "out", "--set", "folds=4")
+
+
+@pytest.mark.parametrize("command", [["run", "data"], ["demo"]])
+def test_run_overwrites_no_folder_of_something_else(folder: Path, command: list[str]) -> None:
+    rated_chats()
+    for name in ("mine/rubric.yaml", "file"):
+        write(name, "name: mine\n")
+        out = name.split("/")[0]
+        assert f"{out} exists and is not the output of an earlier run" in refused(*command, "--out", out)
+        assert Path(name).read_text() == "name: mine\n"
+
+
+@pytest.mark.slow
+def test_run_writes_no_secret_of_a_variable(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rated_chats()
+    monkeypatch.setenv("HOOK", "https://hooks.example/secret-part")
+    write("accord.yaml", "watch: {webhook: '${HOOK}'}\ndraws: 20\nmetrics: [words]\nrubric: mine.yaml\n")
+    write("mine.yaml", "name: mine\nmain: rating\nquestions: [{id: rating, text: Good, options: [1, 2, 3, 4, 5]}]\n")
+    accord("run", "data", "--out", "out", *NAMED)
+    written = Path("out/accord.yaml").read_text()
+    assert "secret-part" not in written
+    assert yaml.safe_load(written)["watch"] == {"webhook": "${HOOK}"}
+    assert yaml.safe_load(Path("out/rubric.yaml").read_text())["name"] == "mine"
+
+
+# --- the evaluator in use -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_commands_use_the_evaluator_that_was_fitted_last(folder: Path) -> None:
+    write(
+        "accord.yaml",
+        "metrics: [words]\ndraws: 20\nfolds: 2\nevaluators: {calibration: {head: mixed}}\nrubric: r.yaml\n",
+    )
+    write("r.yaml", "name: r\nmain: rating\nquestions:\n- {id: rating, text: Good, options: [1, 2, 3, 4, 5]}\n"
+          "- {id: other, text: Other, options: [1, 2, 3, 4, 5]}\n")  # fmt: skip
+    name = rated_chats()
+    accord("import", name, "--labels", "rating")
+    assert refused("score", name, "--out", "x.jsonl").endswith("fit one: accord fit")
+    accord("fit", "mixture")
+    assert "evaluator: evaluators/mixture" in accord("score", name, "--out", "x.jsonl").stderr
+    assert "evaluator: mixture" in accord("report").stderr
+    with open_project() as project:
+        assert project.evaluator_in_use == "mixture" and project.load().name == "mixture"
+    accord("fit")
+    assert "evaluator: evaluators/calibration" in accord("score", name, "--out", "x.jsonl").stderr
+    accord("fit", "mixture", "--out", "elsewhere/mine")
+    assert f"evaluator: {folder.resolve() / 'elsewhere/mine'}" in accord("score", name, "--out", "x.jsonl").stderr
+    explicit = accord("score", name, "--out", "x.jsonl", "--evaluator", "evaluators/calibration").stderr
+    assert "evaluator: evaluators/calibration" in explicit
+    shutil.rmtree("elsewhere")  # an evaluator that is gone is not in use
+    assert "evaluator: evaluators/calibration" in accord("score", name, "--out", "x.jsonl").stderr
+
+
+# --- recorded judges ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_run_and_single_steps_use_the_same_recorded_judges(folder: Path) -> None:
+    rated_chats()
+    write("data/judge.jsonl", lines(judgements({"near": lambda i: 1 + i % 5 * 0.9, "far": lambda i: i % 3})))
+    whole = json.loads(accord("run", "data", "--out", "out", "--json", *QUICK).stdout)
+    accord("init", "--from", "data")
+    settings = Path("accord.yaml")
+    edited = settings.read_text().replace("metrics: [lexical]", "metrics: [words]\ndraws: 20")
+    settings.write_text(edited.replace("folds: 5", "folds: 2"))
+    done = accord("import", "data", "--labels", "rating")
+    assert "recorded judgements of near, far are the judge now" in done.stderr
+    assert yaml.safe_load(settings.read_text())["models"] == {
+        "judge": {"mode": "recorded", "paths": ["data/judge.jsonl"]}
+    }
+    assert "# who has which role" in settings.read_text(), "other lines stay as they are"
+    compared = json.loads(accord("compare", "--json").stdout)
+    assert [row for row in compared["rows"]] == [row for row in whole["comparison"]["rows"]]
+    by_name = {row["system"]: row for row in compared["rows"]}
+    assert by_name["judge-expected"]["n"] == 24 and by_name["judge-expected"]["pearson"] > 0.99
+    assert "are the judge in accord.yaml already" in accord("import", "data", "--labels", "rating").stderr
+    accord("fit", "--best")
+    accord("score", "data/chats.jsonl", "--out", "x.jsonl")
+    assert len(rows_of("x.jsonl")) == 24
+
+
+@pytest.mark.parametrize(
+    ("before", "says", "written"),
+    [
+        ("models: {judge: {mode: logprobs, model: m}}\n", "names another judge", False),
+        ("models:\n    writer: {model: w}  # writes\n", "are the judge now", True),
+        ("models: {writer: {model: w}}\n", "Add to models: in accord.yaml: judge: {mode: recorded", False),
+        ("folds: 3\n", "are the judge now", True),
+        ("", "are the judge now", True),
+    ],
+)
+def test_import_registers_judgements_without_changing_settings(
+    folder: Path, before: str, says: str, written: bool
+) -> None:
+    if before:
+        write("accord.yaml", before)
+    name = write("judge.jsonl", lines(judgements({"m": lambda i: i % 5 + 1})))
+    assert says in accord("import", rated_chats(), name).stderr
+    after = Path("accord.yaml").read_text()
+    assert before.replace("\n", "") in after.replace("\n", "") or written
+    entry = {"mode": "recorded", "paths": ["judge.jsonl"]}
+    known = yaml.safe_load(before) or {} if before else {}
+    wanted = {**known, "models": {**known.get("models", {}), "judge": entry}} if written else known
+    assert yaml.safe_load(after) == wanted
+
+
+@pytest.mark.slow
+def test_the_judge_is_the_recorded_model_that_answered_about_what_is_rated(folder: Path) -> None:
+    write("data/items.jsonl", lines(items()))
+    elsewhere = judgements({"elsewhere": lambda i: i % 5 + 1}, 60, prefix="dialogue")
+    here = judgements({"here": lambda i: i % 5 + 1}, 20, prefix="t")
+    write("data/judge.jsonl", lines([{**row, "question": "good"} for row in (*elsewhere, *here)]))
+    done = json.loads(accord("run", "data", "--out", "out", "--json", *QUICK, "--evaluator", "calibration").stdout)
+    assert any("the judge is the recorded 'here'" in line for line in done["said"])
+    named = ["--recorded-model", "elsewhere", "--evaluator", "calibration"]
+    other = json.loads(accord("run", "data", "--out", "named", "--json", *QUICK, *named).stdout)
+    assert any("the judge is the recorded 'elsewhere'" in line for line in other["said"])
+    rows = {row["system"]: row for row in other["comparison"]["rows"]}
+    assert rows["calibration"]["pearson"] > 0.3, "answers of the other recorded model are evidence too"
+
+
+# --- rows -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("without_texts", [False, True])
+def test_every_conversation_has_a_row(folder: Path, without_texts: bool) -> None:
+    rows = items(24, 12)
+    for place in range(24, 30):  # equal to a rated conversation, or its beginning
+        rows[place]["messages"] = rows[place - 20]["messages"][: 2 if place % 2 else 4]
+        rows[place]["response_index"] = len(rows[place]["messages"]) - 1
+    rows[-1]["messages"] = [{"role": "system", "content": "Be kind."}]
+    rows[-1]["response_index"] = None
+    rows[-1]["level"] = "dialogue"
+    if without_texts:
+        rows = [{**row, "messages": [], "level": "dialogue", "response_index": None} for row in rows]
+        write("data/judge.jsonl", lines([
+            {**row, "question": "good"} for row in judgements({"m": lambda i: i % 5 + 1}, 36, prefix="t")
+        ]))  # fmt: skip
+    write("data/items.jsonl", lines(rows))
+    named = ["--evaluator", "calibration" if without_texts else "mixture"]
+    accord("run", "data", "--out", "out", *QUICK, *named)
+    scored = rows_of("out/scores.jsonl")
+    assert sorted(row["conversation"] for row in scored) == sorted(row["id"] for row in rows)
+    missing = {row["conversation"]: row["unscored"] for row in scored if row["value"] is None}
+    assert missing == ({} if without_texts else {"t35": "no reply to score"})
+
+
+@pytest.mark.slow
+def test_rated_turns_are_scored_and_told_apart(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write("data/items.jsonl", lines(items(24, 6, turns=3)))
+    accord("run", "data", "--out", "out", *QUICK, *NAMED)
+    scored = rows_of("out/scores.jsonl")
+    assert {row["turn"] for row in scored} == {5} and len(scored) == 30
+    assert all(row["rated"] == (int(row["conversation"][1:]) < 24) for row in scored)
+    whole = accord("run", "data", "--out", "out", "--turns", "all", *QUICK, *NAMED)
+    assert "24 of 90 scored turns are rated by people" in whole.stdout
+    assert sum(row["rated"] for row in rows_of("out/scores.jsonl")) == 24
+
+    plain = write("plain.jsonl", lines([{"id": "p", "messages": talk(3, 3)}]))
+    monkeypatch.chdir(folder / "out")
+    for source, turns in ((f"../{plain}", [1, 3, 5]), ("../data/items.jsonl", [5] * 30)):
+        for ending in ("jsonl", "csv", "parquet"):
+            accord("score", source, "--out", f"x.{ending}")
+        assert [row["turn"] for row in rows_of("x.jsonl")] == turns
+        flags = {name: [row[name] for row in rows_of("x.jsonl")] for name in ("rated", "in_training")}
+        for frame in (pl.read_csv("x.csv"), pl.read_parquet("x.parquet")):
+            assert {name: list(map(_flag, frame[name])) for name in flags} == flags
+    parts = accord("score", "../data/items.jsonl", "--out", "parts/", "--workers", "1").stdout
+    assert "24 of 30 rows are of conversations used in training" in parts
+    accord("scores", "merge", "parts", "--out", "merged.jsonl")
+    merged = {row["conversation"]: (row["rated"], row["in_training"]) for row in rows_of("merged.jsonl")}
+    assert merged == {f"t{i}": (i < 24, i < 24) for i in range(30)}
+    assert "choice of turns" in refused("score", "x.jsonl", "--out", "x.jsonl", "--turns", "first")
+
+
+def _flag(value: Any) -> bool:
+    return value in (True, "True", "true")
+
+
+@pytest.mark.slow
+def test_scores_of_training_conversations_are_flagged_and_left_out(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chats = rated_chats(count=60)
+    accord("run", "data", "--out", "out", *QUICK, *NAMED)
+    monkeypatch.chdir(folder / "out")
+    known = accord("score", f"../{chats}", "--out", "x.jsonl").stdout
+    assert "60 of 60 scored conversations were used in training; their scores look better than they are" in known
+    assert "learned from" not in known.split("used in training")[1]
+    assert all(row["in_training"] for row in rows_of("x.jsonl"))
+    assert "--include-training" in refused("gate", "--min-mean", "1")
+    assert "passed" in accord("gate", "--min-mean", "1", "--include-training").stdout
+    asked = accord("score", f"../{chats}", "--out", "x.jsonl", "--include-training").stdout
+    assert "The new conversations are like those that were learned from" in asked
+
+    rows = [{"id": f"c{i}", "messages": talk(i)} for i in range(3)]
+    rows[0]["messages"] = talk(0, 2)  # the same id, another content
+    rows += [{"id": f"n{i}", "messages": talk(i)} for i in range(2)]  # the same content, another id
+    write("mixed.jsonl", lines(rows))
+    mixed = accord("score", "mixed.jsonl", "--out", "x.jsonl").stdout
+    assert "2 of 5 scored conversations were used in training" in mixed
+    assert [row["in_training"] for row in rows_of("x.jsonl")] == [False, True, True, False, False]
+    check = json.loads(accord("gate", "--min-mean", "1", "--json").stdout)["checks"][0]
+    new = [row["value"] for row in rows_of("x.jsonl") if not row["in_training"]]
+    assert check["found"] == pytest.approx(sum(new) / len(new))
