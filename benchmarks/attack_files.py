@@ -322,8 +322,40 @@ STORES: dict[str, Write] = {
 }
 
 
+FORGED = {
+    "a trigger that deletes labels": "CREATE TRIGGER t AFTER INSERT ON runs BEGIN DELETE FROM annotations; END",
+    "a trigger that forges scores": "CREATE TRIGGER t AFTER INSERT ON scores BEGIN UPDATE scores SET run = 1; END",
+    "a view in the place of a table": "ALTER TABLE days RENAME TO d; CREATE VIEW days AS SELECT * FROM d",
+    "an INSTEAD OF trigger": "ALTER TABLE days RENAME TO d; CREATE VIEW days AS SELECT * FROM d; CREATE TRIGGER t "
+    "INSTEAD OF INSERT ON days BEGIN DELETE FROM annotations; END",
+    "a unique index": "DELETE FROM annotations WHERE rowid > 1; CREATE UNIQUE INDEX one ON annotations (question)",
+    "a name that is markup": 'CREATE TRIGGER "\x1b[2J\u202e<b>" AFTER INSERT ON runs BEGIN DELETE FROM runs; END',
+}
+"""Objects in a store that change its rows while Accord writes."""
+
+
+def _forged(folder: Path, statements: str) -> str:
+    """Refuse the store, name the object, and restore the rows of the copy alone; labels stay."""
+    with closing(sqlite3.connect(folder / "accord.db")) as store:
+        store.executescript(statements)
+        before = store.execute("SELECT count(*) FROM annotations").fetchone()
+    fell = accord(folder, "score", "chats.jsonl", "--out", "scores.jsonl").fell((1,), "Accord did not make")
+    fell = fell or accord(folder, "store", "check").fell((1,), "was not made by Accord")
+    (folder / "accord.db").rename(folder / "copy.db")
+    restored = accord(folder, "store", "restore", "copy.db")
+    if "CREATE VIEW days" in statements:
+        return fell or restored.fell((1,), "was not made by Accord")
+    fell = fell or restored.fell((0,)) or accord(folder, "store", "check").fell((0,), "nothing is damaged")
+    fell = fell or accord(folder, "score", "chats.jsonl", "--out", "scores.jsonl").fell((0, 5))
+    with closing(sqlite3.connect(folder / "accord.db")) as store:
+        after = store.execute("SELECT count(*) FROM annotations").fetchone()
+    return fell or ("" if before == after else f"{before[0]} labels before, {after[0]} after")
+
+
 def stores(shop: Workshop) -> Iterator[Case]:
     """A store that is damaged: every command says so, and `accord store check` names what is."""
+    for name, statements in FORGED.items():
+        yield f"forged: {name}", partial(_forged, shop.learned(), statements)
     for name, write in STORES.items():
 
         def tried(write: Write = write) -> str:

@@ -29,7 +29,8 @@ class Served:
     def __init__(self, folder: Path, *arguments: str, token: str | None = None) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
-        more = {"ACCORD_TOKEN": token} if token else {}
+        self.folder = folder
+        more = {"ACCORD_TOKEN": token or ""}
         self.error = (folder / "listening.txt").open("w+b")
         command = [sys.executable, "-m", "accord", *arguments, "--port", str(self.port)]
         self.process = subprocess.Popen(
@@ -45,6 +46,8 @@ class Served:
             if self.process.poll() is not None or time.monotonic() > late:
                 raise RuntimeError(f"it does not listen: {self.said()}")
             time.sleep(0.2)
+        if printed := re.search(r"token of live scoring .*: ([\w-]+)\n", self.said()):
+            self.authorization = f"Authorization: Bearer {printed[1]}\r\n"
 
     def send(self, *parts: bytes, seconds: float = 20.0) -> bytes:
         """What comes back of raw bytes, until the connection is closed or nothing more comes for some seconds."""

@@ -16,6 +16,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import attack_access
 import attack_batches
 import attack_files as files
 import attack_models
@@ -32,7 +33,8 @@ AREAS: dict[str, Area] = {
     "follow": files.follow, "replies": wires.replies, "endpoints": wires.endpoints, "budgets": wires.budgets,
     "batches": attack_batches.batches, "urls": wires.urls, "models": attack_models.models,
     "secrets": wires.secrets, "webhooks": wires.webhooks, "serve": attack_service.serve, "pages": texts.pages,
-    "terminal": texts.terminal, "workbench": attack_workbench.workbench, "parts": scores.parts, "mart": scores.mart,
+    "terminal": texts.terminal, "workbench": attack_workbench.workbench, "access": attack_access.access,
+    "parts": scores.parts, "mart": scores.mart,
     "texts": scores.texts, "killed": scores.killed,
 }  # fmt: skip
 AT_ONCE = 3

@@ -89,7 +89,7 @@ def dashboard(port: int, scores: int) -> Iterator[Row]:
             command = [sys.executable, "-m", "accord", "serve", "--port", str(port)]
             process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
         try:
-            cookie = _signed_in(port, process)
+            cookie = _signed_in(port, process, folder / "serve.log")
             common: Row = {"what": "dashboard", "database": "sqlite", "scores": scores, "mart_megabytes": disk / 1e6}
             first = _seconds(port, "/board", cookie)
             again, memory = _seconds(port, "/board", cookie), _memory(process)
@@ -106,15 +106,15 @@ def dashboard(port: int, scores: int) -> Iterator[Row]:
             process.wait()
 
 
-def _signed_in(port: int, process: subprocess.Popen[bytes]) -> str:
-    """Wait until it answers, and come in as whoever is alone on this machine."""
+def _signed_in(port: int, process: subprocess.Popen[bytes], log: Path) -> str:
+    """Wait for the server, open the sign-in link that it printed, and return the cookie."""
     while True:
         assert process.poll() is None, "the server ended; see serve.log"
         try:
             connection = HTTPConnection("127.0.0.1", port, timeout=300)
-            connection.request("GET", "/")
+            connection.request("GET", re.findall(r"/in/\S+", log.read_text())[-1])
             return (connection.getresponse().headers.get("Set-Cookie") or "").partition(";")[0]
-        except OSError:
+        except (OSError, IndexError):
             time.sleep(0.05)
 
 

@@ -171,7 +171,7 @@ def bertscore_rows() -> list[Row]:
 
 
 @contextmanager
-def serving(remembered: int, token: bool = False) -> Iterator[tuple[int, int]]:
+def serving(remembered: int) -> Iterator[tuple[int, int]]:
     """`accord serve` with a fitted mixture; its port and its process."""
     with tempfile.TemporaryDirectory() as name, socket.socket() as free:
         fitted().save(Path(name) / "evaluators" / "mixture")
@@ -180,7 +180,7 @@ def serving(remembered: int, token: bool = False) -> Iterator[tuple[int, int]]:
         port = int(free.getsockname()[1])
         free.close()
         command = [sys.executable, "-m", "accord", "serve", "--port", str(port), "--conversations", str(remembered)]
-        environment = {**os.environ, "ACCORD_TOKEN": TOKEN if token else ""}
+        environment = {**os.environ, "ACCORD_TOKEN": load.TOKEN}
         process = subprocess.Popen(command, cwd=name, stderr=subprocess.DEVNULL, env=environment)
         try:
             while True:
@@ -227,9 +227,6 @@ def service_rows(count: int, conversations: int) -> list[Row]:
     return rows
 
 
-TOKEN = "a-token-that-nobody-guesses"
-
-
 def hostile_rows(requests: int) -> list[Row]:
     """An honest client's waits alone, beside each kind of hostile traffic, and beside all of it."""
     rng = np.random.default_rng(4)
@@ -242,10 +239,10 @@ def hostile_rows(requests: int) -> list[Row]:
     rows: list[Row] = []
     for kinds in ((), *((kind,) for kind in hostile.ALL), hostile.ALL):
         what = "alone" if not kinds else "beside-hostile" if len(kinds) > 1 else f"beside-hostile: {kinds[0]}"
-        with serving(remembered=10_000, token=True) as (port, process):
-            hostile.waits(port, own[:20], TOKEN, 0)
-            with hostile.sending(port, kinds, TOKEN) as answered:
-                found = hostile.waits(port, own, TOKEN, every=0.05)
+        with serving(remembered=10_000) as (port, process):
+            hostile.waits(port, own[:20], load.TOKEN, 0)
+            with hostile.sending(port, kinds, load.TOKEN) as answered:
+                found = hostile.waits(port, own, load.TOKEN, every=0.05)
                 p50, p99 = np.quantile(found.seconds, (0.5, 0.99)).tolist()
             rows.append({
                 "what": what, "p50_seconds": p50, "p99_seconds": p99, "most_seconds": max(found.seconds),

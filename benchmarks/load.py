@@ -10,6 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+TOKEN = "a-token-that-nobody-guesses"
+"""The token that served processes get in ACCORD_TOKEN, and that clients send."""
+
 
 @dataclass(frozen=True)
 class Load:
@@ -47,7 +50,8 @@ async def _client(
     port: int, bodies: Iterator[bytes], path: str, latencies: list[float], statuses: dict[int, int]
 ) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: ".encode()
+    about = f"Host: localhost\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n"
+    head = f"POST {path} HTTP/1.1\r\n{about}Content-Length: ".encode()
     for body in bodies:
         start = time.perf_counter()
         writer.write(head + str(len(body)).encode() + b"\r\n\r\n" + body)

@@ -117,7 +117,9 @@ def serving(workers: int) -> Iterator[tuple[int, Path]]:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = int(free.getsockname()[1])
         command = [sys.executable, "-m", "accord", "serve", "--port", str(port), "--out", "rows.jsonl"]
-        process = subprocess.Popen([*command, "--workers", str(workers)], cwd=folder, stderr=subprocess.DEVNULL)
+        command += ["--workers", str(workers)]
+        environment = {**os.environ, "ACCORD_TOKEN": load.TOKEN}
+        process = subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL, env=environment)
         try:
             while not _is_well(port):
                 if process.poll() is not None:
@@ -142,7 +144,8 @@ def _is_well(port: int) -> bool:
 async def _send(port: int, bodies: Iterator[bytes], kind: str, refused: list[int]) -> None:
     """Send exports one after another, each until it is taken."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    head = f"POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\nContent-Length: ".encode()
+    about = f"Host: localhost\r\nAuthorization: Bearer {load.TOKEN}\r\nContent-Type: {kind}\r\n"
+    head = f"POST /v1/traces HTTP/1.1\r\n{about}Content-Length: ".encode()
     for body in bodies:
         status = 0
         while status != 200:

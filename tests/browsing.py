@@ -10,8 +10,10 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+from served_workbench import LINKS
 
 AXE = "4.14.1"
 PATIENCE = 60_000
@@ -45,9 +47,11 @@ def chromium() -> Iterator[Any]:
 
 @contextmanager
 def tab(browser: Any, port: int, **options: Any) -> Iterator[Any]:
-    """A page of a browser profile of its own; whatever a script of it failed at fails the test."""
+    """A page in a new browser profile, signed in if the server has no accounts; script errors fail the test."""
     context = browser.new_context(base_url=f"http://localhost:{port}", **options)
     context.set_default_timeout(PATIENCE)
+    if link := LINKS.get(port, lambda: None)():
+        assert context.request.get(urlsplit(link).path).ok
     page, failures = context.new_page(), []
     page.on("pageerror", lambda error: failures.append(str(error)))
     page.on("console", lambda said: failures.append(said.text) if "Content Security Policy" in said.text else None)

@@ -1,24 +1,26 @@
-"""A small project with a study, served on a port of this machine, and a browser without script: what tests of pages share."""
+"""A small project with a study, a server for it, and a browser without script, for tests of pages."""
 
 from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import uvicorn
 
 from accord import Conversation, Turn
 from accord.project import Config, Project
 from accord.store import Studies
-from accord.workbench import Bench, OpenStudy, workbench_app
+from accord.workbench import Bench, OpenStudy, local_sign_in_link, workbench_app
 
 STUDY: dict[str, Any] = {"title": "First look", "per_item": 2}
+LINKS: dict[int, Callable[[], str | None]] = {}
+"""By port of a server in this process: make a one-time sign-in link; it returns `None` if there are accounts."""
 
 
 def chats(count: int) -> list[Conversation]:
@@ -56,10 +58,18 @@ def row(assignment: str, question: str = "Q0", value: Any = 3, id: str = "a" * 2
 
 
 class Browser:
-    """A browser without script: it keeps its cookies and sends forms."""
+    """A browser without script: it keeps its cookies and sends forms.
 
-    def __init__(self, port: int) -> None:
+    Args:
+        port: Of the server.
+        link: A sign-in link to open; by default one of the server in this process, if it has no accounts.
+    """
+
+    def __init__(self, port: int, link: str | None = None) -> None:
         self.port, self.cookies = port, dict[str, str]()
+        link = link or LINKS.get(port, lambda: None)()
+        if link:
+            self.get(urlsplit(link).path)
 
     def ask(self, method: str, path: str, body: str | None = None, **headers: str) -> tuple[int, str, str]:
         """The status, the body, and where it sends on to."""
@@ -108,9 +118,18 @@ def served(opened: Project, **options: Any) -> Iterator[int]:
     while not server.started:
         assert thread.is_alive()
         threading.Event().wait(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    site = f"http://127.0.0.1:{port}"
+    LINKS[port] = lambda: local_sign_in_link(bench.studies, site) if bench.accounts.is_single_user else None
     try:
-        yield server.servers[0].sockets[0].getsockname()[1]
+        yield port
     finally:
+        del LINKS[port]
         server.should_exit = True
         thread.join()
         bench.close()
+
+
+def printed_link(log: str) -> str:
+    """Return the sign-in link that `accord serve` printed last."""
+    return re.findall(r"http://\S+/in/\S+", log)[-1]

@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import pytest
 from processes import Forked
-from served_workbench import Browser, chats, served
+from served_workbench import Browser, chats, printed_link, served
 from waiting import PATIENCE, until
 
 from accord import Conversation, Turn
@@ -207,11 +207,16 @@ def test_only_those_who_lead_see_the_board(tmp_path: Path) -> None:
 # --- from live to board -------------------------------------------------------------------------------------------------
 
 
+TOKEN = "a-token-of-sixteen-characters"
+HEADERS = {"Content-Type": "application/json", "Authorization": f"Bearer {TOKEN}"}
+
+
 @contextmanager
 def serving(folder: Path, evaluator: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
     command = ["-m", "accord", "serve", "--evaluator", str(evaluator), "--port", str(port)]
     with (folder / "serve.log").open("ab") as log:
-        process = Forked(command, cwd=folder, stdout=log, stderr=log)
+        environment = {**os.environ, "ACCORD_TOKEN": TOKEN}
+        process = Forked(command, cwd=folder, stdout=log, stderr=log, env=environment)
     try:
         until(lambda: answers(port) or process.poll() is not None, lambda: (folder / "serve.log").read_text())
         assert process.poll() is None, (folder / "serve.log").read_text()
@@ -234,7 +239,7 @@ def score(port: int, name: str) -> float:
     connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     messages = [{"conversation": name, "role": "user", "content": "Can I return it?"},
                 {"conversation": name, "role": "assistant", "content": "Yes, within 45 days.", "system": "new"}]  # fmt: skip
-    connection.request("POST", "/v1/scores", json.dumps({"messages": messages}), {"Content-Type": "application/json"})
+    connection.request("POST", "/v1/scores", json.dumps({"messages": messages}), HEADERS)
     said = json.loads(connection.getresponse().read())
     return float(said["scores"][1]["value"])
 
@@ -252,8 +257,7 @@ def test_a_live_score_is_on_the_board_when_it_is_answered_and_outlives_a_kill(tm
         port = free.getsockname()[1]
     (tmp_path / "accord.yaml").write_text("store: sqlite:///accord.db\n", encoding="utf-8")
     with serving(tmp_path, evaluator, port) as process:
-        browser = Browser(port)
-        browser.get("/")
+        browser = Browser(port, printed_link((tmp_path / "serve.log").read_text()))
         assert "No score is on the board yet" in browser.get("/board")
         value = score(port, "live-0")
         found = json.loads(browser.get("/board/list.json"))
@@ -267,7 +271,5 @@ def test_a_live_score_is_on_the_board_when_it_is_answered_and_outlives_a_kill(tm
         process.wait()
     assert len(Mart(tmp_path / "accord.db.scores").read(lambda each: each.collect())[0]) == 20
     with serving(tmp_path, evaluator, port):
-        browser = Browser(port)
-        browser.get("/")
         score(port, "live-20")
         assert json.loads(browser.get("/board.json"))["texts"] == 21

@@ -41,7 +41,7 @@ from accord.values import BadInput, Sample
 pytest.importorskip("fastapi", reason="needs accord[serve]")
 import uvicorn
 
-from accord.live import Batcher, Busy, Late, Service, Watch, checked_binding, impatient, is_loopback, make_app
+from accord.live import Batcher, Busy, Late, Service, Watch, checked_token, exposure, impatient, is_loopback, make_app
 from accord.live.service.schemas import TRACES
 
 QUESTION = Question(id="useful", text="Is it useful?", scale=Scale(options=(1, 2, 3, 4)))
@@ -68,12 +68,13 @@ class Client:
 
     def __init__(self, port: int) -> None:
         self.port = port
+        self.own = {"Authorization": f"Bearer {TOKEN}"}
 
     def ask(
         self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None
     ) -> tuple[int, Any, dict[str, str]]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
-        connection.request(method, path, body, headers or {})
+        connection.request(method, path, body, {**self.own, **(headers or {})})
         answer = connection.getresponse()
         content = answer.read()
         connection.close()
@@ -91,7 +92,6 @@ class Client:
 @contextmanager
 def served(
     ingestor: Any,
-    token: str | None = None,
     most: int = 2048,
     http: Any = "auto",
     say: Any = lambda text: None,
@@ -100,7 +100,7 @@ def served(
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    app = make_app(Service(ingestor, lambda: {"days": []}, most, say), token, **limits)
+    app = make_app(Service(ingestor, lambda: {"days": []}, most, say), TOKEN, **limits)
     server = uvicorn.Server(uvicorn.Config(app, "127.0.0.1", port, log_level="error", lifespan="on", http=http))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -185,10 +185,9 @@ def test_one_bad_message_of_a_batch_costs_the_others_nothing(client: Client) -> 
         (gzip.compress(b"{}", mtime=0)[:-8], {**JSON, "Content-Encoding": "gzip"}, 400, "truncated"),
         (gzip.compress(b"{}", mtime=0)[:12], {**JSON, "Content-Encoding": "gzip"}, 400, "truncated"),
         (gzip.compress(b"{}", mtime=0) * 2, {**JSON, "Content-Encoding": "gzip"}, 400, "other bytes"),
-        (b"{}", {**JSON, "Host": "localhost:\u0661".encode().decode("latin-1")}, 421, "this machine's own name"),
         (gzip.compress(b" " * 50_000_000, mtime=0), {**JSON, "Content-Encoding": "gzip"}, 413, "unpacks to more than 4 MB"),
         (b" " * 50_000_000, JSON, 413, "larger than 4 MB"),
-        (b"{}", {**JSON, "Host": "rebound.example"}, 421, "this machine's own name"),
+        (b"{}", {**JSON, "Authorization": "Bearer wrong", "Host": "rebound.example"}, 401, "name the service's token"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_request_is_said(
@@ -241,7 +240,8 @@ def test_odd_texts_get_a_score_or_a_reason(client: Client) -> None:
 
 
 def test_a_slow_client_is_let_go_and_holds_nobody_up(evaluator: Evaluator) -> None:
-    begun = b"POST /v1/scores HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
+    begun = f"POST /v1/scores HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n".encode()
+    begun += b"Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
 
     def slow(client: Client, count: int) -> list[socket.socket]:
         found = [socket.create_connection(("127.0.0.1", client.port), timeout=PATIENCE) for _ in range(count)]
@@ -260,7 +260,7 @@ def test_a_slow_client_is_let_go_and_holds_nobody_up(evaluator: Evaluator) -> No
         for each in many:
             each.close()
         half = socket.create_connection(("127.0.0.1", client.port))
-        half.sendall(b"POST /v1/scores HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{")
+        half.sendall(begun)
         half.close()
         assert client.post(said("c", "assistant", "Hello."))[0] == 200
 
@@ -357,21 +357,23 @@ def test_connections_that_ask_nothing_are_let_go(evaluator: Evaluator) -> None:
         again.close()
 
 
-def test_a_token_is_asked_of_everyone_but_the_health_check(evaluator: Evaluator) -> None:
-    with served(Ingestor(LiveScorer(evaluator)), token=TOKEN) as client:
-        assert client.ask("GET", "/healthz")[0] == 200
+def test_every_path_needs_the_token_except_the_health_check_and_the_description(evaluator: Evaluator) -> None:
+    with served(Ingestor(LiveScorer(evaluator))) as client:
+        client.own = {}
+        assert client.ask("GET", "/healthz")[0] == client.ask("GET", "/docs")[0] == 200
         for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": TOKEN}, {"Authorization": "Bearer "}):
-            for path in ("/metrics", "/docs", "/v1/openapi.json", "/v1/watch"):
+            for path in ("/metrics", "/v1/openapi.json", "/v1/watch", "/v1/evaluator"):
                 status, answer, about = client.ask("GET", path, None, headers)
                 assert status == 401 and about["www-authenticate"] == "Bearer" and TOKEN not in str(answer)
         assert (
             client.ask("GET", "/metrics", None, {"Authorization": f"Bearer {TOKEN}", "Host": "any.example"})[0] == 200
         )
-    with pytest.raises(BadInput, match="without a token would serve anybody"):
-        checked_binding("0.0.0.0", None)
+    with pytest.raises(BadInput, match="--host 0.0.0.0 makes live scoring reachable"):
+        checked_token(None, exposure("0.0.0.0"))
     with pytest.raises(BadInput, match="needs 16 or more"):
-        checked_binding("0.0.0.0", "short")
-    checked_binding("0.0.0.0", TOKEN)
+        checked_token("short")
+    assert checked_token(TOKEN, exposure("0.0.0.0")) == TOKEN
+    assert checked_token(None) != checked_token(None)
     assert all(map(is_loopback, ("127.0.0.1", "localhost", "::1", "[::1]", "127.9.9.9")))
     assert not any(map(is_loopback, ("0.0.0.0", "::", "example.org", "localhost.example.org", "")))
 
@@ -784,7 +786,7 @@ def test_wrong_tokens_have_to_wait_longer_each_time_and_a_right_one_never_does()
 
 
 def test_guesses_are_turned_away_and_the_right_token_is_let_in(evaluator: Evaluator) -> None:
-    with served(Ingestor(LiveScorer(evaluator)), token=TOKEN) as client:
+    with served(Ingestor(LiveScorer(evaluator))) as client:
         found = [client.ask("GET", "/metrics", None, {"Authorization": f"Bearer guess-{place}"}) for place in range(40)]
         assert [status for status, _, _ in found[:20]] == [401] * 20
         status, answer, about = found[-1]
@@ -793,6 +795,7 @@ def test_guesses_are_turned_away_and_the_right_token_is_let_in(evaluator: Evalua
             status, text, _ = client.ask("GET", "/metrics", None, {"Authorization": f"Bearer {TOKEN}"})
             assert status == 200
         assert b'accord_requests_total{path="(none)",status="429"}' in text
+        client.own = {}
         assert client.ask("GET", "/metrics")[0] == 401, "no token is no guess"
 
 
@@ -875,7 +878,7 @@ def test_rows_that_find_no_room_are_kept_once(tmp_path: Path) -> None:
 def run(folder: Path, *arguments: str, **env: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "accord", *arguments], cwd=folder, text=True, stderr=subprocess.PIPE,
-        env={**os.environ, **env}, start_new_session=True,
+        env={**os.environ, "ACCORD_TOKEN": TOKEN, **env}, start_new_session=True,
     )  # fmt: skip
 
 
@@ -923,6 +926,50 @@ def test_the_command_serves_watches_and_stops_when_told(
     assert "set ACCORD_TOKEN" in ended(run(tmp_path, "serve", "--host", "0.0.0.0", ACCORD_TOKEN=""), 1)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("token", ["", TOKEN])
+def test_live_scoring_of_a_single_user_needs_a_token_and_behind_a_proxy_it_is_served_without_pages(
+    evaluator: Evaluator, tmp_path: Path, token: str
+) -> None:
+    evaluator.save(tmp_path / "evaluators" / "mixture")
+    (tmp_path / "accord.yaml").write_text("evaluator: mixture\n")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    client = Client(port)
+    client.own = {}
+
+    def is_up() -> bool:
+        try:
+            return client.ask("GET", "/healthz")[0] == 200
+        except OSError:
+            return False
+
+    more = ["--proxy", "127.0.0.1", "--name", "scores.example"] if token else []
+    process = run(tmp_path, "serve", "--port", str(port), *more, ACCORD_TOKEN=token)
+    try:
+        until(is_up)
+        hosts = {"Host": "scores.example"} if token else {}
+        for path in ("/v1/evaluator", "/v1/watch", "/metrics"):
+            assert client.ask("GET", path, None, hosts)[0] == 401, path
+        for path in ("/", "/board", "/board.json", "/lead"):
+            assert client.ask("GET", path, None, hosts)[0] == 401, path
+        assert client.post(said("c", "assistant", "We open at nine."), **hosts)[0] == 401
+        if token:
+            assert client.ask("GET", "/v1/evaluator", None, {**hosts, "Authorization": f"Bearer {TOKEN}"})[0] == 200
+        else:
+            for host in ("evil.example", "localhost:\u0661".encode().decode("latin-1")):
+                paths = ("/healthz", "/v1/evaluator", "/")
+                assert {client.ask("GET", path, None, {"Host": host})[0] for path in paths} == {421}
+    finally:
+        process.send_signal(signal.SIGTERM)
+    told = ended(process, 0)
+    if token:
+        assert "the workbench is off, because there are no users" in told and TOKEN not in told
+    else:
+        assert "sign in by this link" in told and "token of live scoring" in told
+
+
 @pytest.mark.parametrize(
     ("state", "reason"),
     [
@@ -955,11 +1002,11 @@ def test_serve_starts_without_live_evaluator_and_says_why(
     process = run(tmp_path, "serve", "--port", str(port))
     try:
         until(is_up)
-        assert client.ask("GET", "/")[0] == 303 and client.ask("GET", "/static/lead.css")[0] == 200
+        assert client.ask("GET", "/")[0] == 401 and client.ask("GET", "/static/lead.css")[0] == 200
         for method, path in (("POST", "/v1/scores"), ("POST", "/v1/traces"), ("GET", "/metrics"), ("GET", "/docs")):
             status, answer, _ = client.ask(method, path, b"{}" if method == "POST" else None, JSON)
             assert status == 503 and answer["error"].startswith("live scoring is off: ") and reason in answer["error"]
-        assert client.ask("GET", "/healthz", None, {"Host": "evil.example"})[0] == 421
+        assert client.ask("GET", "/", None, {"Host": "evil.example"})[0] == 421
     finally:
         process.send_signal(signal.SIGTERM)
     said = ended(process, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -300,3 +301,122 @@ def test_what_is_asked_of_many_rows_goes_by_an_index(large: Store) -> None:
                 ]
                 assert all("USING" in line for line in scans), f"{asked}: {plan}"
     event.remove(large._engine, "before_cursor_execute", explain)
+
+
+# --- objects that Accord did not make -----------------------------------------------------------------------------------
+
+SQLITE_OBJECTS = {
+    "trigger": "CREATE TRIGGER forget AFTER INSERT ON runs BEGIN DELETE FROM annotations; END",
+    "unique index": "CREATE UNIQUE INDEX one ON annotations (question)",
+    "view": "CREATE VIEW everything AS SELECT * FROM conversations",
+    "table": "CREATE TABLE other (name TEXT)",
+    "index": "CREATE INDEX mine ON runs (command)",
+}
+POSTGRESQL_OBJECTS = {
+    "trigger": "CREATE FUNCTION forget() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN DELETE FROM annotations; RETURN NEW; "
+    "END'; CREATE TRIGGER forget AFTER INSERT ON runs FOR EACH ROW EXECUTE FUNCTION forget()",
+    "rule": "CREATE RULE forget AS ON INSERT TO runs DO ALSO DELETE FROM annotations",
+    "policy": "CREATE POLICY hidden ON annotations USING (false)",
+    "unique index": "CREATE UNIQUE INDEX one ON annotations (question)",
+    "view": "CREATE VIEW everything AS SELECT * FROM conversations",
+    "table": "CREATE TABLE other (name TEXT)",
+    "function": "CREATE FUNCTION forget() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+}
+ACTIVE = {"trigger", "rule", "policy", "unique index"}
+
+
+def add_object(store: Store, kind: str) -> None:
+    made = SQLITE_OBJECTS if store.url.startswith("sqlite") else POSTGRESQL_OBJECTS
+    if kind not in made:
+        pytest.skip(f"this database has no {kind}")
+    with store._engine.begin() as connection:
+        if kind == "unique index":
+            connection.exec_driver_sql("DELETE FROM annotations")
+        connection.exec_driver_sql(made[kind])
+
+
+@pytest.mark.parametrize("kind", sorted({*SQLITE_OBJECTS, *POSTGRESQL_OBJECTS}))
+def test_objects_that_accord_did_not_make_are_named_and_active_ones_keep_a_store_closed(
+    store: Store, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(store, 0, 5)
+    add_object(store, kind)
+    found = check_store(store.url)
+    named = [each.what for each in found.damage] if kind in ACTIVE else found.foreign
+    assert any(each.startswith(f"{kind} ") for each in named), found
+    if kind in ACTIVE:
+        assert any("DROP" in each.repair for each in found.damage)
+        with pytest.raises(StoreError, match=f"change its rows: {kind} .*accord store check"):
+            Store(store.url)
+    else:
+        Store(store.url).close()
+        assert (f"did not make: {kind} everything" in caplog.text) == (kind == "view")
+
+
+@pytest.mark.parametrize("kind", ["trigger", "view", "unique index", "table"])
+@pytest.mark.parametrize("version", ["newest", "older"])
+def test_restore_copies_rows_and_leaves_objects_of_a_forged_copy_behind(
+    store: Store, tmp_path: Path, kind: str, version: str
+) -> None:
+    copy = tmp_path / "copy.db"
+    forged = Store(f"sqlite:///{copy}")
+    if kind != "unique index":
+        fill(forged)
+    add_object(forged, kind)
+    if version == "older":
+        with forged._engine.begin() as connection:
+            connection.exec_driver_sql("DROP INDEX conversations_synthetic")
+            if kind == "view":
+                connection.exec_driver_sql("DROP VIEW everything")
+            connection.exec_driver_sql("ALTER TABLE conversations DROP COLUMN synthetic")
+            connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0012'")
+            if kind == "view":
+                connection.exec_driver_sql(SQLITE_OBJECTS[kind])
+    forged.close()
+    fill(store, 100, 3)
+    restore(store.url, copy, replace=True)
+    found = check_store(store.url)
+    assert found.damage == [] and found.foreign == []
+    again = Store(store.url)
+    fill(again, 200, 4)
+    again.start_run("score", {})
+    assert len(again.labels()) == (4 if kind == "unique index" else 54)
+    again.close()
+
+
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        ("UPDATE annotations SET turn = 'x'", "column turn holds str, not int"),
+        ("UPDATE runs SET settings = '{'", "table runs: 1 rows cannot be read"),
+        ("INSERT INTO studies VALUES ('s', '{', 't')", "table studies: 1 rows cannot be read"),
+        ("INSERT INTO people VALUES ('eve', 'king', 'd', 't')", "column role holds none of annotator, lead, admin"),
+        ("INSERT INTO talk_messages VALUES ('t', 0, NULL, 'user', 'x', 'gone', NULL, NULL, 't', '{}')", "column state"),
+        ("DROP TABLE runs; CREATE VIEW runs AS SELECT 1 AS id", "view runs was not made by Accord"),
+        ("CREATE TABLE d AS SELECT * FROM days; DROP TABLE days; ALTER TABLE d RENAME TO days; "
+         "INSERT INTO days SELECT * FROM days", "several rows with the same key"),
+    ],
+)  # fmt: skip
+def test_a_copy_with_forged_rows_is_refused(tmp_path: Path, statement: str, reason: str) -> None:
+    forged = Store(f"sqlite:///{tmp_path}/copy.db")
+    fill(forged, 0, 3)
+    more(forged)
+    forged.close()
+    with sqlite3.connect(tmp_path / "copy.db") as connection:
+        connection.executescript(statement)
+    connection.close()
+    target = f"sqlite:///{tmp_path}/store.db"
+    with pytest.raises((BadInput, StoreError), match=reason):
+        restore(target, tmp_path / "copy.db")
+    opened = Store(target)
+    assert opened.count_conversations() == 0
+    opened.close()
+    assert not [path.name for path in tmp_path.iterdir() if path.name.startswith(".")], "no part is left"
+
+
+def test_sessions_are_not_restored(store: Store, tmp_path: Path) -> None:
+    people = Studies(store)
+    people.people.start_session("digest", "@local", "2999-01-01T00:00:00.000+00:00")
+    people.close()
+    backup(store.url, tmp_path / "copy.db")
+    assert restore(store.url, tmp_path / "copy.db", replace=True)["sessions"] == 0

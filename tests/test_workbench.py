@@ -1,4 +1,4 @@
-"""The workbench: who comes in, who gets what, what is kept, what nobody is told."""
+"""The workbench: sign-in, assignment of items, stored answers, and what annotators are not shown."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import pytest
-from served_workbench import Browser, chats, project, row, served, study, token
+from served_workbench import LINKS, Browser, chats, project, row, served, study, token
 from typer.testing import CliRunner
 
 from accord import Store
 from accord.cli import app, commands  # noqa: F401 - registers the commands
-from accord.live import together
+from accord.live import exposure, together
 from accord.project import Config, Project
 from accord.store import Conflict, IssueAnnotations, LeaseExpired, Studies
 from accord.values import BadInput, Issue, IssueAnnotation, StudySettings, Target, check
-from accord.workbench import Bench, OpenStudy, add_person
+from accord.workbench import Bench, OpenStudy, add_person, local_sign_in_link, workbench_app
 
 # --- who gets what ------------------------------------------------------------------------------------------------
 
@@ -190,6 +190,62 @@ def test_foreign_origins_hosts_and_forged_forms_are_refused(tmp_path: Path) -> N
         assert not len(opened.store.labels())
 
 
+@pytest.mark.parametrize("cookie", ["", "x" * 43])
+def test_a_single_user_signs_in_by_a_link_that_works_once(tmp_path: Path, cookie: str) -> None:
+    with project(tmp_path) as opened, served(opened) as port:
+        link = urlsplit(LINKS[port]() or "").path
+        stranger, user = Browser(port, link="/"), Browser(port, link="/")
+        stranger.cookies = {"accord_session": cookie} if cookie else {}
+        for path in ("/", "/board", "/board.json", "/lead", "/rate/look", "/conversation/gpt-9-1", "/explore"):
+            page = stranger.get(path)
+            assert stranger.status == 401 and "Question 1" not in page, path
+            assert "accord serve" in page and "accord users link" in page, path
+        assert stranger.ask("POST", "/lead/fit", "form=x")[0] == 401
+        assert user.ask("GET", link, Host="evil.example")[0] == 421 and not user.cookies
+        assert user.ask("GET", f"{link}?page=//evil.example")[2] == "/" and user.cookies
+        assert "First look" in user.get("/") and "Question" in user.get("/rate/look")
+        assert user.get("/board") and user.status == 200
+        assert user.ask("GET", "/board", Host="evil.example")[0] == 421
+        stranger.get(link)
+        assert stranger.status == 401, "the link works once"
+        assert user.ask("GET", f"{link}?page=/board")[2] == "/board", "a browser that is signed in goes on"
+        text = (tmp_path / "accord.db").read_bytes()
+        assert link.rpartition("/")[2].encode() not in text and user.cookies["accord_session"].encode() not in text
+        studies = Studies(opened.store)
+        add_person(studies, "ann")
+        with pytest.raises(BadInput, match="accord users link ann"):
+            local_sign_in_link(studies, "http://127.0.0.1:8700")
+        studies.close()
+        user.get("/board")
+        assert user.status == 401, "once there is an account, the single user's session ends"
+
+
+def test_pages_of_a_single_user_are_for_clients_of_this_machine(tmp_path: Path) -> None:
+    with project(tmp_path) as opened:
+        bench = Bench(opened)
+        pages = workbench_app(bench)
+        path = urlsplit(local_sign_in_link(bench.studies, "http://localhost")).path
+
+        def status(client: str) -> int:
+            sent: list[dict[str, Any]] = []
+
+            async def receive() -> dict[str, Any]:
+                return {"type": "http.request", "body": b"", "more_body": False}
+
+            async def send(event: Any) -> None:
+                sent.append(event)
+
+            scope = {"type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "query_string": b"",
+                     "headers": [(b"host", b"localhost")], "client": (client, 1), "scheme": "http", "root_path": "",
+                     "server": ("localhost", 80), "http_version": "1.1"}  # fmt: skip
+            asyncio.run(pages(scope, receive, send))
+            return int(sent[0]["status"])
+
+        assert status("10.0.0.7") == 401
+        assert status("127.0.0.1") == 303
+        bench.close()
+
+
 def test_a_store_of_people_keeps_names_apart(tmp_path: Path) -> None:
     store = Store(f"sqlite:///{tmp_path}/accord.db")
     studies = Studies(store)
@@ -226,14 +282,45 @@ def test_people_are_added_listed_and_let_go(tmp_path: Path, monkeypatch: pytest.
     assert "nobody is called 'ann'" in said("link", "ann", code=1)
 
 
-def test_a_server_beyond_this_machine_needs_people(tmp_path: Path) -> None:
+def test_a_server_that_other_machines_reach_needs_a_user(tmp_path: Path) -> None:
     with project(tmp_path) as opened:
-        with pytest.raises(BadInput, match="nobody added would let anybody rate"):
-            Bench(opened, "0.0.0.0")
+        with pytest.raises(BadInput, match="no user account protects it. Add one: accord users add"):
+            Bench(opened, exposure("0.0.0.0"))
         studies = Studies(opened.store)
         add_person(studies, "ann")
-        Bench(opened, "0.0.0.0").close()
+        Bench(opened, exposure("0.0.0.0")).close()
         studies.close()
+
+
+@pytest.mark.parametrize("token", ["", "a-token-of-sixteen-characters"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--workers", "4", "--proxy", "127.0.0.1", "--name", "scores.example"],
+        ["--name", "scores.example"],
+        ["--host", "0.0.0.0"],
+    ],
+)
+def test_serve_refuses_to_start_without_a_user_where_other_machines_reach_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], token: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ACCORD_TOKEN", token)
+    (tmp_path / "accord.yaml").write_text("studies: {look: {title: First look}}\n")
+    found = CliRunner().invoke(app, ["serve", *arguments])
+    assert found.exit_code == 1 and "accord users add NAME --role lead" in found.stderr, found.output
+    assert f"{arguments[-2] if '--proxy' not in arguments else '--proxy'} " in found.stderr
+
+
+def test_users_link_without_a_name_signs_the_single_user_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "accord.yaml").write_text(f"store: sqlite:///{tmp_path}/accord.db\n")
+    with project(tmp_path) as opened, served(opened) as port:
+        link = CliRunner().invoke(app, ["users", "link", "--url", f"http://127.0.0.1:{port}"]).stdout.strip()
+        assert "First look" in Browser(port, link).get("/")
+        CliRunner().invoke(app, ["users", "add", "ann"])
+        found = CliRunner().invoke(app, ["users", "link"])
+        assert found.exit_code == 1 and "accord users link ann" in found.stderr
 
 
 def test_scores_and_pages_share_an_address() -> None:

@@ -385,8 +385,8 @@ def test_a_reply_is_heard_while_it_is_written_and_stopped(tmp_path: Path) -> Non
 
 def test_a_server_that_dies_between_message_and_reply_loses_neither(tmp_path: Path) -> None:
     with ChatServer(say_hello) as model, project(tmp_path, model.url) as opened:
-        browser = Talker(0)
-        with served(opened) as browser.port:
+        with served(opened) as port:
+            browser = Talker(port)
             browser.begin()
         name = browser.where.rpartition("/")[2]
         studies = Studies(opened.store)
@@ -408,12 +408,12 @@ SERVER = """
 import sys
 from pathlib import Path
 sys.path[:0] = sys.argv[3:]
-from served_workbench import served
+from served_workbench import LINKS, served
 from test_workbench_talk import project
 from accord.workbench import talking
 talking.ALIVE_SECONDS = 2.0  # after which nobody writes on what a dead server has begun
 with project(Path(sys.argv[1]), sys.argv[2]) as opened, served(opened) as port:
-    print(port, flush=True)
+    print(port, LINKS[port](), flush=True)
     sys.stdin.read()
 """
 
@@ -435,10 +435,10 @@ def test_a_server_that_is_killed_in_the_middle_of_a_reply_loses_neither(tmp_path
             server.kill()
 
     with ChatServer(lambda _: spoken(pieces())) as model:
-        browser = Talker(0)
         with started(model.url) as server:
             assert server.stdout is not None
-            browser.port = int(server.stdout.readline())
+            port, link = server.stdout.readline().split()
+            browser = Talker(int(port), link)
             browser.say(browser.begin(), "Hello?", wait="no")
             store = Store(f"sqlite:///{tmp_path}/accord.db")
             studies = Studies(store)
@@ -447,7 +447,7 @@ def test_a_server_that_is_killed_in_the_middle_of_a_reply_loses_neither(tmp_path
         gone.set()
         with started(model.url) as server:
             assert server.stdout is not None
-            browser.port = int(server.stdout.readline())
+            browser.port = int(server.stdout.readline().split()[0])
             last = browser.settled()["messages"]
             assert [each["text"] for each in last] == ["Hello?", "As far as it came"]
             assert last[1]["state"] == "cut" and "the server was stopped" in last[1]["reason"]
@@ -463,8 +463,8 @@ def test_a_server_that_stops_keeps_what_has_come(tmp_path: Path) -> None:
         gone.wait(60)
 
     with ChatServer(lambda _: spoken(pieces())) as model, project(tmp_path, model.url) as opened:
-        browser = Talker(0)
-        with served(opened) as browser.port:
+        with served(opened) as port:
+            browser = Talker(port)
             browser.say(browser.begin(), "Hello?", wait="no")
             while not browser.shown()["messages"][-1]["text"]:
                 threading.Event().wait(0.01)

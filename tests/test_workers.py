@@ -54,8 +54,8 @@ def evaluator() -> Evaluator:
 class Served:
     """`accord serve --workers N`, and what it is asked."""
 
-    def __init__(self, folder: Path, evaluator: Evaluator, *more: str, token: str = "", **config: Any) -> None:
-        self.folder, self.headers = folder, {**JSON, **({"Authorization": f"Bearer {token}"} if token else {})}
+    def __init__(self, folder: Path, evaluator: Evaluator, *more: str, token: str = TOKEN, **config: Any) -> None:
+        self.folder, self.headers = folder, {**JSON, "Authorization": f"Bearer {token}"}
         evaluator.save(folder / "evaluators" / "mixture")
         (folder / "accord.yaml").write_text(json.dumps({"evaluator": "mixture", **config}), encoding="utf-8")
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -105,7 +105,7 @@ class Served:
 
 
 @contextmanager
-def served(folder: Path, evaluator: Evaluator, *more: str, token: str = "", **config: Any) -> Iterator[Served]:
+def served(folder: Path, evaluator: Evaluator, *more: str, token: str = TOKEN, **config: Any) -> Iterator[Served]:
     found = Served(folder, evaluator, *more, token=token, **config)
     try:
         until(found.is_well, found.said)
@@ -236,10 +236,13 @@ class Senders:
 
 
 def test_pages_are_served_by_one_process_at_the_same_address(shared: Served) -> None:
-    from served_workbench import Browser
+    from served_workbench import Browser, printed_link
 
+    assert Browser(shared.port).ask("GET", "/")[0] == 401
+    signed_in = Browser(shared.port, printed_link(shared.said()))
     pages = [Browser(shared.port) for _ in range(6)]  # a connection each: any worker passes it on
-    assert {page.ask("GET", "/")[0] for page in pages} == {303}, "each is let in"
+    for page in pages:
+        page.cookies = signed_in.cookies
     assert all("First look" in page.ask("GET", "/")[1] for page in pages)
     assert shared.post(reply("c"))[1]["status"] == "scored"
     assert pages[0].ask("GET", "/static/nothing.js")[0] == 404
@@ -307,7 +310,7 @@ def test_no_worker_outlives_its_parent(tmp_path: Path, evaluator: Evaluator) -> 
 
 
 def test_what_cannot_begin_is_one_line(tmp_path: Path, evaluator: Evaluator) -> None:
-    service = Served(tmp_path, evaluator, "--annotator", "nobody")
+    service = Served(tmp_path, evaluator, "--annotator", "nobody", token=TOKEN)
     assert service.process.wait(PATIENCE) == 1
     assert "nobody" in service.said().splitlines()[-1] and "Traceback" not in service.said()
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -325,7 +328,7 @@ def test_forged_and_huge_ids_and_floods_are_answered_in_a_line(shared: Served) -
         assert shared.post(reply(name))[1]["status"] == "scored"
     assert shared.post(reply("x" * 10**6))[0] == 422
     for host in ("evil.example", f"evil.example:{shared.port}"):
-        assert shared.ask("GET", "/v1/evaluator", Host=host)[0] == 421
+        assert shared.ask("GET", "/v1/evaluator", Host=host, Authorization="Bearer wrong")[0] == 401
     found = Counter[int]()
 
     def flood(client: int) -> None:

@@ -132,6 +132,20 @@ def note_broken_studies(bench: Bench) -> None:
         note_broken_study(bench.broken[study])
 
 
+def site_of(host: str, port: int) -> str:
+    """Return the URL of a server of this machine."""
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def note_sign_in_link(bench: Bench, site: str, page: str = "/") -> None:
+    """Print the one-time link of the single user; nothing if there are user accounts."""
+    from accord.cli.show import note
+    from accord.workbench import local_sign_in_link
+
+    if bench.accounts.is_single_user:
+        note(f"sign in by this link, which works once: {local_sign_in_link(bench.studies, site, page)}")
+
+
 def evaluator_folder(project: Project, named: Path | None) -> Path:
     """Return the folder of the evaluator to use: the named one, else the one fitted last. Print which one it is."""
     from accord.cli.show import note

@@ -5,8 +5,9 @@ from .reward import Reward as Reward
 from .scorer import IngestResult as IngestResult, LiveScorer as LiveScorer, check_live as check_live
 from .service.app import Service as Service, make_app as make_app, unavailable_app as unavailable_app
 from .service.middleware import App as App, Guard as Guard, Guesses as Guesses, Refused as Refused, SECONDS as SECONDS
-from .service.middleware import check_installed as check_installed, checked_binding as checked_binding
-from .service.middleware import host_name as host_name, is_loopback as is_loopback, together as together
+from .service.middleware import check_installed as check_installed, checked_token as checked_token
+from .service.middleware import exposure as exposure, host_name as host_name
+from .service.middleware import is_local as is_local, is_loopback as is_loopback, together as together
 from .service.schemas import media_type as media_type, message_schema as message_schema
 from .service.server import checked_proxies as checked_proxies, impatient as impatient, serve as serve
 from .service.turns import Batcher as Batcher, Busy as Busy, Late as Late

@@ -10,7 +10,8 @@ from .paid import Claims as Claims, LEASE_SECONDS as LEASE_SECONDS, Paid as Paid
 from .paid import Unsaved as Unsaved, add_paid as add_paid, utc as utc
 from .parts import Computed as Computed, Embedded as Embedded, IssueAnnotations as IssueAnnotations, WIRE as WIRE
 from .parts import Watched as Watched, labels_state as labels_state
-from .people import Conflict as Conflict, People as People, Person as Person, ROLES as ROLES, Role as Role
+from .people import Conflict as Conflict, ONE_TIME_LINK as ONE_TIME_LINK, People as People, Person as Person
+from .people import ROLES as ROLES, Role as Role, SINGLE_USER as SINGLE_USER
 from .rows import Added as Added, Columns as Columns, Keys as Keys, batches as batches
 from .rows import changed_conversation as changed_conversation, conversation_row as conversation_row
 from .rows import label_row as label_row, now as now, unknown_target as unknown_target

@@ -1,28 +1,29 @@
-"""Checks of a store: the database's own checks, its version, its tables, and every row; and every part of the mart.
+"""Checks of a store: the database's own checks, its version, foreign objects, and every row; every part of the mart.
 
-| what is looked at | what is said |
+| check | result |
 |---|---|
 | the file's pages, and each index against its table (`PRAGMA integrity_check`) | what SQLite says of each |
 | references between tables (`PRAGMA foreign_key_check`) | the table and its row |
 | the number of the last migration | whether an older or a newer Accord wrote it |
 | tables and columns | which are missing |
-| every row | which cannot be read, and why |
+| triggers, views, indexes, tables and functions that Accord did not make | each by name; damage if it changes rows |
+| every row: types of columns, JSON, content | which cannot be read, and why |
 | every file of the mart of scores, if there is one | which cannot be read, and why |
 
-Nothing is written, and a store that cannot be opened otherwise is checked as far as it can be read.
+Nothing is written, and a store that other commands cannot open is checked as far as it can be read.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
-from sqlalchemy import Connection, Table, inspect, select, text
+from sqlalchemy import Column, Connection, Integer, LargeBinary, Table, inspect, select, text
 from sqlalchemy.exc import DBAPIError
 
 from accord.store.engine import (
@@ -35,12 +36,34 @@ from accord.store.engine import (
     said,
     version_of,
 )
+from accord.store.foreign import ForeignObject, changed_keys, foreign_objects
 from accord.store.mart import Mart
 from accord.store.mart_files import DAMAGED
 from accord.store.paid import spool_folders
 from accord.store.parts import COMPUTED, VECTOR, check_vector
+from accord.store.people import ROLES
 from accord.store.rows import annotation_from
-from accord.store.schema import alarms, annotated, budgets, cache, claims, conversations, days, runs, scores
+from accord.store.schema import (
+    alarms,
+    annotated,
+    assignments,
+    cache,
+    claims,
+    conversations,
+    days,
+    items,
+    metadata,
+    people,
+    predictions,
+    runs,
+    scores,
+    sessions,
+    studies,
+    talk_messages,
+    talks,
+)
+from accord.store.studies import ItemKind, State
+from accord.store.talks import SaidState, TalkState
 from accord.values import AccordError, BadInput, Conversation, redacted_message
 
 SHOWN = 3
@@ -65,7 +88,8 @@ class Checked:
         version: The number of the last migration; `None` where the store has none.
         rows: How many rows of each table can be read.
         damage: What is damaged; empty where nothing is.
-        notes: What else to know.
+        notes: Other remarks.
+        foreign: Objects that Accord did not make and that change no rows.
     """
 
     store: str
@@ -73,18 +97,20 @@ class Checked:
     rows: dict[str, int] = field(default_factory=dict)
     damage: list[Damage] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """Everything."""
         return {**asdict(self), "damage": [each._asdict() for each in self.damage]}
 
 
-def check_store(url: str, mart: Path | None = None) -> Checked:
+def check_store(url: str, mart: Path | None = None, rows_only: bool = False) -> Checked:
     """Check a store and all its tables.
 
     Args:
         url: The store.
         mart: The folder of its mart of scores, which is checked too.
+        rows_only: Check the rows, which is enough to copy them: triggers and views of the store are left behind then.
 
     Raises:
         BadInput: There is no store of that name.
@@ -100,7 +126,7 @@ def check_store(url: str, mart: Path | None = None) -> Checked:
             engine = reachable(url)
             try:
                 with engine.connect().execution_options(reading=True) as connection:
-                    _look(connection, found, file)
+                    _look(connection, found, file, rows_only)
             finally:
                 engine.dispose()
     except StoreError as error:
@@ -121,10 +147,11 @@ def _check_mart(folder: Path, found: Checked) -> None:
     found.notes += [f"{each} was set aside because it could not be read; nothing reads it" for each in aside]
 
 
-def _look(connection: Connection, found: Checked, file: Path | None) -> None:
+def _look(connection: Connection, found: Checked, file: Path | None, rows_only: bool) -> None:
     if file is not None:
         found.damage += _pages(connection, file)
-    if not inspect(connection).has_table("alembic_version"):
+    replaced = _check_objects(connection, found, foreign_objects(connection), rows_only)
+    if "alembic_version" in replaced or not inspect(connection).has_table("alembic_version"):
         found.damage.append(Damage("it has no table of versions: it is no store of Accord", "name another database"))
         return
     found.version, newest = version_of(connection), newest_migration()
@@ -137,12 +164,34 @@ def _look(connection: Connection, found: Checked, file: Path | None) -> None:
             f"it is of version {found.version}; any other command brings it to {newest}, then check again"
         )
         return
-    for table, reader in READERS.items():
-        missing = _missing(connection, table)
+    _check_objects(connection, found, changed_keys(connection), rows_only)
+    for table in metadata.tables.values():
+        if table.name in replaced:
+            continue
+        reader, missing = READERS.get(table, lambda row: None), _missing(connection, table)
         if missing:
             found.damage.append(Damage(f"table {table.name}: {missing}", "go back to a copy of the store"))
         else:
             _check_rows(connection, table, reader, found, file)
+
+
+def _check_objects(
+    connection: Connection, found: Checked, objects: Sequence[ForeignObject], rows_only: bool
+) -> set[str]:
+    """Name objects that Accord did not make, and return the tables of the store that are replaced by some of them."""
+    for each in objects:
+        if each.replaces_table or (each.is_active and not rows_only):
+            found.damage.append(_foreign_damage(each, connection))
+        else:
+            found.foreign.append(str(each))
+    return {each.name.lower() for each in objects if each.replaces_table}
+
+
+def _foreign_damage(found: ForeignObject, connection: Connection) -> Damage:
+    repair = "copy the rows into a new store: accord store restore FILE"
+    if not found.name.startswith("sqlite_autoindex"):
+        repair = f"if you did not make it, do not trust the store; remove it: {found.drop(connection.dialect.name)}"
+    return Damage(f"{found} was not made by Accord and changes rows of the store", repair)
 
 
 def _pages(connection: Connection, file: Path) -> Iterator[Damage]:
@@ -173,10 +222,11 @@ def _check_rows(
 ) -> None:
     """Read every row of a table."""
     wrong: list[tuple[Mapping[str, Any], str]] = []
-    count, keys = 0, [column.name for column in table.primary_key.columns]
+    count, keys, check_types = 0, [column.name for column in table.primary_key.columns], _type_check(table)
     try:
         for row in connection.execution_options(yield_per=500).execute(select(table)):
             try:
+                check_types(row)
                 reader(row)
                 count += 1
             except (AccordError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -229,6 +279,22 @@ def _literal(value: Any) -> str:
 # --- reading rows ---------------------------------------------------------------------------------------------------
 
 
+def _type_check(table: Table) -> Callable[[Sequence[Any]], None]:
+    """Return a function that checks the types of a row: SQLite stores any value in any column."""
+    expected = [(column.name, _type_of(column), bool(column.nullable)) for column in table.columns]
+
+    def check(row: Sequence[Any]) -> None:
+        for value, (name, kind, is_nullable) in zip(row, expected, strict=True):
+            if not (isinstance(value, kind) or (value is None and is_nullable)):
+                raise ValueError(f"column {name} holds {type(value).__name__}, not {kind.__name__}")
+
+    return check
+
+
+def _type_of(column: Column[Any]) -> type:
+    return int if isinstance(column.type, Integer) else bytes if isinstance(column.type, LargeBinary) else str
+
+
 def _conversation(row: Any) -> None:
     Conversation.from_json(json.loads(row.content))
     if row.hash != "s256:" + hashlib.sha256(row.content.encode("utf-8", "surrogatepass")).hexdigest():
@@ -253,14 +319,37 @@ def _content(row: Any) -> None:
     json.loads(row.content)
 
 
+def _one_of(column: str, allowed: Collection[str]) -> Callable[[Any], None]:
+    """Return a reader that checks the value of a column."""
+
+    def check(row: Any) -> None:
+        if getattr(row, column) not in allowed:
+            raise ValueError(f"column {column} holds none of {', '.join(allowed)}")
+
+    return check
+
+
+def _message(row: Any) -> None:
+    _one_of("state", get_args(SaidState))(row)
+    json.loads(row.about)
+
+
 READERS: Mapping[Table, Callable[[Any], object]] = {
     conversations: _conversation,
     annotated: annotation_from,
     cache: _cached,
     claims: lambda row: datetime.fromisoformat(row.until),
-    budgets: lambda row: (int(row.requests), int(row.tokens), int(row.money)),
     runs: _run,
     scores: _content,
     days: _content,
     alarms: _content,
+    people: _one_of("role", ROLES),
+    sessions: lambda row: datetime.fromisoformat(row.until),
+    studies: _content,
+    items: _one_of("kind", get_args(ItemKind)),
+    assignments: _one_of("state", get_args(State)),
+    predictions: _content,
+    talks: _one_of("state", get_args(TalkState)),
+    talk_messages: _message,
 }
+"""Check the content of a table's rows; `budgets` and others need no more than their types."""

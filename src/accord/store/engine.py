@@ -19,6 +19,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import QueuePool
 from sqlalchemy.schema import ExecutableDDLElement
 
+from accord.store.foreign import UnsafeStore, changed_keys, check_active, check_objects
 from accord.store.schema import metadata
 from accord.values import AccordError, BadInput, MissingExtra, keep_url_secrets, make_private
 
@@ -45,12 +46,13 @@ def open_engine(url: str) -> Engine:
 
     Raises:
         BadInput: The URL names no database Accord knows, or a store from a newer Accord.
-        StoreError: The database cannot be reached or written.
+        StoreError: The database cannot be reached or written, or has triggers or other objects that change its rows.
     """
     with said(url):
         engine = reachable(url)
-        if _version(engine) != newest_migration():
+        if not _is_newest(engine):
             _migrate(engine)
+            _is_newest(engine, warns=False)
     return engine
 
 
@@ -244,6 +246,22 @@ def migrations() -> list[str]:
 def newest_migration() -> str:
     """The number of the last migration this version of Accord knows."""
     return migrations()[-1]
+
+
+def _is_newest(engine: Engine, warns: bool = True) -> bool:
+    """Return whether a store has the newest version.
+
+    Raises:
+        StoreError: It has objects that change its rows and that Accord did not make.
+    """
+    with engine.connect().execution_options(reading=True) as connection:
+        try:
+            check_objects(connection, warns)
+            is_newest = version_of(connection) == newest_migration()
+            check_active(changed_keys(connection) if is_newest else [])
+        except UnsafeStore as error:
+            raise StoreError(str(error)) from None
+        return is_newest
 
 
 def _version(engine: Engine) -> str | None:

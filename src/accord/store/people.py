@@ -1,4 +1,8 @@
-"""Who may come in, by which link, and in which browser. Links and browsers are kept as digests of their keys alone."""
+"""User accounts, their sessions, and the sign-in of a single user. Keys are stored as digests only.
+
+A row of `sessions` belongs to an account, or, while there is no account, to the single user: `SINGLE_USER` marks a
+session and `ONE_TIME_LINK` a sign-in link that was not used yet. No account can have these names.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ from accord.values import Annotation, BadInput
 
 Role = Literal["annotator", "lead", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)
+SINGLE_USER, ONE_TIME_LINK = "@local", "@link"
 
 
 class Conflict(BadInput):
@@ -96,7 +101,7 @@ class People:
         return next((Person(*row) for row in self._store._stream(query)), None)
 
     def start_session(self, digest: str, person: str, until: str) -> None:
-        """Remember a browser by the digest of its key, and forget those whose time is over."""
+        """Add a session, or a one-time link, by the digest of its key, and delete expired ones."""
 
         def work(connection: Connection) -> None:
             connection.execute(delete(sessions).where(sessions.c.until < now()))
@@ -110,6 +115,24 @@ class People:
         query = query.where(sessions.c.digest == digest, sessions.c.until >= now())
         return next((Person(*row) for row in self._store._stream(query)), None)
 
+    def is_single_user(self, digest: str) -> bool:
+        """Return True if the digest belongs to an unexpired session of the single user."""
+        query = select(sessions.c.digest).where(
+            sessions.c.digest == digest, sessions.c.person == SINGLE_USER, sessions.c.until >= now()
+        )
+        return next(iter(self._store._stream(query)), None) is not None
+
+    def use_link(self, digest: str) -> bool:
+        """Delete an unexpired one-time link; False if there is none. Of concurrent calls only one gets True."""
+
+        def work(connection: Connection) -> bool:
+            link = delete(sessions).where(
+                sessions.c.digest == digest, sessions.c.person == ONE_TIME_LINK, sessions.c.until >= now()
+            )
+            return connection.execute(link).rowcount == 1
+
+        return self._writer.run(work)
+
     def end_session(self, digest: str) -> None:
-        """Forget a browser."""
+        """Delete a session."""
         self._writer.run(lambda connection: connection.execute(delete(sessions).where(sessions.c.digest == digest)))

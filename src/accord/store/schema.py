@@ -49,19 +49,18 @@ What its author changed on a page stays, and the one that replaces it names it: 
 a chain. Only the last of a chain is a label.
 """
 
-# In words that both databases know: SQLAlchemy's own would load a dialect that is not used, which takes its time. Most
-# annotations have no signature, and were given on no page.
-for _index in (
-    "INDEX annotations_by_signature ON annotations (signature, conversation) WHERE signature IS NOT NULL",
-    "UNIQUE INDEX annotations_by_answer ON annotations (answer) WHERE answer IS NOT NULL",
-    "UNIQUE INDEX annotations_by_replaced ON annotations (replaces) WHERE replaces IS NOT NULL",
-):
-    event.listen(annotated, "after_create", DDL(f"CREATE {_index}"))  # type: ignore[no-untyped-call]
-event.listen(
-    conversations,
-    "after_create",
-    DDL("CREATE INDEX conversations_synthetic ON conversations (id) WHERE synthetic IS NOT NULL"),  # type: ignore[no-untyped-call]
-)
+INDEXES = {
+    "INDEX annotations_by_signature ON annotations (signature, conversation) WHERE signature IS NOT NULL": annotated,
+    "UNIQUE INDEX annotations_by_answer ON annotations (answer) WHERE answer IS NOT NULL": annotated,
+    "UNIQUE INDEX annotations_by_replaced ON annotations (replaces) WHERE replaces IS NOT NULL": annotated,
+    "INDEX conversations_synthetic ON conversations (id) WHERE synthetic IS NOT NULL": conversations,
+}
+"""Partial indexes, most of whose columns are null, with their tables.
+
+They are SQL that both databases understand, because `Index` with a condition imports the dialect of the other one.
+"""
+for _index, _table in INDEXES.items():
+    event.listen(_table, "after_create", DDL(f"CREATE {_index}"))  # type: ignore[no-untyped-call]
 
 cache = Table(
     "cache",

@@ -3,7 +3,7 @@
 | | SQLite | PostgreSQL |
 |---|---|---|
 | `backup` | `VACUUM INTO`: one reading transaction | rows by one snapshot (`REPEATABLE READ`) |
-| `restore` | SQLite's own backup, in one transaction | one transaction that locks the tables |
+| `restore` | rows to a new file, which SQLite's backup copies over the store | one transaction that locks the tables |
 | `vacuum` | `VACUUM`, `ANALYZE`, the log emptied | `VACUUM (ANALYZE)` of each table |
 | `prune` | some thousand rows a transaction | the same |
 
@@ -13,29 +13,32 @@ either kind.
 
 from __future__ import annotations
 
+import logging
 import shutil
 import sqlite3
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Engine, Table, and_, delete, func, not_, select, text, tuple_
+from sqlalchemy import Connection, Engine, Table, and_, delete, func, not_, select, text, tuple_
 
 from accord.store.bulk import add_rows
 from accord.store.check import check_store
 from accord.store.engine import LOCK_WAIT_MS, StoreError, connected, newest_migration, open_engine, parsed_url, said
+from accord.store.foreign import foreign_objects
 from accord.store.parts import COMPUTED
 from accord.store.rows import batches
-from accord.store.schema import alarms, cache, claims, days, metadata, runs, scores
+from accord.store.schema import alarms, cache, claims, days, metadata, runs, scores, sessions
 from accord.store.store import Store
 from accord.values import BadInput, make_private
 
 ROWS_AT_ONCE = 5000
 """Rows of one transaction: short enough that others who write wait for less than a second."""
 CACHED = "cache"
+_logger = logging.getLogger("accord")
 
 
 def backup(url: str, target: Path) -> dict[str, int]:
@@ -60,7 +63,7 @@ def backup(url: str, target: Path) -> dict[str, int]:
                 with _named(f"cannot copy to {target}"):
                     driver.execute("VACUUM INTO ?", (str(part),))
         else:
-            _copied_out(source, url, part)
+            _copy_rows(source, url, part)
         found = check_store(str(part))
         if found.damage:
             raise StoreError(f"the copy is not whole: {found.damage[0].what}. Check the store: accord store check")
@@ -90,36 +93,62 @@ def _synced(path: Path) -> None:
         os.fsync(stream.fileno())
 
 
-def _copied_out(source: Engine, url: str, part: Path) -> None:
+def _copy_rows(source: Engine, url: str, part: Path, tables: Sequence[Table] = tuple(metadata.sorted_tables)) -> None:
+    """Copy the rows of tables, as of one moment, to a new SQLite store."""
     copy = open_engine(str(part))
+    is_sqlite = source.dialect.name == "sqlite"
+    options: dict[str, Any] = {"reading": True} if is_sqlite else {"isolation_level": "REPEATABLE READ"}
     try:
-        with said(url), source.connect() as reading:
-            snapshot = reading.execution_options(isolation_level="REPEATABLE READ")
-            for table in metadata.sorted_tables:
-                rows = snapshot.execution_options(yield_per=ROWS_AT_ONCE).execute(select(table)).mappings()
-                for batch in batches(rows, ROWS_AT_ONCE):
+        with said(url), source.connect().execution_options(**options) as snapshot:
+            for table in tables:
+                for rows in _rows(snapshot, table):
                     with said(str(part)), copy.begin() as writing:
-                        add_rows(writing, table, [dict(row) for row in batch])
+                        _add_each(writing, table, rows)
     finally:
         copy.dispose()
 
 
+def _rows(connection: Connection, table: Table) -> Iterator[list[dict[str, Any]]]:
+    """Yield the rows of a table in batches."""
+    rows = connection.execution_options(yield_per=ROWS_AT_ONCE).execute(select(table)).mappings()
+    for batch in batches(rows, ROWS_AT_ONCE):
+        yield [dict(row) for row in batch]
+
+
+def _add_each(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
+    """Add rows to a table.
+
+    Raises:
+        StoreError: Two rows have the same key, which the tables of a store do not allow.
+    """
+    if add_rows(connection, table, rows) != len(rows):
+        raise StoreError(f"table {table.name} of the copy has several rows with the same key")
+
+
 def restore(url: str, source: Path, replace: bool = False) -> dict[str, int]:
-    """Put a copy in the place of what a store holds, all of it or nothing; rows per table.
+    """Replace the content of a store with the rows of a copy, all of them or none.
+
+    Only rows of Accord's tables are copied, into tables that Accord makes; triggers, views and other objects of the
+    copy are not. Sessions are not copied either, so that users sign in again.
 
     Args:
         url: The store.
-        source: The copy; it is not changed.
-        replace: Whether what the store holds may go.
+        source: The copy, which is not changed.
+        replace: Whether the store may hold rows, which are deleted.
+
+    Returns:
+        The number of rows of each table.
 
     Raises:
-        BadInput: There is no such copy, it is damaged or of a newer Accord, or the store holds something and `replace`
-            is not set.
+        BadInput: There is no such copy, it is damaged or of a newer Accord, or the store holds rows and `replace` is
+            not set.
         StoreError: The store cannot be written; it is as it was.
     """
-    found = check_store(str(source))
+    found = check_store(str(source), rows_only=True)
     if found.damage:
         raise BadInput(f"{source} cannot be restored: {found.damage[0].what}")
+    for each in found.foreign:
+        _logger.warning("not restored: %s", each)
     store = Store(url)
     older: Path | None = None
     try:
@@ -130,7 +159,10 @@ def restore(url: str, source: Path, replace: bool = False) -> dict[str, int]:
         if found.version != newest_migration():  # the copy stays as it is: a copy of it is brought up to date
             older = source.with_name(f".{source.name}.{uuid.uuid4().hex[:8]}")
             shutil.copyfile(source, make_private(older))
+            _drop_objects(older)
             open_engine(str(older)).dispose()
+            if (migrated := check_store(str(older), rows_only=True)).damage:
+                raise BadInput(f"{source} cannot be restored: {migrated.damage[0].what}")
         with said(url):
             _put_back(store, older or source)
         return _counts(store)
@@ -144,27 +176,49 @@ def _counts(store: Store) -> dict[str, int]:
     return {table.name: store._one(select(func.count()).select_from(table)) or 0 for table in metadata.sorted_tables}
 
 
-def _put_back(store: Store, copy: Path) -> None:
-    parsed = parsed_url(store.url)
-    if parsed.get_backend_name() == "sqlite":
-        with (
-            _named(f"cannot restore {copy}"),
-            closing(sqlite3.connect(copy)) as reading,
-            closing(sqlite3.connect(str(parsed.database), timeout=LOCK_WAIT_MS / 1000)) as writing,
-        ):
-            reading.backup(writing)
-        return
-    reader = connected(str(copy))
-    names = ", ".join(table.name for table in metadata.sorted_tables)
+def _drop_objects(copy: Path) -> None:
+    """Drop triggers, views and foreign indexes of a copy, before migrations write to it."""
+    engine = connected(str(copy))
     try:
-        with reader.connect().execution_options(reading=True) as reading_rows, store._engine.begin() as connection:
-            connection.exec_driver_sql(f"TRUNCATE {names}")  # locks them until all of it is there
-            for table in metadata.sorted_tables:
-                rows = reading_rows.execution_options(yield_per=ROWS_AT_ONCE).execute(select(table)).mappings()
-                for batch in batches(rows, ROWS_AT_ONCE):
-                    add_rows(connection, table, [dict(row) for row in batch])
+        with said(str(copy)), engine.begin() as connection:
+            for each in foreign_objects(connection):
+                if each.kind in {"trigger", "view", "index"}:
+                    connection.exec_driver_sql(each.drop("sqlite"))
+    finally:
+        engine.dispose()
+
+
+def _put_back(store: Store, copy: Path) -> None:
+    parsed, reader = parsed_url(store.url), connected(str(copy))
+    tables = [table for table in metadata.sorted_tables if table is not sessions]
+    try:
+        if parsed.get_backend_name() == "sqlite":
+            _replace_file(Path(str(parsed.database)), reader, copy, tables)
+            return
+        names = ", ".join(table.name for table in metadata.sorted_tables)
+        with reader.connect().execution_options(reading=True) as reading, store._engine.begin() as connection:
+            connection.exec_driver_sql(f"TRUNCATE {names}")  # locks the tables until all rows are there
+            for table in tables:
+                for rows in _rows(reading, table):
+                    _add_each(connection, table, rows)
     finally:
         reader.dispose()
+
+
+def _replace_file(file: Path, reader: Engine, copy: Path, tables: Sequence[Table]) -> None:
+    """Copy rows to a new SQLite file, and that file over the store in one transaction."""
+    part = file.with_name(f".{file.name}.{uuid.uuid4().hex[:8]}")
+    try:
+        _copy_rows(reader, str(copy), part, tables)
+        with (
+            _named(f"cannot restore {copy}"),
+            closing(sqlite3.connect(part)) as reading,
+            closing(sqlite3.connect(file, timeout=LOCK_WAIT_MS / 1000)) as writing,
+        ):
+            reading.backup(writing)
+    finally:
+        for left in (part, *(part.with_name(part.name + end) for end in ("-wal", "-shm", "-journal"))):
+            left.unlink(missing_ok=True)
 
 
 def vacuum(url: str) -> tuple[int, int]:

@@ -1,5 +1,5 @@
 from .accounts import Accounts as Accounts, Visitor as Visitor, add_person as add_person, change_role as change_role
-from .accounts import new_link as new_link
+from .accounts import local_sign_in_link as local_sign_in_link, new_link as new_link
 from .app import Bench as Bench, workbench_app as workbench_app
 from .asking import OpenStudy as OpenStudy, Sheet as Sheet
 from .detection import detection_outcome as detection_outcome

@@ -1,8 +1,11 @@
-"""Who somebody is: personal links, sessions of browsers, and roles.
+"""User accounts: personal links, sessions of browsers, roles, and the single user of a machine.
 
-A link holds a random key; the store has its digest alone. Opened, it asks to go on, and the browser gets a session of
-its own: a link that a mail program looked at beforehand starts none. On one's own machine, where nobody has been added,
-there is one person and no link.
+A personal link holds a random key; the store has its digest alone. The page it opens asks for a confirmation, so that a
+mail program that fetches the link starts no session.
+
+While there are no accounts, a server that only this machine can reach has a single user, an admin. This user signs in
+by a one-time link, which `accord serve` and `accord users link` print, since other accounts of the machine reach the
+server as well.
 """
 
 from __future__ import annotations
@@ -12,14 +15,17 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from urllib.parse import quote
 
-from accord.live import Refused, is_loopback
-from accord.store import ROLES, Person, Role, Studies
+from starlette.requests import Request
+
+from accord.live import Refused, is_local
+from accord.store import ONE_TIME_LINK, ROLES, SINGLE_USER, Person, Role, Studies
 from accord.values import BadInput, UnknownName
 from accord.workbench.forms import digest_of, key_in, new_key
 
 COOKIE = "accord_session"
-SESSION_DAYS = 30
+SESSION_DAYS, LINK_DAYS = 30, 1
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}", re.ASCII)
 _RIGHTS: Mapping[Role, int] = {role: rank for rank, role in enumerate(ROLES)}
 
@@ -89,45 +95,91 @@ class Visitor:
             raise Refused(403, f"this page is for people with the role {role}; yours is {self.person.role}")
 
 
-class Accounts:
-    """Everybody who may come in."""
+def local_sign_in_link(studies: Studies, site: str, page: str = "/") -> str:
+    """Return a new one-time link that signs the single user of this machine in.
 
-    def __init__(self, studies: Studies, host: str = "127.0.0.1") -> None:
-        """With nobody added, the one person of this machine.
+    Args:
+        studies: The store's studies; any process that can write to the store can make a link for a running server.
+        site: The address of the workbench, such as `http://127.0.0.1:8700`.
+        page: The page that the link leads to.
+
+    Raises:
+        BadInput: There are user accounts, which have personal links.
+    """
+    if people := studies.people.everybody():
+        raise BadInput(
+            f"this project has user accounts, which sign in by personal links. accord users link {people[0].name} "
+            "prints a new one"
+        )
+    place = "" if page == "/" else f"?page={quote(page)}"
+    return f"{site.rstrip('/')}/in/{_start(studies, ONE_TIME_LINK, LINK_DAYS)}{place}"
+
+
+def _start(studies: Studies, person: str, days: int) -> str:
+    """Add a session or a one-time link to the store, and return its key."""
+    key, until = new_key(), datetime.now(UTC) + timedelta(days=days)
+    studies.people.start_session(digest_of(key), person, until.isoformat(timespec="milliseconds"))
+    return key
+
+
+class Accounts:
+    """The accounts that may sign in, or the single user of this machine while there are none."""
+
+    def __init__(self, studies: Studies, exposure: str = "") -> None:
+        """Read whether there are accounts.
+
+        Args:
+            studies: Of the store with the accounts.
+            exposure: The option that makes the server reachable from other machines; see `exposure`.
 
         Raises:
-            BadInput: Nobody is added, and it listens beyond this machine.
+            BadInput: There is no account, and other machines can reach the server.
         """
         self.studies = studies
-        self.is_alone = not studies.people.everybody()
-        if self.is_alone and not is_loopback(host):
+        self._is_single_user = not studies.people.everybody()
+        if self._is_single_user and exposure:
             raise BadInput(
-                f"listening on {host} with nobody added would let anybody rate; accord users add NAME --role lead, or "
-                "listen on 127.0.0.1"
+                f"{exposure} makes the workbench reachable from other machines, and no user account protects it. Add "
+                f"one: accord users add NAME --role lead. Or serve this machine alone, without {exposure}"
             )
-        self._alone = Person(_own_name(), "admin", "")
+        self._single_user = Person(_own_name(), "admin", "")
 
-    def visitor(self, cookies: Mapping[str, str]) -> Visitor | None:
-        """Who a browser is; `None` where it has not come in, or not lately."""
-        key = key_in(cookies.get(COOKIE, ""))
+    @property
+    def is_single_user(self) -> bool:
+        """True while there are no accounts; never True again once there was one."""
+        if self._is_single_user and self.studies.people.everybody():
+            self._is_single_user = False
+        return self._is_single_user
+
+    def visitor(self, request: Request) -> Visitor | None:
+        """Return the signed-in user of a browser, or `None`."""
+        key = key_in(request.cookies.get(COOKIE, ""))
         if key is None:
             return None
-        if self.is_alone and self.studies.people.everybody():
-            self.is_alone = False  # somebody was added since: from now on everybody needs a link
-        person = self._alone if self.is_alone else self.studies.people.session(digest_of(key))
+        if not self.is_single_user:
+            person = self.studies.people.session(digest_of(key))
+        elif is_local(request.scope) and self.studies.people.is_single_user(digest_of(key)):
+            person = self._single_user
+        else:
+            person = None
         return None if person is None else Visitor(person, key)
 
     def invited(self, key: str) -> Person | None:
-        """Whose link this is."""
+        """Return the account of a personal link."""
         found = key_in(key)
         return None if found is None else self.studies.people.of(digest_of(found))
 
     def enter(self, person: Person) -> str:
-        """Begin a session; returns the key for the browser's cookie."""
-        key = new_key()
-        until = datetime.now(UTC) + timedelta(days=SESSION_DAYS)
-        self.studies.people.start_session(digest_of(key), person.name, until.isoformat(timespec="milliseconds"))
-        return key
+        """Start a session of an account, and return the key for the browser's cookie."""
+        return _start(self.studies, person.name, SESSION_DAYS)
+
+    def enter_by_link(self, key: str, request: Request) -> str | None:
+        """Use up a one-time link, and return the key for the browser's cookie; `None` if the link is not valid."""
+        found = key_in(key)
+        if found is None or not self.is_single_user or not is_local(request.scope):
+            return None
+        is_valid = self.studies.people.use_link(digest_of(found))
+        return _start(self.studies, SINGLE_USER, SESSION_DAYS) if is_valid else None
 
     def leave(self, visitor: Visitor) -> None:
         """End a session."""

@@ -1,4 +1,4 @@
-"""The workbench as a web application: who comes in, what every page shares, and the routes of each part.
+"""The workbench as a web application: sign-in, what every page shares, and the routes of each part.
 
 `Bench` is what the parts share: the project, its open studies, its people, and how a page is made. Every page is also
 there as JSON, under its address with `.json`. Pages load nothing from elsewhere, run no script but the workbench's own
@@ -48,15 +48,19 @@ class Bench:
         broken: The error of each study that cannot be opened, by name.
     """
 
-    def __init__(self, project: Project, host: str = "127.0.0.1") -> None:
+    def __init__(self, project: Project, exposure: str = "") -> None:
         """Open every study of the project; a study that cannot be opened blocks no other.
 
+        Args:
+            project: The project.
+            exposure: The option that makes the server reachable from other machines; see `exposure`.
+
         Raises:
-            BadInput: No user account exists, and the server listens beyond this machine.
+            BadInput: No user account exists, and other machines can reach the server.
         """
         self.project = project
         self.studies = Studies(project.store)
-        self.accounts = Accounts(self.studies, host)
+        self.accounts = Accounts(self.studies, exposure)
         self.open: dict[str, OpenStudy] = {}
         self.broken: dict[str, str] = {}
         for name in project.config.studies:
@@ -110,14 +114,16 @@ class Bench:
     # --- requests -----------------------------------------------------------------------------------------------
 
     def visitor(self, request: Request, role: Role = "annotator") -> Visitor:
-        """Who asks.
+        """Return the signed-in user of a request.
 
         Raises:
-            Refused: With 401 where nobody came in by this browser, with 403 where the person may not.
+            Refused: With 401 if nobody is signed in, with 403 if the user's role does not allow the request.
         """
-        found = self.accounts.visitor(request.cookies)
+        found = self.accounts.visitor(request)
         if found is None:
-            raise Refused(401, "you are not signed in, or were away for long; open your personal link again")
+            link = "the sign-in link that accord serve printed, or a new one: accord users link"
+            link = link if self.accounts.is_single_user else "your personal link again"
+            raise Refused(401, f"you are not signed in, or your session is over; open {link}")
         found.check_may(role)
         return found
 
@@ -157,7 +163,7 @@ class Bench:
             return JSONResponse({"error": reason}, status, headers)
         visitor = None
         if status not in {503}:
-            visitor = await run_in_threadpool(self.accounts.visitor, request.cookies)
+            visitor = await run_in_threadpool(self.accounts.visitor, request)
         answer = self.page("wrong", visitor, status, reason=reason)
         answer.headers.update(headers)
         return answer
@@ -261,10 +267,10 @@ class _WithHeaders:
 
 
 class Doorkeeper(Guard):
-    """Lets requests in that are addressed to this server by a name it has, so that no page elsewhere can rebind one."""
+    """Refuse requests whose Host header is not a name of this server, so that no page elsewhere can rebind one."""
 
     def __init__(self, app: App, names: frozenset[str], body: int = BODY, seconds: float = SECONDS) -> None:
-        super().__init__(app, None, body, seconds)
+        super().__init__(app, body, seconds)
         self.names = names
 
     def _check_sender(self, scope: Any, headers: dict[bytes, bytes]) -> None:

@@ -1,6 +1,8 @@
-"""Coming in and going out: the first page, personal links, sessions, and the files that pages load."""
+"""Signing in and out: the first page, sign-in links, sessions, and the files that pages load."""
 
 from __future__ import annotations
+
+import re
 
 from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
@@ -9,9 +11,12 @@ from starlette.exceptions import HTTPException
 
 from accord.workbench.accounts import COOKIE, SESSION_DAYS
 from accord.workbench.app import Bench, static_file
-from accord.workbench.forms import check_same_origin, fields_of, new_key
+from accord.workbench.forms import check_same_origin, fields_of
 
 _NO_LINK = "this link is not valid any more; ask for a new one"
+_USED_LINK = "this link was used, or is older than a day. Print a new one: accord users link"
+_PAGE = re.compile(r"/(?:[\w.-]+/?)*", re.ASCII)
+"""Pages that a one-time link may lead to: addresses of this server."""
 
 
 def add_routes(app: FastAPI, bench: Bench) -> None:
@@ -47,23 +52,31 @@ class _Doors:
         return Response(found[0], media_type=found[1], headers={"Cache-Control": "public, max-age=86400"})
 
     def home(self, request: Request) -> Response:
-        """The studies; on one's own machine the first visit begins a session."""
-        bench, visitor = self.bench, self.bench.accounts.visitor(request.cookies)
-        if visitor is None and bench.accounts.is_alone and COOKIE not in request.cookies:
-            answer = RedirectResponse("/", 303)
-            _keep(request, answer, new_key())
-            return answer
+        """Show the studies, or how to sign in."""
+        bench, visitor = self.bench, self.bench.accounts.visitor(request)
         if visitor is None:
-            return bench.page("door", None, person=None, key="")
+            is_single_user = bench.accounts.is_single_user
+            return bench.page("door", None, 401, person=None, key="", is_single_user=is_single_user)
         mine = [study for study in bench.open.values() if study.is_for(visitor.person) or visitor.may("lead")]
         return bench.page("home", visitor, studies=mine, broken=bench.errors_for(visitor))
 
-    def door(self, key: str, request: Request) -> Response:
-        """What a personal link shows: whose it is, and a button; to look at it changes nothing."""
-        person = self.bench.accounts.invited(key)
+    def door(self, key: str, request: Request, page: str = "/") -> Response:
+        """Show the account of a personal link, with a button to sign in; or sign in by a one-time link."""
+        accounts = self.bench.accounts
+        if accounts.is_single_user:
+            return self._enter_by_link(key, request, page if _PAGE.fullmatch(page) else "/")
+        person = accounts.invited(key)
         if person is None:
             raise self.bench.guesses.wrong(request.scope, _NO_LINK)
-        return self.bench.page("door", None, person=person, key=key)
+        return self.bench.page("door", None, person=person, key=key, is_single_user=False)
+
+    def _enter_by_link(self, key: str, request: Request, page: str) -> Response:
+        session, answer = self.bench.accounts.enter_by_link(key, request), RedirectResponse(page, 303)
+        if session is not None:
+            _keep(request, answer, session)
+        elif self.bench.accounts.visitor(request) is None:
+            raise self.bench.guesses.wrong(request.scope, _USED_LINK)
+        return answer
 
     async def enter(self, request: Request) -> Response:
         check_same_origin(request.headers, request.url.scheme)

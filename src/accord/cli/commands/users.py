@@ -1,4 +1,4 @@
-"""`accord users`: who may come into the workbench, by which link."""
+"""`accord users`: user accounts of the workbench and their sign-in links."""
 
 from __future__ import annotations
 
@@ -62,11 +62,22 @@ def add(
 
 @users.command("link")
 @guarded
-def link(name: Name, url: Site = SITE, config_file: ConfigFile = None, as_json: AsJson = False) -> None:
-    """Print a new personal link; the old one, and every browser that came in by it, is out."""
-    from accord.workbench import new_link
+def link(
+    name: Annotated[str | None, typer.Argument(help="A user; leave it out while there are no users.")] = None,
+    url: Site = SITE,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print a new personal link; the old link and the sessions that it started end.
+
+    Without users and without NAME: print a link that signs one browser of this machine in, once.
+    """
+    from accord.workbench import local_sign_in_link, new_link
 
     with _studies(config_file) as studies:
+        if name is None:
+            show({"link": local_sign_in_link(studies, url)}, as_json, lambda found: found["link"])
+            return
         _show_link(name, new_link(studies, name), url, as_json)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from accord.cli.app import command
-from accord.cli.options import AsJson, ConfigFile, note_broken_studies, open_project
+from accord.cli.options import AsJson, ConfigFile, note_broken_studies, note_sign_in_link, open_project, site_of
 from accord.cli.show import note, show
 
 
@@ -58,13 +58,14 @@ def validate(
             turns = study.begin()
         finally:
             studies.close()
-        from accord.live import check_installed, serve
+        from accord.live import check_installed, exposure, serve
 
         check_installed()
-        bench = workbench.Bench(project, host)
+        bench = workbench.Bench(project, exposure(host, name or ()))
         pages = workbench.workbench_app(bench, frozenset(map(str.lower, [host, *(name or ())])))
         note_broken_studies(bench)
-        note(f"{turns} turns, {study.settings.per_item} people each, at http://{host}:{port}/rate/{flow}")
+        note(f"{turns} turns, {study.settings.per_item} people each, at {site_of(host, port)}/rate/{flow}")
+        note_sign_in_link(bench, site_of(host, port), f"/rate/{flow}")
         try:
             serve(pages, host, port)
         finally:

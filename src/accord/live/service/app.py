@@ -30,7 +30,7 @@ from accord.live.messages import HistoryDeduplicator, Message, Once, message_fro
 from accord.live.service import schemas
 from accord.live.service.exports import export_of
 from accord.live.service.figures import Counted, Gauges
-from accord.live.service.middleware import BODY, SECONDS, App, Guard
+from accord.live.service.middleware import BODY, SECONDS, App, TokenGuard
 from accord.live.service.schemas import JSON, LOGS, PROTOBUF, TRACES, Signal, media_type
 from accord.live.service.turns import ASKED_AT_ONCE, WAITING, Batcher, Busy, Late
 from accord.live.watching.watch import WatchReport
@@ -300,19 +300,22 @@ def _read(row: Any) -> Message | Row:
         return refused(str(error), row)
 
 
-def make_app(service: Service, token: str | None = None, body: int = BODY, seconds: float = SECONDS) -> Counted:
+def make_app(
+    service: Service, token: str, body: int = BODY, seconds: float = SECONDS, loopback_only: bool = False
+) -> Counted:
     """The ASGI application: routes behind the guard, and every request counted.
 
     Args:
         service: What the routes share.
-        token: What everyone but the health check has to name.
+        token: Required from every client, except for the paths in `OPEN_PATHS`.
         body: Bytes that a request may have.
         seconds: For a request to arrive in.
+        loopback_only: Whether the client's address and the Host header must be loopback.
     """
-    return Counted(Guard(_routes(service), token, body, seconds), service.gauges)
+    return Counted(TokenGuard(_routes(service), token, body, seconds, loopback_only), service.gauges)
 
 
-def unavailable_app(reason: str, token: str | None = None, body: int = BODY) -> App:
+def unavailable_app(reason: str, token: str, body: int = BODY, loopback_only: bool = False) -> App:
     """Return an ASGI application for the addresses of live scoring that answers 503 with the reason.
 
     The health check answers 200, because the pages of the workbench are served.
@@ -324,7 +327,7 @@ def unavailable_app(reason: str, token: str | None = None, body: int = BODY) -> 
         return {"status": "degraded"}
 
     app.mount("/", JSONResponse({"error": f"live scoring is off: {reason}"}, 503))
-    return Guard(app, token, body)
+    return TokenGuard(app, token, body, loopback_only=loopback_only)
 
 
 def _routes(service: Service) -> FastAPI:
@@ -407,7 +410,7 @@ def _add_traces(app: FastAPI, service: Service) -> None:
 def _add_pages(app: FastAPI, service: Service) -> None:
     @app.get("/healthz", summary="Whether the service is there")
     async def healthz() -> dict[str, Any]:
-        """Answers as long as requests are served, and tells of each worker where there are several; needs no token."""
+        """Answers while requests are served, with the status of each worker if there are several; needs no token."""
         workers = [] if service.peers is None else await service.peers.health()
         if not workers:
             return {"status": "ok"}

@@ -1,7 +1,7 @@
-"""Who may ask, and how: the layers around every application that listens, and what has to be there before it does.
+"""Layers around every application that listens: limits of requests, the token, and what a server needs to start.
 
-`Guard` lets requests in that are small enough, arrive in time, and name the token or come from this machine. Nothing
-here needs the extra `accord[serve]` in order to be imported.
+`Guard` limits the size of requests and the time in which they arrive; `TokenGuard` also requires the token. Importing
+this module does not need the extra `accord[serve]`.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import hmac
 import ipaddress
+import secrets
 import zlib
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, MutableMapping, Sequence
 from math import ceil
 from time import monotonic
 from typing import Any
@@ -33,7 +34,8 @@ SMALL = 64 * 2**10
 """Bytes for which there is always room."""
 DRAINED = 64 * 2**20
 """Bytes of a request that is too large which are read and thrown away, so that its sender reads why."""
-OPEN_PATHS = frozenset({"/healthz"})
+OPEN_PATHS = frozenset({"/healthz", "/docs"})
+"""Paths of live scoring that need no token: the health check, and the description of the API, which holds no data."""
 
 
 class Refused(Exception):
@@ -48,25 +50,48 @@ class Refused(Exception):
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host's name or address reaches no further than this machine."""
+    """Return True if a host's name or address is of the loopback interface."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return host.lower() == "localhost"
 
 
-def checked_binding(host: str, token: str | None) -> None:
-    """Refuse to listen beyond this machine without a token.
+def is_local(scope: Scope) -> bool:
+    """Return True if the client's address and the Host header of a request are loopback."""
+    client, headers = scope.get("client"), {name.lower(): value for name, value in scope["headers"]}
+    return client is not None and is_loopback(client[0]) and is_loopback(host_name(headers))
+
+
+def exposure(host: str, names: Sequence[str] = (), proxies: Sequence[str] = ()) -> str:
+    """Return the option that makes a server reachable from other machines; empty if only this machine reaches it.
+
+    >>> exposure("127.0.0.1", ["localhost"])
+    ''
+    >>> exposure("127.0.0.1", ["scores.example"], ["127.0.0.1"])
+    '--proxy 127.0.0.1'
+    """
+    if proxies:
+        return f"--proxy {proxies[0]}"
+    if not is_loopback(host):
+        return f"--host {host}"
+    return next((f"--name {name}" for name in names if not is_loopback(name)), "")
+
+
+def checked_token(token: str | None, exposure: str = "") -> str:
+    """Return the token of the live API, or a new random one for a server that only this machine reaches.
 
     Raises:
-        BadInput: It would.
+        BadInput: The token is too short, or there is none and other machines reach the server.
     """
+    if token is None and exposure:
+        raise BadInput(
+            f"{exposure} makes live scoring reachable from other machines, and no token protects it; set ACCORD_TOKEN "
+            "to 16 or more random characters (openssl rand -hex 32)"
+        )
     if token is not None and len(token) < 16:
         raise BadInput(f"the token has {len(token)} characters; it needs 16 or more: openssl rand -hex 32")
-    if token is None and not is_loopback(host):
-        raise BadInput(
-            f"listening on {host} without a token would serve anybody; set ACCORD_TOKEN, or listen on 127.0.0.1"
-        )
+    return token or secrets.token_urlsafe(24)
 
 
 def check_installed() -> None:
@@ -126,23 +151,17 @@ def _network(scope: Scope) -> str:
 
 
 class Guard:
-    """An ASGI application around another: bodies arrive whole, small enough and in time, from whom may ask.
+    """An ASGI application around another, which receives whole bodies of limited size.
 
-    Without a token only requests addressed to this machine are served, so that a page in a browser cannot reach the
-    service under a name of its own (DNS rebinding).
+    Args:
+        app: The application.
+        body: The maximum size of a request, in bytes.
+        seconds: The time in which a request has to arrive.
     """
 
-    def __init__(
-        self,
-        app: App,
-        token: str | None = None,
-        body: int = BODY,
-        seconds: float = SECONDS,
-        open_paths: Collection[str] = OPEN_PATHS,
-        guesses: Guesses | None = None,
-    ) -> None:
-        self.app, self.token, self.body, self.seconds, self.open_paths = app, token, body, seconds, open_paths
-        self.guesses, self.room, self.held = guesses or Guesses(), max(UNDER_WAY, 4 * body), 0
+    def __init__(self, app: App, body: int = BODY, seconds: float = SECONDS) -> None:
+        self.app, self.body, self.seconds = app, body, seconds
+        self.room, self.held = max(UNDER_WAY, 4 * body), 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, or say why not."""
@@ -165,15 +184,7 @@ class Guard:
             held.release()
 
     def _check_sender(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
-        if self.token is None:
-            if not is_loopback(host_name(headers)):
-                raise Refused(421, "this service has no token and answers requests to this machine's own name alone")
-        elif scope["path"] not in self.open_paths:
-            given, reason = headers.get(b"authorization"), "name the service's token: Authorization: Bearer TOKEN"
-            if given is None:
-                raise Refused(401, reason)
-            if not hmac.compare_digest(given, b"Bearer " + self.token.encode()):
-                raise self.guesses.wrong(scope, reason)
+        """Raise `Refused` for a sender that is not allowed; a subclass decides."""
 
     async def _content(self, receive: Receive, headers: dict[bytes, bytes], held: _Held) -> bytes:
         """The request's body, unpacked."""
@@ -219,6 +230,47 @@ class Guard:
         if packed.unused_data:
             raise Refused(400, "the request holds other bytes after its gzip stream; send one stream")
         return found
+
+
+class TokenGuard(Guard):
+    """A guard that requires a token, except for open paths.
+
+    Args:
+        app: The application.
+        token: The token, as in `Authorization: Bearer TOKEN`.
+        body: The maximum size of a request, in bytes.
+        seconds: The time in which a request has to arrive.
+        loopback_only: Whether the client's address and the Host header must be loopback.
+        open_paths: Paths that need no token.
+        guesses: Wrong tokens so far.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        token: str,
+        body: int = BODY,
+        seconds: float = SECONDS,
+        loopback_only: bool = False,
+        open_paths: Collection[str] = OPEN_PATHS,
+        guesses: Guesses | None = None,
+    ) -> None:
+        super().__init__(app, body, seconds)
+        if not token:
+            raise ValueError("an empty token would let every client in")
+        self.token, self.loopback_only, self.open_paths = token, loopback_only, open_paths
+        self.guesses = guesses or Guesses()
+
+    def _check_sender(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
+        if self.loopback_only and not is_local(scope):
+            raise Refused(421, "without ACCORD_TOKEN this service answers requests to this machine's own name alone")
+        if scope["path"] in self.open_paths:
+            return
+        given, reason = headers.get(b"authorization"), "name the service's token: Authorization: Bearer TOKEN"
+        if given is None:
+            raise Refused(401, reason)
+        if not hmac.compare_digest(given, b"Bearer " + self.token.encode()):
+            raise self.guesses.wrong(scope, reason)
 
 
 _ONCE = (b"host", b"authorization", b"content-encoding", b"content-type", b"origin", b"x-accord-form")

@@ -69,7 +69,8 @@ class Opening:
         conversations, seconds: How many are remembered, all workers together, and how long.
         watches: Whether what is scored is added up in the store.
         asks: Whether sources that are not live may ask their models.
-        token: What everyone has to name.
+        token: Required from every client of live scoring.
+        loopback_only: Whether a client's address and its Host header must be loopback.
         body: Bytes that a request may have.
         proxies: Addresses of proxies that are believed for whom they ask.
     """
@@ -82,7 +83,8 @@ class Opening:
     seconds: float = 3600.0
     watches: bool = True
     asks: bool = False
-    token: str | None = None
+    token: str = ""
+    loopback_only: bool = False
     body: int = 4 * 2**20
     proxies: tuple[str, ...] = ()
 
@@ -195,7 +197,7 @@ class _Telling:
 
 async def _serve(service: Service, opening: Opening, place: _Place, told: _Telling) -> None:
     peers = service.peers = Peers(place.number, place.addresses, place.secret, service)
-    app: App = make_app(service, opening.token, opening.body)
+    app: App = make_app(service, opening.token, opening.body, loopback_only=opening.loopback_only)
     if place.pages is not None:
         app = together(app, Forwarded(place.pages, place.secret))
     host, port = place.public.getsockname()[:2]

@@ -1,0 +1,187 @@
+"""Objects of a database that Accord did not make: triggers, rules, views, indexes, tables and functions.
+
+An object is active if it can change or hide rows while Accord writes or reads: a trigger deletes what was just added, a
+unique index makes `ON CONFLICT DO NOTHING` drop rows, a view takes the place of a table. A store with active objects is
+not opened. Other objects change nothing, and are only named.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple
+
+from sqlalchemy import Connection, text
+
+from accord.store.schema import INDEXES, metadata
+
+VERSIONS = "alembic_version"
+FORMER = frozenset({"labels", "answers", "assessments"})
+"""Tables of stores of earlier versions."""
+SHOWN = 3
+"""Objects that an error names."""
+_logger = logging.getLogger("accord")
+
+
+class ForeignObject(NamedTuple):
+    """An object that Accord did not make.
+
+    Attributes:
+        kind: Such as `trigger`, `rule`, `view`, `unique index` or `function`.
+        name: Its name, which may hold any character.
+        table: The table it belongs to; empty for an object of its own.
+        is_active: Whether it can change or hide rows of the store.
+        replaces_table: Whether it has the name of a table of the store.
+    """
+
+    kind: str
+    name: str
+    table: str = ""
+    is_active: bool = False
+    replaces_table: bool = False
+
+    def __str__(self) -> str:
+        """Return the kind, the name and the table in one line."""
+        name, table = (re.sub(r"[^\w .-]", "?", each)[:60] for each in (self.name, self.table))
+        return f"{self.kind} {name} on table {table}" if table else f"{self.kind} {name}"
+
+    def drop(self, dialect: str) -> str:
+        """Return the statement that removes the object."""
+        kind = self.kind.removeprefix("unique ").upper()
+        name, table = ('"' + each.replace('"', '""') + '"' for each in (self.name, self.table))
+        is_of_table = dialect == "postgresql" and self.kind in {"trigger", "rule", "policy"}
+        return f"DROP {kind} {name} ON {table}" if is_of_table else f"DROP {kind} {name}"
+
+
+def foreign_objects(connection: Connection) -> list[ForeignObject]:
+    """Return the objects of the store's schema that Accord did not make, without changed keys."""
+    return list((_sqlite_objects if connection.dialect.name == "sqlite" else _postgresql_objects)(connection))
+
+
+def changed_keys(connection: Connection) -> list[ForeignObject]:
+    """Return unique indexes and primary keys that Accord did not make: by them new rows conflict, and are dropped.
+
+    The store must have the newest version.
+    """
+    is_sqlite, found = connection.dialect.name == "sqlite", list[ForeignObject]()
+    tables = {table.name: table for table in metadata.sorted_tables}
+    for name, index, is_primary, columns in connection.execute(text(_SQLITE_KEYS if is_sqlite else _POSTGRESQL_KEYS)):
+        if name not in tables:
+            continue
+        key = {column.name for column in tables[name].primary_key.columns}
+        is_own = {*str(columns).split(",")} == key if is_primary else _own_indexes().get(index, False)
+        if not is_own:
+            found.append(ForeignObject("unique index", index, name, True))
+    return found
+
+
+def check_objects(connection: Connection, warns: bool = True) -> None:
+    """Refuse a store with active foreign objects, and warn of views.
+
+    Raises:
+        UnsafeStore: There are active objects.
+    """
+    found = foreign_objects(connection)
+    check_active(found)
+    views = [each for each in found if "view" in each.kind]
+    if views and warns:
+        _logger.warning("the store has objects that Accord did not make: %s", ", ".join(map(str, views[:SHOWN])))
+
+
+def check_active(found: list[ForeignObject]) -> None:
+    """Refuse active objects.
+
+    Raises:
+        UnsafeStore: There are some.
+    """
+    if active := [each for each in found if each.is_active]:
+        raise UnsafeStore(active)
+
+
+class UnsafeStore(Exception):
+    """A store with active foreign objects."""
+
+    def __init__(self, active: list[ForeignObject]) -> None:
+        named = ", ".join(map(str, active[:SHOWN]))
+        more = f" and {len(active) - SHOWN} more" if len(active) > SHOWN else ""
+        super().__init__(
+            f"the store has objects that Accord did not make and that change its rows: {named}{more}. If you did not "
+            "make them, do not trust the store. accord store check lists them with statements that remove them; or "
+            "copy only the rows into a new store: name it in accord.yaml, then accord store restore FILE"
+        )
+
+
+@cache
+def _own() -> frozenset[str]:
+    return frozenset({VERSIONS, *(table.name for table in metadata.sorted_tables)})
+
+
+@cache
+def _own_indexes() -> dict[str, bool]:
+    """Return whether each index of Accord is unique, by name."""
+    made = {str(index.name): bool(index.unique) for table in metadata.sorted_tables for index in table.indexes}
+    for statement in INDEXES:
+        unique, name = re.findall(r"^(UNIQUE )?INDEX (\w+)", statement)[0]
+        made[name] = bool(unique)
+    return made
+
+
+def _sqlite_objects(connection: Connection) -> Iterator[ForeignObject]:
+    rows = connection.execute(text("SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master"))
+    for kind, name, table, sql in rows:
+        is_own = name.lower() in _own()
+        if kind == "trigger":
+            yield ForeignObject(kind, name, table, True)
+        elif kind == "view" or (kind == "table" and sql.upper().startswith("CREATE VIRTUAL")):
+            kind = kind if kind == "view" else "virtual table"
+            yield ForeignObject(kind, name, is_active=is_own, replaces_table=is_own)
+        elif kind == "table" and not is_own and name not in FORMER and not name.startswith("sqlite_"):
+            yield ForeignObject(kind, name)
+        elif kind == "index" and sql and name not in _own_indexes() and table not in FORMER:
+            yield ForeignObject(kind, name, table)
+
+
+_NO_EXTENSION = "NOT EXISTS (SELECT 1 FROM pg_depend d WHERE d.objid = {}.oid AND d.deptype = 'e')"
+_POSTGRESQL = f"""
+WITH place AS (SELECT oid FROM pg_namespace WHERE nspname = current_schema()),
+relations AS (SELECT c.* FROM pg_class c, place WHERE c.relnamespace = place.oid AND {_NO_EXTENSION.format("c")})
+SELECT 'trigger', t.tgname, c.relname FROM pg_trigger t JOIN relations c ON c.oid = t.tgrelid WHERE NOT t.tgisinternal
+UNION ALL
+SELECT 'rule', r.rulename, c.relname FROM pg_rewrite r JOIN relations c ON c.oid = r.ev_class
+WHERE r.rulename <> '_RETURN'
+UNION ALL
+SELECT 'policy', p.polname, c.relname FROM pg_policy p JOIN relations c ON c.oid = p.polrelid
+UNION ALL
+SELECT CASE c.relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' WHEN 'f' THEN 'foreign table'
+       WHEN 'p' THEN 'partitioned table' ELSE 'table' END, c.relname, ''
+FROM relations c WHERE c.relkind IN ('r', 'v', 'm', 'f', 'p')
+UNION ALL
+SELECT CASE p.prokind WHEN 'p' THEN 'procedure' WHEN 'a' THEN 'aggregate' ELSE 'function' END, p.proname, ''
+FROM pg_proc p, place WHERE p.pronamespace = place.oid AND {_NO_EXTENSION.format("p")}
+UNION ALL
+SELECT 'event trigger', evtname, '' FROM pg_event_trigger
+"""
+
+
+def _postgresql_objects(connection: Connection) -> Iterator[ForeignObject]:
+    for kind, name, table in connection.execute(text(_POSTGRESQL)):
+        is_own = name in _own() | FORMER
+        if table:
+            yield ForeignObject(kind, name, table, table in _own() | FORMER)
+        elif kind != "table" or not is_own:
+            replaces = is_own and kind in {"view", "materialized view", "foreign table", "partitioned table"}
+            yield ForeignObject(kind, name, is_active=replaces, replaces_table=replaces)
+
+
+_SQLITE_KEYS = """
+SELECT m.name, l.name, l.origin = 'pk', group_concat(i.name) FROM sqlite_master m, pragma_index_list(m.name) l,
+pragma_index_info(l.name) i WHERE m.type = 'table' AND l."unique" GROUP BY m.name, l.name
+"""
+_POSTGRESQL_KEYS = """
+SELECT c.relname, x.relname, i.indisprimary, (SELECT string_agg(a.attname, ',') FROM pg_attribute a
+       WHERE a.attrelid = c.oid AND a.attnum = ANY(i.indkey))
+FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid JOIN pg_class x ON x.oid = i.indexrelid
+WHERE i.indisunique AND c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema())
+"""
