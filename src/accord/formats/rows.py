@@ -1,7 +1,8 @@
-"""Rows of a file, one after another and never all at once: JSON lines, a JSON array, CSV, TSV, Parquet; packed too.
+"""Rows of a file, one at a time: JSON lines, a JSON array, CSV, TSV, Parquet, Excel, plain text; compressed or not.
 
-No file takes more memory than its longest row does, and a row is bounded: in bytes, in values, in depth and in columns
-(the table of what is refused of a whole file stands in `values/incoming.py`). A row that is too much is one bad row.
+Reading takes no more memory than the longest row, except for Excel workbooks, whose size is bounded. A row is bounded
+in bytes, values, depth and columns (`values/incoming.py` has the limits of a whole file). A row over a limit is one bad
+row.
 """
 
 from __future__ import annotations
@@ -11,17 +12,20 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 import msgspec
 
+from accord.formats.excel import EXCEL_SUFFIXES, UNREAD_SUFFIXES, excel_rows
 from accord.formats.parquet import COLUMNS, ROW_VALUES, parquet_rows
 from accord.formats.record import Row
+from accord.formats.transcript import is_transcript
 from accord.values import DEEPEST, MB, BadInput, BadRow, is_too_deep, open_unpacked, regular, shown_size, unpacked_name
 
-TABLE_SUFFIXES = {".csv", ".tsv", ".parquet"}
+TABLE_SUFFIXES = {".csv", ".tsv", ".parquet", *EXCEL_SUFFIXES}
+TEXT_SUFFIX = ".txt"
 ROW_BYTES = 8 * MB
 """The longest row: more than any model takes in. Reading one takes some seventeen times its size in memory."""
 _WHOLE_BYTES = 4 * ROW_BYTES
@@ -68,19 +72,15 @@ def suffix(path: Path) -> str:
 
 
 def read_rows(path: Path) -> Iterator[Row | BadRow]:
-    """Every row of a file in order; a row that cannot be parsed is yielded as the error it is.
+    """Yield every row of a file in order; a row that cannot be parsed is yielded as its error.
 
     Raises:
         BadInput: The file as a whole cannot be read: unreadable, not UTF-8 text, a broken archive.
+        MissingExtra: The file needs a package that is not installed.
     """
-    kind, bad = suffix(path), 0
-    rows: Iterator[Row | BadRow]
-    if kind == ".parquet":
-        rows = (_table_row(path, number, fields) for number, fields in enumerate(parquet_rows(path), 1))
-    else:
-        rows = _csv_rows(path, "\t" if kind == ".tsv" else None) if kind in TABLE_SUFFIXES else _json_rows(path)
+    bad = 0
     try:
-        for row in rows:
+        for row in _rows_of_kind(path, suffix(path)):
             yield row
             if not isinstance(row, BadRow):
                 bad = 0
@@ -88,6 +88,75 @@ def read_rows(path: Path) -> Iterator[Row | BadRow]:
                 raise BadInput(f"{path}: {BAD_AT_ONCE:,} rows one after another are none, up to line {row.line}")
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror or error}") from None
+
+
+def _rows_of_kind(path: Path, kind: str) -> Iterator[Row | BadRow]:
+    if kind in UNREAD_SUFFIXES:
+        raise BadInput(f"{path} {UNREAD_SUFFIXES[kind]}")
+    if kind == ".parquet":
+        return (_table_row(path, number, fields) for number, fields in enumerate(parquet_rows(path), 1))
+    if kind in EXCEL_SUFFIXES:
+        return _excel_rows(path)
+    if kind in TABLE_SUFFIXES:
+        return _csv_rows(path, "\t" if kind == ".tsv" else None)
+    return _text_rows(path) if kind == TEXT_SUFFIX and not _begins_with_json(path) else _json_rows(path)
+
+
+def _begins_with_json(path: Path) -> bool:
+    with _open(path) as stream:
+        return re.match(rb"\s*(?:\{|\[\s*[\[{\]])", stream.peek(1024).removeprefix(_BOM)) is not None
+
+
+def _text_rows(path: Path) -> Iterator[Row | BadRow]:
+    """Yield a row for each transcript of a text file; lines of dashes, equals signs, asterisks or hashes divide them."""
+    with _open(path) as stream:
+        raw = stream.read(ROW_BYTES + 1)
+    if len(raw) > ROW_BYTES:
+        raise BadInput(f"{path}: a text file may have {shown_size(ROW_BYTES)}; write one file per conversation")
+    try:
+        text = raw.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError:
+        raise BadInput(f"{path} is not UTF-8; save it as UTF-8") from None
+    parts, line = [], 1
+    for part in _DIVIDER.split(text):
+        if part.strip():
+            parts.append((line + part[: len(part) - len(part.lstrip())].count("\n"), part.strip()))
+        line += part.count("\n") + 1
+    if not all(is_transcript(part) for _, part in parts):
+        parts = [(1, text.strip())]  # the lines divide messages, not conversations
+    stem = path.name.split(".")[0]
+    if not is_transcript(parts[0][1]):
+        raise BadInput(
+            f"{path} is plain text without speakers; a transcript has lines such as `Customer: ...` and `Agent: ...`, or "
+            "is a WhatsApp export. Save a table as .csv, and JSON lines as .jsonl"
+        )
+    for number, (line, part) in enumerate(parts, 1):
+        yield Row(line, {"id": stem if len(parts) == 1 else f"{stem}-{number}", "transcript": part})
+
+
+_DIVIDER = re.compile(r"^[ \t]*(?:-{3,}|={3,}|\*{3,}|#{3,}|_{3,})[ \t]*\n", re.MULTILINE)
+
+
+def _excel_rows(path: Path) -> Iterator[Row | BadRow]:
+    names: list[str] = []
+    for line, cells in excel_rows(path):
+        if names:
+            yield _cells(path, line, names, cells)
+            continue
+        names = _checked_names(path, cells)
+
+
+def _checked_names(path: Path, cells: Sequence[str]) -> list[str]:
+    """Return the names of a header's columns.
+
+    Raises:
+        BadInput: Two columns have the same name.
+    """
+    names = [name.strip() for name in cells]
+    twice = next((name for name, times in Counter(names).items() if name and times > 1), None)
+    if twice is not None:
+        raise BadInput(f"{path} has two columns called {twice!r}; rename one")
+    return names
 
 
 def _open(path: Path) -> io.BufferedReader[Any]:
@@ -199,7 +268,7 @@ def line_chunks(path: Path, most: int, size: int) -> Iterator[Lines] | None:
     Raises:
         BadInput: As `read_rows`.
     """
-    if suffix(path) in TABLE_SUFFIXES:
+    if suffix(path) in {*TABLE_SUFFIXES, *UNREAD_SUFFIXES, TEXT_SUFFIX}:
         return None
     with _open(path) as stream:
         raw = stream.readline(ROW_BYTES + 1).removeprefix(_BOM)
@@ -440,10 +509,7 @@ def _csv_rows(path: Path, delimiter: str | None) -> Iterator[Row | BadRow]:
                 raise BadInput(f"{path} has more than {COLUMNS:,} columns; a table of conversations has few")
             if len(header) == _HEADER:
                 raise BadInput(f"{path} begins with a line of {_HEADER:,} characters or more, which no header is")
-            names = [name.strip() for name in next(csv.reader([header], delimiter=delimiter), [])]
-            twice = next((name for name, times in Counter(names).items() if name and times > 1), None)
-            if twice is not None:
-                raise BadInput(f"{path} has two columns called {twice!r}; rename one")
+            names = _checked_names(path, next(csv.reader([header], delimiter=delimiter), []))
             bounded = _TableLines(path, text, before, delimiter)
             reader = csv.reader(bounded, delimiter=delimiter, strict=True)
             line = before + 1

@@ -18,7 +18,9 @@ from accord.cli.options import (
     Format,
     LabelColumns,
     Main,
+    RaterColumns,
     Roles,
+    Scales,
     Setting,
     SkipBadRows,
     Synthetic,
@@ -27,6 +29,7 @@ from accord.cli.options import (
     chosen,
     column_map,
     role_map,
+    scale_map,
 )
 from accord.cli.show import comparison_text, figure_text, imported_text, note, show, stage, table
 
@@ -55,6 +58,8 @@ def run(
     ] = None,
     main: Main = None,
     labels: LabelColumns = None,
+    raters: RaterColumns = None,
+    scales: Scales = None,
     unnamed: Unnamed = False,
     roles: Roles = None,
     evaluator: Annotated[
@@ -79,13 +84,19 @@ def run(
     config = with_settings(load_config(config_file), [*(settings or ()), *chosen(synthetic)])
     config = config.model_copy(update={"store": f"sqlite:///{out / 'accord.db'}"})
     infers = rubric is None and config_file is None and not Path(FILE).is_file()
-    if main is not None and not infers:
-        raise BadInput("--main is for a rubric made from the labels; name the main question in the rubric's file")
+    if (main is not None or scales) and not infers:
+        option = "--scale" if main is None else "--main"
+        raise BadInput(
+            f"{option} is for a rubric made from the labels, and this run has a rubric. Edit its file, or run in a "
+            "folder without accord.yaml and without --rubric"
+        )
     if rubric:
         config = config.model_copy(update={"rubric": rubric})
     if not unnamed and are_positions(lambda: survey(sources, format, column_map(columns), labels or ()).positions):
         unnamed = True
-    options = RunOptions(infers, main, labels or (), unnamed, role_map(roles), recorded_model, evaluator)
+    options = RunOptions(
+        infers, main, labels or (), raters or (), scale_map(scales), unnamed, role_map(roles), recorded_model, evaluator
+    )
     main_job(config, [*sources, *(recorded or ())], out, format, column_map(columns), skip_bad_rows, as_json, options)
 
 
