@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 from accord.values import MB, BadInput, MissingExtra, open_regular, shown_size
@@ -26,7 +27,7 @@ _UNPACKED_BYTES = 256 * MB
 """The most that a workbook may unpack to: it is read at once."""
 
 
-def excel_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+def excel_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Yield the rows of a workbook's only sheet with data, each with its row number; empty rows are left out.
 
     Raises:
@@ -34,12 +35,8 @@ def excel_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         MissingExtra: The package that reads workbooks is not installed.
     """
     _check_size(path)
-    try:
-        import fastexcel  # noqa: F401 - the reader that Polars calls
-    except ImportError:
-        raise MissingExtra(
-            f"{path}: reading an Excel workbook (saving the sheet as CSV UTF-8 avoids it)", "excel"
-        ) from None
+    if find_spec("fastexcel") is None:  # the reader that Polars calls
+        raise MissingExtra(f"{path}: reading an Excel workbook (saving it as CSV UTF-8 avoids this)", "excel")
     import polars as pl
 
     try:
@@ -70,6 +67,6 @@ def _check_size(path: Path) -> None:
         raise BadInput(f"{path} is not an Excel workbook, although its name ends so; {_AS_TABLE}") from None
     if size > _UNPACKED_BYTES:
         raise BadInput(
-            f"{path} unpacks to {shown_size(size)}; a workbook may have {shown_size(_UNPACKED_BYTES)}. Save the sheet as "
-            "CSV UTF-8, which is read row by row"
+            f"{path} unpacks to {shown_size(size)}; a workbook may have {shown_size(_UNPACKED_BYTES)}. Save the sheet "
+            "as CSV UTF-8, which is read row by row"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -300,6 +301,40 @@ def answer_to(question: Question | None, raw: Any, name: str) -> Any:
         if plain in meant:
             return question.scale.parse(meant[plain])
     return None if raw.strip().lower() in NOT_APPLICABLE else _number(raw.strip())
+
+
+def on_scales(labels: Iterable[Label], rubric: Rubric) -> Iterator[Label]:
+    """Yield labels with values as the scales of their questions write them.
+
+    A label that was stored before the rubric asked its question has the file's value ("yes" for 1). Where the same
+    label is also there as the scale writes it, from a second import, it is yielded once.
+    """
+    found, on_scale, others = list(labels), set[tuple[str, Any]](), dict[tuple[str, Any], Any]()
+    for label in found:
+        question, said = rubric.get(label.question), (label.question, label.value)
+        if question is None or label.value is None or said in on_scale or said in others:
+            continue
+        if question.scale.holds(label.value):
+            on_scale.add(said)
+        else:
+            others[said] = _option(question, label.value)
+    if not others:
+        yield from found
+        return
+    known = {replace(label, wording=None) for label in found if (label.question, label.value) in on_scale}
+    for label in found:
+        if (said := (label.question, label.value)) not in others:
+            yield label
+        elif (read := replace(label, value=others[said], wording=None)) not in known:
+            yield read
+
+
+def _option(question: Question, value: Any) -> Any:
+    """The value as the question's scale writes it, or the value itself if it is none of the scale's."""
+    try:
+        return answer_to(question, value, question.id)
+    except WrongShape:
+        return value
 
 
 def _side(raw: Any, question: Question, sides: tuple[Target, Target | None]) -> Any:

@@ -118,9 +118,9 @@ def detect(fields: Fields, where: str) -> str:
             return name
     shown = ", ".join(map(str, list(fields)[:_MOST_SHOWN])) + (", ..." if len(fields) > _MOST_SHOWN else "")
     raise BadInput(
-        f"cannot tell the format of {where}: none of its columns is known to hold text ({shown}). Name them: "
-        f"--columns prompt={_column(fields, 0)} --columns response={_column(fields, 1)} for one exchange per row, role= "
-        f"and content= for one turn per row, messages= for a whole conversation; or name the format with --format: "
+        f"cannot tell the format of {where}: no column is known to hold text ({shown}). Name them with "
+        f"--columns prompt={_column(fields, 0)} --columns response={_column(fields, 1)} for one exchange per row, "
+        "role= and content= for one turn per row, messages= for a whole conversation; or name the format: --format "
         f"{', '.join(formats.names())}"
     )
 

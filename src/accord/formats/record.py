@@ -15,6 +15,7 @@ from typing import IO, Any, NamedTuple
 from accord.values import (
     DEEPEST,
     ISSUE,
+    MB,
     Annotation,
     BadInput,
     Conversation,
@@ -24,6 +25,7 @@ from accord.values import (
     PlainTurns,
     Registry,
     Turn,
+    shown_size,
 )
 
 Fields = Mapping[str, Any]
@@ -33,8 +35,8 @@ Fields = Mapping[str, Any]
 ANNOTATOR_KEYS = (
     "annotator", "annotator_id", "rater", "rater_id", "judge", "worker_id", "worker", "labeler", "labeller", "reviewer",
     "coder", "rated_by", "annotated_by", "evaluator_id", "bewerter", "bewerterin", "prüfer", "gutachter", "evaluador",
-    "anotador", "anotadora", "avaliador", "évaluateur", "annotateur", "valutatore", "评分人", "评分者", "标注员", "标注者",
-    "評価者", "평가자",
+    "anotador", "anotadora", "avaliador", "évaluateur", "annotateur", "valutatore", "评分人", "评分者", "标注员",
+    "标注者", "評価者", "평가자",
 )  # fmt: skip
 """What a column is called that says who rated."""
 
@@ -83,6 +85,17 @@ def plain_name(name: str) -> str:
 
 
 _GAPS = re.compile(r"[\s-]+")
+
+
+ROW_BYTES = 8 * MB
+"""The longest row: longer than the context of any model. Reading one takes about seventeen times its size in memory."""
+ROW_VALUES = 2_000_000
+"""The most values in a row."""
+
+
+def too_long(what: str) -> str:
+    """Return the reason to refuse a row over these limits."""
+    return f"{what} is longer than {shown_size(ROW_BYTES)} or holds more than {ROW_VALUES:,} values"
 
 
 class Row(NamedTuple):

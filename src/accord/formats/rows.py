@@ -7,31 +7,25 @@ row.
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
 import msgspec
 
-from accord.formats.excel import EXCEL_SUFFIXES, UNREAD_SUFFIXES, excel_rows
-from accord.formats.parquet import COLUMNS, ROW_VALUES, parquet_rows
-from accord.formats.record import Row
-from accord.formats.transcript import is_transcript
+from accord.formats.csv_rows import csv_rows, excel_rows
+from accord.formats.excel import EXCEL_SUFFIXES, UNREAD_SUFFIXES
+from accord.formats.parquet import parquet_rows
+from accord.formats.record import ROW_BYTES, ROW_VALUES, Row, too_long
+from accord.formats.text_files import TEXT_SUFFIX, text_rows
 from accord.values import DEEPEST, MB, BadInput, BadRow, is_too_deep, open_unpacked, regular, shown_size, unpacked_name
 
 TABLE_SUFFIXES = {".csv", ".tsv", ".parquet", *EXCEL_SUFFIXES}
-TEXT_SUFFIX = ".txt"
-ROW_BYTES = 8 * MB
-"""The longest row: more than any model takes in. Reading one takes some seventeen times its size in memory."""
 _WHOLE_BYTES = 4 * ROW_BYTES
 """The longest JSON document that is parsed at once: many rows in an object."""
-_HEADER = MB
-"""The longest header of a table, in characters."""
 _SKIPPED = 4 * _WHOLE_BYTES
 """A line that is longer than this is not looked for the end of."""
 BAD_AT_ONCE = 10_000
@@ -96,9 +90,9 @@ def _rows_of_kind(path: Path, kind: str) -> Iterator[Row | BadRow]:
     if kind == ".parquet":
         return (_table_row(path, number, fields) for number, fields in enumerate(parquet_rows(path), 1))
     if kind in EXCEL_SUFFIXES:
-        return _excel_rows(path)
+        return excel_rows(path)
     if kind in TABLE_SUFFIXES:
-        return _csv_rows(path, "\t" if kind == ".tsv" else None)
+        return csv_rows(path, _open(path), "\t" if kind == ".tsv" else None)
     return _text_rows(path) if kind == TEXT_SUFFIX and not _begins_with_json(path) else _json_rows(path)
 
 
@@ -107,56 +101,12 @@ def _begins_with_json(path: Path) -> bool:
         return re.match(rb"\s*(?:\{|\[\s*[\[{\]])", stream.peek(1024).removeprefix(_BOM)) is not None
 
 
-def _text_rows(path: Path) -> Iterator[Row | BadRow]:
-    """Yield a row for each transcript of a text file; lines of dashes, equals signs, asterisks or hashes divide them."""
+def _text_rows(path: Path) -> Iterator[Row]:
     with _open(path) as stream:
         raw = stream.read(ROW_BYTES + 1)
     if len(raw) > ROW_BYTES:
         raise BadInput(f"{path}: a text file may have {shown_size(ROW_BYTES)}; write one file per conversation")
-    try:
-        text = raw.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
-    except UnicodeDecodeError:
-        raise BadInput(f"{path} is not UTF-8; save it as UTF-8") from None
-    parts, line = [], 1
-    for part in _DIVIDER.split(text):
-        if part.strip():
-            parts.append((line + part[: len(part) - len(part.lstrip())].count("\n"), part.strip()))
-        line += part.count("\n") + 1
-    if not all(is_transcript(part) for _, part in parts):
-        parts = [(1, text.strip())]  # the lines divide messages, not conversations
-    stem = path.name.split(".")[0]
-    if not is_transcript(parts[0][1]):
-        raise BadInput(
-            f"{path} is plain text without speakers; a transcript has lines such as `Customer: ...` and `Agent: ...`, or "
-            "is a WhatsApp export. Save a table as .csv, and JSON lines as .jsonl"
-        )
-    for number, (line, part) in enumerate(parts, 1):
-        yield Row(line, {"id": stem if len(parts) == 1 else f"{stem}-{number}", "transcript": part})
-
-
-_DIVIDER = re.compile(r"^[ \t]*(?:-{3,}|={3,}|\*{3,}|#{3,}|_{3,})[ \t]*\n", re.MULTILINE)
-
-
-def _excel_rows(path: Path) -> Iterator[Row | BadRow]:
-    names: list[str] = []
-    for line, cells in excel_rows(path):
-        if names:
-            yield _cells(path, line, names, cells)
-            continue
-        names = _checked_names(path, cells)
-
-
-def _checked_names(path: Path, cells: Sequence[str]) -> list[str]:
-    """Return the names of a header's columns.
-
-    Raises:
-        BadInput: Two columns have the same name.
-    """
-    names = [name.strip() for name in cells]
-    twice = next((name for name, times in Counter(names).items() if name and times > 1), None)
-    if twice is not None:
-        raise BadInput(f"{path} has two columns called {twice!r}; rename one")
-    return names
+    yield from text_rows(path, raw)
 
 
 def _open(path: Path) -> io.BufferedReader[Any]:
@@ -220,7 +170,7 @@ def line_rows(name: str, stream: IO[bytes], start: int, end: int) -> Iterator[Ro
             while (raw := stream.readline(MB)) and not raw.endswith(b"\n"):
                 place += len(raw)
             place += len(raw)
-            yield BadRow(name, line, _too_long("a row"))
+            yield BadRow(name, line, too_long("a row"))
             continue
         text = raw.removeprefix(_BOM) if place == len(raw) else raw
         if not text.isspace():
@@ -255,7 +205,7 @@ def _lines(path: Path, stream: IO[bytes], wraps: bool) -> Iterator[tuple[int, by
             length += len(raw)
             if length > _SKIPPED:
                 raise BadInput(f"{path}, line {line}: longer than {shown_size(_SKIPPED)}, which no row is")
-        yield line, BadRow(str(path), line, _too_long("a row"))
+        yield line, BadRow(str(path), line, too_long("a row"))
 
 
 Lines = list[tuple[int, bytes | BadRow]]
@@ -305,10 +255,6 @@ def rows_of_lines(path: Path, lines: Lines) -> Iterator[Row | BadRow]:
             yield _parsed(path, line, text)
 
 
-def _too_long(what: str) -> str:
-    return f"{what} is longer than {shown_size(ROW_BYTES)} or holds more than {ROW_VALUES:,} values"
-
-
 def _is_crowded(text: str) -> bool:
     return len(text) > MB and text.count(",") + text.count("[") + text.count("{") > ROW_VALUES
 
@@ -342,7 +288,7 @@ def _line_rows(path: Path, stream: IO[bytes], wraps: bool) -> Iterator[Row | Bad
 
 def _alone(path: Path, found: Row | BadRow, whole: Row | BadRow) -> Row | BadRow:
     """What a first line holds that is longer than a row may be: the rows inside it, never itself."""
-    return BadRow(str(path), 1, _too_long("a row")) if found is whole and isinstance(found, Row) else found
+    return BadRow(str(path), 1, too_long("a row")) if found is whole and isinstance(found, Row) else found
 
 
 def _unwrapped(path: Path, row: Row | BadRow) -> Iterator[Row | BadRow]:
@@ -379,7 +325,7 @@ def _parsed(path: Path, line: int, text: bytes) -> Row | BadRow:
         except UnicodeDecodeError as error:
             return BadRow(str(path), line, f"not UTF-8 at byte {error.start}; save the file as UTF-8")
         if _is_crowded(decoded):
-            return BadRow(str(path), line, _too_long("a row"))
+            return BadRow(str(path), line, too_long("a row"))
     try:
         fields = decoded_json(text)
     except RecursionError:
@@ -414,7 +360,7 @@ def _row(path: Path, line: int, fields: Any, may_be_deep: bool = True) -> Row | 
 
 def _table_row(path: Path, line: int, fields: Mapping[str, Any]) -> Row | BadRow:
     if any(isinstance(cell, str | bytes) and len(cell) > ROW_BYTES for cell in fields.values()):
-        return BadRow(str(path), line, _too_long("a row"))
+        return BadRow(str(path), line, too_long("a row"))
     return _row(path, line, dict(fields))
 
 
@@ -474,7 +420,7 @@ def _elements(text: IO[str], wrapped: bool) -> Iterator[tuple[int, Any]]:
 
 def _more(text: IO[str], window: str, line: int) -> str:
     if len(window) > ROW_BYTES or _is_crowded(window):
-        raise _broken(_too_long("an element"), line)
+        raise _broken(too_long("an element"), line)
     return text.read(max(_CHUNK, len(window)))
 
 
@@ -495,62 +441,3 @@ def _broken(reason: str, line: int) -> json.JSONDecodeError:
     error = json.JSONDecodeError(reason, "", 0)
     error.lineno = line
     return error
-
-
-def _csv_rows(path: Path, delimiter: str | None) -> Iterator[Row | BadRow]:
-    csv.field_size_limit(ROW_BYTES)
-    with _open(path) as stream, io.TextIOWrapper(stream, encoding="utf-8-sig", newline="") as text:
-        try:
-            header, before = text.readline(_HEADER), 1
-            if header.lower().startswith("sep="):  # what spreadsheets write to name the delimiter
-                delimiter, header, before = header.strip()[4:5], text.readline(_HEADER), 2
-            delimiter = delimiter or _delimiter(header)
-            if header.count(delimiter) >= COLUMNS:
-                raise BadInput(f"{path} has more than {COLUMNS:,} columns; a table of conversations has few")
-            if len(header) == _HEADER:
-                raise BadInput(f"{path} begins with a line of {_HEADER:,} characters or more, which no header is")
-            names = _checked_names(path, next(csv.reader([header], delimiter=delimiter), []))
-            bounded = _TableLines(path, text, before, delimiter)
-            reader = csv.reader(bounded, delimiter=delimiter, strict=True)
-            line = before + 1
-            for values in reader:
-                bounded.length = 0
-                if values:
-                    yield _cells(path, line, names, values)
-                line = reader.line_num + before + 1
-        except UnicodeDecodeError:
-            raise BadInput(f"{path} is not UTF-8; save it as UTF-8") from None
-        except csv.Error as error:
-            raise BadInput(f"{path} is no CSV: {error}") from None
-
-
-class _TableLines:
-    """The lines of a table, counted from one row to the next: a quote that is never closed makes a row of all."""
-
-    def __init__(self, path: Path, text: IO[str], line: int, delimiter: str) -> None:
-        self._path, self._text, self._line, self._delimiter = path, text, line, delimiter
-        self.length = 0
-
-    def __iter__(self) -> _TableLines:
-        return self
-
-    def __next__(self) -> str:
-        line = self._text.readline(ROW_BYTES + 1)
-        if not line:
-            raise StopIteration
-        self._line += 1
-        self.length += len(line)
-        if self.length > ROW_BYTES or (self.length > MB and line.count(self._delimiter) > ROW_VALUES):
-            raise BadInput(f"{self._path}, line {self._line}: {_too_long('a row')}; a quote may be open before it")
-        return line
-
-
-def _cells(path: Path, line: int, names: list[str], values: list[str]) -> Row | BadRow:
-    """A row by column name; empty cells beyond the header (a trailing comma) are let go."""
-    if len(values) < len(names) or any(values[len(names) :]):
-        return BadRow(str(path), line, f"{len(values)} columns, the header has {len(names)}")
-    return Row(line, dict(zip(names, values, strict=False)))
-
-
-def _delimiter(header: str) -> str:
-    return max(",;\t|", key=header.count)

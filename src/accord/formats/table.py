@@ -37,7 +37,8 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     ),
     "content": (
         "text", "message", "value", "utterance", "inhalt", "nachricht", "contenido", "mensaje", "conteúdo", "mensagem",
-        "contenu", "texte", "contenuto", "messaggio", "testo", "текст", "сообщение", "内容", "消息", "文本", "発話", "내용",
+        "contenu", "texte", "contenuto", "messaggio", "testo", "текст", "сообщение", "内容", "消息", "文本", "発話",
+        "내용",
     ),
     "prompt": (
         "question", "input", "query", "user", "instruction", "frage", "anfrage", "nutzer", "pregunta", "pergunta",
@@ -50,8 +51,8 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "documents": ("context", "contexts", "retrieved_contexts", "knowledge"),
     "messages": (
         "messages_json", "transcript", "turns", "dialogue", "dialog", "chat", "chat_log", "transkript", "gespräch",
-        "gesprächsverlauf", "conversación", "diálogo", "conversa", "dialogo", "диалог", "对话", "会话", "聊天记录", "会話",
-        "대화",
+        "gesprächsverlauf", "conversación", "diálogo", "conversa", "dialogo", "диалог", "对话", "会话", "聊天记录",
+        "会話", "대화",
     ),
     "time": ("timestamp", "created_at"),
     "turn": ("turn_index", "turn_id", "position"),

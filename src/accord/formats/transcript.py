@@ -20,7 +20,10 @@ _SPEAKER = re.compile(
 """`Customer:`, `**Agent**:`, `[10:02] Visitor (web):`, `客服：` at the beginning of a line."""
 _MOST_SPEAKERS = 6
 _DATE = r"\d{1,4}[./-] ?\d{1,2}[./-] ?\d{1,4}\.?"
-_HOUR = r"(?:上午|下午|午前|午後|오전|오후)?[ \u202f\xa0]?\d{1,2}[:.]\d{2}(?:[:.]\d{2})?(?:[ \u202f\xa0]?[apAP]\.?[ \u202f\xa0]?[mM]\.?)?"
+_HOUR = (
+    r"(?:上午|下午|午前|午後|오전|오후)?[ \u202f\xa0]?\d{1,2}[:.]\d{2}(?:[:.]\d{2})?"
+    r"(?:[ \u202f\xa0]?[apAP]\.?[ \u202f\xa0]?[mM]\.?)?"
+)
 _WHEN = rf"(?P<time>{_DATE},?[ \u202f\xa0]?(?:um |at |a las |às |à )?{_HOUR})"
 _MARKS = "[\u200e\u200f\u202a\u202c]*"
 _ANDROID = re.compile(rf"^{_MARKS}{_WHEN}(?: [-–] |, )(?P<said>.*)$", re.MULTILINE)
@@ -84,7 +87,7 @@ def _is_whatsapp(text: str) -> bool:
 
 
 def _whatsapp_messages(text: str) -> list[_Said]:
-    """Return the messages of a WhatsApp export, as Android (`date, time - Name: text`) or iOS (`[date, time] ...`) does.
+    """Return the messages of a WhatsApp export: `date, time - Name: text` of Android, `[date, time] ...` of iOS.
 
     Lines of the app itself (encryption notice, joined, left) are skipped. Placeholders of media stay as they are.
     """

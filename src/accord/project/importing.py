@@ -351,9 +351,7 @@ def _add_answers(
     for each in said:
         question = rubric.get(each.question)
         try:
-            value = (
-                each.value if each.value is None or question is None else answer_to(question, each.value, each.question)
-            )
+            value = None if each.value is None else answer_to(question, each.value, each.question)
             read = replace(each, value=value, wording=None if question is None else question.key)
             check_label(read.to_label(), rubric)
         except BadInput as error:

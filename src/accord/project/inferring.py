@@ -63,6 +63,8 @@ _POSITION = re.compile(
 )
 MOST_POSITIONS = 10
 MOST_PLACES = 20
+WIDEST = 1000
+"""The highest value of a scale that is guessed."""
 
 
 class Place(NamedTuple):
@@ -323,7 +325,7 @@ def rubric_for(found: Iterable[Observed], main: str | None = None, name: str = "
     for each in asked.values():
         if (mixed := mixed_scales(each)) is not None:
             raise BadInput(_mixed_text(each, mixed))
-        fitting = scale_for(each)
+        fitting = None if _is_wide(each) else scale_for(each)
         if fitting is None:
             said.append(f"{each.name!r} is left out: {_unfit(each)}")
             continue
@@ -351,9 +353,18 @@ def is_guess(observed: Observed, scale: Scale) -> bool:
     return 2 * len(numbers) > len(observed.values) and (min(numbers), max(numbers)) not in _ENDS
 
 
-def _guess_text(observed: Observed, scale: Scale) -> str:
+def _extremes(observed: Observed) -> tuple[float, float]:
     numbers = [number for value in observed.values if (number := number_of(value)) is not None]
-    low, high = _plain(min(numbers)), _plain(max(numbers))
+    return (_plain(min(numbers)), _plain(max(numbers))) if numbers else (0, 0)
+
+
+def _is_wide(observed: Observed) -> bool:
+    """Return True if numbers are too far from those of a rating scale to guess one: IDs, times, counts."""
+    return observed.ends is None and max(map(abs, _extremes(observed))) > WIDEST
+
+
+def _guess_text(observed: Observed, scale: Scale) -> str:
+    low, high = _extremes(observed)
     return (
         f"the scale of {observed.name!r} is a guess: {scale}, from values between {low} and {high}. To set it: "
         f"--scale {shlex.quote(observed.name)}={_usual(low, high)}"
@@ -377,13 +388,19 @@ def _mixed_text(observed: Observed, mixed: Mixed) -> str:
         f"{sum(side.values())} from {_plain(min(side))} to {_plain(max(side))}" for side in (mixed.low, mixed.high)
     )
     return (
-        f"{observed.name!r} has values on two scales: {low} and {high} ({named} hold the rarer ones). Convert them to one "
-        f"scale, or set a scale that holds both: --scale {shlex.quote(observed.name)}="
+        f"{observed.name!r} has values on two scales: {low} and {high} ({named} hold the rarer ones). Convert them to "
+        f"one scale, or set a scale that holds both: --scale {shlex.quote(observed.name)}="
         f"{_plain(min(mixed.low))}..{_plain(max(mixed.high))}"
     )
 
 
 def _unfit(observed: Observed) -> str:
+    if _is_wide(observed):
+        low, high = _extremes(observed)
+        return (
+            f"its values run from {low} to {high}, which is no usual rating scale. If they are ratings: "
+            f"--scale {shlex.quote(observed.name)}={low}..{high}"
+        )
     if len(observed.values) <= 1:
         only = next(iter(observed.values), None)
         return "nobody answered it" if only is None else f"every answer is {only!r}"

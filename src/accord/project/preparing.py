@@ -12,7 +12,6 @@ import signal
 import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from concurrent import futures
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -289,8 +288,8 @@ def _misspelled(record: Record, job: Job) -> BadInput | None:
         if (meant := intended_role(role)) is not None:
             return BadRow(
                 str(job.path), record.line,
-                f"unknown role {role!r}. Did you mean {meant!r}? Roles are user, assistant, system and tool; correct the "
-                f"file, or add --role {role}={meant}",
+                f"unknown role {role!r}. Did you mean {meant!r}? Roles are user, assistant, system and tool; correct "
+                f"the file, or add --role {role}={meant}",
             )  # fmt: skip
     return None
 
@@ -347,7 +346,7 @@ def _checked(label: Label, rubric: Rubric) -> Label:
         BadInput: It is no answer to its question.
     """
     question = rubric.get(label.question)
-    if question is not None and label.value is not None:
+    if label.value is not None:
         value = answer_to(question, label.value, label.question)
         label = label if value is label.value else replace(label, value=value)
     check_label(label, rubric)

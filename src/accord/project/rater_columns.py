@@ -16,8 +16,6 @@ from accord.project.inferring import OTHER_WORDS, Observed, mixed_scales, number
 _ID = re.compile(
     r"[^@\s]+@[^@\s]+\.\w+|A[0-9A-Z]{10,15}|(?:rater|annotator|judge|coder|labell?er|reviewer)[ _-]?\w+", re.IGNORECASE
 )
-    r"[^@\s]+@[^@\s]+\.\w+|A[0-9A-Z]{10,15}|(?:rater|annotator|judge|coder|labell?er|reviewer)[ _-]?\w+", re.I
-)
 _SCORE_WORDS = {"rating", "ratings", "score", "scores", "label", "labels", "vote", "grade", "bewertung", "note", "by"}
 _NAMES = """
 aaron abby abdul abdullah adam adrian agnes ahmed aisha alan albert alejandra alejandro alex alexander alexandra

@@ -64,7 +64,8 @@ class Survey:
         passed: Files of a folder that were passed over, each with the reason.
         wide: The questions that tables of labels answer.
         raters: Columns that each hold one person's ratings, with the person.
-        said: A sentence for each guess about columns.
+        may_be_raters: Columns that are read as questions, and may hold one person's ratings each.
+        guesses_raters: True if nobody named the raters' columns.
     """
 
     conversations: list[Path] = field(default_factory=list)
@@ -78,7 +79,23 @@ class Survey:
     passed: list[str] = field(default_factory=list)
     wide: list[str] = field(default_factory=list)
     raters: dict[str, str] = field(default_factory=dict)
-    said: list[str] = field(default_factory=list)
+    may_be_raters: list[str] = field(default_factory=list)
+    guesses_raters: bool = True
+
+    @property
+    def said(self) -> list[str]:
+        """A sentence for each guess about columns with raters, with the options that say otherwise."""
+        if self.raters and self.guesses_raters:
+            return [
+                f"columns {', '.join(self.raters)} are read as {len(self.raters)} raters of one question, {RATING!r} "
+                f"(a guess from names and values). If each is a question: {_flags('--labels', self.raters)}"
+            ]
+        if self.may_be_raters:
+            return [
+                f"columns {', '.join(self.may_be_raters)} share a scale and are read as questions (a guess). If each "
+                f"holds one person's ratings: {_flags('--rater', self.may_be_raters)}"
+            ]
+        return []
 
     @property
     def files(self) -> list[Path]:
@@ -95,6 +112,10 @@ class Survey:
         """Names of annotators that may be places in a list, not persons: r1, r2, ...; empty where none are."""
         named = {name for each in self.questions.values() for name in each.annotators}
         return positions_among(named)
+
+
+def _flags(option: str, names: Iterable[str]) -> str:
+    return " ".join(f"{option} {shlex.quote(name)}" for name in names)
 
 
 def files_in(paths: Iterable[str | Path], passed: list[str] | None = None) -> list[Path]:
@@ -262,7 +283,7 @@ def _look_at_conversations(
         place = Place(str(path), record.line)
         answers = (each.to_label() for each in record.annotations if not each.question.startswith(ISSUE))
         for label in (*record.labels, *answers):
-            if label.value is not None:
+            if isinstance(label.value, str | int | float):
                 _of(asked, label.question).add(label.value, label.annotator, label.target.turn, place)
         for each in answers_beside(record.conversation):
             found = _of(own, each.question)
@@ -308,7 +329,10 @@ def _choose(
     _merge(done.questions, {name: beside[name] for name in done.beside})
     for name, person in done.raters.items():
         _merge(done.questions, {RATING: _of_person(columns[name], person)})
-    done.said = [*_said_of_raters(done, raters), *_said_of_questions(done, columns, named)]
+    done.guesses_raters = not raters
+    could = [columns[name] for name in done.questions if name in columns and may_be_rater(columns[name])]
+    if not (named or done.raters) and share_scale(could):
+        done.may_be_raters = [each.name for each in could]
 
 
 def _chosen_beside(done: Survey, beside: Mapping[str, Observed], named: Collection[str]) -> list[str]:
@@ -331,32 +355,6 @@ def _chosen_beside(done: Survey, beside: Mapping[str, Observed], named: Collecti
 def _of_person(column: Observed, person: str) -> Observed:
     """The values of a rater's column as that person's answers to `RATING`."""
     return replace(column, name=RATING, annotators=Counter({person: column.total}))
-
-
-def _said_of_raters(done: Survey, raters: Collection[str]) -> list[str]:
-    if not done.raters or raters:
-        return []
-    listed, flags = ", ".join(done.raters), _flags("--labels", done.raters)
-    return [
-        f"columns {listed} are read as {len(done.raters)} raters of one question, {RATING!r} (a guess from names and "
-        f"values). If each is a question: {flags}"
-    ]
-
-
-def _said_of_questions(done: Survey, columns: Mapping[str, Observed], named: Collection[str]) -> list[str]:
-    """The sentence on columns that are read as questions and could be raters: nothing but their values tells."""
-    could = [columns[name] for name in done.questions if name in columns and may_be_rater(columns[name])]
-    if named or done.raters or not share_scale(could):
-        return []
-    names = [each.name for each in could]
-    return [
-        f"columns {', '.join(names)} share a scale and are read as questions (a guess). If each holds one person's "
-        f"ratings: {_flags('--rater', names)}"
-    ]
-
-
-def _flags(option: str, names: Iterable[str]) -> str:
-    return " ".join(f"{option} {shlex.quote(name)}" for name in names)
 
 
 def _of(found: dict[str, Observed], name: str) -> Observed:

@@ -207,9 +207,9 @@ def _rubric(config: Config, found: Survey, options: RunOptions, note: Callable[[
         named = ", ".join(map(str, found.files))
         could = f". Columns with values on a scale: {', '.join(found.could_be)}" if found.could_be else ""
         raise BadInput(
-            f"no ratings in {named}: no column beside the text is known to hold any{could}. Name a column with ratings: "
-            "--labels NAME; add a file of ratings with columns conversation, annotator, question and value; or rate the "
-            f"conversations in a browser: accord init, accord import {shlex.quote(str(found.files[0]))}, accord serve"
+            f"no ratings in {named}: no column is known to hold any{could}. Name the column: --labels NAME; or add "
+            "a file of ratings (columns conversation, annotator, question, value); or rate them in a browser: accord "
+            f"init, accord import {shlex.quote(str(found.files[0]))}, accord serve"
         )
     rubric, said = rubric_for(found.questions.values(), options.main)
     for sentence in said:

@@ -113,15 +113,20 @@ def import_(
 
 def _column_notes(found: Survey, labels: Sequence[str] | None, sources: Sequence[Path]) -> Iterator[str]:
     """Sentences on columns that were read as labels by a guess, and on columns that could have been."""
-    yield from found.said
     chosen = [name for name in found.beside if name not in found.guessed]
-    if chosen and not labels:
+    if found.raters:
+        yield from found.said
+    elif chosen and not labels:
         yield f"columns read as labels: {', '.join(chosen)} (--labels NAME for others, --labels none for none)"
-    could_be = [name for name in (*found.guessed, *found.could_be) if name not in (labels or ())]
-    if could_be and not labels:
+    could_be = [name for name in (*found.guessed, *found.could_be) if not labels]
+    if could_be:
+        raters = _options("--rater", [name for name in found.may_be_raters if name in could_be])
+        by_person = (
+            f"; if each holds one person's ratings: {_command('accord import', sources, *raters)}" if raters else ""
+        )
         yield (
             f"columns with values on a scale, not read as labels: {', '.join(could_be)}. To read them: "
-            f"{_command('accord import', sources, *_options('--labels', could_be))}"
+            f"{_command('accord import', sources, *_options('--labels', could_be))}{by_person}"
         )
 
 
